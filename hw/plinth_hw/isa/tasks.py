@@ -701,6 +701,11 @@ class CodeBody(TransformBody):
     ``destination`` may be the same place. An error BAD_CODE ends the task: the place has no room, or a string's length
     is not what the run's words take.
 
+    With ``skips`` strings are skip code, of no level. ENCODE codes the words that ``given`` masks name, or those other
+    than +0. DECODE reads masks that were not ``sent``, and stores those that were, if they are ``given`` a place, at
+    ``mask`` of the destination's die; words that they do not name become +0. Masks of a string that name words behind
+    the run's last are BAD_CODE.
+
     PREDICT tells of ``rows`` tiles of ``columns`` channels, a multiple of the words that the engine moves a cycle,
     which elements neurons need that may be above 0 (:mod:`plinth_sim.golden.prediction`). ``source`` has fills of the
     first element, by ``source_row_stride`` from tile to tile and ``source_plane_stride`` from element to element, row
@@ -712,7 +717,7 @@ class CodeBody(TransformBody):
     codes: Pointer
     #: From a string's place to the next: its room.
     codes_row_stride: unsigned(32)
-    #: Of a next part: first word of the first run's mask.
+    #: Of a next part, and of ``given`` masks: first word of the first run's mask.
     mask: Pointer
     #: From a run's mask to the next.
     mask_row_stride: unsigned(32)
@@ -726,7 +731,12 @@ class CodeBody(TransformBody):
     follows: unsigned(1)
     #: To exact words, instead of to a lower level.
     exact: unsigned(1)
-    reserved4: unsigned(6)
+    #: Skip code, instead of the block code; no next part.
+    skips: unsigned(1)
+    #: With it: strings have masks; masks have a place at ``mask``. One of the two at least.
+    sent: unsigned(1)
+    given: unsigned(1)
+    reserved4: unsigned(3)
 
 
 #: Operations of each engine.

@@ -364,8 +364,10 @@ def _of_tails(tails: Numbers, tops: Numbers) -> Words:
     return (fields << FRACTION_BITS | fractions).astype(np.uint32)
 
 
-def skipped(words: Words, mask: Mask) -> Words:
-    """A run in skip code."""
+def skipped(words: Words, mask: Mask, sent: bool = True) -> Words:
+    """A run in skip code; its mask may not be ``sent``."""
+    if not sent:
+        return words[mask]
     marks = packed(mask)
     counts = np.add.reduceat(mask.astype(np.int64), np.arange(0, len(mask), 32)) if len(mask) else np.zeros(0, int)
     return np.insert(words[mask], np.cumsum(counts) - counts, marks).astype(np.uint32)
@@ -392,6 +394,21 @@ def read_skipped(coded: Words, count: int) -> tuple[Words, Mask]:
         if at == len(coded):
             return made, mask
     raise ValueError(f"a skip code of {len(coded)} words does not fit a run of {count}")
+
+
+def read_named(coded: Words, mask: Mask) -> Words:
+    """A run of its skip code without a mask.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many words as the mask names.
+    """
+    if len(coded) != mask.sum():
+        raise ValueError(f"a skip code of {len(coded)} words is not of a mask that names {mask.sum()}")
+    made = np.zeros(len(mask), dtype=np.uint32)
+    made[mask] = coded
+    return made
 
 
 @dataclass(frozen=True)
@@ -446,3 +463,42 @@ class Part:
         if -(-bits // 32) != len(string):
             raise ValueError(f"a string of {len(string)} words is not of a run of {bits} bits")
         return found
+
+
+@dataclass(frozen=True)
+class Skips:
+    """Skip code: whether masks are ``sent``, and whether they are ``given``, else found of the run."""
+
+    sent: bool
+    given: bool
+
+    #: It is no next part.
+    follows = False
+
+    def check(self) -> None:
+        """That one of the two holds.
+
+        Raises
+        ------
+        ValueError
+            If none does.
+        """
+        if not (self.sent or self.given):
+            raise ValueError("masks of a skip code must be sent or given")
+
+    def string(self, run: Words, mask: Mask | None = None) -> Words:
+        """The string of a run, with the mask if it is given."""
+        return skipped(run, run != 0 if mask is None else mask, self.sent)
+
+    def run(self, string: Words, count: int, fills: Words | None = None, mask: Mask | None = None) -> Words:
+        """A run of a string, with the mask if it was not sent.
+
+        Raises
+        ------
+        ValueError
+            If it is not just as long as what the mask names.
+        """
+        if self.sent:
+            return read_skipped(string, count)[0]
+        assert mask is not None
+        return read_named(string, mask)

@@ -146,12 +146,18 @@ def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> 
 
 def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequence[int]) -> Rows:
     """Of ENCODE and DECODE."""
-    part = codes.Part(body.first, body.known, None if body.exact else body.lower) if body.follows else codes.Part(
-        body.first)
+    part: codes.Part | codes.Skips
+    if body.skips:
+        part = codes.Skips(bool(body.sent), bool(body.given))
+    else:
+        part = codes.Part(body.first, body.known, None if body.exact else body.lower) if body.follows else codes.Part(
+            body.first)
     try:
         part.check()
     except ValueError as error:
         raise BadOperandError(str(error)) from None
+    if body.skips and body.follows:
+        raise BadOperandError("Skip code has no next part")
     if body.planes != 1 or body.gather or body.scatter:
         raise BadOperandError("Runs that are coded are rows of one plane, and not indexed")
 
@@ -166,7 +172,10 @@ def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequen
         return source[at:at + count].astype(np.uint32)
 
     targets = places("destination")
-    masks = [codes.unpacked(read(at, -(-body.columns // 32)), body.columns).astype(bool) if part.follows else None
+    # Masks that were sent are not read but stored.
+    stores = bool(body.skips and body.sent and body.given and operation is TransferOperation.DECODE)
+    masked = part.follows or bool(body.skips and body.given and not stores)
+    masks = [codes.unpacked(read(at, -(-body.columns // 32)), body.columns).astype(bool) if masked else None
              for at in places("mask")]
     if operation is TransferOperation.ENCODE:
         strings = [part.string(read(at, body.columns), mask) for at, mask in zip(places("source"), masks, strict=True)]
@@ -176,7 +185,7 @@ def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequen
         starts = [at + np.arange(len(string) + 1) for at, string in zip(targets, strings, strict=True)]
         words = [word for string in strings for word in (len(string), *string)]
         return Rows(np.concatenate(starts), np.array(words, dtype=source.dtype)[:, None], False)
-    made = []
+    made, found = [], []
     for at, fills, mask in zip(places("codes"), places("source"), masks, strict=True):
         length = int(read(at, 1)[0])
         if length >= body.codes_row_stride:
@@ -184,8 +193,15 @@ def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequen
         try:
             made.append(part.run(read(at + 1, length), body.columns,
                                  read(fills, body.columns) if part.follows else None, mask))
+            if stores:
+                found.append(codes.packed(codes.read_skipped(read(at + 1, length), body.columns)[1]))
         except ValueError as error:
             raise CodeError(str(error)) from None
+    if stores:
+        sides = [(targets, made), (places("mask"), found)]
+        starts = [at + np.arange(len(row)) for first, side in sides for at, row in zip(first, side, strict=True)]
+        stored = np.concatenate([row for _, side in sides for row in side])
+        return Rows(np.concatenate(starts), stored.astype(source.dtype)[:, None], False)
     return Rows(targets, np.array(made, dtype=source.dtype), False)
 
 

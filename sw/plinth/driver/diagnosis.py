@@ -8,6 +8,7 @@ from plinth.driver.device import Device
 from plinth.driver.program import Graph, Task
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register, Status, WaitCounter
 from plinth_hw.isa.tasks import BODIES, HEADER_WORDS, Engine, ErrorCode, TaskHeader, TransferOperation
 from plinth_hw.isa.winograd import MATRICES, places
@@ -92,6 +93,9 @@ class Diagnosis:
             else:
                 end = (start + body.columns + (body.planes - 1) * body.destination_plane_stride
                        + (body.rows - 1) * body.destination_row_stride)
+            if operation is TransferOperation.DECODE and body.skips and body.sent and body.given:
+                end = max(end, bases[body.mask.base] + body.mask.offset + (body.rows - 1) * body.mask_row_stride
+                          - (-body.columns // WORD_BITS))
             if (body.remote and body.destination_die == number != source
                     and (body.scatter or end > self.memory_words)):
                 names.append(repr(task.name))

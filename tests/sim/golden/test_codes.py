@@ -195,6 +195,31 @@ def test_skip_code(count) -> None:
             codes.read_skipped(wrong, count)
 
 
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 200])
+def test_skip_code_of_each_way(count) -> None:
+    rng = np.random.default_rng(count)
+    words = rng.choice(SPECIAL, count)
+    mask = rng.random(count) < 0.5
+    found = codes.Skips(sent=True, given=False).string(words)
+    named = [int(word) for word in words if word]
+    assert len(found) == -(-count // 32) + len(named), "-0 is sent, +0 is not"
+    np.testing.assert_array_equal(codes.Skips(True, False).run(found, count), words)
+    alone = codes.Skips(sent=False, given=True)
+    assert alone.string(words, mask).tolist() == [int(word) for word, one in zip(words, mask, strict=True) if one]
+    np.testing.assert_array_equal(alone.run(alone.string(words, mask), count, mask=mask), np.where(mask, words, 0))
+    both = codes.Skips(sent=True, given=True)
+    np.testing.assert_array_equal(both.run(both.string(words, mask), count), np.where(mask, words, 0))
+    with pytest.raises(ValueError, match="is not of a mask that names"):
+        alone.run(np.append(words[mask], np.uint32(1)), count, mask=mask)
+    with pytest.raises(ValueError, match="must be sent or given"):
+        codes.Skips(False, False).check()
+
+
+def test_skip_code_beyond_its_run() -> None:
+    with pytest.raises(ValueError, match="does not fit a run of 3"):
+        codes.read_skipped(np.array([0b1001, 5, 6], dtype=np.uint32), 3)
+
+
 def test_shifts_of_levels() -> None:
     assert isa.shifts(transform(2, 3).a, transform(2, 3).a) == ((0,) * 4,) * 4
     assert isa.shifts(None, transform(4, 3).a) == ((0, 0, 0, 2, 2, 0),)

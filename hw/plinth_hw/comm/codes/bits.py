@@ -2,13 +2,11 @@
 
 ::
 
-    field --> shift --> bits that wait --> word that waits --> word     BitPacker
-    word --> shift --> bits that wait --> peek, take                    BitReader
+    field --> shift --> bits that wait --> word             BitPacker
+    word --> shift --> bits that wait --> peek, take        BitReader
 
 Bit i of a run of words is bit i mod 32 of word i // 32; a field's lowest bit comes first.
 """
-
-from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
@@ -21,7 +19,7 @@ COUNT = unsigned(WORD.bit_length())
 
 #: ``bits``: of which the first ``count`` count, the others are 0; ``ends``: they are the last ones of a run.
 FIELD = data.StructLayout({"bits": unsigned(WORD), "count": COUNT, "ends": unsigned(1)})
-#: ``word``, if ``there``; ``last``: none of the run follows.
+#: ``word``, if ``there``; ``last``: none of the run follows, with or without it.
 PACKED = data.StructLayout({"word": unsigned(WORD), "there": unsigned(1), "last": unsigned(1)})
 
 
@@ -32,10 +30,8 @@ class BitPacker(wiring.Component):
     -------
     i : In stream of :data:`FIELD`
     o : Out stream of :data:`PACKED`
-        A run without bits gives no word, but ``last``.
 
-    Throughput: a field a cycle, and two more a run. Latency: a word is given once another field has bits of the next,
-    or the run ends.
+    Throughput: a field a cycle, and one more a run at most. Latency: a word's last bit to the word one cycle.
     """
 
     i: stream.Interface
@@ -46,8 +42,7 @@ class BitPacker(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        field, packed = self.i.payload, stream.Signature(PACKED).create(path=("packed",))
-        given = packed.payload
+        field, packed, given = self.i.payload, self.o, self.o.payload
         waiting, held = Signal(WORD, name="waiting"), Signal(range(WORD), name="held")
         all_, total = Signal(2 * WORD, name="all_bits"), Signal(range(2 * WORD), name="total")
         rest, free, takes = Signal(name="rest"), Signal(name="free"), Signal(name="takes")
@@ -68,22 +63,7 @@ class BitPacker(wiring.Component):
         with m.Elif(rest & free):
             m.d.sync += [given.word.eq(waiting), given.there.eq(1), given.last.eq(1), packed.valid.eq(1),
                          waiting.eq(0), held.eq(0), rest.eq(0)]
-        self._mark(m, packed)
         return m
-
-    def _mark(self, m: Module, packed: Any) -> None:
-        """A word waits until it is known whether it is the run's last one."""
-        came, o = packed.payload, self.o.payload
-        holds, closes = Signal(name="holds"), Signal(name="closes")
-        ends = packed.valid & ~came.there
-        m.d.comb += [
-            packed.ready.eq(~closes & (self.o.ready | (~holds & came.there))),
-            self.o.valid.eq(closes | (holds & packed.valid) | ends), o.there.eq(holds), o.last.eq(closes | ends),
-        ]
-        with m.If(packed.valid & packed.ready):
-            m.d.sync += [holds.eq(came.there), closes.eq(came.there & came.last), o.word.eq(came.word)]
-        with m.If(closes & self.o.ready):
-            m.d.sync += [holds.eq(0), closes.eq(0)]
 
 
 class BitReader(wiring.Component):

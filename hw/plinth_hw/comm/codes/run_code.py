@@ -1,12 +1,15 @@
-"""Runs of words to strings of bits, and back: both parts of a code.
+"""Runs of words to strings of bits, and back: both parts of the block code, and skip code.
 
 ::
 
-    flit --> Blocks --+--> BlockEncoder ----+--> BitPacker --> word          RunEncoder
-                      +--> ElementEncoder --+
+    flit --+--> Blocks --+--> BlockEncoder ----+--> BitPacker --+--> words   RunEncoder
+           |             +--> ElementEncoder --+                |
+           +--> SkipEncoder ------------------------------------+
 
-    word --> BitReader --+--> BlockDecoder ----+--> flit                     RunDecoder
-    flit of fills -------+--> ElementDecoder --+
+    words ---+--> BitReader --+--> BlockDecoder ----+--> flit                RunDecoder
+             |                |                     |
+    fills ---|----------------+--> ElementDecoder --+
+    masks ---+--> SkipDecoder ----------------------+
 
 Throughput and latency: those of the parts.
 """
@@ -15,17 +18,22 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.codes.bits import COUNT, PACKED, WORD, BitPacker, BitReader
+from plinth_hw.comm.codes.bits import WORD, BitPacker, BitReader
 from plinth_hw.comm.codes.block import LEVEL, Blocks, run_flit_layout
 from plinth_hw.comm.codes.block_decode import BlockDecoder
 from plinth_hw.comm.codes.block_encode import BlockEncoder
 from plinth_hw.comm.codes.element_decode import ElementDecoder
 from plinth_hw.comm.codes.element_encode import ElementEncoder
+from plinth_hw.comm.codes.skip_code import MAP, SkipDecoder, SkipEncoder
+from plinth_hw.comm.codes.string_read import Words
+from plinth_hw.comm.codes.string_write import string_flit_layout
 from plinth_hw.isa.parameters import DieParameters
 
 #: What a part of a code is: ``follows``, it is a next one, of masked words, from level ``known`` on; to ``exact`` words
-#: or to level ``lower``; ``first``: level of the first part, which it is without ``follows``.
-PART = data.StructLayout({"first": LEVEL, "known": LEVEL, "lower": LEVEL, "exact": unsigned(1), "follows": unsigned(1)})
+#: or to level ``lower``; ``first``: level of the first part, which it is without ``follows``. Or, with ``skips``, skip
+#: code, of masks that are ``sent``, or ``given``.
+PART = data.StructLayout({"first": LEVEL, "known": LEVEL, "lower": LEVEL, **dict.fromkeys(
+    ("exact", "follows", "skips", "sent", "given"), unsigned(1))})
 
 
 class RunEncoder(wiring.Component):
@@ -40,13 +48,13 @@ class RunEncoder(wiring.Component):
     part : In, :data:`PART`
         Stable while a run is under way.
     i : In stream of :func:`~plinth_hw.comm.codes.block.run_flit_layout`
-    o : Out stream of :data:`~plinth_hw.comm.codes.bits.PACKED`
+    o : Out stream of :func:`~plinth_hw.comm.codes.string_write.string_flit_layout`
     """
 
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({"part": In(PART), "i": In(stream.Signature(run_flit_layout(parameters))),
-                          "o": Out(stream.Signature(PACKED))})
+                          "o": Out(stream.Signature(string_flit_layout(parameters)))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -54,10 +62,16 @@ class RunEncoder(wiring.Component):
         m.submodules.planes = planes = BlockEncoder()
         m.submodules.elements = elements = ElementEncoder()
         m.submodules.packer = packer = BitPacker()
-        part, follows = self.part, self.part.follows
-        wiring.connect(m, wiring.flipped(self.i), blocks.i)
-        wiring.connect(m, packer.o, wiring.flipped(self.o))
+        m.submodules.skip = skip = SkipEncoder(self.parameters)
+        part, follows, skips = self.part, self.part.follows, self.part.skips
+        packed, flit = packer.o.payload, self.o.payload
         m.d.comb += [
+            skip.sent.eq(part.sent), skip.given.eq(part.given),
+            blocks.i.payload.eq(self.i.payload), blocks.i.valid.eq(self.i.valid & ~skips),
+            skip.i.payload.eq(self.i.payload), skip.i.valid.eq(self.i.valid & skips),
+            self.i.ready.eq(Mux(skips, skip.i.ready, blocks.i.ready)),
+            flit.eq(skip.o.payload), self.o.valid.eq(packer.o.valid | skip.o.valid),
+            packer.o.ready.eq(self.o.ready), skip.o.ready.eq(self.o.ready),
             planes.level.eq(part.first),
             *(getattr(elements, name).eq(part[name]) for name in ("first", "known", "lower", "exact")),
             planes.i.payload.eq(blocks.o.payload), planes.i.valid.eq(blocks.o.valid & ~follows),
@@ -67,6 +81,8 @@ class RunEncoder(wiring.Component):
             packer.i.valid.eq(Mux(follows, elements.o.valid, planes.o.valid)),
             planes.o.ready.eq(packer.i.ready & ~follows), elements.o.ready.eq(packer.i.ready & follows),
         ]
+        with m.If(~skips):
+            m.d.comb += [flit.data[0].eq(packed.word), flit.mask.eq(packed.there), flit.last.eq(packed.last)]
         return m
 
 
@@ -84,41 +100,57 @@ class RunDecoder(wiring.Component):
     clear : In(1)
         Forgets the bits behind a run's last one.
     run : In stream
-        Words of a run, at least 1, of a first part.
-    word : In stream of words
+        Words of a run, at least 1; not of a next part.
+    words : Out(Words)
+    mask : In stream of words
+        Of skip code that was not sent with masks.
+    map : Out stream of :data:`~plinth_hw.comm.codes.skip_code.MAP`
+        Masks that were sent, and are given a place.
     i : In stream of :func:`~plinth_hw.comm.codes.block.run_flit_layout`
         Fills, of a next part.
     o : Out stream of the same
         Better fills, or words.
     taken : Out
         Bits of the string that are done with in this cycle.
+    beyond : Out(1)
+        A mask that was sent has named words behind its run; until the next one begins.
     """
 
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         flit, word = stream.Signature(run_flit_layout(parameters)), stream.Signature(unsigned(WORD))
-        super().__init__({"part": In(PART), "clear": In(1), "run": In(word), "word": In(word), "i": In(flit),
-                          "o": Out(flit), "taken": Out(COUNT)})
+        super().__init__({
+            "part": In(PART), "clear": In(1), "run": In(word), "words": Out(Words(parameters)), "mask": In(word),
+            "map": Out(stream.Signature(MAP)), "i": In(flit), "o": Out(flit),
+            "taken": Out(range(WORD * parameters.flit_words + 1)), "beyond": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.reader = reader = BitReader()
         m.submodules.blocks = blocks = BlockDecoder(self.parameters)
         m.submodules.elements = elements = ElementDecoder(self.parameters)
-        part, follows = self.part, self.part.follows
-        wiring.connect(m, wiring.flipped(self.word), reader.i)
-        wiring.connect(m, wiring.flipped(self.run), blocks.run)
+        m.submodules.skip = skip = SkipDecoder(self.parameters)
+        part, follows, skips = self.part, self.part.follows, self.part.skips
         wiring.connect(m, wiring.flipped(self.i), elements.i)
-        count = Signal.like(reader.count, name="bits_there")
+        wiring.connect(m, wiring.flipped(self.mask), skip.mask)
+        wiring.connect(m, skip.map, wiring.flipped(self.map))
+        count, words = Signal.like(reader.count, name="bits_there"), self.words
+        bits = Mux(follows, elements.bits.take, blocks.bits.take)
         m.d.comb += [
+            skip.sent.eq(part.sent), skip.stored.eq(part.given), self.beyond.eq(skip.beyond),
+            skip.words.peek.eq(words.peek), skip.words.count.eq(Mux(skips, words.count, 0)),
+            reader.i.payload.eq(words.peek[0]), reader.i.valid.eq((words.count != 0) & ~skips),
+            words.take.eq(Mux(skips, skip.words.take, reader.i.valid & reader.i.ready)),
+            *(coder.run.payload.eq(self.run.payload) for coder in (blocks, skip)),
+            blocks.run.valid.eq(self.run.valid & ~skips), skip.run.valid.eq(self.run.valid & skips),
+            self.run.ready.eq(Mux(skips, skip.run.ready, blocks.run.ready)),
             reader.clear.eq(self.clear), blocks.level.eq(part.first),
             *(getattr(elements, name).eq(part[name]) for name in ("known", "lower", "exact")),
-            count.eq(reader.count), self.taken.eq(Mux(follows, elements.bits.take, blocks.bits.take)),
-            reader.take.eq(self.taken),
+            count.eq(reader.count), reader.take.eq(bits), self.taken.eq(Mux(skips, skip.words.take * WORD, bits)),
             blocks.bits.peek.eq(reader.peek), elements.bits.peek.eq(reader.peek),
             blocks.bits.count.eq(Mux(follows, 0, count)), elements.bits.count.eq(Mux(follows, count, 0)),
-            self.o.payload.eq(Mux(follows, elements.o.payload, blocks.o.payload)),
-            self.o.valid.eq(Mux(follows, elements.o.valid, blocks.o.valid)),
-            blocks.o.ready.eq(self.o.ready & ~follows), elements.o.ready.eq(self.o.ready & follows),
+            self.o.payload.eq(Mux(skips, skip.o.payload, Mux(follows, elements.o.payload, blocks.o.payload))),
+            self.o.valid.eq(skip.o.valid | elements.o.valid | blocks.o.valid),
+            *(coder.o.ready.eq(self.o.ready) for coder in (skip, elements, blocks)),
         ]
         return m

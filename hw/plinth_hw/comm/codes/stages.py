@@ -3,8 +3,8 @@
 ::
 
     ENCODE  CodeWalk --masks, words--> (TileRead) --> RunEncoder --> StringWriter --> o
-    DECODE  CodeWalk --masks, fills--> (TileRead) --> RunDecoder --> RowCut --------> o
-                                     StringReader ------^
+    DECODE  CodeWalk --masks, fills--> (TileRead) --> RunDecoder --> RowCut ----+---> o
+                                     StringReader ------^ +--> masks --> MaskStore
     PREDICT                           Prediction, with a walk of its own -----------> o
 
 A row of a task is a run. Throughput: that of :mod:`~plinth_hw.comm.codes.run_code`; decoding, a run more the latency of
@@ -20,9 +20,10 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.block import run_flit_layout
+from plinth_hw.comm.codes.mask_store import MaskStore
 from plinth_hw.comm.codes.predict import Prediction
 from plinth_hw.comm.codes.row_cut import RowCut
-from plinth_hw.comm.codes.run_code import RunDecoder, RunEncoder
+from plinth_hw.comm.codes.run_code import PART, RunDecoder, RunEncoder
 from plinth_hw.comm.codes.string_read import StringReader
 from plinth_hw.comm.codes.string_write import StringWriter
 from plinth_hw.comm.codes.walk import CodeWalk
@@ -85,9 +86,11 @@ class CodeStages(wiring.Component):
             m.d.comb += [side.first.eq(addresses[name]), side.stride.eq(body[f"{name}_row_stride"])]
         m.d.comb += [
             self.unfit.eq(_unfit(m, body)),
-            walk.rows.eq(body.rows), walk.columns.eq(body.columns), walk.masked.eq(body.follows),
+            walk.rows.eq(body.rows), walk.columns.eq(body.columns),
+            walk.masked.eq(body.follows | (body.skips & body.given & ~(self.decodes & body.sent))),
+            walk.worded.eq(~self.decodes | body.follows),
             # Of a first part nothing is known that would have to be read.
-            walk.start.eq(self.start & ~self.predicts & (~self.decodes | body.follows)),
+            walk.start.eq(self.start & ~self.predicts & (walk.worded | walk.masked)),
         ]
         # Rows that have not been given, and where the first of them goes.
         rows, place = Signal(WORD, name="rows_left"), Signal(self.parameters.address_bits, name="row_place")
@@ -102,9 +105,9 @@ class CodeStages(wiring.Component):
         m.submodules.encoder = encoder = RunEncoder(self.parameters)
         m.submodules.decoder = decoder = RunDecoder(self.parameters)
         for coder in (encoder, decoder):
-            m.d.comb += [coder.part[name].eq(body[name]) for name in ("first", "known", "lower", "exact", "follows")]
+            m.d.comb += [coder.part[name].eq(body[name]) for name, _ in PART]
         strings, encoded, full = self._encode(m, body, encoder, place)
-        words, decoded, unlike = self._decode(m, body, addresses["codes"], decoder, place)
+        words, decoded, unlike = self._decode(m, body, addresses["codes"], decoder, place, walk.masks)
         prediction = self._predict(m, body, addresses)
         self._read(m, encoder, decoder, prediction)
         m.d.comb += [
@@ -180,8 +183,11 @@ class CodeStages(wiring.Component):
             is_mask.eq(flit.tag.use == PieceUse.INDEX),
             payload.data.eq(flit.data), payload.words.eq(flit.words), payload.mask.eq(mask),
             payload.ends.eq(flit.tag.last & flit.tail),
-            self.flit.ready.eq(Mux(self.predicts, prediction.flit.ready, is_mask | Mux(
-                self.decodes, decoder.i.ready, encoder.i.ready))),
+            self.flit.ready.eq(Mux(self.predicts, prediction.flit.ready, Mux(
+                self.decodes, Mux(is_mask, decoder.mask.ready | ~decoder.part.skips, decoder.i.ready),
+                is_mask | encoder.i.ready))),
+            decoder.mask.payload.eq(flit.data[0]),
+            decoder.mask.valid.eq(self.flit.valid & is_mask & self.decodes & decoder.part.skips),
             prediction.flit.payload.eq(flit), prediction.flit.valid.eq(self.flit.valid & self.predicts),
         ]
         for coder, way in ((encoder, ~self.decodes & ~self.predicts), (decoder, self.decodes)):
@@ -196,13 +202,16 @@ class CodeStages(wiring.Component):
         m.d.comb += [writer.place.eq(place), writer.room.eq(body.destination_row_stride)]
         return writer.o, writer.given, writer.given & writer.full
 
-    def _decode(self, m: Module, body: Any, first: Value, decoder: RunDecoder, place: Value
+    def _decode(self, m: Module, body: Any, first: Value, decoder: RunDecoder, place: Value, masks: Value
                 ) -> tuple[Any, Value, Value]:
         """Words that go to their places; whether a row has been given, and a string was not as long as it should be."""
         m.submodules.reader = reader = StringReader(self.parameters)
         m.submodules.cut = cut = RowCut(self.parameters)
+        m.submodules.store = store = MaskStore(self.parameters)
         connect(m, reader.read, flipped(self.read))
-        connect(m, reader.o, decoder.word)
+        connect(m, reader.words, decoder.words)
+        connect(m, decoder.map, store.map)
+        connect(m, cut.o, store.i)
         at, taken = Signal(self.parameters.address_bits, name="string_place"), Signal(WORD, name="bits_taken")
         left = Signal(WORD, name="strings_left")
         begins, ends, wanted = (Signal(name=name) for name in ("run_begins", "run_ends", "run_wanted"))
@@ -214,6 +223,7 @@ class CodeStages(wiring.Component):
             string.payload.place.eq(at), string.payload.room.eq(body.codes_row_stride), string.valid.eq(begins),
             reader.task.eq(self.task), cut.place.eq(place), cut.words.eq(body.columns),
             ends.eq(cut.i.valid & cut.i.ready & cut.i.payload.ends), reader.ends.eq(ends), decoder.clear.eq(ends),
+            store.start.eq(self.start), store.place.eq(masks),
             decoder.run.valid.eq(wanted & ~body.follows), decoder.run.payload.eq(body.columns),
         ]
         # A run's words come once its string's do, and the next run's after that.
@@ -226,7 +236,8 @@ class CodeStages(wiring.Component):
             m.d.sync += taken.eq(taken + decoder.taken)
         with m.If(decoder.run.valid & decoder.run.ready):
             m.d.sync += wanted.eq(0)
-        return cut.o, cut.given, ends & (reader.full | ((taken + (WORD - 1)) >> exact_log2(WORD) != reader.length))
+        unlike = reader.full | decoder.beyond | ((taken + (WORD - 1)) >> exact_log2(WORD) != reader.length)
+        return store.o, cut.given, ends & unlike
 
 
 def _unfit(m: Module, body: Any) -> Value:
@@ -239,4 +250,5 @@ def _unfit(m: Module, body: Any) -> Value:
     step = Signal(signed(10), name="step")
     m.d.comb += step.eq(body.known - body.lower)
     unreachable = beyond("lower") | (step < STEPS.start) | (step >= STEPS.stop)
-    return (body.planes != 1) | beyond("first") | (body.follows & (beyond("known") | (~body.exact & unreachable)))
+    unlevelled = beyond("first") | (body.follows & (beyond("known") | (~body.exact & unreachable)))
+    return (body.planes != 1) | Mux(body.skips, body.follows | ~(body.sent | body.given), unlevelled)

@@ -3,12 +3,12 @@
 ::
 
     string --> RunReader (memory) --> length
-                            +-------> word --> o
+                            +-------> two sectors --> words
 
-Throughput: a word a cycle. Latency: string to first word that of the memory, twice, and four cycles.
+Throughput: a flit of words a cycle. Latency: string to first word that of the memory, twice, and five cycles.
 """
 
-from amaranth.hdl import Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -17,6 +17,7 @@ from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.run_reader import RunReader, packet_words
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.choice import select
+from plinth_hw.lib.rotator import rotate
 from plinth_hw.memory.port import TASK_BITS, ReadPort
 
 #: Places for beats.
@@ -26,6 +27,20 @@ PLACES = 16
 def string_layout(parameters: DieParameters) -> data.StructLayout:
     """``place``: the word before a string, which holds its length; ``room``: words that it and the string may take."""
     return data.StructLayout({"place": unsigned(parameters.address_bits), "room": unsigned(WORD)})
+
+
+class Words(wiring.Signature):
+    """Words that wait, seen from who takes them: the next ones, how many they are, and how many of these are taken.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    """
+
+    def __init__(self, parameters: DieParameters):
+        count = range(parameters.flit_words + 1)
+        super().__init__({"peek": In(data.ArrayLayout(WORD, parameters.flit_words)), "count": In(count),
+                          "take": Out(count)})
 
 
 class StringReader(wiring.Component):
@@ -42,7 +57,7 @@ class StringReader(wiring.Component):
     task : In
         As of requests.
     read : Out(ReadPort)
-    o : Out stream of words
+    words : In(Words)
         Behind the string's zeros, until ``ends``.
     ends : In(1)
         Pulse: no more words are wanted of it.
@@ -58,27 +73,30 @@ class StringReader(wiring.Component):
         self.parameters = parameters
         super().__init__({
             "string": In(stream.Signature(string_layout(parameters))), "task": In(TASK_BITS),
-            "read": Out(ReadPort(parameters)), "o": Out(stream.Signature(unsigned(WORD))), "ends": In(1),
+            "read": Out(ReadPort(parameters)), "words": In(Words(parameters)), "ends": In(1),
             "length": Out(WORD), "known": Out(1), "full": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         parameters, string = self.parameters, self.string.payload
-        beat_bits, lane_bits = exact_log2(parameters.beat_words), exact_log2(parameters.flit_words)
+        lanes = parameters.flit_words
+        beat_bits, lane_bits = exact_log2(parameters.beat_words), exact_log2(lanes)
         # Beats that are asked for at once.
         most = min(PLACES // 2, packet_words(parameters) // parameters.beat_words)
         m.submodules.reader = reader = RunReader(parameters, PLACES)
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         command = reader.command.payload
-        # The next word, and the beats that are to be asked for.
-        at, end = Signal.like(string.place, name="at"), Signal.like(string.place, name="end")
+        # The sector that comes next, by a word of it; the string's last word; the beats that are to be asked for.
+        at, final, edge = (Signal.like(string.place, name=name) for name in ("at", "final", "edge"))
         beat, last = Signal.like(command.address, name="beat"), Signal.like(command.address, name="last_beat")
         asks, word, ended = Signal(name="asks"), Signal(WORD, name="word"), Signal(name="ended")
+        inside, loads, room, begins = (Signal(name=name) for name in ("inside", "loads", "room", "begins"))
+        length = Signal(WORD, name="length_there")
         lane = at[:lane_bits] if lane_bits else Const(0)
         some = last - beat
         m.d.comb += [
             reader.task.eq(self.task), reader.sector.eq(at[lane_bits:beat_bits]),
-            word.eq(select([reader.o[number] for number in range(parameters.flit_words)], lane)),
+            word.eq(select([reader.o[number] for number in range(lanes)], lane)), edge.eq(at | (lanes - 1)),
             command.address.eq(beat),
         ]
         with m.If(self.ends):
@@ -91,28 +109,56 @@ class StringReader(wiring.Component):
                     m.next = "LENGTH"
             with m.State("LENGTH"):
                 too_long = word >= string.room
+                m.d.comb += length.eq(Mux(too_long, 0, word))
                 with m.If(reader.valid):
-                    m.d.comb += reader.pop.eq(1)
-                    m.d.sync += [self.length.eq(Mux(too_long, 0, word)), self.full.eq(too_long),
-                                 at.eq(at + 1), end.eq(at + 1 + Mux(too_long, 0, word)),
-                                 beat.eq((at + 1) >> beat_bits), last.eq((at + Mux(too_long, 0, word)) >> beat_bits),
-                                 asks.eq(~too_long & (word != 0))]
+                    m.d.comb += [reader.pop.eq(1), begins.eq(1)]
+                    m.d.sync += [self.length.eq(length), self.full.eq(too_long), at.eq(at + 1), final.eq(at + length),
+                                 beat.eq((at + 1) >> beat_bits), last.eq((at + length) >> beat_bits),
+                                 asks.eq(length != 0), inside.eq(length != 0)]
                     m.next = "WORDS"
             with m.State("WORDS"):
                 m.d.comb += [self.known.eq(~ended), command.beats_rest.eq(Mux(some < most, some, most - 1)),
                              reader.command.valid.eq(asks & ~ended)]
                 with m.If(reader.command.valid & reader.command.ready):
                     m.d.sync += [beat.eq(beat + most), asks.eq(some >= most)]
-                inside = at != end
-                m.d.comb += [
-                    self.o.valid.eq(Mux(inside, reader.valid, 1) & ~ended), self.o.payload.eq(Mux(inside, word, 0))]
-                moves = inside & reader.valid & (self.o.ready | ended)
-                m.d.comb += reader.pop.eq(moves & (at[:beat_bits].all() | (at + 1 == end)))
-                with m.If(moves):
-                    m.d.sync += at.eq(at + 1)
+                ends = (at ^ final) >> lane_bits == 0
+                m.d.comb += [loads.eq(inside & reader.valid & (room | ended)),
+                             reader.pop.eq(loads & (edge[:beat_bits].all() | ends))]
+                with m.If(loads):
+                    m.d.sync += [at.eq(edge + 1), inside.eq(~ends)]
                 # What has been asked for comes and goes.
                 waits = inside & (~asks | (at[beat_bits:] != beat))
                 with m.If(ended & ~waits):
                     m.d.comb += self.string.ready.eq(1)
                     m.next = "IDLE"
+        self._words(m, [reader.o[number] for number in range(lanes)], (begins, at + 1, length), inside, loads, room)
         return m
+
+    def _words(self, m: Module, sector: list[Value], begins: tuple[Value, Value, Value], inside: Value, loads: Value,
+               room: Signal) -> None:
+        """Two sectors at most, in turn in two places, and the words of them that are next. A string ``begins``: whether
+        it does, at which word, and how many it has."""
+        lanes, words = self.parameters.flit_words, self.words
+        lane_bits = exact_log2(lanes)
+        held = Signal(data.ArrayLayout(WORD, 2 * lanes), name="held", reset_less=True)
+        # Where in them the next word is, how many of them there are, and words of the string that are left.
+        place, after = Signal(lane_bits + 1, name="place"), Signal(lane_bits + 2, name="after")
+        sectors, passes, left = Signal(range(3), name="sectors"), Signal(name="passes"), Signal(WORD, name="left")
+        there = Signal.like(words.count, name="there")
+        ring = rotate(m, "held", [held[number] for number in range(2 * lanes)], place, 0, lane_bits + 1, up=False)
+        m.d.comb += [
+            after.eq(place + words.take), passes.eq((sectors != 0) & (after[lane_bits] ^ place[lane_bits])),
+            room.eq((sectors != 2) | passes),
+            there.eq(Mux(sectors == 0, 0, Mux(sectors == 1, lanes - (place & (lanes - 1)), lanes))),
+            # Behind the string there are zeros without end.
+            words.count.eq(Mux(self.known, Mux(inside, there, lanes), 0)),
+            *(words.peek[lane].eq(Mux(lane < left, ring[lane], 0)) for lane in range(lanes)),
+        ]
+        with m.If(begins[0]):
+            m.d.sync += [place.eq(begins[1] & (lanes - 1)), sectors.eq(0), left.eq(begins[2])]
+        with m.Elif(self.known):
+            m.d.sync += [place.eq(after), sectors.eq(sectors + loads - passes),
+                         left.eq(Mux(left > words.take, left - words.take, 0))]
+        for half in range(2):
+            with m.If(loads & (place[lane_bits] ^ sectors[0] == half)):
+                m.d.sync += [held[half * lanes + lane].eq(sector[lane]) for lane in range(lanes)]

@@ -1,22 +1,31 @@
-"""Words of a string as packets, with its length behind them.
+"""Words of strings as packets, with its length behind them.
 
 ::
 
-    word --> lanes of a flit --> flits from the place's second word on, then one with the length for the first
+    words --> lanes of a flit --> flits from the place's second word on, then one with the length for the first
 
-Throughput: a word a cycle, and each run two cycles more. Latency: last word of a flit to the flit one cycle. Packets do
-not cross multiples of ``packet_words``.
+Throughput: a flit of words a cycle, and each run two cycles more. Latency: a flit leaves a cycle after the first word
+behind it, or the run's end. Packets do not cross multiples of ``packet_words``.
 """
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.comm.codes.bits import PACKED, WORD
+from plinth_hw.comm.codes.bits import WORD
+from plinth_hw.comm.flit import payload_layout
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.choice import one_of
+from plinth_hw.lib.count import population
+
+
+def string_flit_layout(parameters: DieParameters) -> data.StructLayout:
+    """Words of a string: those of ``data`` that ``mask`` names, in their order; ``last``: none of the run follows."""
+    return data.StructLayout({"data": payload_layout(parameters), "mask": unsigned(parameters.flit_words),
+                              "last": unsigned(1)})
 
 
 def _flit_layout(parameters: DieParameters) -> data.StructLayout:
@@ -38,7 +47,7 @@ class StringWriter(wiring.Component):
         First word of the run's string; stable until it has been given.
     room : In(32)
         Words of that place; likewise.
-    i : In stream of :data:`~plinth_hw.comm.codes.bits.PACKED`
+    i : In stream of :func:`string_flit_layout`
     o : Out stream of :func:`~plinth_hw.comm.tile_read.tile_flit_layout`
         Each packet is one that ``last`` marks.
     given : Out(1)
@@ -50,52 +59,85 @@ class StringWriter(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({
-            "place": In(unsigned(parameters.address_bits)), "room": In(WORD), "i": In(stream.Signature(PACKED)),
+            "place": In(unsigned(parameters.address_bits)), "room": In(WORD),
+            "i": In(stream.Signature(string_flit_layout(parameters))),
             "o": Out(stream.Signature(tile_flit_layout(parameters))), "given": Out(1), "full": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lane_bits, reach_bits = exact_log2(self.parameters.flit_words), exact_log2(packet_words(self.parameters))
-        packed, flit = self.i.payload, Signal(_flit_layout(self.parameters), name="flit")
+        lanes, reach_bits = self.parameters.flit_words, exact_log2(packet_words(self.parameters))
+        lane_bits = exact_log2(lanes)
+        place = self.place
+        words, flit = self.i.payload, Signal(_flit_layout(self.parameters), name="flit")
         # Words that came, which is also that of the place before the next one's.
-        count, inside = Signal(WORD, name="count"), Signal(name="inside")
-        address, first = Signal.like(self.place, name="address"), Signal.like(self.place, name="first")
-        lanes = Signal(range(self.parameters.flit_words + 1), name="lanes")
-        kept = Signal.like(flit.data, name="kept")
-        fits, closes, free, takes = (Signal(name=name) for name in ("fits", "closes", "free", "takes"))
+        count, address = Signal(WORD, name="count"), Signal.like(self.place, name="address")
+        # A flit that waits for what follows, of how many words; its packet's first address, the next flit's.
+        kept, first, following = Signal.like(flit.data, name="kept"), *(
+            Signal.like(place, name=name) for name in ("first", "following"))
+        held, next_held = Signal(range(lanes + 1), name="held"), Signal(range(2 * lanes + 1), name="next_held")
+        # The lane of the next word: behind the last one if all of the flit have come.
+        lane, end = Signal(range(lanes + 1), name="lane"), Signal(range(2 * lanes + 1), name="end")
+        room, fitting = (Signal(range(lanes + 1), name=name) for name in ("lanes_room", "fitting"))
+        total, beyond = Signal.like(room, name="total"), Signal(name="beyond")
+        free, takes, leaves, closes = (Signal(name=name) for name in ("free", "takes", "leaves", "closes"))
+        begun, left = Signal.like(place, name="begun"), Signal(WORD, name="room_left")
+        own_lane = address[:lane_bits] if lane_bits else Const(0)
         m.d.comb += [
-            free.eq(~self.o.valid | self.o.ready), address.eq(self.place + count + 1), fits.eq(count + 1 < self.room),
-            closes.eq(packed.last | address[:reach_bits].all() | (count + 2 == self.room)),
-            takes.eq(self.i.valid & self.i.ready),
+            free.eq(~self.o.valid | self.o.ready), takes.eq(self.i.valid & self.i.ready), address.eq(place + count + 1),
+            left.eq(self.room - count - 1), room.eq(Mux(count + 1 >= self.room, 0, Mux(left > lanes, lanes, left))),
+            total.eq(population(words.mask)), fitting.eq(Mux(total > room, room, total)),
+            lane.eq(Mux((held != 0) & (own_lane == 0), lanes, own_lane)),
+            end.eq(lane + fitting), beyond.eq(end > lanes), next_held.eq(held + fitting), leaves.eq(takes & beyond),
+            begun.eq(Mux(held != 0, first, address)), following.eq(address + (lanes - lane)), closes.eq(
+                following[:reach_bits] == 0),
         ]
-        lane = address[:lane_bits] if lane_bits else 0
-        whole = address[:lane_bits].all() if lane_bits else 1
+        targets = []
+        for number in range(lanes):
+            target, rank = Signal.like(end, name=f"target_{number}"), Signal.like(room, name=f"rank_{number}")
+            m.d.comb += [rank.eq(population(words.mask[:number]) if number else 0),
+                         target.eq(Mux(words.mask[number] & (rank < room), lane + rank, 2 * lanes))]
+            targets.append(target)
+        low, high = Signal(lanes, name="low"), Signal(lanes, name="high")
+        moved = Signal.like(flit.data, name="moved")
+        for number in range(lanes):
+            below, above = ([target == number + start for target in targets] for start in (0, lanes))
+            m.d.comb += [
+                low[number].eq(Cat(below).any()), high[number].eq(Cat(above).any()),
+                moved[number].eq(one_of([one | other for one, other in zip(below, above, strict=True)], words.data)),
+            ]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
+        with m.If(leaves):
+            m.d.sync += [
+                *(flit.data[number].eq(Mux(low[number], moved[number], kept[number])) for number in range(lanes)),
+                flit.words.eq(held + (lanes - lane)), flit.address.eq(begun), flit.tail.eq(closes),
+                self.o.valid.eq(1), held.eq(end - lanes), first.eq(Mux(closes, following, begun)),
+            ]
+        with m.Elif(takes):
+            m.d.sync += [held.eq(next_held), first.eq(begun)]
+        for number in range(lanes):
+            with m.If(takes & Mux(beyond, high[number], low[number])):
+                m.d.sync += kept[number].eq(moved[number])
         with m.FSM():
             with m.State("WORDS"):
                 m.d.comb += self.i.ready.eq(free)
-                with m.If(takes & packed.there):
-                    m.d.sync += count.eq(count + 1)
-                    with m.If(fits):
-                        m.d.sync += [kept[lane].eq(packed.word), lanes.eq(Mux(whole | closes, 0, lanes + 1)),
-                                     inside.eq(~closes)]
-                        with m.If(~inside):
-                            m.d.sync += first.eq(address)
-                        with m.If(whole | closes):
-                            m.d.sync += [flit.data.eq(kept), flit.data[lane].eq(packed.word), flit.words.eq(lanes + 1),
-                                         flit.address.eq(Mux(inside, first, address)), flit.tail.eq(closes),
-                                         self.o.valid.eq(1)]
-                with m.If(takes & packed.last):
-                    m.next = "LENGTH"
+                with m.If(takes):
+                    m.d.sync += count.eq(count + total)
+                    with m.If(words.last):
+                        m.next = "REST"
+            with m.State("REST"), m.If(free):
+                with m.If(held != 0):
+                    m.d.sync += [flit.data.eq(kept), flit.words.eq(held), flit.address.eq(first), flit.tail.eq(1),
+                                 self.o.valid.eq(1), held.eq(0)]
+                m.next = "LENGTH"
             with m.State("LENGTH"):
                 with m.If(free):
                     m.d.comb += [self.given.eq(1), self.full.eq(count >= self.room)]
                     m.d.sync += count.eq(0)
                     m.next = "WORDS"
                 with m.If(free & ~self.full):
-                    m.d.sync += [flit.data[self.place[:lane_bits] if lane_bits else 0].eq(count), flit.words.eq(1),
-                                 flit.address.eq(self.place), flit.tail.eq(1), self.o.valid.eq(1)]
+                    m.d.sync += [flit.data.as_value().eq(count.replicate(lanes)), flit.words.eq(1),
+                                 flit.address.eq(place), flit.tail.eq(1), self.o.valid.eq(1)]
         m.d.comb += [*(self.o.payload[name].eq(flit[name]) for name, _ in flit.shape()),
                      self.o.payload.tag.use.eq(PieceUse.TILE), self.o.payload.tag.last.eq(1)]
         return m

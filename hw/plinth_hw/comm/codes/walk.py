@@ -38,8 +38,8 @@ class CodeWalk(wiring.Component):
     rows, columns : In(32)
         Runs, and words of each.
     words, masks : In, :func:`side_layout`
-    masked : In(1)
-        Whether words of a mask are read.
+    worded, masked : In(1)
+        Whether words of runs are read, and of masks; one of them at least.
     piece : Out stream of :func:`~plinth_hw.comm.tile_read.tile_piece_layout`
         Each a packet of its own, from lane 0 on; ``last`` marks a run's.
     done : Out(1)
@@ -52,8 +52,8 @@ class CodeWalk(wiring.Component):
         self.parameters = parameters
         side = In(side_layout(parameters))
         super().__init__({
-            "start": In(1), "rows": In(WORD), "columns": In(WORD), "words": side, "masks": side, "masked": In(1),
-            "piece": Out(stream.Signature(tile_piece_layout(parameters))), "done": Out(1)})
+            "start": In(1), "rows": In(WORD), "columns": In(WORD), "words": side, "masks": side, "worded": In(1),
+            "masked": In(1), "piece": Out(stream.Signature(tile_piece_layout(parameters))), "done": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -87,7 +87,12 @@ class CodeWalk(wiring.Component):
                 m.d.comb += [self.piece.valid.eq(1), of_mask.eq(1)]
                 with m.If(self.piece.ready):
                     m.d.sync += mask_at.eq(mask_at + 1)
-                    m.next = "WORDS"
+                    with m.If(self.worded):
+                        m.next = "WORDS"
+                    with m.Else():
+                        m.d.sync += left.eq(left - GROUP)
+                        with m.If(last):
+                            m.next = "ROW"
             with m.State("WORDS"):
                 m.d.comb += self.piece.valid.eq(1)
                 with m.If(self.piece.ready):
