@@ -9,7 +9,7 @@ from typing import Any
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.lower.transforms import matrix_numbers
-from plinth.step.tasks import CodePart, Decode, Encode, Predict
+from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
 from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, STEPS
 from plinth_hw.isa.layout import pack
 from plinth_hw.isa.tasks import HEADER_WORDS, CodeBody, TransferOperation, field_word
@@ -42,6 +42,13 @@ def level_of(size: float, part: CodePart) -> int:
                         "number above 0")
     found = round(log2(size)) - BELOW[part.rounds] - (part.outputs > 2)
     return min(max(found, LAYER_LEVELS.start), LAYER_LEVELS.stop - 1)
+
+
+def _fields(part: CodePart | SkipPart) -> dict[str, int]:
+    """What a task codes, of a level as if neurons had the size that they are first taken to have."""
+    if isinstance(part, SkipPart):
+        return {"skips": 1, "sent": int(part.sent), "given": int(not part.sent)}
+    return level_fields(part, level_of(FIRST_SIZE, part))
 
 
 def level_fields(part: CodePart, level: int, predicts: bool = False) -> dict[str, int]:
@@ -92,7 +99,7 @@ def code_body(work: Encode | Decode | Predict, at: Callable[[Buffer], Buffer]
     runs, strings = at(work.runs), at(work.strings)
     body: dict[str, Any] = {
         "columns": runs.columns, "rows": runs.rows, "planes": 1, "source": runs.pointer,
-        "source_row_stride": runs.stride, **level_fields(work.part, level_of(FIRST_SIZE, work.part))}
+        "source_row_stride": runs.stride, **_fields(work.part)}
     if work.masks is not None:
         body |= {"mask": at(work.masks).pointer, "mask_row_stride": work.masks.stride}
     if isinstance(work, Encode):

@@ -28,7 +28,7 @@ from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
 from plinth.partition.graph import DP, EP, LOSS
 from plinth.partition.groups import RING, ProcessGroups
-from plinth.partition.regions import predicted, unpredictable
+from plinth.partition.regions import unpredictable
 from plinth.partition.rounds import ring_links
 from plinth.plan.plan import Plan
 from plinth.step import tasks as step_tasks
@@ -41,6 +41,7 @@ from plinth.step.tasks import (
     FPROP,
     UPDATE,
     Arrivals,
+    CodePart,
     Decode,
     Encode,
     Item,
@@ -270,9 +271,8 @@ class _Lowering:
             for builder in (self.setup[die], self.builders[die]):
                 builder.check_dies(die, step.dies)
         for number, (node, here) in enumerate(zip(step.graph.nodes, step.layouts, strict=True)):
-            summed = step.tile_sums.get(number)
-            if node.tiling is not None and node.tiling.rounds and not predicted(node, here, summed):
-                why = unpredictable(node, here, summed)
+            why = unpredictable(node, here, step.tile_sums.get(number))
+            if node.tiling is not None and node.tiling.rounds and why:
                 self.notes[f"layer {node.name!r}: its gather sends everything, as {why}"] = None
         assert step.array is not None
         check_circles(step.array, list(zip(self.setup, self.builders, strict=True)))
@@ -366,7 +366,7 @@ class _Lowering:
     def _note_levels(self, die: int, item: Item) -> None:
         """That the last task has levels which the host may set, if it has."""
         work = item.work if isinstance(item, step_tasks.Task) else None
-        if isinstance(work, (Encode, Decode, Predict)):
+        if isinstance(work, (Encode, Decode, Predict)) and isinstance(work.part, CodePart):
             self.levels.setdefault(work.part.layer, []).append(
                 LevelPlace(die, self.builders[die].count - 1, work.part, isinstance(work, Predict)))
 

@@ -52,7 +52,7 @@ from math import prod
 import numpy as np
 
 from plinth.errors import UserError
-from plinth.model.layers import Relu
+from plinth.model.layers import MaxPool, MeanPool, Relu
 from plinth.partition.axes import (
     CHANNELS,
     COPIES,
@@ -153,9 +153,9 @@ class Exchange:
     #: Further axes, and samples, if they are not the batch's.
     extra: Sizes = ()
     samples: int | None = None
-    #: Of a gather that is predicted: how its layer is computed. Words are those expected then, masks that go back with
-    #: them.
-    predicted: Tiling | None = None
+    #: Of a gather or scatter that sends codes: how its layer is computed. Words are those expected then, of a gather
+    #: masks that go back with them.
+    coded: Tiling | None = None
 
     def sizes(self, batch: int) -> Sizes:
         """Elements of each axis."""
@@ -374,17 +374,29 @@ def unpredictable(node: Node, here: Layout, summed: TileSum | None) -> str:
     return "its samples or channels are cut by list" if here.output.orders else ""
 
 
-def predicted(node: Node, here: Layout, summed: TileSum | None) -> bool:
-    """Whether what a Winograd layer's gather needs is predicted."""
-    return node.tiling is not None and node.tiling.rounds > 0 and not unpredictable(node, here, summed)
+def coded_exchanges(graph: PlanGraph, layouts: Sequence[Layout], number: int, summed: TileSum | None
+                    ) -> tuple[tuple[str, str], ...]:
+    """Phases and kinds of a Winograd layer's exchanges that send codes, if it asks for predictions: the gather of
+    fprop, if it is predicted, with it the scatter of its errors; the scatter of inputs that are behind a ReLU."""
+    node, here = graph.nodes[number], layouts[number]
+    if node.tiling is None or not node.tiling.rounds or not here.ep:
+        return ()
+    found = [] if unpredictable(node, here, summed) else [("fprop", "gather")]
+    # Of dies that split channels as well some have copies.
+    if not (here.mp or here.op or here.input.orders or here.output.orders):
+        found += [("bprop", "scatter")] * len(found)
+        edge, = graph.feeds(number)
+        kinds = [] if edge is None else [one.kind for one in graph.nodes[graph.edges[edge].producer].followers]
+        if Relu.kind in kinds and not set(kinds) - {Relu.kind, MaxPool.kind, MeanPool.kind}:
+            found.append(("fprop", "scatter"))
+    return tuple(found)
 
 
-def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors, summed: TileSum | None = None
-                  ) -> Exchange:
-    """What the dies of a cluster send each other of a layer that splits the elements of its tiles; ``summed``: the sum
-    of tiles that it is of, if it is."""
+def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors,
+                  coded: Sequence[tuple[str, str]] = ()) -> Exchange:
+    """What the dies of a cluster send each other of a layer that splits the elements of its tiles; ``coded``: what of
+    it goes in codes."""
     assert node.tiling is not None
-    forward = (phase, kind) == ("fprop", "gather")
     # Of inputs or of outputs; there are dies that have the same of either.
     of = kind == "bias" or (phase == "fprop") != (kind == "scatter")
     maps, copies = ((here.input, here.op), (here.output, here.mp))[of]
@@ -400,7 +412,7 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
     return Exchange(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
                     (node.input_channels, node.output_channels)[of], node.tiling.positions,
                     ((ELEMENTS, node.tiling.elements), *extra),
-                    predicted=node.tiling if forward and predicted(node, here, summed) else None)
+                    coded=node.tiling if (phase, kind) in coded else None)
 
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Exchange]:
@@ -409,10 +421,11 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
     for number, node in enumerate(graph.nodes):
         here, summed = regions[number], sums.get(number)
         if here.ep:
+            coded = coded_exchanges(graph, regions, number, summed)
             if number not in shared:
-                yield tile_exchange(node, here, "fprop", "scatter", factors)
+                yield tile_exchange(node, here, "fprop", "scatter", factors, coded)
             if summed is None or number == summed.members[-1]:
-                yield tile_exchange(node, here, "fprop", "gather", factors, summed)
+                yield tile_exchange(node, here, "fprop", "gather", factors, coded)
         if node.weighted and here.mp:
             yield Exchange(node.name, "fprop", "reduce", None, here.output, here.home, node.output_channels,
                            node.raw_elements // node.output_channels)
@@ -431,39 +444,43 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
             if node.bias and node.free:
                 yield tile_exchange(node, here, "bprop", "bias", factors)
             if summed is None or number == summed.members[-1]:
-                yield tile_exchange(node, here, "bprop", "scatter", factors)
+                coded = coded_exchanges(graph, regions, number, summed)
+                yield tile_exchange(node, here, "bprop", "scatter", factors, coded)
             if graph.inputs[number] and number not in shared:
                 yield tile_exchange(node, here, "bprop", "gather", factors)
 
 
 def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
     """Words that die s (row) sends to die t (column)."""
-    tiling = exchange.predicted
+    tiling = exchange.coded
     if tiling is not None:
-        return _predicted_words(exchange, batch, factors, lambda run: expected_words(tiling, run))
+        return _predicted_words(exchange, batch, factors, lambda run: expected_words(
+            tiling, exchange.phase, exchange.kind, run))
     return exchange.positions * pattern(exchange.source, exchange.target, exchange.sizes(batch), factors)
 
 
 def _predicted_words(exchange: Exchange, batch: int, factors: Factors, each: Callable[[int], int]) -> Integers:
-    """Of a predicted gather, those of an element's run given."""
-    sizes = dict(exchange.sizes(batch))
-    runs = exchange.positions * (exchange.target.lengths(SAMPLES, sizes[SAMPLES], factors)
-                                 * exchange.target.lengths(CHANNELS, sizes[CHANNELS], factors))
-    elements = exchange.source.lengths(ELEMENTS, sizes[ELEMENTS], factors)
+    """Of a gather or scatter in codes, those of an element's run given."""
+    sizes, gathers = dict(exchange.sizes(batch)), exchange.kind == "gather"
+    samples, tiles = (exchange.target, exchange.source) if gathers else (exchange.source, exchange.target)
+    runs = exchange.positions * (samples.lengths(SAMPLES, sizes[SAMPLES], factors)
+                                 * samples.lengths(CHANNELS, sizes[CHANNELS], factors))
+    elements = tiles.lengths(ELEMENTS, sizes[ELEMENTS], factors)
     of = np.array([each(run) if run else 0 for run in runs.tolist()], dtype=np.int64)
     met = pattern(exchange.source, exchange.target, exchange.sizes(batch), factors) > 0
-    return met * elements[:, None] * of[None, :]
+    return met * (elements[:, None] * of[None, :] if gathers else of[:, None] * elements[None, :])
 
 
 def word_bounds(exchange: Exchange, batch: int, factors: Factors) -> tuple[int, int]:
     """Between which words over all dies an exchange lies: those that it takes, unless data decide."""
-    tiling = exchange.predicted
+    tiling = exchange.coded
     if tiling is None:
         found = exchange_words(exchange, batch, factors)
         return found, found
 
     def total(end: int) -> int:
-        return int(_predicted_words(exchange, batch, factors, lambda run: least_most(tiling, run)[end]).sum())
+        return int(_predicted_words(exchange, batch, factors, lambda run: least_most(
+            tiling, exchange.phase, exchange.kind, run)[end]).sum())
 
     return total(0), total(1)
 
@@ -474,7 +491,7 @@ def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
     One side is the homes, each element once; every copy that the other side has of an element moves, but for those
     that lie at home.
     """
-    if exchange.predicted is not None:
+    if exchange.coded is not None:
         return int(words(exchange, batch, factors).sum())
     source, target, sizes = exchange.source, exchange.target, exchange.sizes(batch)
 

@@ -28,7 +28,7 @@ from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, halves, levels_of, parts
 from plinth.partition.graph import LOSS, PlanGraph
 from plinth.partition.lists import check_lists
-from plinth.partition.predicted import part_shares
+from plinth.partition.predicted import shares
 from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Layout, Lists, Partition, Ring, Splits
 from plinth.plan.lists_file import lists_to_data, region_to_data
 
@@ -49,7 +49,7 @@ class Transfer:
     """One exchange of a Plan and its words in a step."""
 
     exchange: Exchange
-    #: Of a predicted gather those that are expected, and between which they lie.
+    #: Of what goes in codes those that are expected, and between which they lie.
     words: int
     bounds: tuple[int, int]
 
@@ -222,9 +222,10 @@ class Plan:
                 "words": one.words, "from": _region(exchange.source), "to": _region(exchange.target),
                 "channels": exchange.channels, "positions": exchange.positions, **dict(exchange.extra),
                 **({} if exchange.samples is None else {"rows": exchange.samples}),
-                **({} if exchange.predicted is None else {
-                    "predicted": {"rounds": exchange.predicted.rounds, "shares": list(part_shares(exchange.predicted)),
-                                  "least": one.bounds[0], "most": one.bounds[1]}})}
+                **({} if exchange.coded is None else {"coded": {
+                    "rounds": exchange.coded.rounds,
+                    "shares": list(shares(exchange.coded, exchange.phase, exchange.kind)),
+                    "least": one.bounds[0], "most": one.bounds[1]}})}
             if listed:
                 entry["pairs"] = [list(pair) for pair in self.pairs(one)]
             transfers.append(entry)

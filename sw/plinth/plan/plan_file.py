@@ -326,17 +326,17 @@ def plan_schema() -> dict[str, Any]:
                     "elements": {**count, "description": "of a tile"},
                     "copies": {**count, "description": "dies that have the same, each of which sends to its own"},
                     "rows": {**count, "description": "samples, if they are not the batch's"},
-                    "predicted": mapping(
-                        "of a gather of which dies send what a ReLU lets through: words are those expected, masks that "
-                        "go back with them", {
-                            "rounds": {**count, "description": "in which it is found out what that is"},
-                            "shares": listed("words of each part expected, over those of elements",
+                    "coded": mapping(
+                        "of a gather of which dies send what a ReLU lets through, or of a scatter without zeros: words "
+                        "are those expected, of a gather masks that go back with them", {
+                            "rounds": {**count, "description": "in which a gather finds out what that is"},
+                            "shares": listed("words of each part of strings expected, over those of elements",
                                              {"type": "number", "minimum": 0}),
                             "least": {**count, "description": "words that it takes at least"},
                             "most": {**count, "description": "at most"}}),
                     "pairs": listed(f"[sender, receiver, words]; only up to {LISTED_DIES} dies",
                                     {"type": "array", "items": count, "minItems": 3, "maxItems": 3})},
-                optional=("elements", "copies", "rows", "predicted", "pairs"))),
+                optional=("elements", "copies", "rows", "coded", "pairs"))),
             "reductions": listed("weight reductions, in the order of bprop", mapping(
                 "rings of the dies that differ in the levels `over`", {
                     "layer": name, "words": {**count, "description": "words that all members send"}, "over": levels,

@@ -16,9 +16,10 @@ from itertools import groupby
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.partition.graph import Node
-from plinth.partition.groups import ProcessGroups
 from plinth.partition.predicted import mask_words, part_shares, string_words
 from plinth.step.between import Exchange
+from plinth.step.coded_places import PerElement, PerMember
+from plinth.step.skipped_scatter import Masks
 from plinth.step.step import Step
 from plinth.step.tasks import CodePart, Decode, Encode, Predict, Task, Tile
 from plinth.step.tensors import Constant, Placed, Tiles
@@ -43,64 +44,6 @@ def level_runs(form: Form, first: int, count: int) -> Iterator[tuple[int, int, i
         yield found[0], len(found), shift
 
 
-@dataclass(frozen=True)
-class PerElement:
-    """Words beside tiles that dies have in whole: a row an element, whose words follow from those of its run."""
-
-    name: str
-    tiles: Tiles
-    width: Callable[[int], int]
-    packed = False
-
-    def place_words(self) -> int:
-        """As :class:`~plinth.step.tensors.Reservable`."""
-        spans, tiles = self.tiles.spans, self.tiles
-        return tiles.elements * self.width(int((spans.samples * spans.channels).max()) * tiles.positions)
-
-    def buffer(self, die: int) -> Buffer:
-        """Where it lies."""
-        columns = self.width(self.tiles.at(die).part.words)
-        return Buffer(self.name, 0, self.tiles.elements, columns, max(1, columns))
-
-    def of(self, die: int, element: int, count: int) -> Buffer:
-        """Rows of some elements."""
-        return self.buffer(die).lines(element, count)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Masks that a source has from the dies of its cluster, one behind the other: of its own elements, and of each
-    die's samples."""
-
-    name: str
-    source: Tiles
-    target: Tiles
-    cluster: ProcessGroups
-    packed = False
-
-    @property
-    def _row(self) -> int:
-        spans = self.target.spans
-        return mask_words(int((spans.samples * spans.channels).max()) * self.target.positions)
-
-    @property
-    def _member(self) -> int:
-        return int(self.source.counts.max()) * self._row
-
-    def place_words(self) -> int:
-        """As :class:`~plinth.step.tensors.Reservable`."""
-        return self.cluster.size * self._member
-
-    def buffer(self, die: int) -> Buffer:
-        """All of it."""
-        return Buffer(self.name, 0, 1, self.cluster.size * self._member, max(1, self.cluster.size * self._member))
-
-    def of(self, die: int, other: int, element: int, count: int) -> Buffer:
-        """From another die, of some elements."""
-        first = self.cluster.number(other) * self._member + (element - self.source.at(die).first) * self._row
-        return self.buffer(die).part(self.name, first, count, mask_words(self.target.at(other).part.words), self._row)
-
-
 @dataclass(frozen=True, kw_only=True)
 class CodedGather(Gather):
     """A part of the strings of what :class:`Gather` sends.
@@ -111,7 +54,7 @@ class CodedGather(Gather):
     part : CodePart
         Of elements whose level is the layer's.
     strings : PerElement
-    asked : Asked or None
+    asked : PerMember or None
         Of a next part.
     share : float
         Words that it sends for each of an element, about.
@@ -120,7 +63,7 @@ class CodedGather(Gather):
     layer: Node
     part: CodePart
     strings: PerElement
-    asked: Asked | None
+    asked: PerMember | None
     share: float
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
@@ -161,19 +104,19 @@ class MaskExchange(Exchange):
     Parameters
     ----------
     masks : PerElement
-    asked : Asked
+    asked : PerMember
     share : float
         Words that it sends for each of an element.
     """
 
     masks: PerElement
-    asked: Asked
+    asked: PerMember
     share: float = 1 / WORD_BITS
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`."""
-        theirs = self.asked.source.at(other)
-        if not (theirs.count and self.asked.target.at(die).words):
+        theirs = self.asked.elements.at(other)
+        if not (theirs.count and self.asked.samples.at(die).words):
             return
         source = self.masks.of(die, theirs.first, theirs.count)
         place = self.asked.of(other, die, theirs.first, theirs.count)
@@ -185,7 +128,7 @@ class MaskExchange(Exchange):
 
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`."""
-        return (self.asked.buffer(die),) if self.asked.source.at(die).count else ()
+        return (self.asked.buffer(die),) if self.asked.elements.at(die).count else ()
 
 
 @dataclass(frozen=True)
@@ -259,8 +202,8 @@ def check_predicted(node: Node, target: Tiles, parameters: DieParameters) -> Non
                         f"{parameters.name!r} takes multiples of {lanes}; say predict: 0 for it, or give it as many")
 
 
-def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -> None:
-    """Append the operations of a predicted gather.
+def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -> Masks:
+    """Append the operations of a predicted gather; its last masks.
 
     Parameters
     ----------
@@ -282,9 +225,9 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -
         bias = step.reserve(Constant(f"{node.name}.no_bias", ((0.0,) * node.output_channels,)))
         step.constants.append(bias)
     shares, back = part_shares(node.tiling), replace(planned, source=planned.target, target=planned.source,
-                                                       predicted=None)
+                                                       coded=None)
     masks: PerElement | None = None
-    asked: Asked | None = None
+    asked: PerMember | None = None
     for number in range(node.tiling.rounds + 1):
         part, end = CodePart(node.name, number, node.tiling.rounds, node.tiling.outputs), f".{number}" if number else ""
         strings = step.reserve(PerElement(f"{gather.name}.strings{end}", target, part_room(part)))
@@ -292,10 +235,11 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -
                              [target], None, not number, cluster, planned, layer=node, part=part, strings=strings,
                              asked=asked, share=shares[number]))
         step.add(DecodeStrings(f"{gather.name}.decode{end}", node, part, source, target, strings, masks))
-        if part.exact:
-            break
+        if masks is not None and asked is not None and part.exact:
+            return Masks(masks, asked)
         masks = step.reserve(PerElement(f"{gather.name}.masks{end}", target, mask_words))
-        asked = step.reserve(Asked(f"{gather.name}.asked{end}", source, target, cluster))
+        asked = step.reserve(PerMember(f"{gather.name}.asked{end}", source, target, cluster, mask_words))
         step.add(PredictNeeded(f"{gather.name}.predict{end}", node, part, target, bias, masks))
         step.add(MaskExchange(gather.name, gather.node, None, step.next_exchange(), target, [source], None, False,
                               cluster, back, masks=masks, asked=asked))
+    raise AssertionError("a predicted gather has a round")

@@ -164,6 +164,14 @@ class CodePart(NamedTuple):
         return self.number == self.rounds
 
 
+class SkipPart(NamedTuple):
+    """Strings of words that are not left out: whether their masks are sent with them, else both sides have them; words
+    over those of runs, about."""
+
+    sent: bool
+    share: float
+
+
 @dataclass(frozen=True)
 class Encode:
     """Runs to strings at another die, where they count for an exchange.
@@ -175,10 +183,10 @@ class Encode:
     strings : Buffer
         A place each.
     masks : Buffer or None
-        Of a next part, a row each.
+        Of a next part, or of words that are not left out, a row each.
     """
 
-    part: CodePart
+    part: CodePart | SkipPart
     runs: Buffer
     strings: Buffer
     masks: Buffer | None
@@ -188,9 +196,9 @@ class Encode:
 
 @dataclass(frozen=True)
 class Decode:
-    """Strings to runs; of a next part, of runs as they are known."""
+    """Strings to runs; of a next part with runs as they are known."""
 
-    part: CodePart
+    part: CodePart | SkipPart
     strings: Buffer
     runs: Buffer
     masks: Buffer | None

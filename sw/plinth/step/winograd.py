@@ -25,11 +25,12 @@ from plinth.model.winograd import MOST_GROWTH, element_rates, fit, growth
 from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
-from plinth.partition.regions import tile_exchange
+from plinth.partition.regions import coded_exchanges, tile_exchange
 from plinth.step.kernel_sums import KernelSums
 from plinth.step.operands import Operands, add_tiles, narrow_tiles, narrow_weights
 from plinth.step.operations import Clear
 from plinth.step.predicted_gather import add_predicted
+from plinth.step.skipped_scatter import Masks, add_skipped
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 from plinth.step.tensors import Constant, Tensor, Tiles
@@ -77,6 +78,9 @@ class WinogradLayer:
         #: The sum of tiles that it is of, if it is, and the layers of it, or itself.
         self.summed = step.tile_sums.get(self.number)
         self._summands = (self.number,) if self.summed is None else self.summed.members
+        #: Exchanges in codes, and masks of the predicted gather.
+        self._coded = coded_exchanges(step.graph, step.layouts, self.number, self.summed)
+        self._masks: Masks | None = None
         self._cluster = step.members(TILES, self.number)
         self._samples = self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors)
         if self.node.free:
@@ -119,7 +123,8 @@ class WinogradLayer:
         number = step.next_exchange() if self.here.ep else -1
         return tiles, Scatter(
             f"{node.name}.{'error_' * outputs}scatter", self.number, None, number, maps, [tiles], None, True,
-            self._cluster, tile_exchange(node, self.here, phase, "scatter", step.factors), node, outputs, self._strips)
+            self._cluster, tile_exchange(node, self.here, phase, "scatter", step.factors, self._coded), node, outputs,
+            self._strips)
 
     def _in_strips(self, direction: str, scatter: Scatter, tiles: Tiles, made: Tiles, maps: Tensor) -> bool:
         """Tiles, their products and the maps of these in strips, if the layer is cut so."""
@@ -134,7 +139,10 @@ class WinogradLayer:
 
     def _scattered(self, scatter: Scatter, tiles: Tiles) -> Tiles:
         """What is made tiles, as operands."""
-        self.step.add(scatter)
+        if scatter.planned is not None and scatter.planned.coded is not None:
+            add_skipped(self.step, scatter, self._masks if scatter.outputs else None)
+        else:
+            self.step.add(scatter)
         return narrow_tiles(self.step, self.node, tiles)
 
     def _products(self, direction: str, operands: Tiles, made: Tiles) -> ElementProducts:
@@ -160,13 +168,13 @@ class WinogradLayer:
         step, node = self.step, self.node
         if self.here.ep:
             whole = self._place(f"{name}_whole", maps, maps.region)
-            planned = tile_exchange(node, self.here, phase, "gather", step.factors, self.summed if outputs else None)
+            planned = tile_exchange(node, self.here, phase, "gather", step.factors, self._coded)
             gather = Gather(f"{node.name}.{'' if outputs else 'error_'}gather", self.number, None,
                             step.next_exchange(), tiles, [whole], None, True, self._cluster, planned)
-            if planned.predicted is not None:
+            if planned.coded is not None:
                 biased = [step.weights[step.graph.nodes[one].name] for one in self._summands
                           if step.graph.nodes[one].bias]
-                add_predicted(step, node, gather, biased[0].bias_of(maps) if biased else None)
+                self._masks = add_predicted(step, node, gather, biased[0].bias_of(maps) if biased else None)
             else:
                 step.add(gather)
             tiles = whole

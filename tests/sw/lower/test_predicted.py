@@ -46,7 +46,7 @@ def case(seed: int, dies: int) -> tuple[Network, Plan]:
             plan = random_plan(network, dies, int(generator.integers(max(1, dies // 2), 3 * dies + 3)), generator)
         except (UserError, ValueError):
             continue
-        if any(one.exchange.predicted for one in plan.transfers):
+        if any(one.exchange.coded for one in plan.transfers):
             return network, plan
     raise AssertionError("no such case")
 
@@ -155,14 +155,16 @@ def test_sizes_that_give_no_level(size: float) -> None:
 
 def test_a_plan_says_what_is_expected_and_its_bounds() -> None:
     _, plan = digits(2)
-    entries = [one for one in plan.to_data()["transfers"] if "predicted" in one]
-    assert [(one["layer"], one["kind"]) for one in entries] == [("conv1", "gather"), ("conv2", "gather")]
+    entries = [one for one in plan.to_data()["transfers"] if "coded" in one]
+    assert [(one["layer"], one["phase"], one["kind"]) for one in entries] == [
+        ("conv1", "fprop", "gather"), ("conv2", "fprop", "scatter"), ("conv2", "fprop", "gather"),
+        ("conv2", "bprop", "scatter"), ("conv1", "bprop", "scatter")]
     for one in entries:
-        assert one["predicted"]["least"] <= one["words"] <= one["predicted"]["most"]
+        assert one["coded"]["least"] <= one["words"] <= one["coded"]["most"]
         assert sum(words for *_, words in one["pairs"]) == one["words"]
     assert plan_from_data(plan.to_data(), plan.graph, "plan.yaml") == plan
     forged = plan.to_data()
-    next(one for one in forged["transfers"] if "predicted" in one)["predicted"]["most"] += 1
+    next(one for one in forged["transfers"] if "coded" in one)["coded"]["most"] += 1
     with pytest.raises(UserError, match=r"plan\.yaml"):
         plan_from_data(forged, plan.graph, "plan.yaml")
 
@@ -176,7 +178,7 @@ def test_gathers_that_cannot_be_predicted_send_everything_and_are_noted() -> Non
     graph = from_network(network)
     plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64, factors=(2, 2),
                 splits=(("mp", "ep"), ("dp", "ep"), ("dp", "dp")))
-    assert not any(one.exchange.predicted for one in plan.transfers)
+    assert not any(one.exchange.coded for one in plan.transfers)
     notes = lowered(network, plan).notes
     assert notes == ("layer 'a': its gather sends everything, as its sums are parts, of dies that split its channels",
                      "layer 'b': its gather sends everything, as no ReLU follows its sums")

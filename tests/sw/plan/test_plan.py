@@ -147,7 +147,7 @@ def test_the_schema_names_every_key() -> None:
     for key in ("layers", "transfers", "reductions"):
         keys = schema["properties"][key]["items"]["properties"]
         # Those of Winograd tiles stand in plans that split them.
-        assert [one for one in keys if one not in ("elements", "copies", "rows", "predicted")] == list(data[key][0])
+        assert [one for one in keys if one not in ("elements", "copies", "rows", "coded")] == list(data[key][0])
     parts = schema["properties"]["layers"]["items"]["properties"]["parts"]["properties"]
     assert list(parts) == ["samples", "inputs", "outputs", "owners"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from plinth.partition.predicted import SHARES
 from plinth.plan.cost.copies import MEMORY_LATENCY
 from plinth.plan.cost.machine import Cycles, row_words
-from plinth.step.tasks import Decode, Encode, Predict
+from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
 from plinth_hw.isa.codes import BLOCK
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
@@ -34,25 +34,38 @@ class CodeCost:
     sent: float = 0.0
 
 
+def _share(part: CodePart | SkipPart) -> float:
+    """Words of strings over those of runs."""
+    return part.share if isinstance(part, SkipPart) else SHARES[part.rounds, part.outputs][part.number]
+
+
+def _cycles(lanes: int, part: CodePart | SkipPart, decodes: bool) -> float:
+    """Of a word of a run: of a first part a block at a time, a plane of bits a cycle, if its words do not take longer;
+    of a next one a flit at a time, and the words of it that masks name; of what is skipped a flit at a time, or a word
+    of the string."""
+    share = _share(part)
+    if isinstance(part, SkipPart):
+        return max(1 / lanes, share)
+    if part.number:
+        return 1 / lanes + (EXACT_CYCLES if part.exact else LOWER_CYCLES) * share
+    return max(1 / lanes, share * WORD_BITS / BLOCK + (DECODE_BLOCK_CYCLES if decodes else BLOCK_CYCLES) / BLOCK)
+
+
 def code_cost(parameters: DieParameters, work: Encode | Decode | Predict) -> CodeCost:
-    """What a task costs: of a first part a block at a time, a plane of bits a cycle, if its words do not take longer;
-    of a next one a flit at a time, and the words of it that masks name."""
+    """What a task costs."""
     lanes = parameters.within.flit_words
     if isinstance(work, Predict):
         elements, tiles, channels = work.masks.rows, work.fills.rows, work.fills.columns
         alone = elements * tiles * (channels / lanes) * ELEMENT_CYCLES + MEMORY_LATENCY
         reads = elements * tiles * row_words(parameters, channels)
         return CodeCost((alone, alone + NEXT_CYCLES), reads, elements * work.masks.columns)
-    part, decodes = work.part, isinstance(work, Decode)
-    runs, words, share = work.runs.rows, work.runs.columns, SHARES[part.rounds, part.outputs][part.number]
-    if part.number:
-        each = 1 / lanes + (EXACT_CYCLES if part.exact else LOWER_CYCLES) * share
-    else:
-        each = max(1 / lanes, share * WORD_BITS / BLOCK + (DECODE_BLOCK_CYCLES if decodes else BLOCK_CYCLES) / BLOCK)
+    decodes, runs, words = isinstance(work, Decode), work.runs.rows, work.runs.columns
+    share, each = _share(work.part), _cycles(lanes, work.part, decodes)
     alone = runs * (words * each + (DECODE_CYCLES + 2 * MEMORY_LATENCY if decodes else RUN_CYCLES))
     cycles = alone, alone + NEXT_CYCLES
     masks = 0 if work.masks is None else runs * work.masks.columns
     whole, string = runs * row_words(parameters, words), runs * (1 + share * words)
     if decodes:
-        return CodeCost(cycles, masks + string + (whole if part.number else 0), whole)
+        return CodeCost(cycles, masks + string + (whole if isinstance(
+            work.part, CodePart) and work.part.number else 0), whole)
     return CodeCost(cycles, whole + masks, string, string)

@@ -1,0 +1,78 @@
+"""Places of strings and masks beside Winograd tiles: a row a run, of as many words as follow from the run's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from plinth.buffers import Buffer
+from plinth.partition.groups import ProcessGroups
+from plinth.step.tensors import Tiles
+
+
+def _longest(tiles: Tiles) -> int:
+    """Words of an element's run on the die that has most."""
+    return int((tiles.spans.samples * tiles.spans.channels).max()) * tiles.positions
+
+
+@dataclass(frozen=True)
+class PerElement:
+    """Of tiles that dies have in whole: a row an element."""
+
+    name: str
+    tiles: Tiles
+    width: Callable[[int], int]
+    packed = False
+
+    def place_words(self) -> int:
+        """As :class:`~plinth.step.tensors.Reservable`."""
+        return self.tiles.elements * self.width(_longest(self.tiles))
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies."""
+        columns = self.width(self.tiles.at(die).part.words)
+        return Buffer(self.name, 0, self.tiles.elements, columns, max(1, columns))
+
+    def of(self, die: int, element: int, count: int) -> Buffer:
+        """Rows of some elements."""
+        return self.buffer(die).lines(element, count)
+
+
+@dataclass(frozen=True)
+class PerMember:
+    """Of elements that dies have of all samples of their cluster: for each die of it, one behind the other, a row an
+    element.
+
+    Parameters
+    ----------
+    elements : Tiles
+        Which a die has.
+    samples : Tiles
+        Which a die has, in whole, and whose runs the rows are of.
+    """
+
+    name: str
+    elements: Tiles
+    samples: Tiles
+    cluster: ProcessGroups
+    width: Callable[[int], int]
+    packed = False
+
+    @property
+    def _row(self) -> int:
+        return self.width(_longest(self.samples))
+
+    @property
+    def _member(self) -> int:
+        return int(self.elements.counts.max()) * self._row
+
+    def place_words(self) -> int:
+        """As :class:`~plinth.step.tensors.Reservable`."""
+        return self.cluster.size * self._member
+
+    def buffer(self, die: int) -> Buffer:
+        """All of it."""
+        return Buffer(self.name, 0, 1, self.place_words(), max(1, self.place_words()))
+
+    def of(self, die: int, other: int, element: int, count: int) -> Buffer:
+        """Rows of some of a die's elements, of another's samples."""
+        first = self.cluster.number(other) * self._member + (element - self.elements.at(die).first) * self._row
+        return self.buffer(die).part(self.name, first, count, self.width(self.samples.at(other).part.words), self._row)

@@ -1,0 +1,144 @@
+"""A scatter of tiles that leaves out zeros (docs/prediction.md), as operations::
+
+    tiles of the die's own samples, all elements           transform, within the die
+    own elements as they are, all others' words but zeros  skip code   to who has the elements
+    tiles of these                                         decode
+
+Forwards masks of words that are other than +0 go with them. Backwards those of the gather serve, which both sides have:
+a neuron that it left out lets no error pass.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from plinth.buffers import Buffer
+from plinth.partition.predicted import mask_words, skip_share
+from plinth.step.between import Exchange
+from plinth.step.coded_places import PerElement, PerMember
+from plinth.step.step import Step
+from plinth.step.tasks import Decode, Encode, SkipPart, Task, Tile
+from plinth.step.tensors import Tiles
+from plinth.step.tile_operations import Scatter
+from plinth_hw.isa.tasks import Engine
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Of a gather: where those are that gathered, and where those that have the elements."""
+
+    gathered: PerElement
+    asked: PerMember
+
+
+@dataclass(frozen=True)
+class OwnTiles:
+    """Tiles of what a die has of maps, all elements."""
+
+    name: str
+    scatter: Scatter
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        yield from self.scatter.tiles(die, die)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipScatter(Exchange):
+    """Every die gives each die of its cluster the elements that it has, of its own samples.
+
+    Parameters
+    ----------
+    part : SkipPart
+    strings : PerMember
+    masks : Masks or None
+        None: words other than +0.
+    share : float
+        Words that it sends for each of an element, about.
+    """
+
+    part: SkipPart
+    strings: PerMember
+    masks: Masks | None
+    share: float
+
+    def tiles(self, die: int, other: int) -> Iterator[Task]:
+        """As :class:`~plinth.step.between.Exchange`: what a die has itself is copied."""
+        source, target = self.source, self.targets[0]
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        mine, theirs = source.at(die), target.at(other)
+        met = mine.part.meet(theirs.part)
+        if not (theirs.count and met):
+            return
+        (here, there), = met
+        words = mine.part.view(mine.of(source.buffer(die), theirs.first), here)
+        if die == other:
+            place = theirs.part.view(theirs.of(target.buffer(other), theirs.first), there)
+            reads, writes = (tile.repeated(theirs.count, plane) for tile, plane in (
+                (words, mine.plane), (place, theirs.plane)))
+            yield Task(f"{self.name}.own", Engine.TRANSFER, Tile(
+                words, place, planes=theirs.count, apart=(mine.plane, theirs.plane)), (reads,), (writes,))
+            return
+        runs = words.part(words.name, 0, theirs.count, mine.part.words, mine.plane)
+        strings = self.strings.of(other, die, theirs.first, theirs.count)
+        masks = None if self.masks is None else self.masks.gathered.of(die, theirs.first, theirs.count)
+        work = Encode(self.part, runs, strings, masks, other, self.number)
+        yield Task(f"{self.name}[{other}]", Engine.TRANSFER, work, (runs, *(() if masks is None else (masks,))))
+
+    def arriving(self, die: int, other: int) -> int:
+        """As :class:`~plinth.step.between.Exchange`."""
+        return sum(1 for _ in self.tiles(other, die))
+
+    def received(self, die: int) -> tuple[Buffer, ...]:
+        """As :class:`~plinth.step.between.Exchange`: strings."""
+        return (self.strings.buffer(die),) if self.strings.elements.at(die).words else ()
+
+
+@dataclass(frozen=True)
+class DecodeTiles:
+    """Tiles of what other dies of a cluster have sent, a task a die."""
+
+    name: str
+    scatter: SkipScatter
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        given, target = self.scatter, self.scatter.targets[0]
+        source = given.source
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        mine = target.at(die)
+        for other in given.peers(die)[1:]:
+            theirs = source.at(other)
+            met = theirs.part.meet(mine.part)
+            if not (mine.count and met):
+                continue
+            (_, there), = met
+            place = mine.part.view(mine.of(target.buffer(die), mine.first), there)
+            runs = place.part(place.name, 0, mine.count, theirs.part.words, mine.plane)
+            strings = given.strings.of(die, other, mine.first, mine.count)
+            masks = None if given.masks is None else given.masks.asked.of(die, other, mine.first, mine.count)
+            yield Task(f"{self.name}.{other}", Engine.TRANSFER, Decode(given.part, strings, runs, masks),
+                       (strings, *(() if masks is None else (masks,))), (runs,))
+
+
+def add_skipped(step: Step, scatter: Scatter, masks: Masks | None) -> None:
+    """Append the operations of a scatter that leaves out zeros.
+
+    Parameters
+    ----------
+    scatter : Scatter
+        What it stands in place of.
+    masks : Masks or None
+        Of the gather whose errors it sends; None: words other than +0.
+    """
+    target, maps, planned, cluster = scatter.targets[0], scatter.source, scatter.planned, scatter.cluster
+    assert isinstance(target, Tiles) and planned is not None and planned.coded is not None and cluster is not None
+    whole = step.reserve(replace(target, name=f"{target.name}.own", region=maps.region))
+    step.add(OwnTiles(f"{scatter.name}.tiles", replace(scatter, targets=[whole], cluster=None, planned=None)))
+    part = SkipPart(masks is None, skip_share(planned.coded, planned.phase))
+    strings = step.reserve(PerMember(f"{target.name}.strings", target, whole, cluster, lambda run: 1 + run + (
+        0 if masks else mask_words(run))))
+    sent = SkipScatter(name=scatter.name, node=scatter.node, edge=None, number=scatter.number, source=whole,
+                       targets=[target], slots=None, own=True, cluster=cluster, planned=planned, part=part,
+                       strings=strings, masks=masks, share=part.share)
+    step.add(sent)
+    step.add(DecodeTiles(f"{scatter.name}.decode", sent))
