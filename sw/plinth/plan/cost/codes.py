@@ -41,11 +41,11 @@ def _share(part: CodePart | SkipPart) -> float:
 
 def _cycles(lanes: int, part: CodePart | SkipPart, decodes: bool) -> float:
     """Of a word of a run: of a first part a block at a time, a plane of bits a cycle, if its words do not take longer;
-    of a next one a flit at a time, and the words of it that masks name; of what is skipped a flit at a time, or a word
-    of the string."""
+    of a next one a flit at a time, and the words of it that masks name; of what is skipped a flit at a time, and
+    its mask."""
     share = _share(part)
     if isinstance(part, SkipPart):
-        return max(1 / lanes, share)
+        return 1 / lanes + 1 / WORD_BITS
     if part.number:
         return 1 / lanes + (EXACT_CYCLES if part.exact else LOWER_CYCLES) * share
     return max(1 / lanes, share * WORD_BITS / BLOCK + (DECODE_BLOCK_CYCLES if decodes else BLOCK_CYCLES) / BLOCK)
