@@ -352,7 +352,8 @@ def shared_tiles(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, int]:
             continue
         form, window = node.tiling.form, node.window
         assert window is not None
-        read = (graph.edges[edge].producer, [one.b for one in form.transforms], node.tiling.tiles, window.padding)
+        read = (graph.edges[edge].producer, [(one.b, one.outputs) for one in form.transforms], node.tiling.tiles,
+                window.padding)
         key = (*map(str, read), here.ep, here.mp, here.op, here.input, here.tiles[0])
         first = firsts.setdefault(key, number)
         if first != number:

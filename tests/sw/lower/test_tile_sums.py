@@ -152,6 +152,21 @@ def test_what_is_not_alike_is_moved_by_itself() -> None:
     assert not tile_sums(biased.graph, biased.layouts)
 
 
+def test_windows_that_lie_elsewhere_are_not_shared() -> None:
+    """F(4x4,3x3) and F(2x2,5x5) have one B^T, and as many tiles of this map, 4 places apart and 2."""
+    network = Network(name="windows", input=Shape((2, 7, 7)), layers=(
+        Convolution(name="stem", channels=4, kernel=(3, 3), padding=(1, 1)), Relu(name="relu"),
+        Convolution(name="a", inputs=("relu",), channels=4, kernel=(3, 3), winograd=4),
+        Convolution(name="b", inputs=("relu",), channels=4, kernel=(5, 5), winograd=2),
+        Convolution(name="c", inputs=("a",), channels=4, kernel=(3, 3)),
+        Add(name="j", inputs=("b", "c")), Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss")))
+    plan = planned(network)
+    assert not shared_tiles(plan.graph, plan.layouts)
+    made = session(network, plan, random_data(network, plan.batch, np.random.default_rng(0)), lowered(network, plan))
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None
+
+
 def test_blocks_are_simulated() -> None:
     network = several()
     plan = planned(network)
