@@ -9,7 +9,7 @@ from rich.console import Console
 
 from plinth import cli
 from plinth.model.array import ARRAYS
-from plinth.partition.regions import total_words
+from plinth.partition.exchanges import total_words
 from plinth.plan.planners.exhaustive import exhaustive
 from plinth.reproduce import tables
 from plinth.reproduce.hypar import arrays, cases, simulated

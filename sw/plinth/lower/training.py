@@ -26,9 +26,9 @@ from plinth.model.array import Array, ring
 from plinth.model.network import Network
 from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
+from plinth.partition.blocks import unpredictable
 from plinth.partition.graph import DP, EP, LOSS
 from plinth.partition.groups import RING, ProcessGroups
-from plinth.partition.regions import unpredictable
 from plinth.partition.rounds import ring_links
 from plinth.plan.plan import Plan
 from plinth.step import tasks as step_tasks

@@ -28,49 +28,20 @@ applies activation and pooling, forwards and backwards: the samples cut at dp an
 consumer is not mp, the channels cut at op and at those mp levels where it is. A home lies in its die's own Z.
 A junction is at home where it is computed: samples cut at dp, channels at mp. The loss cuts the samples.
 
-In a training step move, for a layer and each layer that reads it,
-
-    fprop reduce   Z (raw)              to the home, where it is added
-    fprop copy     output (map)         from the home to the X of the consumer
-    bprop reduce   dX of the consumer   to the home, where it is added
-    bprop copy     dZ (raw)             from the home to the Z of the layer
-    fprop scatter  V of X               tiles to who has their elements             ep, for layers alike once
-    fprop gather   V of Z               elements to who has the samples             ep, of a sum of tiles once
-    bprop scatter  V of dZ              as forwards                                 ep, of a sum of tiles once
-    bprop gather   V of dX              as forwards, where the input has an error   ep, for layers alike once
-    bprop bias     db of a die          to all of its cluster, which add them up    ep, elements trained
-
-and dW and db, partial sums over dies that differ at dp, go round a ring of those dies with the update at each
-chunk's owner: 2 (N - 1) times the words of the slice, weights then bias.
+What moves between these in a training step says :mod:`plinth.partition.exchanges`; and dW and db, partial sums over
+dies that differ at dp, go round a ring of those dies with the update at each chunk's owner: 2 (N - 1) times the words
+of the slice, weights then bias.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
-
-import numpy as np
 
 from plinth.errors import UserError
-from plinth.model.layers import MaxPool, MeanPool, Relu
-from plinth.partition.axes import (
-    CHANNELS,
-    COPIES,
-    ELEMENTS,
-    INPUTS,
-    OUTPUTS,
-    SAMPLES,
-    Region,
-    Sizes,
-    overlap,
-    pattern,
-    plane,
-)
-from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, halves, parts
-from plinth.partition.graph import DP, EP, MP, SPLITS, Node, PlanGraph, Tiling
+from plinth.partition.axes import ELEMENTS, INPUTS, OUTPUTS, SAMPLES, Region
+from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, parts
+from plinth.partition.graph import DP, EP, MP, SPLITS, Node, PlanGraph
 from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, TILES, Owners, ProcessGroups, process_groups
-from plinth.partition.predicted import expected_words, least_most
-from plinth_hw.isa.tasks import VECTOR_LOADS
 
 #: For each node, for each level, "dp", "mp", "op" or "ep".
 Splits = tuple[tuple[str, ...], ...]
@@ -132,34 +103,6 @@ class Lists:
 
 #: For each node, or none at all.
 Partition = tuple[Lists | None, ...]
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """One transfer between layers: every die sends what of ``source`` lies in another die's ``target``."""
-
-    layer: str
-    #: "fprop" or "bprop".
-    phase: str
-    #: "reduce" (added at the target) or "copy"; of a Winograd layer "scatter", "gather" or "bias".
-    kind: str
-    #: The layer that reads ``layer``; None where partial sums and errors of the layer itself move.
-    consumer: str | None
-    source: Region
-    target: Region
-    #: Channels, and words of a sample in each.
-    channels: int
-    positions: int
-    #: Further axes, and samples, if they are not the batch's.
-    extra: Sizes = ()
-    samples: int | None = None
-    #: Of a gather or scatter that sends codes: how its layer is computed. Words are those expected then, of a gather
-    #: masks that go back with them.
-    coded: Tiling | None = None
-
-    def sizes(self, batch: int) -> Sizes:
-        """Elements of each axis."""
-        return *plane(batch if self.samples is None else self.samples, self.channels), *self.extra
 
 
 @dataclass(frozen=True)
@@ -297,209 +240,7 @@ def layouts(graph: PlanGraph, splits: Splits, lists: Partition = (), factors: Fa
     return tuple(found)
 
 
-def _to_own(region: Region, copies: Levels) -> Region:
-    """A region of dies that keep to their own copies."""
-    return Region((*region.axes, (COPIES, copies)), region.owners) if copies else region
 
-
-@dataclass(frozen=True)
-class TileSum:
-    """Winograd layers whose outputs a junction adds, or takes the mean of, with nothing but sums between: their tiles
-    are added where their elements are, and what the last one gathers is the sum of all; backwards its tiles of the
-    error serve all. Source: MPT section VII, Figure 14(a)."""
-
-    junction: Node
-    #: Nodes by number, ascending, and how many of them have a bias.
-    members: tuple[int, ...]
-    biases: int
-
-
-def tile_sums(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, TileSum]:
-    """By each of their members: of junctions all of whose inputs are Winograd layers that nothing else reads, with
-    tiles and groups of dies alike, elements split and whole sums, such that the junction's samples are theirs; of no
-    more biases than a vector task can add."""
-    found: dict[int, TileSum] = {}
-    for number, junction in enumerate(graph.nodes):
-        feeds = graph.feeds(number) if junction.junction else ()
-        members = tuple(sorted({graph.edges[edge].producer for edge in feeds if edge is not None}))
-        if not members or len(members) < len(feeds):
-            continue
-        nodes, (first, *others) = [graph.nodes[one] for one in members], [layouts[one] for one in members]
-        kinds = {node.tiling and (node.tiling.form, node.tiling.tiles, node.tiling.rounds) for node in nodes}
-        if (len(kinds) == 1 and None not in kinds and first.ep and not first.mp
-                and not any(node.followers for node in nodes)
-                and all(len(graph.outputs[one]) == 1 for one in members)
-                and all((one.ep, one.mp, one.output, one.owners) == (first.ep, first.mp, first.output, first.owners)
-                        for one in others)
-                and layouts[number].input == first.output
-                and (biases := sum(node.bias > 0 for node in nodes)) < VECTOR_LOADS):
-            found |= dict.fromkeys(members, TileSum(junction, members, biases))
-    return found
-
-
-def shared_tiles(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, int]:
-    """Winograd layers that take the tiles of an input that another has scattered, by number, with its number: the first
-    of those that read the same map, as tiles alike, in groups of dies alike. Backwards what that one gathers is the sum
-    of the tiles of all."""
-    found: dict[int, int] = {}
-    firsts: dict[tuple[object, ...], int] = {}
-    for number, node in enumerate(graph.nodes):
-        here = layouts[number]
-        if node.tiling is None or not here.ep:
-            continue
-        edge, = graph.feeds(number)
-        if edge is None:
-            continue
-        form, window = node.tiling.form, node.window
-        assert window is not None
-        read = (graph.edges[edge].producer, [(one.b, one.outputs) for one in form.transforms], node.tiling.tiles,
-                window.padding)
-        key = (*map(str, read), here.ep, here.mp, here.op, here.input, here.tiles[0])
-        first = firsts.setdefault(key, number)
-        if first != number:
-            found[number] = first
-    return found
-
-
-def unpredictable(node: Node, here: Layout, summed: TileSum | None) -> str:
-    """Why a gather is not predicted though its layer asks for it; empty if it is."""
-    if not here.ep:
-        return "elements of its tiles are not split"
-    if here.mp:
-        return "its sums are parts, of dies that split its channels"
-    followers = node.followers if summed is None else summed.junction.followers
-    if not followers or followers[0].kind != Relu.kind:
-        return "no ReLU follows its sums"
-    if summed is not None and summed.biases > 1:
-        return "several biases are added to a sum of tiles"
-    return "its samples or channels are cut by list" if here.output.orders else ""
-
-
-def coded_exchanges(graph: PlanGraph, layouts: Sequence[Layout], number: int, summed: TileSum | None
-                    ) -> tuple[tuple[str, str], ...]:
-    """Phases and kinds of a Winograd layer's exchanges that send codes, if it asks for predictions: the gather of
-    fprop, if it is predicted, with it the scatter of its errors; the scatter of inputs that are behind a ReLU."""
-    node, here = graph.nodes[number], layouts[number]
-    if node.tiling is None or not node.tiling.rounds or not here.ep:
-        return ()
-    found = [] if unpredictable(node, here, summed) else [("fprop", "gather")]
-    # Of dies that split channels as well some have copies.
-    if not (here.mp or here.op or here.input.orders or here.output.orders):
-        found += [("bprop", "scatter")] * len(found)
-        edge, = graph.feeds(number)
-        kinds = [] if edge is None else [one.kind for one in graph.nodes[graph.edges[edge].producer].followers]
-        if Relu.kind in kinds and not set(kinds) - {Relu.kind, MaxPool.kind, MeanPool.kind}:
-            found.append(("fprop", "scatter"))
-    return tuple(found)
-
-
-def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors,
-                  coded: Sequence[tuple[str, str]] = ()) -> Exchange:
-    """What the dies of a cluster send each other of a layer that splits the elements of its tiles; ``coded``: what of
-    it goes in codes."""
-    assert node.tiling is not None
-    # Of inputs or of outputs; there are dies that have the same of either.
-    of = kind == "bias" or (phase == "fprop") != (kind == "scatter")
-    maps, copies = ((here.input, here.op), (here.output, here.mp))[of]
-    extra: Sizes = ((COPIES, parts(copies, factors)),) if copies else ()
-    if kind == "bias":
-        # Each die has a row, as if it were a sample.
-        levels = here.dp + here.ep
-        rows, sums = (Region((*(cut for cut in here.output.axes if cut[0] != SAMPLES), (SAMPLES, over)), here.owners)
-                      for over in (levels, here.dp))
-        ends = _to_own(rows, copies), _to_own(sums, copies)
-        return Exchange(node.name, phase, kind, None, *ends, node.output_channels, 1, extra, parts(levels, factors))
-    ends = _to_own(maps, copies), _to_own(here.tiles[of], copies)
-    return Exchange(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
-                    (node.input_channels, node.output_channels)[of], node.tiling.positions,
-                    ((ELEMENTS, node.tiling.elements), *extra),
-                    coded=node.tiling if (phase, kind) in coded else None)
-
-
-def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Exchange]:
-    """All transfers of a training step between layers, in the order in which they happen."""
-    sums, shared = tile_sums(graph, regions), shared_tiles(graph, regions)
-    for number, node in enumerate(graph.nodes):
-        here, summed = regions[number], sums.get(number)
-        if here.ep:
-            coded = coded_exchanges(graph, regions, number, summed)
-            if number not in shared:
-                yield tile_exchange(node, here, "fprop", "scatter", factors, coded)
-            if summed is None or number == summed.members[-1]:
-                yield tile_exchange(node, here, "fprop", "gather", factors, coded)
-        if node.weighted and here.mp:
-            yield Exchange(node.name, "fprop", "reduce", None, here.output, here.home, node.output_channels,
-                           node.raw_elements // node.output_channels)
-        for edge in (graph.edges[edge] for edge in graph.outputs[number] if graph.edges[edge].consumer not in shared):
-            yield Exchange(node.name, "fprop", "copy", graph.nodes[edge.consumer].name, here.home,
-                           regions[edge.consumer].input, edge.channels, edge.elements // edge.channels)
-    for number, node in reversed(list(enumerate(graph.nodes))):
-        here, summed = regions[number], sums.get(number)
-        for edge in (graph.edges[edge] for edge in graph.outputs[number] if graph.edges[edge].consumer not in shared):
-            yield Exchange(node.name, "bprop", "reduce", graph.nodes[edge.consumer].name,
-                           regions[edge.consumer].input, here.home, edge.channels, edge.elements // edge.channels)
-        if node.weighted and here.mp:
-            yield Exchange(node.name, "bprop", "copy", None, here.home, here.output, node.output_channels,
-                           node.raw_elements // node.output_channels)
-        if here.ep:
-            if node.bias and node.free:
-                yield tile_exchange(node, here, "bprop", "bias", factors)
-            if summed is None or number == summed.members[-1]:
-                coded = coded_exchanges(graph, regions, number, summed)
-                yield tile_exchange(node, here, "bprop", "scatter", factors, coded)
-            if graph.inputs[number] and number not in shared:
-                yield tile_exchange(node, here, "bprop", "gather", factors)
-
-
-def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
-    """Words that die s (row) sends to die t (column)."""
-    tiling = exchange.coded
-    if tiling is not None:
-        return _predicted_words(exchange, batch, factors, lambda run: expected_words(
-            tiling, exchange.phase, exchange.kind, run))
-    return exchange.positions * pattern(exchange.source, exchange.target, exchange.sizes(batch), factors)
-
-
-def _predicted_words(exchange: Exchange, batch: int, factors: Factors, each: Callable[[int], int]) -> Integers:
-    """Of a gather or scatter in codes, those of an element's run given."""
-    sizes, gathers = dict(exchange.sizes(batch)), exchange.kind == "gather"
-    samples, tiles = (exchange.target, exchange.source) if gathers else (exchange.source, exchange.target)
-    runs = exchange.positions * (samples.lengths(SAMPLES, sizes[SAMPLES], factors)
-                                 * samples.lengths(CHANNELS, sizes[CHANNELS], factors))
-    elements = tiles.lengths(ELEMENTS, sizes[ELEMENTS], factors)
-    of = np.array([each(run) if run else 0 for run in runs.tolist()], dtype=np.int64)
-    met = pattern(exchange.source, exchange.target, exchange.sizes(batch), factors) > 0
-    return met * (elements[:, None] * of[None, :] if gathers else of[:, None] * elements[None, :])
-
-
-def word_bounds(exchange: Exchange, batch: int, factors: Factors) -> tuple[int, int]:
-    """Between which words over all dies an exchange lies: those that it takes, unless data decide."""
-    tiling = exchange.coded
-    if tiling is None:
-        found = exchange_words(exchange, batch, factors)
-        return found, found
-
-    def total(end: int) -> int:
-        return int(_predicted_words(exchange, batch, factors, lambda run: least_most(
-            tiling, exchange.phase, exchange.kind, run)[end]).sum())
-
-    return total(0), total(1)
-
-
-def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
-    """Words of an exchange over all dies.
-
-    One side is the homes, each element once; every copy that the other side has of an element moves, but for those
-    that lie at home.
-    """
-    if exchange.coded is not None:
-        return int(words(exchange, batch, factors).sum())
-    source, target, sizes = exchange.source, exchange.target, exchange.sizes(batch)
-
-    def held(region: Region) -> int:
-        return prod([size for _, size in sizes]) * prod(factors) // region.parts(factors)
-
-    return exchange.positions * (max(held(source), held(target)) - overlap(source, target, sizes, factors))
 
 
 def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integers, Integers]:
@@ -530,12 +271,3 @@ def ring_words(node: Node, here: Layout, factors: Factors) -> int:
     weights, bias = weight_words(node, here, factors)
     size = parts(here.ring, factors)
     return 2 * (size - 1) * int((weights + bias).sum()) // size
-
-
-def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors = (), lists: Partition = ()) -> int:
-    """Words that all dies send in a training step, counted; without factors all levels halve."""
-    factors = factors or halves(check_splits(graph, splits))
-    regions = layouts(graph, splits, lists, factors)
-    between = sum(exchange_words(exchange, batch, factors) for exchange in exchanges(graph, regions, factors))
-    return between + sum(ring_words(node, here, factors) for node, here in zip(graph.nodes, regions, strict=True)
-                         if node.weighted)

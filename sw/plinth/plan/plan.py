@@ -23,13 +23,14 @@ from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
 from plinth.model.network_file import network_to_data
 from plinth.model.update import PLAIN, UpdateRule
-from plinth.partition import regions
+from plinth.partition import exchanges, regions
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, halves, levels_of, parts
+from plinth.partition.exchanges import Exchange
 from plinth.partition.graph import LOSS, PlanGraph
 from plinth.partition.lists import check_lists
 from plinth.partition.predicted import shares
-from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Layout, Lists, Partition, Ring, Splits
+from plinth.partition.regions import MAXIMUM_LEVELS, Layout, Lists, Partition, Ring, Splits
 from plinth.plan.lists_file import lists_to_data, region_to_data
 
 #: Version of the plan format.
@@ -166,9 +167,9 @@ class Plan:
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
         """All exchanges between layers that move something, in the order of the step."""
-        found = ((one, regions.exchange_words(one, self.batch, self.factors))
-                 for one in regions.exchanges(self.graph, self.layouts, self.factors))
-        return tuple(Transfer(one, words, regions.word_bounds(one, self.batch, self.factors))
+        found = ((one, exchanges.exchange_words(one, self.batch, self.factors))
+                 for one in exchanges.exchanges(self.graph, self.layouts, self.factors))
+        return tuple(Transfer(one, words, exchanges.word_bounds(one, self.batch, self.factors))
                      for one, words in found if words)
 
     @cached_property
@@ -207,7 +208,7 @@ class Plan:
 
     def pairs(self, transfer: Transfer) -> Iterator[tuple[int, int, int]]:
         """Sender, receiver and words of a transfer, senders ascending."""
-        words = regions.words(transfer.exchange, self.batch, self.factors)
+        words = exchanges.words(transfer.exchange, self.batch, self.factors)
         for sender, receiver in zip(*np.nonzero(words), strict=True):
             yield int(sender), int(receiver), int(words[sender, receiver])
 

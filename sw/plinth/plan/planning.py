@@ -12,9 +12,10 @@ from plinth.model.update import PLAIN, UpdateRule
 from plinth.model.winograd import with_fit
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import Factors
+from plinth.partition.exchanges import total_words
 from plinth.partition.graph import DP, MP, SPLITS, PlanGraph, from_network
 from plinth.partition.lists import check_lists
-from plinth.partition.regions import Lists, Partition, Splits, total_words
+from plinth.partition.regions import Lists, Partition, Splits
 from plinth.plan.cost.models import MODELS, Words
 from plinth.plan.cost.time import Step, StepTime
 from plinth.plan.plan import CHUNK_WORDS, MAXIMUM_DIES, Plan

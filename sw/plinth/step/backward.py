@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from plinth.partition.exchanges import Exchange as PlannedExchange
+from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import LOSS, Follower
 from plinth.partition.groups import ERROR, TILES
-from plinth.partition.regions import Exchange as PlannedExchange
-from plinth.partition.regions import tile_exchange
 from plinth.step.activation import ACTIVATIONS
 from plinth.step.between import Exchange
 from plinth.step.cuts import folding

@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from plinth.buffers import Buffer
-from plinth.partition import regions
+from plinth.partition import exchanges
 from plinth.partition.axes import Region, Sizes, plane
 from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
@@ -47,7 +47,7 @@ class Exchange:
         Whether what a die keeps is copied as well.
     cluster : ProcessGroups or None
         Dies that send to each other; None: all do.
-    planned : regions.Exchange or None
+    planned : exchanges.Exchange or None
         What of the plan it is, if that does not follow from source and target.
     """
 
@@ -60,7 +60,7 @@ class Exchange:
     slots: ProcessGroups | None
     own: bool
     cluster: ProcessGroups | None = None
-    planned: regions.Exchange | None = None
+    planned: exchanges.Exchange | None = None
 
     #: Words that it sends for each of an element.
     share = 1.0

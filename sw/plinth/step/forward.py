@@ -7,9 +7,9 @@ from math import log
 from plinth.buffers import Buffer
 from plinth.model.layers import MaxPool, MeanPool
 from plinth.partition.axes import SAMPLES, Region, alike, plane
+from plinth.partition.blocks import TileSum
 from plinth.partition.graph import LOSS, Follower, Node
 from plinth.partition.groups import SUM
-from plinth.partition.regions import TileSum
 from plinth.step.activation import ACTIVATIONS
 from plinth.step.operands import Operands, narrow_weights, widened
 from plinth.step.operations import Chained, Clear, Gather, Pool, Products, Sweep

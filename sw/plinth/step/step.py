@@ -53,10 +53,12 @@ import numpy as np
 from plinth.buffers import Buffer
 from plinth.model.array import Array
 from plinth.model.update import PLAIN, UpdateRule
+from plinth.partition.blocks import TileSum, shared_tiles, tile_sums
 from plinth.partition.cuts import Factors, Integers, halves
+from plinth.partition.exchanges import Exchange
 from plinth.partition.graph import PlanGraph
 from plinth.partition.groups import ProcessGroups
-from plinth.partition.regions import Exchange, Layout, Partition, Splits, TileSum, layouts, shared_tiles, tile_sums
+from plinth.partition.regions import Layout, Partition, Splits, layouts
 from plinth.step import between
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.owned import Generator, Kept, Owned

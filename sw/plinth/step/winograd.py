@@ -23,9 +23,10 @@ from dataclasses import dataclass, replace
 from plinth.errors import UserError
 from plinth.model.winograd import MOST_GROWTH, element_rates, fit, growth
 from plinth.partition.axes import ELEMENTS, SAMPLES, Region
+from plinth.partition.blocks import coded_exchanges
+from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
-from plinth.partition.regions import coded_exchanges, tile_exchange
 from plinth.step.kernel_sums import KernelSums
 from plinth.step.operands import Operands, add_tiles, narrow_tiles, narrow_weights
 from plinth.step.operations import Clear

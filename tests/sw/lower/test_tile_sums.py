@@ -15,8 +15,8 @@ from plinth.model.layers import Add, Convolution, Dense, Flatten, Join, Layer, R
 from plinth.model.network import Network
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import with_tiles
+from plinth.partition.blocks import shared_tiles, tile_sums
 from plinth.partition.graph import from_network
-from plinth.partition.regions import shared_tiles, tile_sums
 from plinth.plan.plan import Plan
 from plinth.simulate.step import simulated
 from plinth_hw.isa.parameters import preset

@@ -17,8 +17,8 @@ from plinth.model.layers import (
 )
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
+from plinth.partition.exchanges import total_words
 from plinth.partition.graph import Edge, Node, PlanGraph, from_network
-from plinth.partition.regions import total_words
 from plinth.plan.cost.exact import ExactWords
 from plinth.plan.planners.simple import model
 

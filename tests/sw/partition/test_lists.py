@@ -11,7 +11,7 @@ from tests.support.plan_graphs import dense, random_chain, random_graph, random_
 from tests.sw.partition.test_regions import Model, check_transfers, owned
 
 from plinth.errors import UserError
-from plinth.partition import regions
+from plinth.partition import exchanges, regions
 from plinth.partition.axes import Region, alike, overlap, pattern
 from plinth.partition.cuts import Listed, pieces, ranges_of, runs_of
 from plinth.partition.graph import SPLITS, chain
@@ -126,7 +126,7 @@ def test_every_sender_receiver_and_word_follows_from_the_lists(graph, splits, ba
     assert rings.keys() == expected_rings.keys()
     total = sum(int(words.sum()) for words in expected.values()) + sum(
         2 * (len(members) - 1) * words for (_, members), words in rings.items())
-    assert regions.total_words(graph, splits, batch, factors, lists) == total
+    assert exchanges.total_words(graph, splits, batch, factors, lists) == total
     for key, words in expected_rings.items():
         # Where no die of the ring has samples nobody can tell its columns.
         assert rings[key] == words or not any(
@@ -150,7 +150,7 @@ def test_words_of_even_lists_by_digits_are_those_without_lists() -> None:
             dp, mp, op, _ = ([level for level, one in enumerate(vector) if one == split] for split in SPLITS)
             lists.append(Lists(even(12, dp), even(node.input_channels, mp),
                                even(node.output_channels, op) if node.weighted else None, tuple(range(6))))
-        assert regions.total_words(graph, splits, 12, factors, tuple(lists)) == regions.total_words(
+        assert exchanges.total_words(graph, splits, 12, factors, tuple(lists)) == exchanges.total_words(
             graph, splits, 12, factors)
 
 
@@ -162,11 +162,11 @@ def test_owners_move_what_is_sent_and_leave_how_much() -> None:
         splits = random_splits(rng, graph, 2, SPLITS)
         owners = tuple(rng.sample(range(4), 4))
         lists = (Lists(owners=owners),) * len(graph.nodes)
-        plain, moved = (list(regions.exchanges(graph, regions.layouts(graph, splits, some, factors), factors))
+        plain, moved = (list(exchanges.exchanges(graph, regions.layouts(graph, splits, some, factors), factors))
                         for some in ((), lists))
         for one, two in zip(plain, moved, strict=True):
-            there = regions.words(two, 10, factors)
-            assert (regions.words(one, 10, factors) == there[np.ix_(owners, owners)]).all()
+            there = exchanges.words(two, 10, factors)
+            assert (exchanges.words(one, 10, factors) == there[np.ix_(owners, owners)]).all()
 
 
 @settings(deadline=None, max_examples=60, derandomize=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.support.plan_graphs import dense, random_chain, random_graph, random_splits
 
 from plinth.errors import UserError
-from plinth.partition import regions
+from plinth.partition import exchanges, regions
 from plinth.partition.axes import Region, overlap, plane
 from plinth.partition.cuts import bounds, places
 from plinth.partition.graph import SPLITS, PlanGraph
@@ -135,9 +135,9 @@ def cases():
 def check_transfers(graph, here, batch, factors, expected) -> None:
     """Words from every die to every other one, by exchange, are those expected."""
     found: dict = {}
-    for exchange in regions.exchanges(graph, here, factors):
-        words = regions.words(exchange, batch, factors)
-        assert words.sum() == regions.exchange_words(exchange, batch, factors)
+    for exchange in exchanges.exchanges(graph, here, factors):
+        words = exchanges.words(exchange, batch, factors)
+        assert words.sum() == exchanges.exchange_words(exchange, batch, factors)
         key = (exchange.layer, exchange.phase, exchange.kind, exchange.consumer)
         if words.any():
             found[key] = found[key] + words if key in found else words
@@ -156,7 +156,7 @@ def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, ba
     assert rings == model.rings()
     total = sum(int(words.sum()) for words in expected.values()) + sum(
         2 * (len(members) - 1) * words for (_, members), words in model.rings().items())
-    assert regions.total_words(graph, splits, batch, factors) == total
+    assert exchanges.total_words(graph, splits, batch, factors) == total
     assert ExactWords(graph, batch, factors).total_bytes(splits) == 4 * total
 
 

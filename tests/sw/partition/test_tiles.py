@@ -8,7 +8,7 @@ import pytest
 
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
-from plinth.partition import regions
+from plinth.partition import exchanges, regions
 from plinth.partition.graph import SPLITS, from_network
 
 
@@ -56,9 +56,9 @@ def test_every_sender_receiver_and_word_follows_from_ownership(seed: int) -> Non
     batch = rng.choice((8, 16, 7, 12, 3))
     here = regions.layouts(graph, splits, (), factors)
     found = {}
-    for exchange in regions.exchanges(graph, here, factors):
-        words = regions.words(exchange, batch, factors)
-        assert words.sum() == regions.exchange_words(exchange, batch, factors)
+    for exchange in exchanges.exchanges(graph, here, factors):
+        words = exchanges.words(exchange, batch, factors)
+        assert words.sum() == exchanges.exchange_words(exchange, batch, factors)
         if exchange.kind in ("scatter", "gather", "bias"):
             found[exchange.layer, exchange.phase, exchange.kind] = words
     expected = {}

@@ -12,8 +12,9 @@ import pytest
 from tests.support.plan_graphs import random_splits
 
 from plinth.model.zoo import NETWORKS
+from plinth.partition.exchanges import total_words
 from plinth.partition.graph import SPLITS, from_network
-from plinth.partition.regions import Splits, total_words
+from plinth.partition.regions import Splits
 from plinth.plan.cost.models import MODELS
 from plinth.plan.planners import simple
 from plinth.plan.planners.hypar import hypar

@@ -6,8 +6,8 @@ import pytest
 from plinth.model.array import ARRAYS, Array
 from plinth.model.routes import routes
 from plinth.partition.axes import Region, plane
+from plinth.partition.exchanges import Exchange, words
 from plinth.partition.groups import RING, process_groups
-from plinth.partition.regions import Exchange, words
 from plinth.simulate.ways import Ways, groups_of
 
 #: A line of four dies, joined one by one.

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from plinth.model.array import Array
 from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, Sizes, pattern, plane, runs, sent
 from plinth.partition.cuts import parts
+from plinth.partition.exchanges import Exchange, exchange_words
 from plinth.partition.groups import ProcessGroups
-from plinth.partition.regions import Exchange, exchange_words
 from plinth_hw.isa.parameters import preset
 
 Floats = NDArray[np.float64]

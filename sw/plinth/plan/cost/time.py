@@ -20,9 +20,10 @@ from plinth.model.array import Array
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.cuts import bounds, parts
+from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
-from plinth.partition.regions import Layout, Partition, Splits, layout, tile_exchange, tile_levels, weight_words
+from plinth.partition.regions import Layout, Partition, Splits, layout, tile_levels, weight_words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, Work, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product

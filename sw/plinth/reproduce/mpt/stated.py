@@ -4,8 +4,9 @@ from plinth.model.array import ARRAYS
 from plinth.model.layers import Convolution
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
+from plinth.partition.exchanges import exchange_words, exchanges
 from plinth.partition.graph import DP, EP, from_network
-from plinth.partition.regions import exchange_words, exchanges, layouts
+from plinth.partition.regions import layouts
 from plinth.plan.cost.exact import node_words
 from plinth.reproduce.mpt.cases import BATCH, CLUSTERS, GROUPS, LAYERS, array
 from plinth.reproduce.paper import Draft

@@ -1,0 +1,101 @@
+"""Blocks of Winograd layers: tiles that are added before they move, tiles that several layers share, and which
+exchanges of a layer send codes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plinth.model.layers import MaxPool, MeanPool, Relu
+from plinth.partition.graph import Node, PlanGraph
+from plinth.partition.regions import Layout
+from plinth_hw.isa.tasks import VECTOR_LOADS
+
+
+@dataclass(frozen=True)
+class TileSum:
+    """Winograd layers whose outputs a junction adds, or takes the mean of, with nothing but sums between: their tiles
+    are added where their elements are, and what the last one gathers is the sum of all; backwards its tiles of the
+    error serve all. Source: MPT section VII, Figure 14(a)."""
+
+    junction: Node
+    #: Nodes by number, ascending, and how many of them have a bias.
+    members: tuple[int, ...]
+    biases: int
+
+
+def tile_sums(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, TileSum]:
+    """By each of their members: of junctions all of whose inputs are Winograd layers that nothing else reads, with
+    tiles and groups of dies alike, elements split and whole sums, such that the junction's samples are theirs; of no
+    more biases than a vector task can add."""
+    found: dict[int, TileSum] = {}
+    for number, junction in enumerate(graph.nodes):
+        feeds = graph.feeds(number) if junction.junction else ()
+        members = tuple(sorted({graph.edges[edge].producer for edge in feeds if edge is not None}))
+        if not members or len(members) < len(feeds):
+            continue
+        nodes, (first, *others) = [graph.nodes[one] for one in members], [layouts[one] for one in members]
+        kinds = {node.tiling and (node.tiling.form, node.tiling.tiles, node.tiling.rounds) for node in nodes}
+        if (len(kinds) == 1 and None not in kinds and first.ep and not first.mp
+                and not any(node.followers for node in nodes)
+                and all(len(graph.outputs[one]) == 1 for one in members)
+                and all((one.ep, one.mp, one.output, one.owners) == (first.ep, first.mp, first.output, first.owners)
+                        for one in others)
+                and layouts[number].input == first.output
+                and (biases := sum(node.bias > 0 for node in nodes)) < VECTOR_LOADS):
+            found |= dict.fromkeys(members, TileSum(junction, members, biases))
+    return found
+
+
+def shared_tiles(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, int]:
+    """Winograd layers that take the tiles of an input that another has scattered, by number, with its number: the first
+    of those that read the same map, as tiles alike, in groups of dies alike. Backwards what that one gathers is the sum
+    of the tiles of all."""
+    found: dict[int, int] = {}
+    firsts: dict[tuple[object, ...], int] = {}
+    for number, node in enumerate(graph.nodes):
+        here = layouts[number]
+        if node.tiling is None or not here.ep:
+            continue
+        edge, = graph.feeds(number)
+        if edge is None:
+            continue
+        form, window = node.tiling.form, node.window
+        assert window is not None
+        read = (graph.edges[edge].producer, [(one.b, one.outputs) for one in form.transforms], node.tiling.tiles,
+                window.padding)
+        key = (*map(str, read), here.ep, here.mp, here.op, here.input, here.tiles[0])
+        first = firsts.setdefault(key, number)
+        if first != number:
+            found[number] = first
+    return found
+
+
+def unpredictable(node: Node, here: Layout, summed: TileSum | None) -> str:
+    """Why a gather is not predicted though its layer asks for it; empty if it is."""
+    if not here.ep:
+        return "elements of its tiles are not split"
+    if here.mp:
+        return "its sums are parts, of dies that split its channels"
+    followers = node.followers if summed is None else summed.junction.followers
+    if not followers or followers[0].kind != Relu.kind:
+        return "no ReLU follows its sums"
+    if summed is not None and summed.biases > 1:
+        return "several biases are added to a sum of tiles"
+    return "its samples or channels are cut by list" if here.output.orders else ""
+
+
+def coded_exchanges(graph: PlanGraph, layouts: Sequence[Layout], number: int, summed: TileSum | None
+                    ) -> tuple[tuple[str, str], ...]:
+    """Phases and kinds of a Winograd layer's exchanges that send codes, if it asks for predictions: the gather of
+    fprop, if it is predicted, with it the scatter of its errors; the scatter of inputs that are behind a ReLU."""
+    node, here = graph.nodes[number], layouts[number]
+    if node.tiling is None or not node.tiling.rounds or not here.ep:
+        return ()
+    found = [] if unpredictable(node, here, summed) else [("fprop", "gather")]
+    # Of dies that split channels as well some have copies.
+    if not (here.mp or here.op or here.input.orders or here.output.orders):
+        found += [("bprop", "scatter")] * len(found)
+        edge, = graph.feeds(number)
+        kinds = [] if edge is None else [one.kind for one in graph.nodes[graph.edges[edge].producer].followers]
+        if Relu.kind in kinds and not set(kinds) - {Relu.kind, MaxPool.kind, MeanPool.kind}:
+            found.append(("fprop", "scatter"))
+    return tuple(found)

@@ -1,0 +1,180 @@
+"""What moves between dies in a training step, in words: exact, but where data decide.
+
+In a training step move, for a layer and each layer that reads it,
+
+    fprop reduce   Z (raw)              to the home, where it is added
+    fprop copy     output (map)         from the home to the X of the consumer
+    bprop reduce   dX of the consumer   to the home, where it is added
+    bprop copy     dZ (raw)             from the home to the Z of the layer
+    fprop scatter  V of X               tiles to who has their elements             ep, for layers alike once
+    fprop gather   V of Z               elements to who has the samples             ep, of a sum of tiles once
+    bprop scatter  V of dZ              as forwards                                 ep, of a sum of tiles once
+    bprop gather   V of dX              as forwards, where the input has an error   ep, for layers alike once
+    bprop bias     db of a die          to all of its cluster, which add them up    ep, elements trained
+
+between regions of :mod:`plinth.partition.regions`; of blocks of Winograd layers as :mod:`plinth.partition.blocks` says.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region, Sizes, overlap, pattern, plane
+from plinth.partition.blocks import coded_exchanges, shared_tiles, tile_sums
+from plinth.partition.cuts import Factors, Integers, Levels, halves, parts
+from plinth.partition.graph import Node, PlanGraph, Tiling
+from plinth.partition.predicted import expected_words, least_most
+from plinth.partition.regions import Layout, Partition, Splits, check_splits, layouts, ring_words
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One transfer between layers: every die sends what of ``source`` lies in another die's ``target``."""
+
+    layer: str
+    #: "fprop" or "bprop".
+    phase: str
+    #: "reduce" (added at the target) or "copy"; of a Winograd layer "scatter", "gather" or "bias".
+    kind: str
+    #: The layer that reads ``layer``; None where partial sums and errors of the layer itself move.
+    consumer: str | None
+    source: Region
+    target: Region
+    #: Channels, and words of a sample in each.
+    channels: int
+    positions: int
+    #: Further axes, and samples, if they are not the batch's.
+    extra: Sizes = ()
+    samples: int | None = None
+    #: Of a gather or scatter that sends codes: how its layer is computed. Words are those expected then, of a gather
+    #: masks that go back with them.
+    coded: Tiling | None = None
+
+    def sizes(self, batch: int) -> Sizes:
+        """Elements of each axis."""
+        return *plane(batch if self.samples is None else self.samples, self.channels), *self.extra
+
+
+def _to_own(region: Region, copies: Levels) -> Region:
+    """A region of dies that keep to their own copies."""
+    return Region((*region.axes, (COPIES, copies)), region.owners) if copies else region
+
+
+def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors,
+                  coded: Sequence[tuple[str, str]] = ()) -> Exchange:
+    """What the dies of a cluster send each other of a layer that splits the elements of its tiles; ``coded``: what of
+    it goes in codes."""
+    assert node.tiling is not None
+    # Of inputs or of outputs; there are dies that have the same of either.
+    of = kind == "bias" or (phase == "fprop") != (kind == "scatter")
+    maps, copies = ((here.input, here.op), (here.output, here.mp))[of]
+    extra: Sizes = ((COPIES, parts(copies, factors)),) if copies else ()
+    if kind == "bias":
+        # Each die has a row, as if it were a sample.
+        levels = here.dp + here.ep
+        rows, sums = (Region((*(cut for cut in here.output.axes if cut[0] != SAMPLES), (SAMPLES, over)), here.owners)
+                      for over in (levels, here.dp))
+        ends = _to_own(rows, copies), _to_own(sums, copies)
+        return Exchange(node.name, phase, kind, None, *ends, node.output_channels, 1, extra, parts(levels, factors))
+    ends = _to_own(maps, copies), _to_own(here.tiles[of], copies)
+    return Exchange(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
+                    (node.input_channels, node.output_channels)[of], node.tiling.positions,
+                    ((ELEMENTS, node.tiling.elements), *extra),
+                    coded=node.tiling if (phase, kind) in coded else None)
+
+
+def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Exchange]:
+    """All transfers of a training step between layers, in the order in which they happen."""
+    sums, shared = tile_sums(graph, regions), shared_tiles(graph, regions)
+    for number, node in enumerate(graph.nodes):
+        here, summed = regions[number], sums.get(number)
+        if here.ep:
+            coded = coded_exchanges(graph, regions, number, summed)
+            if number not in shared:
+                yield tile_exchange(node, here, "fprop", "scatter", factors, coded)
+            if summed is None or number == summed.members[-1]:
+                yield tile_exchange(node, here, "fprop", "gather", factors, coded)
+        if node.weighted and here.mp:
+            yield Exchange(node.name, "fprop", "reduce", None, here.output, here.home, node.output_channels,
+                           node.raw_elements // node.output_channels)
+        for edge in (graph.edges[edge] for edge in graph.outputs[number] if graph.edges[edge].consumer not in shared):
+            yield Exchange(node.name, "fprop", "copy", graph.nodes[edge.consumer].name, here.home,
+                           regions[edge.consumer].input, edge.channels, edge.elements // edge.channels)
+    for number, node in reversed(list(enumerate(graph.nodes))):
+        here, summed = regions[number], sums.get(number)
+        for edge in (graph.edges[edge] for edge in graph.outputs[number] if graph.edges[edge].consumer not in shared):
+            yield Exchange(node.name, "bprop", "reduce", graph.nodes[edge.consumer].name,
+                           regions[edge.consumer].input, here.home, edge.channels, edge.elements // edge.channels)
+        if node.weighted and here.mp:
+            yield Exchange(node.name, "bprop", "copy", None, here.home, here.output, node.output_channels,
+                           node.raw_elements // node.output_channels)
+        if here.ep:
+            if node.bias and node.free:
+                yield tile_exchange(node, here, "bprop", "bias", factors)
+            if summed is None or number == summed.members[-1]:
+                coded = coded_exchanges(graph, regions, number, summed)
+                yield tile_exchange(node, here, "bprop", "scatter", factors, coded)
+            if graph.inputs[number] and number not in shared:
+                yield tile_exchange(node, here, "bprop", "gather", factors)
+
+
+def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
+    """Words that die s (row) sends to die t (column)."""
+    tiling = exchange.coded
+    if tiling is not None:
+        return _predicted_words(exchange, batch, factors, lambda run: expected_words(
+            tiling, exchange.phase, exchange.kind, run))
+    return exchange.positions * pattern(exchange.source, exchange.target, exchange.sizes(batch), factors)
+
+
+def _predicted_words(exchange: Exchange, batch: int, factors: Factors, each: Callable[[int], int]) -> Integers:
+    """Of a gather or scatter in codes, those of an element's run given."""
+    sizes, gathers = dict(exchange.sizes(batch)), exchange.kind == "gather"
+    samples, tiles = (exchange.target, exchange.source) if gathers else (exchange.source, exchange.target)
+    runs = exchange.positions * (samples.lengths(SAMPLES, sizes[SAMPLES], factors)
+                                 * samples.lengths(CHANNELS, sizes[CHANNELS], factors))
+    elements = tiles.lengths(ELEMENTS, sizes[ELEMENTS], factors)
+    of = np.array([each(run) if run else 0 for run in runs.tolist()], dtype=np.int64)
+    met = pattern(exchange.source, exchange.target, exchange.sizes(batch), factors) > 0
+    return met * (elements[:, None] * of[None, :] if gathers else of[:, None] * elements[None, :])
+
+
+def word_bounds(exchange: Exchange, batch: int, factors: Factors) -> tuple[int, int]:
+    """Between which words over all dies an exchange lies: those that it takes, unless data decide."""
+    tiling = exchange.coded
+    if tiling is None:
+        found = exchange_words(exchange, batch, factors)
+        return found, found
+
+    def total(end: int) -> int:
+        return int(_predicted_words(exchange, batch, factors, lambda run: least_most(
+            tiling, exchange.phase, exchange.kind, run)[end]).sum())
+
+    return total(0), total(1)
+
+
+def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
+    """Words of an exchange over all dies.
+
+    One side is the homes, each element once; every copy that the other side has of an element moves, but for those
+    that lie at home.
+    """
+    if exchange.coded is not None:
+        return int(words(exchange, batch, factors).sum())
+    source, target, sizes = exchange.source, exchange.target, exchange.sizes(batch)
+
+    def held(region: Region) -> int:
+        return prod([size for _, size in sizes]) * prod(factors) // region.parts(factors)
+
+    return exchange.positions * (max(held(source), held(target)) - overlap(source, target, sizes, factors))
+
+
+def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors = (), lists: Partition = ()) -> int:
+    """Words that all dies send in a training step, counted; without factors all levels halve."""
+    factors = factors or halves(check_splits(graph, splits))
+    regions = layouts(graph, splits, lists, factors)
+    between = sum(exchange_words(exchange, batch, factors) for exchange in exchanges(graph, regions, factors))
+    return between + sum(ring_words(node, here, factors) for node, here in zip(graph.nodes, regions, strict=True)
+                         if node.weighted)
