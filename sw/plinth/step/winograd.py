@@ -200,15 +200,16 @@ class WinogradLayer:
                 first: "WinogradLayer | None" = None) -> None:
         """fprop; of a sum of tiles ``z`` is made of those of all by the last of its layers, which has the others; None:
         it is one of these. ``first``: the layer that has made tiles of the input."""
+        scattered = None if first is not None else self._scatter("tiles", "fprop", x, outputs=False)
         self._made: Tiles = self._place("product_tiles", z, self.here.tiles[1])
-        if first is not None:
-            self._inputs: Tiles = first._inputs
-        else:
-            tiles, scatter = self._scatter("tiles", "fprop", x, outputs=False)
+        if scattered is not None:
+            tiles, scatter = scattered
             if self._in_strips(FPROP, scatter, tiles, self._made, z):
-                self._inputs = tiles
+                self._inputs: Tiles = tiles
                 return
             self._inputs = self._scattered(scatter, tiles)
+        elif first is not None:
+            self._inputs = first._inputs
         self._product(FPROP, self._inputs, self._made)
         if others is not None:
             whole = self._sum("summed_tiles", [*(one._made for one in others), self._made], z, outputs=True)
@@ -218,16 +219,17 @@ class WinogradLayer:
                  last: "WinogradLayer | None" = None) -> None:
         """bprop, if the input has an error: of layers that share tiles of it made of the sum of all by the first of
         them, which has the others; None: it is one of these. ``last``: the layer that has made tiles of the error."""
+        scattered = None if last is not None else self._scatter("error_tiles", "bprop", error, outputs=True)
         if found is not None:
             self._error_made: Tiles = self._place("input_error_tiles", found, self.here.tiles[0])
-        if last is not None:
-            self._errors: Tiles = last._errors
-        else:
-            tiles, scatter = self._scatter("error_tiles", "bprop", error, outputs=True)
+        if scattered is not None:
+            tiles, scatter = scattered
             if found is not None and self._in_strips(BPROP, scatter, tiles, self._error_made, found):
-                self._errors = tiles
+                self._errors: Tiles = tiles
                 return
             self._errors = self._scattered(scatter, tiles)
+        elif last is not None:
+            self._errors = last._errors
         if found is None:
             return
         self._product(BPROP, self._errors, self._error_made)
