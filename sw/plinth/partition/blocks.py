@@ -20,6 +20,8 @@ class TileSum:
     #: Nodes by number, ascending, and how many of them have a bias.
     members: tuple[int, ...]
     biases: int
+    #: In which it is found out what the last one's gather needs.
+    rounds: int
 
 
 def tile_sums(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, TileSum]:
@@ -33,15 +35,15 @@ def tile_sums(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, TileSum]
         if not members or len(members) < len(feeds):
             continue
         nodes, (first, *others) = [graph.nodes[one] for one in members], [layouts[one] for one in members]
-        kinds = {node.tiling and (node.tiling.form, node.tiling.tiles, node.tiling.rounds) for node in nodes}
-        if (len(kinds) == 1 and None not in kinds and first.ep and not first.mp
+        kinds = {node.tiling and (node.tiling.form, node.tiling.tiles) for node in nodes}
+        if (len(kinds) == 1 and (last := nodes[-1].tiling) and first.ep and not first.mp
                 and not any(node.followers for node in nodes)
                 and all(len(graph.outputs[one]) == 1 for one in members)
                 and all((one.ep, one.mp, one.output, one.owners) == (first.ep, first.mp, first.output, first.owners)
                         for one in others)
                 and layouts[number].input == first.output
                 and (biases := sum(node.bias > 0 for node in nodes)) < VECTOR_LOADS):
-            found |= dict.fromkeys(members, TileSum(junction, members, biases))
+            found |= dict.fromkeys(members, TileSum(junction, members, biases, last.rounds))
     return found
 
 
@@ -78,6 +80,8 @@ def unpredictable(node: Node, here: Layout, summed: TileSum | None) -> str:
     followers = node.followers if summed is None else summed.junction.followers
     if not followers or followers[0].kind != Relu.kind:
         return "no ReLU follows its sums"
+    if summed is not None and not summed.rounds:
+        return "the last layer of its sum of tiles does not predict"
     if summed is not None and summed.biases > 1:
         return "several biases are added to a sum of tiles"
     return "its samples or channels are cut by list" if here.output.orders else ""

@@ -152,6 +152,23 @@ def test_what_is_not_alike_is_moved_by_itself() -> None:
     assert not tile_sums(biased.graph, biased.layouts)
 
 
+@pytest.mark.parametrize(("rounds", "predicted"), [((2, 1, 0), 0), ((0, 2, 1), 1)])
+def test_the_last_layer_says_whether_a_sum_is_predicted(rounds: tuple[int, ...], predicted: int) -> None:
+    """What layers ask for decides what is sent, not what is added."""
+    network = several(junction=Add)
+    asked = dict(zip("abc", rounds, strict=True))
+    network = replace(network, layers=tuple(
+        replace(layer, predict=asked[layer.name], bias=layer.name == "b")
+        if isinstance(layer, Convolution) and layer.name in asked else layer for layer in network.layers))
+    plan = planned(network)
+    assert moved(plan) == moved(planned(several()))
+    assert [one.exchange.coded.rounds for one in plan.transfers
+            if one.exchange.coded and one.exchange.kind == "gather" and one.exchange.layer != "stem"] == [1] * predicted
+    assert lowered(network, plan).notes == (() if predicted else tuple(
+        f"layer {name!r}: its gather sends everything, as the last layer of its sum of tiles does not predict"
+        for name in "ab"))
+
+
 def test_windows_that_lie_elsewhere_are_not_shared() -> None:
     """F(4x4,3x3) and F(2x2,5x5) have one B^T, and as many tiles of this map, 4 places apart and 2."""
     network = Network(name="windows", input=Shape((2, 7, 7)), layers=(
