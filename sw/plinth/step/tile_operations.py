@@ -3,7 +3,7 @@ elements. As those of :mod:`plinth.step.operations` they tell the tasks of each 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import FeatureMap
@@ -181,30 +181,42 @@ class Scatter(Exchange):
 
 @dataclass(frozen=True)
 class Gather(Exchange):
-    """Every die gives each die of its cluster the elements that it has of the tiles of that die's samples."""
+    """Every die gives each die of its cluster the elements that it has of the tiles of that die's samples, one element
+    to all before the next, so that it goes while the next one is multiplied. Every other die goes through the others
+    the other way round, so that words go both ways at any time; what a die keeps is copied while others' words come.
+    """
+
+    def sends(self, die: int) -> Iterator[Task]:
+        """As :class:`~plinth.step.between.Exchange`."""
+        itself, *others = self.peers(die)
+        if (die if self.cluster is None else self.cluster.number(die)) % 2:
+            others.reverse()
+        for tasks in zip_longest(*(self.tiles(die, other) for other in (*others, itself))):
+            yield from (task for task in tasks if task is not None)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: a task a run of samples, for all elements."""
+        """As :class:`~plinth.step.between.Exchange`: a task an element and a run of samples."""
         source, target = self.source, self.targets[0]
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
         mine, theirs = source.at(die), target.at(other)
-        for number, (here, there) in enumerate(mine.part.meet(theirs.part) if mine.words else ()):
-            one, two = (which.part.view(which.of(tensor.buffer(at), mine.first), inner)
-                        for which, tensor, at, inner in ((mine, source, die, here), (theirs, target, other, there)))
-            apart, run = (mine.plane, theirs.plane), f".{number}" if number else ""
-            reads, writes = (tile.repeated(mine.count, plane) for tile, plane in zip((one, two), apart, strict=True))
-            if die == other:
-                yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(one, two, planes=mine.count, apart=apart),
-                           (reads,), (writes,))
-            else:
-                yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER,
-                           Tile(one, two, other, self.number, mine.count, apart), (reads,))
+        runs = list(mine.part.meet(theirs.part)) if mine.words else []
+        for element in range(mine.first, mine.first + mine.count):
+            for number, (here, there) in enumerate(runs):
+                one, two = (which.part.view(which.of(tensor.buffer(at), element), inner)
+                            for which, tensor, at, inner in (
+                                (mine, source, die, here), (theirs, target, other, there)))
+                run = f".{element}" + (f".{number}" if number else "")
+                if die == other:
+                    yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(one, two), (one,), (two,))
+                else:
+                    yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER, Tile(one, two, other, self.number),
+                               (one,))
 
     def arriving(self, die: int, other: int) -> int:
         """As :class:`~plinth.step.between.Exchange`."""
         source = self.source
         assert isinstance(source, Tiles)
-        return len(source.part(other).meet(self.targets[0].part(die))) if source.at(other).count else 0
+        return source.at(other).count * len(source.part(other).meet(self.targets[0].part(die)))
 
 
 @dataclass(frozen=True)

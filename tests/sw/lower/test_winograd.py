@@ -18,6 +18,10 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.step import tile_strips
+from plinth.step.build import step_of
+from plinth.step.tasks import Tile
+from plinth.step.tensors import Tiles
+from plinth.step.tile_operations import Gather
 from plinth.training.data import Dataset
 from plinth_hw.isa import layout
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -178,6 +182,27 @@ def test_one_task_sends_to_a_cluster_where_a_word_can_say_whom(outputs: int, die
     made = session(network, plan, random_data(network, 8, np.random.default_rng(8)), program)
     next(iter(made.epoch(0)))
     assert made.checks is not None and made.checks.failure is None
+
+
+@pytest.mark.parametrize(("dies", "levels"), [(4, 2), (8, 2), (8, 3)])
+def test_products_go_back_element_by_element_both_ways_round(dies: int, levels: int) -> None:
+    """Each die sends an element to all others before the next one, its own last; neighbours go through the others of
+    their cluster in opposite orders; every tile is waited for."""
+    _, plan = arranged(dies, (("ep",) * levels + ("dp",) * (dies.bit_length() - 1 - levels),) * 2)
+    step = step_of(plan.graph, plan.splits, plan.batch, preset(TINY), plan.factors)
+    gather = next(one for one in step.operations if isinstance(one, Gather))
+    assert isinstance(gather.source, Tiles) and gather.cluster is not None
+    members, orders = 1 << levels, set()
+    for die in range(dies):
+        works = [task.work for task in gather.sends(die)]
+        to = [die if work.die is None else work.die for work in works if isinstance(work, Tile)]
+        assert to == to[:members] * gather.source.at(die).count and to[members - 1] == die
+        number, arrivals = gather.cluster.number(die), gather.arrivals(die)
+        orders.add((number % 2, *((gather.cluster.number(other) - number) % members for other in to[:members - 1])))
+        assert arrivals is not None and arrivals.count == sum(
+            gather.source.at(other).count for other in gather.peers(die)[1:])
+    around = tuple(range(1, members))
+    assert orders == {(0, *around), (1, *around[::-1])}
 
 
 def test_more_groups_than_elements_are_refused() -> None:
