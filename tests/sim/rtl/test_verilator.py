@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import time
@@ -55,6 +56,31 @@ def test_quick_builds_are_others(main: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PLINTH_COMPILE", "best")
     with pytest.raises(ToolError, match="PLINTH_COMPILE is 'best'; set it to quick, or unset it"):
         build_library({"top.v": COUNTER}, "top", cpp=[main])
+
+
+def test_quick_builds_compile_files_together(tmp_path: Path) -> None:
+    sizes = {"Vmodel.cpp": 100, "Vmodel__0.cpp": 3_000_000, "Vmodel__1.cpp": 4_000_000, "Vmodel__2.cpp": 7_000_000,
+             "Vmodel__0__Slow.cpp": 200_000, "Vmodel__Syms__Slow.cpp": 200_000, "own.cpp": 100}
+    for name, size in sizes.items():
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+
+    def grouped(optimise: tuple[str, ...]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Files of each unit, and its flags."""
+        units = []
+        for name, flags in verilator._units(tmp_path, ["own.cpp"], optimise):
+            text = (tmp_path / name).read_text() if name.startswith("unit_") else f'#include "{name}"'
+            units.append((tuple(re.findall(r'#include "(.*)"', text)), flags))
+        return units
+
+    slow = ("Vmodel__0__Slow.cpp", "Vmodel__Syms__Slow.cpp"), verilator.ONCE_COMPILE
+    quick, fast = verilator.QUICK_COMPILE, verilator.FAST_COMPILE
+    assert grouped(quick) == [(("Vmodel__2.cpp",), quick), (("Vmodel__1.cpp",), quick),
+                              (("Vmodel.cpp", "Vmodel__0.cpp"), quick), slow, (("own.cpp",), quick)]
+    assert sorted(grouped(fast)) == sorted([slow, *(((name,), fast) for name in sizes if "Slow" not in name)])
+    for name in ("Vmodel__1.cpp", "Vmodel__2.cpp", "Vmodel__Syms__Slow.cpp"):
+        (tmp_path / name).unlink()
+    assert grouped(quick) == [(("Vmodel.cpp", "Vmodel__0.cpp", "own.cpp", "Vmodel__0__Slow.cpp"), quick)]
 
 
 def test_errors_name_cause_and_log(main: Path) -> None:
