@@ -66,6 +66,12 @@ class CodedGather(Gather):
     asked: PerMember | None
     share: float
 
+    def sends(self, die: int) -> Iterator[Task]:
+        """As :class:`~plinth.step.between.Exchange`: what a die keeps comes last."""
+        itself, *others = self.peers(die)
+        for other in (*others, itself) if self.own else others:
+            yield from self.tiles(die, other)
+
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`: what a die has itself is copied; a task for neighbouring elements
         of a level to each other one."""

@@ -72,11 +72,10 @@ class SkipScatter(Exchange):
         (here, there), = met
         words = mine.part.view(mine.of(source.buffer(die), theirs.first), here)
         if die == other:
-            place = theirs.part.view(theirs.of(target.buffer(other), theirs.first), there)
-            reads, writes = (tile.repeated(theirs.count, plane) for tile, plane in (
-                (words, mine.plane), (place, theirs.plane)))
-            yield Task(f"{self.name}.own", Engine.TRANSFER, Tile(
-                words, place, planes=theirs.count, apart=(mine.plane, theirs.plane)), (reads,), (writes,))
+            for element in range(theirs.first, theirs.first + theirs.count):
+                own = mine.part.view(mine.of(source.buffer(die), element), here)
+                place = theirs.part.view(theirs.of(target.buffer(other), element), there)
+                yield Task(f"{self.name}.own.{element}", Engine.TRANSFER, Tile(own, place), (own,), (place,))
             return
         runs = words.part(words.name, 0, theirs.count, mine.part.words, mine.plane)
         strings = self.strings.of(other, die, theirs.first, theirs.count)
