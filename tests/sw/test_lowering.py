@@ -23,6 +23,7 @@ from plinth.model.layers import (
     Layer,
     MaxPool,
     MeanPool,
+    MeanSquaredError,
     Relu,
     Shape,
     SoftmaxCrossEntropy,
@@ -30,6 +31,8 @@ from plinth.model.layers import (
 from plinth.model.network import Network, perceptron
 from plinth.model.update import UpdateRule
 from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.plan import Plan
 from plinth.plan.planning import data_parallel
 from plinth_hw.isa.layout import unpack
 from plinth_hw.isa.parameters import preset
@@ -139,6 +142,15 @@ def test_a_die_without_samples_has_zeros_for_its_gradient() -> None:
     assert not any(zeros[:3]) and {name.split("[")[0] for name in zeros[3]} == {
         f"{layer.name}.gradients.zero" for layer in network.weighted}
     assert not any(task.engine is Engine.MATRIX for task in program.step[3].tasks)
+
+
+def test_a_die_without_anything_to_do_is_refused() -> None:
+    network = Network(name="one", input=Shape((1, 4, 4)), layers=(
+        Convolution(name="conv", channels=1, kernel=(3, 3)), MeanSquaredError(name="loss")))
+    plan = Plan(graph=from_network(network), planner="model", model="exact", array="ring-2", batch=1, chunk_words=64,
+                factors=(2,), splits=(("op",), ("dp",)))
+    with pytest.raises(UserError, match=r"die 1 of 2 has nothing to do in a step of batch 1: .* choose a larger batch"):
+        lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
 
 
 def test_mixed_precision_takes_data_parallel_plans_only() -> None:

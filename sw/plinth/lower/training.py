@@ -268,6 +268,9 @@ class _Lowering:
                 self._set_group(die, item)
                 self._add(self.builders[die], item)
                 self._note_levels(die, item)
+            if not self.builders[die].count:
+                raise UserError(f"die {die} of {step.dies} has nothing to do in a step of batch {step.batch}: neither "
+                                "samples nor channels of any layer; choose a larger batch, or fewer dies")
             for builder in (self.setup[die], self.builders[die]):
                 builder.check_dies(die, step.dies)
         for number, (node, here) in enumerate(zip(step.graph.nodes, step.layouts, strict=True)):
