@@ -46,7 +46,8 @@ def expected_words(tiling: Tiling, phase: str, kind: str, run: int) -> int:
     """Of an element's run, with lengths and masks."""
     if kind == "scatter":
         return 1 + round(skip_share(tiling, phase) * run)
-    return sum(1 + round(share * run) for share in part_shares(tiling)) + tiling.rounds * mask_words(run)
+    found = sum(1 + round(share * run) for share in part_shares(tiling)) + tiling.rounds * mask_words(run)
+    return max(found, least_most(tiling, phase, kind, run)[0])
 
 
 def least_most(tiling: Tiling, phase: str, kind: str, run: int) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from plinth.model.update import UpdateRule
 from plinth.model.winograd import predicts, with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
+from plinth.partition.predicted import expected_words, least_most
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import plan_from_data
 from plinth.step.tasks import CodePart
@@ -167,6 +168,19 @@ def test_a_plan_says_what_is_expected_and_its_bounds() -> None:
     next(one for one in forged["transfers"] if "coded" in one)["coded"]["most"] += 1
     with pytest.raises(UserError, match=r"plan\.yaml"):
         plan_from_data(forged, plan.graph, "plan.yaml")
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 3)])
+def test_what_is_expected_lies_between_its_bounds(rounds: int, kernel: tuple[int, int]) -> None:
+    tiling = next(node.tiling for node in from_network(with_tiles(Network(name="one", input=Shape((2, 8, 8)), layers=(
+        Convolution(name="a", channels=4, kernel=kernel), Relu(name="relu"), Flatten(name="flatten"),
+        SoftmaxCrossEntropy(name="loss"))), 2, None, rounds)).nodes)
+    assert tiling is not None
+    for phase, kind in (("fprop", "gather"), ("fprop", "scatter"), ("bprop", "scatter")):
+        for run in range(1, 100):
+            least, most = least_most(tiling, phase, kind, run)
+            assert least <= expected_words(tiling, phase, kind, run) <= most
 
 
 def test_gathers_that_cannot_be_predicted_send_everything_and_are_noted() -> None:
