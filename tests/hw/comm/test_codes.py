@@ -219,7 +219,7 @@ def test_predictions_that_are_none(change):
 
 
 def test_to_another_die():
-    """Strings and their arrival; what is made of them goes back."""
+    """Strings and their arrival; what is made of them goes back, masks as well."""
     there = {"remote": 1, "destination_die": DIES[1], "arrival_enable": 1, "arrival": 5}
     back = {**there, "destination_die": DIES[0], "arrival": 6}
     at = {"source": {"offset": 200, "base": 0}, "destination": {"offset": HALF, "base": 0}}
@@ -230,7 +230,13 @@ def test_to_another_die():
         (ENCODE.value, fields(ENCODE, 1, 60, (0, None, None), source={"offset": 200, "base": 0},
                               destination={"offset": 500, "base": 0}, destination_row_stride=100)),
         (DECODE.value, fields(DECODE, 1, 60, (0, None, None), **local, codes_row_stride=100,
-                              destination={"offset": HALF + 1001, "base": 0}, **back))]], seed=3)
+                              destination={"offset": HALF + 1001, "base": 0}, **back)),
+        # Masks that came with a string go where the run does.
+        (ENCODE.value, fields(ENCODE, 1, 40, (0, None, None), source={"offset": 200, "base": 0}, skips=1, sent=1,
+                              destination={"offset": 500, "base": 0}, destination_row_stride=100)),
+        (DECODE.value, fields(DECODE, 1, 40, (0, None, None), **local, codes_row_stride=100, skips=1, sent=1, given=1,
+                              destination={"offset": HALF + 1101, "base": 0},
+                              mask={"offset": HALF + 1201, "base": 0}, **back))]], seed=3)
 
 
 @pytest.mark.parametrize("change", [

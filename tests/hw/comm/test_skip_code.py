@@ -10,7 +10,6 @@ from tests.hw.comm.test_codes import (
     ENCODE,
     MADE,
     MASKS,
-    PARAMETERS,
     PITCH,
     ROOM,
     SOURCE,
@@ -21,7 +20,6 @@ from tests.hw.comm.test_codes import (
     fields,
     namespace,
 )
-from tests.hw.comm.test_transfer import DIES, HALF, run
 from tests.sim.golden.test_codes import SPECIAL
 from tests.support.engine_bench import body_words
 
@@ -169,14 +167,3 @@ def test_bodies_that_are_none(operation, change):
         transfer.move(operation, memory, memory.copy(), namespace(given), BASES)
     (done,) = engine(2).run([(operation.value, body_words(CodeBody, given))], BASES, memory).done
     assert done.error == ErrorCode.BAD_OPERAND
-
-
-def test_to_another_die():
-    """Runs and masks that are made of a string, and their arrival."""
-    local = {"offset": 500, "base": 0}
-    run(PARAMETERS[1], [[
-        (ENCODE.value, body(ENCODE, 1, 60, **SENT, source={"offset": 200, "base": 0}, destination=local,
-                            destination_row_stride=100)),
-        (DECODE.value, body(DECODE, 1, 60, **SENT, given=1, codes=local, codes_row_stride=100,
-                            destination={"offset": HALF + 1001, "base": 0}, mask={"offset": HALF + 1101, "base": 0},
-                            remote=1, destination_die=DIES[1], arrival_enable=1, arrival=5))], []], seed=3)
