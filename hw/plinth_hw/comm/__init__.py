@@ -5,7 +5,8 @@ The network, from a link inwards:
 - :mod:`~plinth_hw.comm.flit`: flits, packets, traffic classes, what a link is.
 - :mod:`~plinth_hw.comm.router`: from link to link or to the die. For each input an
   :mod:`~plinth_hw.comm.input_buffer` and a choice of its class (:mod:`~plinth_hw.comm.router_input`); for all of them
-  the :mod:`~plinth_hw.comm.route_lookup`; for each output the choice of an input
+  the :mod:`~plinth_hw.comm.route_lookup`, or, of dies with transforms, for each input its
+  :mod:`~plinth_hw.comm.route_ahead`; for each output the choice of an input
   (:mod:`~plinth_hw.comm.router_output`).
 - :mod:`~plinth_hw.comm.interface`: joins control and the engines to the router.
 - :mod:`~plinth_hw.comm.link`: the link layer, between a port and wires that err: :mod:`~plinth_hw.comm.link_frame`,

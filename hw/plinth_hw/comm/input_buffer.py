@@ -19,9 +19,13 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout
+from plinth_hw.comm.route_ahead import RouteAhead
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import following
 from plinth_hw.lib.ram import UNCHECKED
+
+#: What a router and the routes of an input tell each other.
+ROUTES = ("sent", "route_write", "route", "known")
 
 
 class Head(data.Struct):
@@ -59,7 +63,8 @@ def unpack(flit: data.View, stored: data.View, traffic_class: Any, tail: Any) ->
 
 
 class InputBuffer(wiring.Component):
-    """Buffers of one router input.
+    """Buffers of one router input, and of dies with transforms the routes of what is in them
+    (:class:`~plinth_hw.comm.route_ahead.RouteAhead`).
 
     Parameters
     ----------
@@ -84,6 +89,8 @@ class InputBuffer(wiring.Component):
         Read the first flit of class ``select``; with ``pop`` also remove it.
     o : Out, :func:`stored_layout`
         The flit read in the cycle before; holds until the next read.
+    sent, route_write : In, route, known : Out
+        As of that; of dies with transforms.
 
     Raises
     ------
@@ -97,7 +104,9 @@ class InputBuffer(wiring.Component):
         self._parameters = parameters
         self._depth = depth
         self._local = local
+        self._ahead = RouteAhead(parameters, depth) if parameters.looks_ahead else None
         super().__init__({
+            **({name: self._ahead.signature.members[name] for name in ROUTES} if self._ahead else {}),
             "link": In(LinkSignature(parameters)),
             "die": In(parameters.die_bits),
             "forget": In(1),
@@ -161,6 +170,14 @@ class InputBuffer(wiring.Component):
         with m.If(self.forget):
             m.d.sync += last_known.eq(0)
 
+        if (ahead := self._ahead) is not None:
+            m.submodules.ahead = ahead
+            m.d.comb += [
+                ahead.valid.eq(self.link.valid), ahead.flit.eq(flit), ahead.is_error.eq(is_error),
+                ahead.place.eq(written), ahead.taken.eq(taken), ahead.same.eq(Cat(head.same for head in self.head)),
+                ahead.sent.eq(self.sent), ahead.route_write.eq(self.route_write),
+                self.route.eq(ahead.route), self.known.eq(ahead.known),
+            ]
         for number, head in enumerate(self.head):
             # What is kept of each flit: not what is known of all.
             kept = [(head.same, same), *([] if self._local else [(head.own, ends_here)]),

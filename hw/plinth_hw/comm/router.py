@@ -5,7 +5,7 @@
     link_in_p --> InputBuffer --+            +--> LinkOutput --> link_out_p      (credits, rate)
     inject -----> InputBuffer --+-- switch --+
                       | heads                +--> Ejection ----> eject_c         (one a class)
-            RouteLookup, InputChoice
+            RouteLookup, InputChoice       (of dies that look ahead a RouteAhead in each InputBuffer)
 
 An input asks for the output of one of its classes (:class:`~plinth_hw.comm.router_input.InputChoice`), an output grants
 one input, and the granted input's buffer is read. A packet holds (output, class) until its tail has passed, so packets
@@ -23,9 +23,12 @@ Latency in cycles, from the cycle in which a flit is on ``link_in`` or ``inject`
 ``link_out``, 7 when the route must be looked up because the destination differs from that of the last
 packet before that did not end here; one packet is looked up at a time. Throughput: a flit a cycle from each
 input, to each output, and out of each class, and three cycles more for a packet whose route is looked up; a
-link's output carries as many flits a cycle as its rate says.
+link's output carries as many flits a cycle as its rate says. Of dies that look ahead
+(:class:`~plinth_hw.comm.route_ahead.RouteAhead`) a route takes one cycle, and holds up nobody.
 Source: MPT section VI (memory-centric network), DESIGN "One network".
 """
+
+from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -114,21 +117,19 @@ class Router(wiring.Component):
         for number, ejection in enumerate(ejections):
             m.submodules[f"ejection_{number}"] = ejection
             wiring.connect(m, ejection.o, wiring.flipped(getattr(self, f"eject_{number}")))
-        m.submodules.lookup = lookup = RouteLookup(parameters, len(buffers))
-        m.d.comb += lookup.route_write.eq(self.route_write)
+        lookup = None if parameters.looks_ahead else RouteLookup(parameters, len(buffers))
+        if lookup is not None:
+            m.submodules.lookup = lookup
+            m.d.comb += lookup.route_write.eq(self.route_write)
         lost = Signal(len(buffers))
         for index, buffer in enumerate(buffers):
             m.submodules[f"choice_{index}"] = choice = InputChoice(parameters, index)
             moves = Signal(name=f"moves_{index}")
+            told, found, reads, chosen = self._routes(lookup, index, buffer, choice, moves)
             m.d.comb += [
-                getattr(lookup, f"head_{index}").eq(buffer.head), getattr(lookup, f"read_{index}").eq(buffer.o),
-                lookup.sent[index].eq(Mux(moves, choice.chosen, 0)),
-                choice.heads.eq(buffer.head), choice.route.eq(getattr(lookup, f"route_{index}")),
-                choice.known.eq(getattr(lookup, f"known_{index}")), choice.blocked.eq(lookup.reads[index]),
-                lost[index].eq(choice.loses),
+                *told, choice.heads.eq(buffer.head), *found, lost[index].eq(choice.loses),
                 moves.eq(Cat(choice.loses, *self._grants(m, buffer, choice, outputs, ejections)).any()),
-                buffer.pop.eq(moves), buffer.read.eq(moves | lookup.reads[index]),
-                buffer.select.eq(index_of(Mux(lookup.reads[index], lookup.reads_class, choice.chosen))),
+                buffer.pop.eq(moves), buffer.read.eq(reads), buffer.select.eq(index_of(chosen)),
             ]
         # A flit that is lost is at its buffer's output a cycle later; of several in a cycle one is reported.
         lost_read = Signal(len(buffers))
@@ -140,6 +141,21 @@ class Router(wiring.Component):
         m.d.comb += self.lost.die.eq(one_registered(
             m, "lost_die", lost_read, (buffer.o.destination for buffer in buffers)))
         return m
+
+    def _routes(self, lookup: RouteLookup | None, index: int, buffer: InputBuffer, choice: InputChoice, moves: Value
+                ) -> tuple[list[Any], list[Any], Value, Value]:
+        """What the lookup of routes is told of an input, or its buffer, and what the input is of routes; whether the
+        buffer is read, and of which class."""
+        sent = Mux(moves, choice.chosen, 0)
+        if lookup is None:
+            return ([buffer.sent.eq(sent & ~Cat(head.own for head in buffer.head)),
+                     buffer.route_write.eq(self.route_write)],
+                    [choice.route.eq(buffer.route), choice.known.eq(buffer.known)], moves, choice.chosen)
+        return ([getattr(lookup, f"head_{index}").eq(buffer.head), getattr(lookup, f"read_{index}").eq(buffer.o),
+                 lookup.sent[index].eq(sent)],
+                [choice.route.eq(getattr(lookup, f"route_{index}")),
+                 choice.known.eq(getattr(lookup, f"known_{index}")), choice.blocked.eq(lookup.reads[index])],
+                moves | lookup.reads[index], Mux(lookup.reads[index], lookup.reads_class, choice.chosen))
 
     def _buffers(self, m: Module) -> list[InputBuffer]:
         """Those of the links, then that of this die."""

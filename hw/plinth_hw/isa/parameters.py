@@ -377,6 +377,12 @@ class DieParameters:
         return self.classes - 1
 
     @property
+    def looks_ahead(self) -> bool:
+        """Whether routers look up routes of all flits as they come: tiles' elements go to many dies in turn, in short
+        packets."""
+        return bool(self.transforms)
+
+    @property
     def packet_flits(self) -> int:
         """Flits of the longest packet, which has a chunk."""
         return self.chunk_words // self.flit_words

@@ -85,10 +85,10 @@ def exchange_rows() -> list[Row]:
     return [
         _row("scatter_efficiency", "conv.scatter", lambda mine: min(
             one.start for one in mine if one.task.startswith("conv.fprop")), 2 * words,
-            "turns of the dies on links that several share"),
+            "packets of all dies for the same one meet on links"),
         _row("gather_efficiency", "conv.gather", lambda mine: max(
             one.end for one in mine if one.task.startswith("conv.untile")), 3 * words + SIDE**2 * CHANNELS,
-            "maps are made when all tiles are there")]
+            "maps are made when all tiles are there, one task at a time")]
 
 
 #: Names and functions of these rows.

@@ -23,6 +23,9 @@ from plinth_hw.isa.tasks import Engine
 
 #: Short buffers, so that they fill.
 PARAMETERS = preset("ndp-tiny", chunk_words=8, flit_words=2, die_bits=3, engines=frozenset({Engine.COLLECTIVE}))
+#: The same with routes looked up as flits come.
+AHEAD = replace(PARAMETERS, chunk_words=16, transforms=((2, 3),),
+                engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}))
 LAYOUT = flit_layout(PARAMETERS)
 CLASSES = PARAMETERS.classes
 TAKEN = [taken_layout(PARAMETERS, number) for number in range(CLASSES)]
@@ -33,9 +36,9 @@ LONGEST = PARAMETERS.packet_flits
 class RouterArray(wiring.Component):
     """Routers joined by links (die, port out, other die, port in); the local sides are the ports."""
 
-    def __init__(self, dies, links):
+    def __init__(self, dies, links, parameters=PARAMETERS):
         self.dies, self.links = dies, links
-        parameters = replace(PARAMETERS, ports=max(2, *(link[1] + 1 for link in links)))
+        parameters = replace(parameters, ports=max(2, *(link[1] + 1 for link in links)))
         self.routers = [Router(parameters) for _ in range(dies)]
         counts = self.routers[0].signature.members
         super().__init__({
@@ -121,9 +124,9 @@ class Bench:
     """Drives a ring, keeps and checks what comes out."""
 
     def __init__(self, dies, traffic, rate=Fraction(15, 16), routes=None, seed=0, ends=None,
-                 limit_cycles=20_000, links=None, nowhere=None):
+                 limit_cycles=20_000, links=None, nowhere=None, parameters=PARAMETERS):
         self.dies, self.traffic, self.rate = dies, traffic, rate
-        self.ring = RouterArray(dies, links or ring_array(dies).directed())
+        self.ring = RouterArray(dies, links or ring_array(dies).directed(), parameters)
         self.routes = routes or (lambda die, to: int(2 * ((to - die) % dies) > dies))
         self.seed = seed
         #: Port by which each die sends what is for a die that there is not.
@@ -241,16 +244,17 @@ class Bench:
         return self
 
 
+@pytest.mark.parametrize("parameters", [PARAMETERS, AHEAD])
 @pytest.mark.parametrize(("dies", "seed", "send", "receive", "rate"), [
     (2, 2, 0.6, 0.4, Fraction(1)), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
         (2, 1, 1.0, 1.0, Fraction(15, 16)), (4, 3, 1.0, 1.0, Fraction(1)), (4, 4, 0.7, 0.5, Fraction(15, 16)),
         (4, 5, 1.0, 0.2, Fraction(3, 7))))])
-def test_random(dies, seed, send, receive, rate):
+def test_random(dies, seed, send, receive, rate, parameters):
     """Random packets to random dies, over several hops, in all classes at once. No packet crosses from the
     last die to the first: only control and transfer packets may go round."""
     rng = np.random.default_rng(seed)
     Bench(dies, [Traffic(packets(rng, dies, die, 60 // dies), send, receive) for die in range(dies)], rate,
-          routes=lambda die, to: int(to < die), seed=seed).check()
+          routes=lambda die, to: int(to < die), seed=seed, parameters=parameters).check()
 
 
 def test_classes_are_apart():
@@ -367,8 +371,21 @@ def test_what_ends_here_leaves_routes_known():
     assert busy.sum() == 2 * count and last - first < 2.2 * count
 
 
-@pytest.mark.parametrize("port", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_error_packets_take_the_port_they_name(port):
+def test_routes_looked_up_ahead_keep_nobody():
+    """Packets of one flit to the next two dies in turn, among those that pass through: a flit a cycle."""
+    count = 60
+    traffic = [Traffic([*(deque() for _ in range(TRANSFER)), deque(
+        flit(destination=(die + 1 + number % 2) % 4, traffic_class=TRANSFER, tail=1, kind=PacketKind.STORE, message=die,
+             chunk=number % 16, words=1, data=[number, die]) for number in range(count))]) for die in range(4)]
+    bench = Bench(4, traffic, Fraction(1), routes=lambda die, to: 0, parameters=AHEAD).check()
+    busy = np.array([ports[0][0] > 0 for ports in bench.ports])
+    first, last = busy.nonzero()[0][[0, -1]]
+    assert busy.sum() == 1.5 * count and last - first < 1.7 * count
+
+
+@pytest.mark.parametrize(("port", "parameters"), [
+    (0, PARAMETERS), (1, AHEAD), pytest.param(1, PARAMETERS, marks=pytest.mark.slow)])
+def test_error_packets_take_the_port_they_name(port, parameters):
     """Among advances to the same destination, which go their way, an ERROR goes to the next die on its port."""
     def control(kind):
         return flit(destination=2, traffic_class=0, tail=1, kind=kind, chunk=1, message=port)
@@ -379,7 +396,7 @@ def test_error_packets_take_the_port_they_name(port):
     traffic = [Traffic([deque(map(control, kinds)), *others]),
                *(Traffic([deque() for _ in range(CLASSES)]) for _ in range(3))]
     ends = 3 if port else 1
-    bench = Bench(4, traffic, ends={(2, error.value): ends})
+    bench = Bench(4, traffic, ends={(2, error.value): ends}, parameters=parameters)
     assert bench.arrived[ends][0] == [taken(control(error), 0)] * 3
     assert bench.arrived[2][0] == [taken(control(advance), 0)] * 2
 
@@ -391,8 +408,9 @@ def to_nowhere(number, die, length):
             for place in range(length)]
 
 
-@pytest.mark.parametrize("first", [0, 1, TRANSFER])
-def test_packets_without_a_route_are_thrown_away(first):
+@pytest.mark.parametrize(("first", "parameters"), [
+    (0, PARAMETERS), (1, PARAMETERS), (TRANSFER, PARAMETERS), (TRANSFER, AHEAD)])
+def test_packets_without_a_route_are_thrown_away(first, parameters):
     """They are reported, with the destination; what comes before, between and behind them arrives.
 
     Die 0 knows a way to die 6, others do not: the packets are lost on die 1, and where they are sent elsewhere."""
@@ -412,7 +430,7 @@ def test_packets_without_a_route_are_thrown_away(first):
         flits[first] = mixed
         sent.append(Traffic(flits))
         counts.append(lost)
-    bench = Bench(3, sent, Fraction(1), nowhere={0: 0})
+    bench = Bench(3, sent, Fraction(1), nowhere={0: 0}, parameters=parameters)
     # Of flits that two inputs of die 1 lose in the same cycle one is reported.
     lost = [len(numbers) for numbers in bench.lost]
     assert all(counts) and (lost[0], lost[2]) == (0, counts[2]) and max(counts[:2]) <= lost[1] <= sum(counts[:2])

@@ -50,9 +50,9 @@ def test_routes_are_looked_up_behind_links(columns: int, hops: int, counted: flo
     """Cycles a row that were counted while all eight dies of a ring sent so far."""
     copy = Copy(ROWS, columns, columns, 20 if columns < 20 else columns)
     link = hops * copy.flits(DIE) / float(DIE.link_rate)
-    cycles = max(link, hops * copy.flits(DIE) + (hops - 1) * lookups(copy.packets(DIE), copy.flits(DIE), hops))
+    cycles = max(link, hops * copy.flits(DIE) + (hops - 1) * lookups(DIE, copy.packets(DIE), copy.flits(DIE), hops))
     assert cycles / ROWS == pytest.approx(counted, rel=0.25 if columns == 1 else 0.2 if columns == 3 else 0.1)
-    assert lookups(copy.packets(DIE), copy.flits(DIE), hops) <= LOOKUP_CYCLES * copy.packets(DIE)
+    assert lookups(DIE, copy.packets(DIE), copy.flits(DIE), hops) <= LOOKUP_CYCLES * copy.packets(DIE)
 
 
 def test_a_copy_ends_while_routers_hold_its_last_flits() -> None:

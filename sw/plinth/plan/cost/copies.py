@@ -11,7 +11,7 @@ MEMORY_LATENCY = 50
 BEATS, BEAT_CYCLES = 61, 16
 #: Cycles from a copy's start to its first flit.
 FIRST_FLIT = MEMORY_LATENCY + 11
-#: Cycles in which a router looks up the route of a packet.
+#: Cycles in which a router that does not look ahead looks up the route of a packet.
 LOOKUP_CYCLES = 3
 
 
@@ -90,15 +90,16 @@ class Copy(NamedTuple):
         return max(self.rows * steps, beats * (MEMORY_LATENCY + BEAT_CYCLES) / BEATS)
 
 
-def lookups(packets: float, flits: float, hops: int) -> float:
+def lookups(parameters: DieParameters, packets: float, flits: float, hops: int) -> float:
     """Cycles in which the input behind a link looks up the routes of a tile's packets that go on, while all dies send
     over as many links.
 
-    It knows the route of a packet that goes where the last one went that did not end there. Over two links all do so;
-    over more, those of several dies come in turn, but in runs: while a router looks up a route, its own die's packets
-    leave, so that a run is as long as a lookup, and a packet that is shorter has its part of one.
+    A router that looks ahead knows all routes in time. Any other knows that of a packet that goes where the last one
+    went that did not end there. Over two links all do so; over more, those of several dies come in turn, but in runs:
+    while a router looks up a route, its own die's packets leave, so that a run is as long as a lookup, and a packet
+    that is shorter has its part of one.
     """
-    return min(LOOKUP_CYCLES * packets, flits) if hops > 2 else 0.0
+    return min(LOOKUP_CYCLES * packets, flits) if hops > 2 and not parameters.looks_ahead else 0.0
 
 
 def copy_formula(parameters: DieParameters, copy: Copy, link: float | None = None) -> tuple[float, float]:

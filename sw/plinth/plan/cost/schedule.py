@@ -312,7 +312,7 @@ class _Walk:
                 link *= copy.flits(parameters) * parameters.flit_words / (copy.rows * width)
                 # The input behind the link takes a flit a cycle, but for lookups.
                 link = max(link, link * given.links.slowest + (hops - 1) * lookups(
-                    copy.packets(parameters), copy.flits(parameters), hops))
+                    parameters, copy.packets(parameters), copy.flits(parameters), hops))
             cycles = machine.copy(copy, 0.0 if turn else None)
             words = copy.read(parameters), copy.written(parameters)
             if isinstance(operation, Scatter) or operation.share < 1:

@@ -1,0 +1,94 @@
+"""Looks up the port of each flit of an input as it comes, while those before it leave: of dies whose packets are short
+and go to many dies in turn.
+
+::
+
+    link --> route table --+--> port of each flit, a small memory a class --+--> route, known
+             ERROR: names -+                last one that left, if same ----+
+
+A flit that comes in cycle t is known from t + 1 if it goes where the last one before it in its class went, else from
+t + 2. Any number are under way: a port waits with its flit. Throughput: a flit a cycle.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from plinth_hw.comm.flit import flit_layout
+from plinth_hw.control.routes import port_bits, route_table, route_write_layout
+from plinth_hw.isa.parameters import DieParameters
+
+
+class RouteAhead(wiring.Component):
+    """Ports of the flits that an input holds.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        The die.
+    depth : int
+        Places of a class.
+
+    Members
+    -------
+    valid, flit : In(1), In, :func:`~plinth_hw.comm.flit.flit_layout`
+        A flit arrives.
+    is_error : In(1)
+        It leaves by the port that it names.
+    place : In
+        Where in its class it is put.
+    taken, same : In, array and In(classes)
+        By class, the place of what waits first, and whether that goes where the last one went that did not end here.
+    sent : In(classes)
+        What waits first leaves by its port.
+    route_write : In, :func:`~plinth_hw.control.routes.route_write_layout`
+        A write to the table; holds for what arrives later.
+    route : Out, array of ``ports`` bits
+        By class, the port of what waits first, as a bit; none if no route is known.
+    known : Out(classes)
+        ``route`` is there, also of what is not ``same``.
+    """
+
+    def __init__(self, parameters: DieParameters, depth: int):
+        self.parameters = parameters
+        self.depth = depth
+        classes, place = parameters.classes, unsigned(ceil_log2(depth))
+        super().__init__({
+            "valid": In(1), "flit": In(flit_layout(parameters)), "is_error": In(1), "place": In(place),
+            "taken": In(data.ArrayLayout(place, classes)), "same": In(classes), "sent": In(classes),
+            "route_write": In(route_write_layout(parameters)),
+            "route": Out(data.ArrayLayout(unsigned(parameters.ports), classes)), "known": Out(classes),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        ports, flit = range(self.parameters.ports), self.flit
+        m.submodules.routes = routes = route_table(self.parameters, len(ports))
+        write, found = routes.write_port(), routes.read_port()
+        # What came in the cycle before: its port is written in this one.
+        came, names = Signal(self.parameters.classes, name="came"), Signal(name="names_port")
+        place, named, port = Signal.like(self.place, name="came_to"), Signal(len(ports)), Signal(len(ports))
+        m.d.comb += [
+            write.en.eq(self.route_write.valid), write.addr.eq(self.route_write.destination),
+            write.data.eq(Cat(self.route_write.port == one for one in ports)),
+            found.addr.eq(flit.destination), found.en.eq(1), port.eq(Mux(names, named, found.data)),
+        ]
+        m.d.sync += [
+            came.eq(Cat(self.valid & (flit.traffic_class == number) for number in range(len(came)))),
+            place.eq(self.place), names.eq(self.is_error),
+            named.eq(Cat(flit.message[:port_bits(self.parameters)] == one for one in ports)),
+        ]
+        for number, taken in enumerate(self.taken):
+            m.submodules[f"ports_{number}"] = kept = Memory(shape=unsigned(len(ports)), depth=self.depth, init=[])
+            keeps, waits = kept.write_port(), kept.read_port(domain="comb")
+            last = Signal(len(ports), name=f"last_{number}")
+            m.d.comb += [
+                keeps.en.eq(came[number]), keeps.addr.eq(place), keeps.data.eq(port), waits.addr.eq(taken),
+                self.route[number].eq(Mux(self.same[number], last, waits.data)),
+                self.known[number].eq(~(came[number] & (place == taken))),
+            ]
+            with m.If(self.sent[number]):
+                m.d.sync += last.eq(self.route[number])
+        return m
