@@ -3,9 +3,10 @@
 ::
 
     python -m plinth_hw.fpga arith     # units and one processing element; table of docs/arith.md
-    python -m plinth_hw.fpga area      # blocks of ndp-demo and fpga-demo, ends of links; tables of docs/area.md
+    python -m plinth_hw.fpga area      # blocks of ndp-demo and fpga-demo, ends of links, codes; tables of docs/area.md
     python -m plinth_hw.fpga area fpga-demo     # of one of them
-    python -m plinth_hw.fpga link      # the last of them
+    python -m plinth_hw.fpga link      # of ends of links
+    python -m plinth_hw.fpga codes     # of stages that code
     python -m plinth_hw.fpga host      # the host bridge; table of docs/host.md
     python -m plinth_hw.fpga optimiser # the optimiser of the board's die; table of docs/optimiser.md
     python -m plinth_hw.fpga check     # whether those of dies are of today's
@@ -38,6 +39,7 @@ from plinth_hw.arith.convert import FloatConverter
 from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedRounder, FixedScaler
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.arith.reference import ReferenceAdder, ReferenceMultiplier
+from plinth_hw.comm.codes.stages import CodeStages
 from plinth_hw.comm.link import LinkLayer, phit_bits
 from plinth_hw.comm.tile_blocks import TileBlocks
 from plinth_hw.host.bridge import Bridge
@@ -254,6 +256,19 @@ def link(page: Path) -> None:
     replace_table(page, "fpga-link", lines)
 
 
+def codes(page: Path) -> None:
+    """Synthesise the stages that code, of F(2,3), their parts kept apart, and write their table."""
+    name = "codes"
+    modules = synthesise(CodeStages(preset("ndp-demo", transforms=((2, 3),), codes=True)), name, f"{name}.*")
+    blocks = _blocks(modules, name)
+    within = [_blocks(modules, kind) for kind in blocks if kind in (f"{name}.encoder", f"{name}.decoder")]
+    lines = _block_rows(dict(sorted({kind: size for some in (blocks, *within) for kind, size in some.items()}.items())),
+                        name)
+    lines.append(_block_row("all of them", Size.of(_total(modules, name))))
+    print("\n".join(lines))
+    replace_table(page, f"fpga-{name}", lines)
+
+
 def parts(page: Path, name: str, title: str, make: Callable[[], wiring.Component]) -> None:
     """Measure a component, its parts kept apart for size, and write their table."""
     modules = synthesise(make(), name, f"{name}.*")
@@ -320,10 +335,13 @@ def main(arguments: list[str]) -> int:
             for name in DIES:
                 area(ROOT / "docs" / "area.md", preset(name))
             link(ROOT / "docs" / "area.md")
+            codes(ROOT / "docs" / "area.md")
         elif len(arguments) == 2 and arguments[0] == "area" and arguments[1] in DIES:
             area(ROOT / "docs" / "area.md", preset(arguments[1]))
         elif arguments == ["link"]:
             link(ROOT / "docs" / "area.md")
+        elif arguments == ["codes"]:
+            codes(ROOT / "docs" / "area.md")
         elif len(arguments) == 1 and arguments[0] in PARTS:
             page, title, make = PARTS[arguments[0]]
             parts(ROOT / "docs" / page, arguments[0], title, make)
@@ -333,7 +351,8 @@ def main(arguments: list[str]) -> int:
                       file=sys.stderr)
                 return 1
         else:
-            print(f"plinth_hw.fpga: error: say arith, area (of {' or '.join(DIES)}), link, {', '.join(PARTS)} or check",
+            print(f"plinth_hw.fpga: error: say arith, area (of {' or '.join(DIES)}), link, codes, "
+                  f"{', '.join(PARTS)} or check",
                   file=sys.stderr)
             return 2
     except tools.ToolError as error:
