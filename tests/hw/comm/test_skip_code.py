@@ -69,10 +69,15 @@ def test_runs(flit_words):
             memory = memory_of(columns, density, number)
             rows = 1 + number % 3
             tasks = []
-            for way in WAYS:
-                there = {**way, "given": 1, "mask": at(STORED + number)} if "sent" in way else way
-                tasks += [(ENCODE, body(ENCODE, rows, columns, **way)), (DECODE, body(DECODE, rows, columns, **way | (
-                    {"given": 0} if "sent" in way else {}))), (DECODE, body(DECODE, rows, columns, **there))]
+            for index, way in enumerate(WAYS):
+                # Each to a place of its own.
+                string = at(19000 + 2000 * index)
+                tasks.append((ENCODE, body(ENCODE, rows, columns, **way, destination=string)))
+                to_memory = {"given": 1, "mask": at(STORED + 100 * index + number)}
+                for turn, masks in enumerate([{"given": 0}, to_memory] if "sent" in way else [{}]):
+                    made = at(12000 + 2000 * index + 1000 * turn)
+                    tasks.append((DECODE, body(DECODE, rows, columns, **{**way, **masks}, codes=string,
+                                               destination=made)))
             check(flit_words, memory, tasks, number)
 
 
