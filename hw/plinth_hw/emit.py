@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from amaranth.back import rtlil
 from amaranth.back import verilog as amaranth_verilog
 from amaranth.hdl import ClockSignal, Const, Elaboratable, Instance, Module, ResetInserter, Signal, Value
 from amaranth.lib import wiring
@@ -27,6 +28,9 @@ from amaranth.lib import wiring
 #: How the systolic array is written: as one cell per element, or as loops for fast simulation.
 ArrayForm = Literal["cells", "loops"]
 ARRAY_FORMS: tuple[ArrayForm, ...] = ("cells", "loops")
+
+#: Yields the text that a function makes of another one, perhaps from an earlier call.
+Cache = Callable[[Callable[[str], str], str], str]
 
 #: What names of the modules of a die's parts begin with.
 PART = "plinth_"
@@ -49,6 +53,11 @@ def _without_selections(text: str) -> str:
     return _SELECTION.sub(lambda found: "\\" + found[1].replace("[", ".").replace("]", "") + " ", text)
 
 
+def _made(make: Callable[[str], str], text: str) -> str:
+    """Remembers nothing."""
+    return make(text)
+
+
 class Emission:
     """Platform under which placed components become instances of modules emitted once.
 
@@ -60,6 +69,8 @@ class Emission:
         FPGA family whose primitives units may instance (``"ecp5"``), or None for portable Verilog.
     top : str
         Name of the top module.
+    cache : Cache
+        Makes Verilog of RTLIL.
 
     Raises
     ------
@@ -67,11 +78,13 @@ class Emission:
         If the form is unknown.
     """
 
-    def __init__(self, array_form: ArrayForm = "cells", family: str | None = None, top: str = "top") -> None:
+    def __init__(self, array_form: ArrayForm = "cells", family: str | None = None, top: str = "top",
+                 cache: Cache = _made) -> None:
         if array_form not in ARRAY_FORMS:
             raise ValueError(f"Array form must be one of {', '.join(ARRAY_FORMS)}, not {array_form!r}")
         self.array_form = array_form
         self.family = family
+        self.cache = cache
         #: The module that holds the text's digest, and whether one is wanted.
         self.digest_module, self.digested = f"{top}_digest", False
         self._makers: dict[str, Callable[[], str]] = {}
@@ -102,18 +115,21 @@ def ports(component: wiring.Component) -> list[tuple[str, Any, Any]]:
 @contextmanager
 def _seldom_collected() -> Iterator[None]:
     """With rare garbage collection: a netlist is millions of objects that live until it is written, and looking through
-    them for garbage every 700 objects, as Python does, takes 40 % of the time."""
+    them for garbage every 700 objects, as Python does, takes 40 % of the time, and every million still a sixth."""
     usual = gc.get_threshold()
-    gc.set_threshold(1_000_000, 10, 10)
+    gc.set_threshold(5_000_000, 10, 10)
     try:
         yield
     finally:
         gc.set_threshold(*usual)
 
 
-def _convert(component: Elaboratable, name: str, platform: object) -> str:
+def _convert(component: Elaboratable, name: str, platform: Emission | None) -> str:
     with _seldom_collected():
-        text = amaranth_verilog.convert(component, name=name, platform=platform, emit_src=False)
+        netlist = rtlil.convert(component, name=name, platform=platform, emit_src=False)
+    # Amaranth's way from RTLIL on, which takes no component: Yosys, a third of the time.
+    cache = _made if platform is None else platform.cache
+    text = cache(amaranth_verilog._convert_rtlil_text, netlist)
     if never := _NEVER_RUN.search(text):
         raise ValueError(f"module {name!r} assigns a constant to {never[1]} in a process that no simulator runs; "
                          "assign all of that signal without an If")
@@ -179,7 +195,7 @@ def held_digest(text: str, name: str) -> int:
 
 
 def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cells", *,
-            flatten: bool = False, family: str | None = None) -> str:
+            flatten: bool = False, family: str | None = None, cache: Cache = _made) -> str:
     """Verilog of ``component`` as module ``name``, byte for byte the same from run to run.
 
     Parameters
@@ -193,6 +209,8 @@ def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cel
         FPGA family whose primitives units may instance; not with ``flatten``. Its memories begin with zeros where
         nothing is said, so nothing is: synthesis makes a cell of every such line, millions of a large memory.
         No name in it is that of a bit of another, and resets of rooms are not to be joined.
+    cache : Cache
+        Makes Verilog of RTLIL, a module at a time; equal modules of several dies need Yosys once if it remembers.
 
     Raises
     ------
@@ -205,7 +223,7 @@ def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cel
         if family is not None:
             raise ValueError(f"Only portable Verilog can be flattened, not that for {family!r}")
         return _convert(component, name, None)
-    platform = Emission(array_form, family, name)
+    platform = Emission(array_form, family, name, cache)
     top = _convert(component, name, platform)
     text = "\n".join([top, *platform.texts()])
     if family is not None:

@@ -1,6 +1,7 @@
-"""Verilog of a die, cached by the hardware's sources and the die's parameters."""
+"""Verilog of a die, cached by the hardware's sources and the die's parameters, and of its modules, by their RTLIL."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +32,15 @@ def _parameters_text(parameters: DieParameters) -> str:
                  for name, value in fields])
 
 
+def _module_text(make: Callable[[str], str], netlist: str) -> str:
+    """Verilog of a module's RTLIL; dies have many modules in common."""
+    folder = verilator.build_root() / "verilog" / "modules" / verilator.digest(amaranth.__version__, netlist)
+    with verilator.cached_folder(folder) as scratch:
+        if scratch is not None:
+            (scratch / "module.v").write_text(make(netlist))
+    return (folder / "module.v").read_text()
+
+
 def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"] = "loops",
                 bridge: BridgeParameters | None = None) -> dict[str, str]:
     """File name to text of a die's Verilog; elaborated only when sources or parameters have changed.
@@ -53,5 +63,5 @@ def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"]
             from plinth_hw.die import Die
             from plinth_hw.host.top import SerialDie
             top = SerialDie(parameters, bridge) if bridge else Die(parameters)
-            (scratch / f"{name}.sv").write_text(emit.verilog(top, name, array_form))
+            (scratch / f"{name}.sv").write_text(emit.verilog(top, name, array_form, cache=_module_text))
     return {f"{name}.sv": (folder / f"{name}.sv").read_text()}
