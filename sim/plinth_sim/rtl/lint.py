@@ -4,13 +4,14 @@ Verilator's time and memory grow with the number of instances, not with the text
 ``ndp-paper`` take it minutes and gigabytes, all for one module's few lines. So a die is linted in *units*: each
 module that is placed many times (an element, a row of them, a RAM, a vector lane), and the die itself, is a
 unit with what only it contains; inside other units an empty module with the same ports stands for it.
-Every line of the file is linted, once. ``--whole`` lints the file as it is.
+Every line of the file is linted, once, and a unit that several presets have is linted once as well. ``--whole``
+lints the file as it is.
 """
 
 import os
 import re
 import sys
-import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
@@ -43,56 +44,72 @@ def units(text: str) -> dict[str, str]:
             for name, own in found.items()}
 
 
-#: Units that this process has found clean; presets share many.
-_clean: set[str] = set()
-
-
-def lint_preset(name: str, whole: bool = False) -> float:
-    """Lint the die of a preset; returns the seconds that it took.
+def _write(name: str, whole: bool) -> dict[Path, tuple[str, int]]:
+    """Write the units of the die of a preset into ``build/lint``; each one's digest and bytes.
 
     Raises
     ------
     ToolError
-        If there is a warning that no waiver covers, or Verilator is missing.
+        If Verilator is missing.
     ValueError
         If there is no such preset.
     """
-    start = time.perf_counter()
     parameters = preset(name)
     top = module_name(parameters)
     (text,) = die_verilog(parameters, "cells").values()
     folder = verilator.build_root() / "lint" / top
     folder.mkdir(parents=True, exist_ok=True)
+    found = {}
     for unit, verilog in ({top: text} if whole else units(text)).items():
-        if verilog not in _clean:
-            path = folder / f"{unit}.v"
-            path.write_text(verilog, encoding="utf-8")
-            verilator.lint([path], unit, [WAIVERS])
-            _clean.add(verilog)
-    return time.perf_counter() - start
+        path = folder / f"{unit}.v"
+        path.write_text(verilog, encoding="utf-8")
+        found[path] = verilator.digest(verilog), len(verilog)
+    return found
 
 
-def _lines(name: str, whole: bool) -> tuple[bool, str]:
-    """Whether a preset is clean, and what to say of it."""
+def _fault(path: Path) -> str:
+    """What Verilator says against a unit; empty if it is clean."""
     try:
-        return True, f"lint: {name}: clean ({lint_preset(name, whole):.1f} s)"
-    except (verilator.ToolError, ValueError) as error:
-        return False, f"lint: {name}: {error}"
+        verilator.lint([path], path.stem, [WAIVERS])
+    except verilator.ToolError as error:
+        return str(error)
+    return ""
+
+
+def lint(names: Sequence[str], whole: bool = False) -> Iterator[tuple[str, str]]:
+    """Lint the dies of presets, as much at once as there are processors; yields each preset with what is wrong with it
+    (nothing if it is clean), as soon as that is known. A unit that several presets have is linted once."""
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        # The largest die first, and then the largest unit, for they take longest.
+        names = sorted(names, key=lambda name: -PRESETS[name].rows * PRESETS[name].columns if name in PRESETS else 0)
+        writers = {name: pool.submit(_write, name, whole) for name in names}
+        found: dict[str, set[str]] = {}
+        paths: dict[str, tuple[int, Path]] = {}
+        for name, writer in writers.items():
+            try:
+                written = writer.result()
+            except (verilator.ToolError, ValueError) as error:
+                yield name, str(error)
+                continue
+            found[name] = {digest for digest, _ in written.values()}
+            paths.update((digest, (size, path)) for path, (digest, size) in written.items())
+        order = sorted(paths, key=lambda digest: paths[digest][0], reverse=True)
+        waiting = {pool.submit(_fault, paths[digest][1]): digest for digest in order}
+        faults: dict[str, str] = {}
+        for done in as_completed(waiting):
+            faults[waiting[done]] = done.result()
+            for name in [name for name, digests in found.items() if digests <= faults.keys()]:
+                wrong = [fault for digest in found.pop(name) if (fault := faults[digest])]
+                yield name, min(wrong, default="")
 
 
 def main(arguments: list[str]) -> int:
-    """Lint the named presets, or all, as many at once as there are processors; prints a line each and returns the exit
-    code."""
-    names = [one for one in arguments if one != "--whole"]
-    # The largest one first, for it takes longest.
-    names = names or sorted(PRESETS, key=lambda name: -PRESETS[name].rows * PRESETS[name].columns)
+    """Lint the named presets, or all; prints a line each and returns the exit code."""
+    names = [one for one in arguments if one != "--whole"] or list(PRESETS)
     code = 0
-    with ProcessPoolExecutor(min(len(names), len(os.sched_getaffinity(0)))) as pool:
-        waiting = [pool.submit(_lines, name, "--whole" in arguments) for name in names]
-        for done in as_completed(waiting):
-            clean, line = done.result()
-            print(line, file=sys.stdout if clean else sys.stderr, flush=True)
-            code = code if clean else 2
+    for name, fault in lint(names, "--whole" in arguments):
+        print(f"lint: {name}: {fault or 'clean'}", file=sys.stderr if fault else sys.stdout, flush=True)
+        code = 2 if fault else code
     return code
 
 

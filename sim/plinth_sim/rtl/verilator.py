@@ -437,7 +437,8 @@ def lint(sources: Sequence[Path | str], top: str | None = None, waivers: Sequenc
     ToolError
         With the first warning or error that no waiver covers.
     """
-    log = build_root() / "lint" / (Path(sources[-1]).stem + ".log")
+    source = Path(sources[-1])
+    log = build_root() / "lint" / f"{source.parent.name}-{source.stem}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     command = [str(find().script), "--lint-only", "-Wall", "--no-timing",
