@@ -121,7 +121,8 @@ def test_places():
         lambda memory: memory.__setitem__(STRINGS, 0xFFFFFFFF))),
     (SENT, lambda memory: memory.__setitem__(STRINGS + 1, memory[STRINGS + 1] ^ 1)),
     (SENT, lambda memory: memory.__setitem__(STRINGS, 0)),
-    # The last mask names a word behind the run in place of one of it.
+    # The last mask names a word behind the run, more than there are words, or in place of one.
+    (SENT, lambda memory: memory.__setitem__(STRINGS + 100, memory[STRINGS + 100] ^ 0x10)),
     (SENT, lambda memory: memory.__setitem__(STRINGS + 100, memory[STRINGS + 100] ^ 0x11)),
     (GIVEN, lambda memory: memory.__setitem__(MASKS + 1, memory[MASKS + 1] ^ 2)),
     (GIVEN, lambda memory: memory.__setitem__(MASKS + 3, memory[MASKS + 3] ^ 8))])
