@@ -450,8 +450,9 @@ class _Lowering:
     def _tile(self, work: Tile) -> dict[str, Any]:
         source, target = self.at(work.source), self.at(work.target)
         body = {"source": source.pointer, "destination": target.pointer, "columns": source.columns,
-                "rows": source.rows, "planes": 1, "source_row_stride": source.stride,
-                "destination_row_stride": target.stride}
+                "rows": source.rows, "planes": work.planes, "source_row_stride": source.stride,
+                "destination_row_stride": target.stride, "source_plane_stride": work.apart[0],
+                "destination_plane_stride": work.apart[1]}
         if work.die is not None:
             body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1,
                      "arrival": self._counter(work.exchange)}

@@ -52,6 +52,9 @@ class Tile:
     #: Receiver; None: the die itself.
     die: int | None = None
     exchange: int = -1
+    #: As many alike one behind the other, and words from one to the next of either side.
+    planes: int = 1
+    apart: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)

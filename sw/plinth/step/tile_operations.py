@@ -31,6 +31,9 @@ from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, VectorOp
 
+#: Words of elements that a task gives a die, about, where it has as many: a task more takes some 75 cycles.
+GATHERED_WORDS = 2048
+
 
 def rectangles(first: int, count: int, columns: int) -> Iterator[tuple[int, int, int, int]]:
     """Neighbouring elements of a tile, row by row, as rectangles: first row, rows, first column, columns."""
@@ -181,42 +184,45 @@ class Scatter(Exchange):
 
 @dataclass(frozen=True)
 class Gather(Exchange):
-    """Every die gives each die of its cluster the elements that it has of the tiles of that die's samples, one element
-    to all before the next, so that it goes while the next one is multiplied. Every other die goes through the others
-    the other way round, so that words go both ways at any time; what a die keeps is copied while others' words come.
+    """Every die gives each die of its cluster the elements that it has of the tiles of that die's samples, some of them
+    to all before the next ones, so that these go while others are multiplied. Of a cluster of all dies every other one
+    goes through the others the other way round, so that words go both ways at any time; what a die keeps is copied
+    while others' words come.
     """
 
     def sends(self, die: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`."""
         itself, *others = self.peers(die)
-        if (die if self.cluster is None else self.cluster.number(die)) % 2:
+        if len(others) + 1 == self.dies and die % 2:
             others.reverse()
         for tasks in zip_longest(*(self.tiles(die, other) for other in (*others, itself))):
             yield from (task for task in tasks if task is not None)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: a task an element and a run of samples."""
+        """As :class:`~plinth.step.between.Exchange`: a task a run of samples and so many elements."""
         source, target = self.source, self.targets[0]
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
         mine, theirs = source.at(die), target.at(other)
-        runs = list(mine.part.meet(theirs.part)) if mine.words else []
-        for element in range(mine.first, mine.first + mine.count):
-            for number, (here, there) in enumerate(runs):
-                one, two = (which.part.view(which.of(tensor.buffer(at), element), inner)
+        apart = mine.plane, theirs.plane
+        for number, (here, there) in enumerate(mine.part.meet(theirs.part) if mine.words else ()):
+            words = here.samples * source.positions * here.channels
+            for group in cuts.groups(mine.count, max(1, mine.count * words // GATHERED_WORDS)):
+                first, count = mine.first + group.start, len(group)
+                one, two = (which.part.view(which.of(tensor.buffer(at), first), inner)
                             for which, tensor, at, inner in (
                                 (mine, source, die, here), (theirs, target, other, there)))
-                run = f".{element}" + (f".{number}" if number else "")
+                reads, writes = (tile.repeated(count, plane) for tile, plane in zip((one, two), apart, strict=True))
+                run = f".{number}.{first}" if number or group.start else ""
                 if die == other:
-                    yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(one, two), (one,), (two,))
+                    yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(one, two, planes=count, apart=apart),
+                               (reads,), (writes,))
                 else:
-                    yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER, Tile(one, two, other, self.number),
-                               (one,))
+                    yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER,
+                               Tile(one, two, other, self.number, count, apart), (reads,))
 
     def arriving(self, die: int, other: int) -> int:
         """As :class:`~plinth.step.between.Exchange`."""
-        source = self.source
-        assert isinstance(source, Tiles)
-        return source.at(other).count * len(source.part(other).meet(self.targets[0].part(die)))
+        return sum(1 for _ in self.tiles(other, die))
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,11 @@ class RowCut(wiring.Component):
         connect(m, aligner.o, flipped(self.o))
         done, left, room = Signal(WORD, name="done"), Signal(WORD, name="left"), Signal(range(reach + 1), name="room")
         ends, keeps, inside = (Signal(name=name) for name in ("ends", "keeps", "inside"))
+        address = Signal(parameters.address_bits, name="address")
         piece = aligner.piece.payload
         m.d.comb += [
-            left.eq(self.words - done), piece.run.address.eq(self.place + done),
-            room.eq(reach - piece.run.address[:exact_log2(reach)]), ends.eq(left <= room),
+            left.eq(self.words - done), address.eq(self.place + done), piece.run.address.eq(address),
+            room.eq(reach - address[:exact_log2(reach)]), ends.eq(left <= room),
             piece.run.words.eq(Mux(ends, left, room)), piece.origin.eq(done[:lane_bits]), piece.tail.eq(1),
             piece.tag.use.eq(PieceUse.TILE), piece.tag.last.eq(1),
             # The last flit of a piece has the next one's first words as well.

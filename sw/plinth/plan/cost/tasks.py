@@ -168,5 +168,5 @@ def rows_cost(machine: Machine, work: Rows) -> tuple[Cycles, float]:
 def tile_copy(machine: Machine, tile: Tile) -> Copy:
     """A tile as its cost asks for it."""
     beat = machine.parameters.beat_words
-    return Copy(tile.source.rows, tile.source.columns, tile.source.stride, tile.target.stride,
+    return Copy(tile.planes * tile.source.rows, tile.source.columns, tile.source.stride, tile.target.stride,
                 tile.source.address % beat, tile.target.address % beat)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import prod
 
 from plinth.partition.graph import Node
-from plinth.plan.cost.copies import FIRST_FLIT
+from plinth.plan.cost.copies import FIRST_FLIT, TURN_CYCLES
 from plinth.plan.cost.machine import Cycles, row_words
 from plinth.step.tasks import TileTransform
 from plinth_hw.isa.parameters import DieParameters
@@ -17,12 +17,13 @@ STAGES_CYCLES, NEXT_CYCLES = 115, 32
 @dataclass(frozen=True)
 class TransformCost:
     """Of a descriptor, in the mean of a task's: cycles of the engine alone and in a row, flits (of those that stay on
-    the die as wide as what moves there) and packets that leave it, for all dies that it goes to, words of the beats
-    read and written."""
+    the die as wide as what moves there) and packets that leave it, for all dies that it goes to, turns to each of
+    these, words of the beats read and written."""
 
     cycles: Cycles
     flits: float
     packets: float
+    turns: float
     reads: float
     writes: float
 
@@ -64,12 +65,14 @@ def transform_cost(parameters: DieParameters, work: TileTransform) -> TransformC
     moved = _flits(parameters if leaves else within, columns)
     blocks, words = -(-columns // parameters.beat_words), row_words(parameters, columns)
     read, made = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
-    each = float(max(places, elements) * _turned(within, columns))
+    each, turns = float(max(places, elements) * _turned(within, columns)), 0.0
     if work.members is not None:
-        each = max(each, (1 - 1 / work.members.count) * elements * moved)
+        # What goes to a die follows what goes to another, block by block; what stays here meets nobody.
+        turns, others = blocks, 1 - 1 / work.members.count
+        each = max(each, others * (elements * moved + TURN_CYCLES * work.members.count * blocks))
     alone = FIRST_FLIT + STAGES_CYCLES + tiles * each + (places + middle + elements) * block
     return TransformCost((alone - FIRST_FLIT, alone - FIRST_FLIT + NEXT_CYCLES), tiles * made * moved,
-                         tiles * made * blocks, tiles * read * words,
+                         tiles * made * blocks, tiles * turns, tiles * read * words,
                          tiles * made * (1 + work.added) * words)
 
 
