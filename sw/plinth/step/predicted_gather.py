@@ -94,10 +94,6 @@ class CodedGather(Gather):
                 self.part._replace(shift=shift), runs, self.strings.of(other, first, count), masks, other, self.number),
                 (runs, *(() if masks is None else (masks,))), (), 1, self.layer)
 
-    def arriving(self, die: int, other: int) -> int:
-        """As :class:`~plinth.step.between.Exchange`."""
-        return sum(1 for _ in self.tiles(other, die))
-
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`: strings."""
         return (self.strings.buffer(die),) if self.targets[0].part(die).words else ()

@@ -72,10 +72,12 @@ class SkipScatter(Exchange):
         (here, there), = met
         words = mine.part.view(mine.of(source.buffer(die), theirs.first), here)
         if die == other:
-            for element in range(theirs.first, theirs.first + theirs.count):
-                own = mine.part.view(mine.of(source.buffer(die), element), here)
-                place = theirs.part.view(theirs.of(target.buffer(other), element), there)
-                yield Task(f"{self.name}.own.{element}", Engine.TRANSFER, Tile(own, place), (own,), (place,))
+            place = theirs.part.view(theirs.of(target.buffer(other), theirs.first), there)
+            apart = mine.plane, theirs.plane
+            reads, writes = (tile.repeated(theirs.count, plane) for tile, plane in zip(
+                (words, place), apart, strict=True))
+            yield Task(f"{self.name}.own", Engine.TRANSFER, Tile(words, place, planes=theirs.count, apart=apart),
+                       (reads,), (writes,))
             return
         runs = words.part(words.name, 0, theirs.count, mine.part.words, mine.plane)
         strings = self.strings.of(other, die, theirs.first, theirs.count)
