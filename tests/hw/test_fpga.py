@@ -106,5 +106,5 @@ def test_a_unit_is_measured(monkeypatch, tmp_path) -> None:
 
 def test_wrong_arguments(capsys) -> None:
     assert fpga.main(["speed"]) == 2
-    assert ("say arith, area (of ndp-demo or fpga-demo), link, host, optimiser, transforms-small, transforms-all or "
-            "check") in capsys.readouterr().err
+    assert ("say arith, area (of ndp-demo or fpga-demo), link, codes, host, optimiser, transforms-small, "
+            "transforms-all or check") in capsys.readouterr().err

@@ -106,6 +106,7 @@ def digits(rounds: int, outputs: int = 2, batch: int = 16) -> tuple[Network, Pla
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("demo-predict-dies")
 def test_dies_of_two_words_a_flit() -> None:
     """Channels are multiples of what moves a cycle; both rounds, and levels that differ by element."""
     network, plan = digits(2, 4, 8)
@@ -115,6 +116,7 @@ def test_dies_of_two_words_a_flit() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("demo-predict-dies")
 def test_a_lenet_on_maps_of_28() -> None:
     """Kernels of 5x5, two pools, three dense layers; real digits."""
     network = with_tiles(NETWORKS_28["lenet-28"], 2, None, 1)
