@@ -35,7 +35,7 @@ def tile_sums(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, TileSum]
         if not members or len(members) < len(feeds):
             continue
         nodes, (first, *others) = [graph.nodes[one] for one in members], [layouts[one] for one in members]
-        kinds = {node.tiling and (node.tiling.form, node.tiling.tiles) for node in nodes}
+        kinds = {node.tiling and (node.tiling.outputs, node.tiling.kernel, node.tiling.tiles) for node in nodes}
         if (len(kinds) == 1 and (last := nodes[-1].tiling) and first.ep and not first.mp
                 and not any(node.followers for node in nodes)
                 and all(len(graph.outputs[one]) == 1 for one in members)
@@ -55,16 +55,13 @@ def shared_tiles(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, int]:
     firsts: dict[tuple[object, ...], int] = {}
     for number, node in enumerate(graph.nodes):
         here = layouts[number]
-        if node.tiling is None or not here.ep:
+        if node.tiling is None or node.window is None or not here.ep:
             continue
         edge, = graph.feeds(number)
         if edge is None:
             continue
-        form, window = node.tiling.form, node.window
-        assert window is not None
-        read = (graph.edges[edge].producer, [(one.b, one.outputs) for one in form.transforms], node.tiling.tiles,
-                window.padding)
-        key = (*map(str, read), here.ep, here.mp, here.op, here.input, here.tiles[0])
+        key = (graph.edges[edge].producer, node.tiling.outputs, node.tiling.kernel, node.window.padding, here.ep,
+               here.mp, here.op, here.input)
         first = firsts.setdefault(key, number)
         if first != number:
             found[number] = first

@@ -119,7 +119,7 @@ class Exchange:
 
     def arriving(self, die: int, other: int) -> int:
         """Tiles that come to a die from another."""
-        return len(self.targets[0].part(die).meet(self.source.part(other)))
+        return sum(1 for _ in self.tiles(other, die))
 
     def received(self, die: int) -> tuple[Buffer, ...]:
         """Where a die has what is sent to it."""

@@ -124,10 +124,6 @@ class MaskExchange(Exchange):
         place = self.asked.of(other, die, theirs.first, theirs.count)
         yield Task(f"{self.name}[{other}].masks", Engine.TRANSFER, Tile(source, place, other, self.number), (source,))
 
-    def arriving(self, die: int, other: int) -> int:
-        """As :class:`~plinth.step.between.Exchange`."""
-        return sum(1 for _ in self.tiles(other, die))
-
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`."""
         return (self.asked.buffer(die),) if self.asked.elements.at(die).count else ()

@@ -85,10 +85,6 @@ class SkipScatter(Exchange):
         work = Encode(self.part, runs, strings, masks, other, self.number)
         yield Task(f"{self.name}[{other}]", Engine.TRANSFER, work, (runs, *(() if masks is None else (masks,))))
 
-    def arriving(self, die: int, other: int) -> int:
-        """As :class:`~plinth.step.between.Exchange`."""
-        return sum(1 for _ in self.tiles(other, die))
-
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`: strings."""
         return (self.strings.buffer(die),) if self.strings.elements.at(die).words else ()

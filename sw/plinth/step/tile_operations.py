@@ -220,10 +220,6 @@ class Gather(Exchange):
                     yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER,
                                Tile(one, two, other, self.number, count, apart), (reads,))
 
-    def arriving(self, die: int, other: int) -> int:
-        """As :class:`~plinth.step.between.Exchange`."""
-        return sum(1 for _ in self.tiles(other, die))
-
 
 @dataclass(frozen=True)
 class Untile:
