@@ -21,7 +21,7 @@ from plinth.step.between import Exchange
 from plinth.step.coded_places import PerElement, PerMember
 from plinth.step.skipped_scatter import Masks
 from plinth.step.step import Step
-from plinth.step.tasks import CodePart, Decode, Encode, Predict, Task, Tile
+from plinth.step.tasks import CodePart, Decode, Encode, Predict, Task, Tile, code_task
 from plinth.step.tensors import Constant, Placed, Tiles
 from plinth.step.tile_operations import Gather
 from plinth_hw.isa.codes import shifts
@@ -90,9 +90,9 @@ class CodedGather(Gather):
             words = mine.part.view(mine.of(source.buffer(die), first), here)
             runs = words.part(words.name, 0, count, theirs.part.words, mine.plane)
             masks = None if self.asked is None else self.asked.of(die, other, first, count)
-            yield Task(f"{self.name}[{other}].{self.part.number}.{number}", Engine.TRANSFER, Encode(
-                self.part._replace(shift=shift), runs, self.strings.of(other, first, count), masks, other, self.number),
-                (runs, *(() if masks is None else (masks,))), (), 1, self.layer)
+            work = Encode(self.part._replace(shift=shift), runs, self.strings.of(other, first, count), masks, other,
+                          self.number)
+            yield code_task(f"{self.name}[{other}].{self.part.number}.{number}", work, self.layer)
 
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`: strings."""
@@ -155,9 +155,8 @@ class DecodeStrings:
                 runs = words.part(words.name, 0, count, whole.part.words, whole.plane)
                 strings = self.strings.of(die, first, count)
                 masks = None if self.masks is None else self.masks.of(die, first, count)
-                yield Task(f"{self.name}.{first}", Engine.TRANSFER,
-                           Decode(self.part._replace(shift=shift), strings, runs, masks),
-                           (strings, *(() if masks is None else (masks, runs))), (runs,), 1, self.node)
+                work = Decode(self.part._replace(shift=shift), strings, runs, masks)
+                yield code_task(f"{self.name}.{first}", work, self.node)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from plinth.partition.predicted import mask_words, skip_share
 from plinth.step.between import Exchange
 from plinth.step.coded_places import PerElement, PerMember
 from plinth.step.step import Step
-from plinth.step.tasks import Decode, Encode, SkipPart, Task, Tile
+from plinth.step.tasks import Decode, Encode, SkipPart, Task, Tile, code_task
 from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Scatter
 from plinth_hw.isa.tasks import Engine
@@ -82,8 +82,7 @@ class SkipScatter(Exchange):
         runs = words.part(words.name, 0, theirs.count, mine.part.words, mine.plane)
         strings = self.strings.of(other, die, theirs.first, theirs.count)
         masks = None if self.masks is None else self.masks.gathered.of(die, theirs.first, theirs.count)
-        work = Encode(self.part, runs, strings, masks, other, self.number)
-        yield Task(f"{self.name}[{other}]", Engine.TRANSFER, work, (runs, *(() if masks is None else (masks,))))
+        yield code_task(f"{self.name}[{other}]", Encode(self.part, runs, strings, masks, other, self.number))
 
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`: strings."""
@@ -113,8 +112,7 @@ class DecodeTiles:
             runs = place.part(place.name, 0, mine.count, theirs.part.words, mine.plane)
             strings = given.strings.of(die, other, mine.first, mine.count)
             masks = None if given.masks is None else given.masks.asked.of(die, other, mine.first, mine.count)
-            yield Task(f"{self.name}.{other}", Engine.TRANSFER, Decode(given.part, strings, runs, masks),
-                       (strings, *(() if masks is None else (masks,))), (runs,))
+            yield code_task(f"{self.name}.{other}", Decode(given.part, strings, runs, masks))
 
 
 def add_skipped(step: Step, scatter: Scatter, masks: Masks | None) -> None:

@@ -203,6 +203,11 @@ class Decode:
     runs: Buffer
     masks: Buffer | None
 
+    @property
+    def refines(self) -> bool:
+        """Whether it reads the runs, too."""
+        return isinstance(self.part, CodePart) and self.part.number > 0
+
 
 @dataclass(frozen=True)
 class Predict:
@@ -328,6 +333,15 @@ class Task:
     #: The node of the plan's graph that it belongs to, and what a product is of it.
     node: Node | None = None
     share: "Share | None" = None
+
+
+def code_task(name: str, work: Encode | Decode, node: Node | None = None) -> Task:
+    """A task that codes or decodes, with what it reads and writes."""
+    masks = () if work.masks is None else (work.masks,)
+    if isinstance(work, Encode):
+        return Task(name, Engine.TRANSFER, work, (work.runs, *masks), (), 1, node)
+    known = (work.runs,) if work.refines else ()
+    return Task(name, Engine.TRANSFER, work, (work.strings, *masks, *known), (work.runs,), 1, node)
 
 
 @dataclass(frozen=True, slots=True)

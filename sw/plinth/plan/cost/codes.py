@@ -65,7 +65,6 @@ def code_cost(parameters: DieParameters, work: Encode | Decode | Predict) -> Cod
     cycles = alone, alone + NEXT_CYCLES
     masks = 0 if work.masks is None else runs * work.masks.columns
     whole, string = runs * row_words(parameters, words), runs * (1 + share * words)
-    if decodes:
-        return CodeCost(cycles, masks + string + (whole if isinstance(
-            work.part, CodePart) and work.part.number else 0), whole)
+    if isinstance(work, Decode):
+        return CodeCost(cycles, masks + string + work.refines * whole, whole)
     return CodeCost(cycles, whole + masks, string, string)
