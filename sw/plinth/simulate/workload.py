@@ -28,10 +28,8 @@ from plinth.step import cuts
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.operations import Operation, Products
-from plinth.step.predicted_gather import CodedGather
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE, Accesses, Encode, Phase, Task, TileTransform
-from plinth.step.tile_operations import Scatter
 from plinth_hw.isa.tasks import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
 from plinth_sim.array.machine import Task as DieTask
@@ -228,17 +226,31 @@ class Groups(Collected):
             most = float((share * group.sent + kept).max()) * positions
             tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
             seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
-            if isinstance(operation, (Scatter, CodedGather)):
-                seconds = max(seconds, sum(self.costs.task(task).seconds for task in operation.sends(die)
-                                           if isinstance(task.work, (TileTransform, Encode))))
-            received = share * group.received * positions * self.costs.added * sums
             label = self.named(f"{name} {number}" if len(groups) > 1 else name)
+            through = share * (group.sent + group.received) * positions
+            if operation.by_tasks:
+                work, coding = self._by_tasks(operation, die)
+                seconds = max(seconds, work)
+                if coding:
+                    # What codes are made of is read whole, and they hold the engine that decodes others.
+                    through = group.sent * (coding.words / float(group.sent[0]))
+                    for one in group.dies.tolist():
+                        self._work(f"{label} codes@{one}", one, Engine.TRANSFER, Cost(coding.seconds), ready[one])
+            received = share * group.received * positions * self.costs.added * sums
             self._flow(label, group, share * positions * packets, ready, seconds=seconds,
                        latency=self.costs.arrival + max(0, group.hops * self.hop - LINK_LATENCY) * self.second,
-                       die_words=(share * (group.sent + group.received) + 2 * kept) * positions + received,
+                       die_words=through + 2 * kept * positions + received,
                        adds=float(group.received.sum()) * positions if sums and self.costs.added else 0.0)
             found |= dict.fromkeys(group.dies.tolist(), Wait(label))
         return found
+
+    def _by_tasks(self, operation: Exchange, die: int) -> tuple[float, Cost]:
+        """Seconds of all that a die makes and sends; and of what it codes seconds, and words moved in memory."""
+        made = [(task.work, self.costs.task(task)) for task in operation.sends(die)
+                if isinstance(task.work, (TileTransform, Encode))]
+        codes = [cost for work, cost in made if isinstance(work, Encode)]
+        return (sum(cost.seconds for _, cost in made),
+                Cost(sum(cost.seconds for cost in codes), words=sum(cost.words for cost in codes)))
 
     def _flow(self, name: str, group: Group, scale: float, ready: Ready, *, seconds: float,
               latency: float, die_words: NDArray[np.float64], adds: float) -> None:

@@ -64,6 +64,8 @@ class Exchange:
 
     #: Words that it sends for each of an element.
     share = 1.0
+    #: Whether its tasks say what it takes, as words do not go as they are.
+    by_tasks = False
 
     @property
     def flow(self) -> Flow:

@@ -65,6 +65,7 @@ class CodedGather(Gather):
     strings: PerElement
     asked: PerMember | None
     share: float
+    by_tasks = True
 
     def sends(self, die: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`: what a die keeps comes last."""
@@ -114,6 +115,7 @@ class MaskExchange(Exchange):
     masks: PerElement
     asked: PerMember
     share: float = 1 / WORD_BITS
+    by_tasks = True
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`."""

@@ -60,6 +60,7 @@ class SkipScatter(Exchange):
     strings: PerMember
     masks: Masks | None
     share: float
+    by_tasks = True
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`: what a die has itself is copied."""

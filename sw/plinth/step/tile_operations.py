@@ -95,6 +95,7 @@ class Scatter(Exchange):
     layer: Node | None = None
     outputs: bool = False
     strips: Strips | None = None
+    by_tasks = True
 
     def members(self, die: int) -> Members | None:
         """The dies of a die's cluster, if one task reaches all: they are as far from each other, and those that have an

@@ -10,15 +10,18 @@ from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_chain, random_graph, random_splits
 
 from plinth.errors import UserError
-from plinth.model.array import ARRAYS, Array, sized
+from plinth.model.array import ARRAYS, Array, ring, sized
 from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
+from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.cost.published import PublishedWords
 from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
+from plinth.plan.planners.mpt import grouped
 from plinth.plan.planners.simple import data, model
+from plinth.plan.planning import given_plan
 from plinth.simulate.costs import COSTS, PAPER_HERTZ, PAPER_PES, Paper
 from plinth.simulate.step import planned, simulated
 from plinth.simulate.ways import Ways
@@ -167,6 +170,22 @@ def test_narrow_operands_are_copies_that_products_wait_for(name: str, preset: st
     predicted = StepTime(plan.graph, 128, array).seconds(plan.splits)
     assert found.result.seconds == pytest.approx(predicted, rel=0.12)
     assert found.result.seconds > 1.1 * wide.result.seconds
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_codes_take_in_groups_what_they_take_task_by_task(rounds: int, monkeypatch) -> None:
+    """Gathers and scatters alike: engines that code, and words that codes are made of."""
+    array = ring(4, preset="ndp-demo-predict")
+    graph = from_network(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", rounds))
+    plan = given_plan(graph, array, grouped(graph, array, 2), 32)
+    assert {(one.exchange.phase, one.exchange.kind) for one in plan.transfers if one.exchange.coded} >= {
+        ("fprop", "gather"), ("bprop", "scatter"), ("fprop", "scatter")}
+    tasks = simulated(plan, array).result
+    monkeypatch.setattr("plinth.simulate.workload.MOST_TASKS", 0)
+    groups = simulated(plan, array).result
+    assert groups.seconds == pytest.approx(tasks.seconds, rel=0.05)
+    assert groups.counts.dram_words == pytest.approx(tasks.counts.dram_words, rel=0.05)
+    assert groups.counts.link_words == pytest.approx(tasks.counts.link_words, rel=0.01)
 
 
 def test_a_straggler_holds_up_all() -> None:

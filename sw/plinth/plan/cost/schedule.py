@@ -315,7 +315,7 @@ class _Walk:
                     parameters, copy.packets(parameters), copy.flits(parameters), hops))
             cycles = machine.copy(copy, 0.0 if turn else None)
             words = copy.read(parameters), copy.written(parameters)
-            if isinstance(operation, Scatter) or operation.share < 1:
+            if operation.by_tasks:
                 # Of many dies all others are as the first one is.
                 others = operation.peers(die)
                 other = (die + turn) % operation.dies
