@@ -202,20 +202,35 @@ def _tile_options(command: Any) -> Any:
     return command
 
 
-#: Of commands that make a plan.
-_predict_option = click.option(
-    "--predict", type=click.Choice(["0", "1", "2"]),
-    help="rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: all are sent; "
-    "default: as the network says")
+def _predict_options(command: Any) -> Any:
+    """Of commands that make a plan."""
+    for option in (
+            click.option("--shares", metavar="SHARE,..",
+                         help="words that predicted gathers take over those of all elements, a share a part, then "
+                         "those of scatters of inputs and of errors; default: as the network says, or as measured"),
+            click.option("--predict", type=click.Choice(["0", "1", "2"]),
+                         help="rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: "
+                         "all are sent; default: as the network says")):
+        command = option(command)
+    return command
 
 
-def _tiled(network: Network, winograd: str | None, weights: str | None, predict: str | None = None) -> Network:
+def _shares(text: str | None) -> tuple[float, ...] | None:
+    """``0.12,0.36,0.61,0.49`` as numbers."""
+    if text is not None and not re.fullmatch(r"\d{1,4}(\.\d{1,9})?(,\d{1,4}(\.\d{1,9})?)*", text):
+        raise UserError(f"--shares {text[:40]!r} are not numbers from 0 to 1 with commas between, as "
+                        "0.12,0.36,0.61,0.49")
+    return None if text is None else tuple(map(float, text.split(",")))
+
+
+def _tiled(network: Network, winograd: str | None, weights: str | None, predict: str | None = None,
+           shares: str | None = None) -> Network:
     """The network with the settings of convolutions that were asked for."""
     from plinth.model.winograd import with_tiles
 
     try:
         return with_tiles(network, int(winograd) if winograd in ("2", "4") else winograd, weights,
-                          None if predict is None else int(predict))
+                          None if predict is None else int(predict), _shares(shares))
     except ValueError as error:
         raise UserError(str(error)) from None
 
@@ -277,7 +292,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--rate", type=click.FloatRange(0, min_open=True),
               help=f"learning rate; default: {RATE}, or as --epochs; of adagrad {ADAGRAD_RATE}")
 @_tile_options
-@_predict_option
+@_predict_options
 @_update_options
 @click.option("--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, show_default=True,
               help="what momentum keeps of its state")
@@ -304,7 +319,8 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
           epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
           epsilon: float, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
           devices: tuple[str, ...], bitstream: Path | None, memory_mib: int, waves: str | None, out: Path | None,
-          winograd: str | None, weights: str | None, predict: str | None, as_json: bool, **options: Any) -> None:
+          winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
+          **options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
     from dataclasses import replace
 
@@ -338,7 +354,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
         if update is None:
             update, stochastic = made.rule.kind, stochastic or made.rule.stochastic
             wide = made.rule.wide if wide is None else wide
-    given, batch = _tiled(given or load_network("digits-mlp"), winograd, weights, predict), batch or BATCH
+    given, batch = _tiled(given or load_network("digits-mlp"), winograd, weights, predict, shares), batch or BATCH
     network = network or given.name
     if array is None:
         array = _array(array_name, (len(ports) or None) if dies is None else dies, machine, number_format)
@@ -556,14 +572,14 @@ def schema(what: str) -> None:
 @click.option("--parts", type=click.Path(path_type=Path, dir_okay=False),
               help="a .yaml file with lists of parts, by layer: docs/partition.md")
 @_tile_options
-@_predict_option
+@_predict_options
 @_update_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="write the plan, .yaml or .json")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the plan as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
 def plan(network: str, array_name: str, planner: str, model: str, batch: int, parts: Path | None, update: str | None,
          wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
-         predict: str | None, out: Path | None, picture: Path | None, as_json: bool) -> None:
+         predict: str | None, shares: str | None, out: Path | None, picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
@@ -576,7 +592,7 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
         raise UserError(f"--out {out} must end in .yaml or .json")
     if picture is not None and picture.suffix != ".png":
         raise UserError(f"--picture {picture} must end in .png")
-    given = _tiled(load_network(network), winograd, weights, predict)
+    given = _tiled(load_network(network), winograd, weights, predict, shares)
     array = _able(load_array(array_name), given)
     given = arranged(given, array, planner, batch)
     planned = plan_network(given, array, planner=planner, model=model, batch=batch,
@@ -633,7 +649,7 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 @click.option("--model", type=click.Choice(["exact", "published"]), help="how a planner counts words; default: exact")
 @click.option("--batch", type=click.IntRange(1, 1 << 20), help="default: 256")
 @_tile_options
-@_predict_option
+@_predict_options
 @_update_options
 @click.option("--cost", type=click.Choice(COST_NAMES), default="die", show_default=True,
               help="the array's dies by their engines' formulas, or HyPar's as its paper states them")
@@ -646,7 +662,7 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 def simulate(network: str | None, array_name: str | None, plan_file: Path | None, planner: str | None,
              model: str | None, batch: int | None, update: str | None, wide: bool | None, stochastic: bool, cost: str,
              slow: tuple[str, ...], winograd: str | None, weights: str | None,
-             predict: str | None, trace_file: Path | None,
+             predict: str | None, shares: str | None, trace_file: Path | None,
              picture: Path | None, as_json: bool) -> None:
     """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
     from plinth.model.array_file import load_array
@@ -664,7 +680,8 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     network, plan_file = _network_or_plan(network, plan_file)
     if plan_file is not None:
         for option, value in (("--planner", planner), ("--model", model), ("--batch", batch),
-                              ("--winograd", winograd), ("--weights", weights), ("--predict", predict)):
+                              ("--winograd", winograd), ("--weights", weights), ("--predict", predict),
+                              ("--shares", shares)):
             if value is not None:
                 raise UserError(f"{option} and --plan both say how the network is split; leave one of them out")
         if update is not None or wide is not None or stochastic:
@@ -678,7 +695,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     else:
         if network is None:
             raise UserError("nothing to simulate; give a NETWORK or --plan FILE")
-        given = _tiled(load_network(network), winograd, weights, predict)
+        given = _tiled(load_network(network), winograd, weights, predict, shares)
         array = _able(load_array(array_name or "hypar-16"), given)
         given = arranged(given, array, planner or "hypar", batch or 256)
         plan_ = step.planned(given, array, planner=planner or "hypar", model=model or "exact",

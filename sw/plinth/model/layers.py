@@ -26,6 +26,8 @@ MAXIMUM_ELEMENTS = 1 << 36
 MAXIMUM_ROWS = 1 << 31
 #: Settings of convolutions: no Winograd tiles, or those that suit; the kernel itself is trained.
 OFF, AUTO, SPATIAL = "off", "auto", "spatial"
+#: Scatters of a layer in codes: of inputs, of errors.
+SCATTERS = 2
 #: In how many rounds gathers of tile elements may be predicted.
 ROUNDS = (1, 2)
 #: What names look like.
@@ -192,7 +194,37 @@ class Choice:
         return {"description": self.what, "enum": [*self.known, *([False] if "off" in self.known else [])]}
 
 
-Form = Integer | Flag | Choice
+@dataclass(frozen=True)
+class Shares:
+    """Form of a setting that is a list of shares, from 0 to 1."""
+
+    what: str
+    most: int
+
+    def parse(self, value: Any) -> tuple[float, ...]:
+        """The shares if they fit.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if not isinstance(value, (list, tuple)) or len(value) > self.most or not all(
+                isinstance(one, (int, float)) and not isinstance(one, bool) and 0 <= one <= 1 for one in value):
+            raise ValueError(f"must be a list of up to {self.most} numbers from 0 to 1, not {described(value)}")
+        return tuple(map(float, value))
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return list(value)
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "type": "array", "maxItems": self.most,
+                "items": {"type": "number", "minimum": 0, "maximum": 1}}
+
+
+Form = Integer | Flag | Choice | Shares
 #: Forms of the kinds that were asked for so far.
 _FORMS: dict[type, dict[str, Form]] = {}
 
@@ -248,7 +280,7 @@ class Layer(ABC):
         if cls not in _FORMS:
             hints = get_type_hints(cls, include_extras=True)
             _FORMS[cls] = {key: hint.__metadata__[0] for key, hint in hints.items()
-                           if isinstance(getattr(hint, "__metadata__", (None,))[0], (Integer, Flag, Choice))}
+                           if isinstance(getattr(hint, "__metadata__", (None,))[0], Form)}
         return _FORMS[cls]
 
     @classmethod
@@ -338,11 +370,25 @@ class Convolution(_Weighted):
     predict: Annotated[int, Choice(
         "rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: all are sent",
         (0, *ROUNDS))] = 0
+    shares: Annotated[tuple[float, ...], Shares(
+        "words expected of each part of a predicted gather, then of scatters of inputs and of errors, over those of "
+        "all elements; default: as measured", 1 + max(ROUNDS) + SCATTERS)] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wanted = 1 + self.predict + SCATTERS
+        if self.shares and not self.predict:
+            raise ValueError(f"shares of layer {self.name!r} are those of predictions, which it does without; say "
+                             "predict: 1, or 2, or leave them out")
+        if self.shares and len(self.shares) != wanted:
+            raise ValueError(f"shares of layer {self.name!r}, of predict: {self.predict}, must be {wanted} numbers, of "
+                             f"{1 + self.predict} parts of a gather and of scatters of inputs and of errors, not "
+                             f"{len(self.shares)}")
 
     @property
     def direct(self) -> "Convolution":
         """The same, computed directly."""
-        return replace(self, winograd=OFF, weights=SPATIAL, predict=0)
+        return replace(self, winograd=OFF, weights=SPATIAL, predict=0, shares=())
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         height, width = _windows(self, self._map(inputs), ceil=False)

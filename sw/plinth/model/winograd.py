@@ -27,22 +27,24 @@ def predicts(network: Network) -> bool:
     return any(isinstance(layer, Convolution) and layer.predict > 0 for layer in network.layers)
 
 
-def with_tiles(network: Network, winograd: str | int | None, weights: str | None, predict: int | None = None
-               ) -> Network:
+def with_tiles(network: Network, winograd: str | int | None, weights: str | None, predict: int | None = None,
+               shares: tuple[float, ...] | None = None) -> Network:
     """The network with these settings of its convolutions: those that have no such transform are computed directly.
-    None: as the network says.
+    None: as the network says; ``shares``: of layers that are predicted.
 
     Raises
     ------
     ValueError
-        If no convolution has it, or tiles are trained, or predicted, of a network that has none.
+        If no convolution has it, or tiles are trained, or predicted, of a network that has none, or shares are not
+        those of so many rounds.
     """
     layers, found = [], False
     for layer in network.layers:
         if isinstance(layer, Convolution):
+            rounds = layer.predict if predict is None else predict
             made = replace(layer, winograd=layer.winograd if winograd is None else winograd,
                            weights=layer.weights if weights is None else weights,
-                           predict=layer.predict if predict is None else predict)
+                           predict=rounds, shares=() if not rounds else layer.shares if shares is None else shares)
             inputs = network.shapes[layer.name].inputs
             try:
                 has = made.transform(inputs) is not None
@@ -56,11 +58,15 @@ def with_tiles(network: Network, winograd: str | int | None, weights: str | None
     if not found and predict:
         raise ValueError(f"no layer of network {network.name!r} has Winograd tiles whose gathers could be predicted; "
                          "say --winograd auto, or leave --predict out")
+    made_of = replace(network, layers=tuple(layers))
+    if shares and not predicts(made_of):
+        raise ValueError(f"no layer of network {network.name!r} is predicted, so --shares are of none; say --predict "
+                         "1, or 2, or leave --shares out")
     if not found and (winograd not in (None, OFF, AUTO) or weights not in (None, SPATIAL)):
         what = "trains Winograd tiles" if winograd is None else f"has a Winograd transform of {winograd} outputs"
         raise ValueError(f"no layer of network {network.name!r} {what}; say --winograd off, or auto, and --weights "
                          "spatial")
-    return replace(network, layers=tuple(layers))
+    return made_of
 
 
 def _floats(matrix: Matrix) -> NDArray[np.float64]:

@@ -76,6 +76,9 @@ class Tiling:
     tiles: tuple[int, int]
     #: In which it is found out what gathers need, if they can be predicted; 0: they send everything.
     rounds: int = 0
+    #: Words of each part of such a gather, and of scatters of inputs and of errors, over those of all elements, if they
+    #: are given; else those measured are expected.
+    shares: tuple[float, ...] = ()
 
     @property
     def form(self) -> Form:
@@ -293,7 +296,7 @@ def _tiling(layer: Convolution, source: Shape) -> Tiling | None:
     _, *size = source
     _, (down, across) = form(layer.kernel, outputs).lattices((size[0], size[1]), layer.padding)
     return Tiling(outputs, layer.kernel, layer.trained_tiles([source]) is not None, (down.count, across.count),
-                  layer.predict)
+                  layer.predict, layer.shares)
 
 
 def from_network(network: Network) -> PlanGraph:

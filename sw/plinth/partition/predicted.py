@@ -3,7 +3,8 @@ lie.
 
 A die sends another, of n words of each of some elements, in a gather strings of all parts, a word of length before
 each, and back come masks; in a scatter a string of the words that are other than 0. Expected is what layers of
-*photographs* take, of which half the tiles are dead, at levels that a host sets (docs/prediction.md).
+*photographs* take, of which half the tiles are dead, at levels that a host sets (docs/prediction.md), unless the
+network says what to expect.
 """
 
 from plinth.partition.graph import Tiling
@@ -19,7 +20,7 @@ FORWARD, NAMED = {2: 0.61, 4: 0.67}, {2: 0.49, 4: 0.57}
 
 def part_shares(tiling: Tiling) -> tuple[float, ...]:
     """Words of each part over those of elements, as expected, but for masks."""
-    return SHARES[tiling.rounds, tiling.outputs]
+    return tiling.shares[:tiling.rounds + 1] or SHARES[tiling.rounds, tiling.outputs]
 
 
 def mask_words(run: int) -> int:
@@ -34,7 +35,10 @@ def string_words(run: int, number: int, rounds: int) -> int:
 
 def skip_share(tiling: Tiling, phase: str) -> float:
     """Words of a scatter over those of elements, as expected, with masks forwards."""
-    return (FORWARD if phase == "fprop" else NAMED)[tiling.outputs]
+    forward = phase == "fprop"
+    if tiling.shares:
+        return tiling.shares[-2 if forward else -1]
+    return (FORWARD if forward else NAMED)[tiling.outputs]
 
 
 def shares(tiling: Tiling, phase: str, kind: str) -> tuple[float, ...]:
@@ -44,10 +48,11 @@ def shares(tiling: Tiling, phase: str, kind: str) -> tuple[float, ...]:
 
 def expected_words(tiling: Tiling, phase: str, kind: str, run: int) -> int:
     """Of an element's run, with lengths and masks."""
-    if kind == "scatter":
-        return 1 + round(skip_share(tiling, phase) * run)
-    found = sum(1 + round(share * run) for share in part_shares(tiling)) + tiling.rounds * mask_words(run)
-    return max(found, least_most(tiling, phase, kind, run)[0])
+    found = sum(1 + round(share * run) for share in shares(tiling, phase, kind))
+    if kind == "gather":
+        found += tiling.rounds * mask_words(run)
+    least, most = least_most(tiling, phase, kind, run)
+    return min(max(found, least), most)
 
 
 def least_most(tiling: Tiling, phase: str, kind: str, run: int) -> tuple[int, int]:

@@ -269,9 +269,10 @@ def fingerprint(graph: PlanGraph) -> str:
     """Hash of what a plan depends on: the nodes and edges of the graph."""
     nodes = [{key: value for key, value in asdict(node).items() if key != "tiling" or value} for node in graph.nodes]
     for node in nodes:
-        # Of a gather that sends everything nothing is said, as before there were others.
-        if not node.get("tiling", {}).get("rounds", True):
-            del node["tiling"]["rounds"]
+        # Of a gather that sends everything nothing is said, as before there were others; nor of shares as measured.
+        for key in ("rounds", "shares"):
+            if not node.get("tiling", {}).get(key, True):
+                del node["tiling"][key]
     text = json.dumps([nodes, [asdict(edge) for edge in graph.edges]])
     return hashlib.sha256(text.encode()).hexdigest()
 

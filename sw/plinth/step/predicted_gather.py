@@ -228,7 +228,8 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -
     masks: PerElement | None = None
     asked: PerMember | None = None
     for number in range(node.tiling.rounds + 1):
-        part, end = CodePart(node.name, number, node.tiling.rounds, node.tiling.outputs), f".{number}" if number else ""
+        part, end = CodePart(node.name, number, node.tiling.rounds, node.tiling.outputs,
+                             share=shares[number]), f".{number}" if number else ""
         strings = step.reserve(PerElement(f"{gather.name}.strings{end}", target, part_room(part)))
         step.add(CodedGather(gather.name, gather.node, None, step.next_exchange() if number else gather.number, source,
                              [target], None, not number, cluster, planned, layer=node, part=part, strings=strings,

@@ -150,6 +150,8 @@ class CodePart(NamedTuple):
         Of a tile, each way.
     shift : int
         By how much levels of the elements are below the layer's.
+    share : float
+        Words over those of runs, about.
     """
 
     layer: str
@@ -157,6 +159,7 @@ class CodePart(NamedTuple):
     rounds: int
     outputs: int
     shift: int = 0
+    share: float = 0.0
 
     @property
     def exact(self) -> bool:

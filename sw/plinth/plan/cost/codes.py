@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from plinth.partition.predicted import SHARES
 from plinth.plan.cost.copies import MEMORY_LATENCY
 from plinth.plan.cost.machine import Cycles, row_words
 from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
@@ -34,21 +33,15 @@ class CodeCost:
     sent: float = 0.0
 
 
-def _share(part: CodePart | SkipPart) -> float:
-    """Words of strings over those of runs."""
-    return part.share if isinstance(part, SkipPart) else SHARES[part.rounds, part.outputs][part.number]
-
-
 def _cycles(lanes: int, part: CodePart | SkipPart, decodes: bool) -> float:
     """Of a word of a run: of a first part a block at a time, a plane of bits a cycle, if its words do not take longer;
     of a next one a flit at a time, and the words of it that masks name; of what is skipped a flit at a time, and
     its mask."""
-    share = _share(part)
     if isinstance(part, SkipPart):
         return 1 / lanes + 1 / WORD_BITS
     if part.number:
-        return 1 / lanes + (EXACT_CYCLES if part.exact else LOWER_CYCLES) * share
-    return max(1 / lanes, share * WORD_BITS / BLOCK + (DECODE_BLOCK_CYCLES if decodes else BLOCK_CYCLES) / BLOCK)
+        return 1 / lanes + (EXACT_CYCLES if part.exact else LOWER_CYCLES) * part.share
+    return max(1 / lanes, part.share * WORD_BITS / BLOCK + (DECODE_BLOCK_CYCLES if decodes else BLOCK_CYCLES) / BLOCK)
 
 
 def code_cost(parameters: DieParameters, work: Encode | Decode | Predict) -> CodeCost:
@@ -60,11 +53,11 @@ def code_cost(parameters: DieParameters, work: Encode | Decode | Predict) -> Cod
         reads = elements * tiles * row_words(parameters, channels)
         return CodeCost((alone, alone + NEXT_CYCLES), reads, elements * work.masks.columns)
     decodes, runs, words = isinstance(work, Decode), work.runs.rows, work.runs.columns
-    share, each = _share(work.part), _cycles(lanes, work.part, decodes)
+    each = _cycles(lanes, work.part, decodes)
     alone = runs * (words * each + (DECODE_CYCLES + 2 * MEMORY_LATENCY if decodes else RUN_CYCLES))
     cycles = alone, alone + NEXT_CYCLES
     masks = 0 if work.masks is None else runs * work.masks.columns
-    whole, string = runs * row_words(parameters, words), runs * (1 + share * words)
+    whole, string = runs * row_words(parameters, words), runs * (1 + work.part.share * words)
     if isinstance(work, Decode):
         return CodeCost(cycles, masks + string + work.refines * whole, whole)
     return CodeCost(cycles, whole + masks, string, string)

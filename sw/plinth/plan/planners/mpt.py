@@ -70,7 +70,7 @@ def with_transforms(network: Network, time: StepTime) -> Network:
         shapes = network.shapes[layer.name]
         if isinstance(layer, Convolution) and layer.winograd == AUTO and layer.transform(shapes.inputs) is not None:
             key = (shapes.inputs, layer.channels, layer.kernel, layer.padding, layer.bias, layer.weights,
-                   layer.predict)
+                   layer.predict, layer.shares)
             if key not in known:
                 costs = []
                 for outputs in OUTPUTS[layer.kernel]:

@@ -1,0 +1,105 @@
+"""Shares of words that predicted gathers and skipped scatters are expected to take, given by a network."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from plinth.cli import cli
+from plinth.errors import UserError
+from plinth.model.array import ring
+from plinth.model.network_file import network_from_data, network_to_data
+from plinth.model.winograd import with_tiles
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.cost.time import StepTime
+from plinth.plan.plan import Plan, fingerprint
+from plinth.plan.plan_file import load_plan, save_plan
+from plinth.plan.planners.mpt import grouped
+from plinth.plan.planning import given_plan
+from plinth.simulate.step import simulated
+
+ARRAY = ring(4, preset="ndp-demo-predict")
+GIVEN = (0.2, 0.1, 0.5, 0.25)
+
+
+def plan_of(shares: tuple[float, ...] | None, rounds: int = 1) -> Plan:
+    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd", rounds, shares)
+    graph = from_network(network)
+    return replace(given_plan(graph, ARRAY, grouped(graph, ARRAY, 2), 32), definition=network, planner="mpt")
+
+
+def coded(plan: Plan) -> dict[tuple[str, str, str], float]:
+    """Words over those of all elements, of exchanges in codes."""
+    whole, found = ({(one.exchange.layer, one.exchange.phase, one.exchange.kind): one for one in some.transfers}
+                    for some in (plan_of(None, 0), plan))
+    return {key: one.words / whole[key].words for key, one in found.items() if one.exchange.coded}
+
+
+def test_words_are_those_of_the_shares() -> None:
+    found = coded(plan_of(GIVEN))
+    assert {key[1:] for key in found} == {("fprop", "gather"), ("bprop", "scatter"), ("fprop", "scatter")}
+    for (_, phase, kind), share in found.items():
+        # Masks and lengths of strings beside them.
+        wanted = 0.2 + 0.1 + 1 / 32 if kind == "gather" else 0.5 if phase == "fprop" else 0.25
+        assert share == pytest.approx(wanted, abs=0.01)
+
+
+@pytest.mark.parametrize(("shares", "rounds"), [((0,) * 4, 1), ((1,) * 4, 1), ((0,) * 5, 2), ((1,) * 5, 2)])
+def test_words_never_leave_what_is_possible(shares: tuple[float, ...], rounds: int) -> None:
+    for one in plan_of(shares, rounds).transfers:
+        assert one.bounds[0] <= one.words <= one.bounds[1]
+
+
+def test_steps_take_longer_the_more_is_sent() -> None:
+    plans = [plan_of(shares) for shares in ((0.01, 0.01, 0.01, 0.01), GIVEN, (1.0, 1.0, 1.0, 1.0))]
+    for seconds in ([simulated(plan, ARRAY).result.seconds for plan in plans],
+                    [StepTime(plan.graph, plan.batch, ARRAY).seconds(plan.splits) for plan in plans]):
+        assert seconds[0] < seconds[1] < seconds[2]
+
+
+def test_a_plan_states_them_and_is_held_to_them(tmp_path) -> None:
+    path, plan = tmp_path / "plan.json", plan_of(GIVEN)
+    save_plan(path, plan)
+    data = json.loads(path.read_text())
+    assert {tuple(one["coded"]["shares"]) for one in data["transfers"] if "coded" in one} == {
+        (0.2, 0.1), (0.5,), (0.25,)}
+    assert load_plan(path).graph == plan.graph
+    next(one for one in data["transfers"] if "coded" in one)["coded"]["shares"][0] = 0.75
+    path.write_text(json.dumps(data))
+    with pytest.raises(UserError, match=r"coded\.shares\[0\] is 0.75, but 0.2 follows from the splits"):
+        load_plan(path)
+
+
+def test_a_network_keeps_them_and_its_plans_are_others() -> None:
+    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd", 1, GIVEN)
+    assert network_from_data(network_to_data(network), "x") == network
+    assert fingerprint(from_network(network)) != fingerprint(from_network(with_tiles(network, None, None, None, ())))
+    plain = with_tiles(NETWORKS["digits-cnn"], 2, "winograd", 1)
+    assert network_to_data(with_tiles(network, None, None, None, ())) == network_to_data(plain)
+
+
+@pytest.mark.parametrize(("predict", "shares", "why"), [
+    ("1", "0.1,0.2,0.3", r"shares of layer 'conv1', of predict: 1, must be 4 numbers, of 2 parts .*, not 3"),
+    ("2", "0.1,0.2,0.3,0.4", r"must be 5 numbers, of 3 parts"),
+    ("1", "0.1,0.2,0.3,1.5", r"shares of layer 'conv1' must be a list of up to 5 numbers from 0 to 1, not .*1\.5"),
+    ("1", "0.1,nan,0.3,0.4", r"--shares '0\.1,nan,0\.3,0\.4' are not numbers from 0 to 1 with commas between"),
+    ("1", "", r"--shares '' are not numbers"),
+    ("0", "0.1,0.2,0.3,0.4", r"no layer of network 'digits-cnn' is predicted, so --shares are of none")])
+def test_what_is_no_share_is_refused(predict: str, shares: str, why: str) -> None:
+    found = CliRunner().invoke(cli, ["plan", "digits-cnn", "--winograd", "2", "--array", "ring-4", "--predict", predict,
+                                     "--shares", shares], standalone_mode=False)
+    assert isinstance(found.exception, UserError)
+    assert found.exception.args[0].count("\n") == 0
+    with pytest.raises(UserError, match=why):
+        raise found.exception
+
+
+@pytest.mark.parametrize("shares", [
+    "much", [0.1, True, 0.3, 0.4], [float("nan")] * 4, [0.1, -0.2, 0.3, 0.4], [0.5] * 6])
+def test_files_are_held_to_them(shares: object) -> None:
+    data = network_to_data(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", 1, GIVEN))
+    next(one for one in data["layers"] if "shares" in one)["shares"] = shares
+    with pytest.raises(UserError, match="must be a list of up to 5 numbers from 0 to 1, not"):
+        network_from_data(data, "x")
