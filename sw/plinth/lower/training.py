@@ -22,7 +22,7 @@ from plinth.lower.stages import check_network
 from plinth.lower.transforms import bodies as transform_bodies
 from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
-from plinth.model.array import Array, ring
+from plinth.model.array import AT_LINKS, BUILT, Array, ring
 from plinth.model.network import Network
 from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
@@ -154,8 +154,11 @@ def check_array(array: Array) -> None:
     Raises
     ------
     UserError
-        If it has switches without dies.
+        If it has switches without dies, or codes that are a model alone.
     """
+    if array.codes == AT_LINKS:
+        raise UserError(f"array {array.name!r} has codes: {AT_LINKS}, a model that no die follows: it can be planned "
+                        f"for and simulated, not lowered; choose codes: {BUILT}")
     if array.switches:
         raise UserError(f"array {array.name!r} is an {array.topology} with {array.switches} switches without dies: it "
                         "can be planned for and simulated, not lowered; choose a ring, a torus or a full array")

@@ -44,6 +44,8 @@ MAXIMUM_MEMORY = 1 << 40
 MAXIMUM_RATE = 1 << 20
 #: Topologies: the named ones derive their links, "links" lists them.
 TOPOLOGIES = ("ring", "torus", "full", "h-tree", "links", "clusters")
+#: What codes tiles of dies whose preset does not: stages as they are built, or a model of ones that keep up with links.
+BUILT, AT_LINKS = "built", "at-links"
 #: Topologies that have two dimensions, what messages call them, and which those are.
 SIDES = {"torus": ("a torus", "[rows, columns]"), "clusters": ("an array of clusters", "[groups, clusters]")}
 
@@ -109,6 +111,9 @@ class Array:
         Clock of dies and links.
     memory_bytes : int
         Memory of each die that plans and simulated steps may fill.
+    codes : str or None
+        Dies code and predict tiles: :data:`BUILT`, as stages that are built do, or :data:`AT_LINKS`, as fast as links,
+        which is a model alone (:mod:`plinth.plan.cost.codes`). None: as the preset says, as built.
 
     Raises
     ------
@@ -132,6 +137,7 @@ class Array:
     speeds: tuple[Fraction, ...] = ()
     clock_mhz: Fraction = Fraction(1000)
     memory_bytes: int = 8_000_000_000
+    codes: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
@@ -156,6 +162,13 @@ class Array:
         if not is_integer(self.memory_bytes, 1, MAXIMUM_MEMORY):
             raise ValueError(f"memory_bytes must be an integer from 1 to {MAXIMUM_MEMORY}, not "
                              f"{described(self.memory_bytes)}")
+        if self.codes not in (None, BUILT, AT_LINKS):
+            raise ValueError(f"codes must be {BUILT} or {AT_LINKS}, not {described(self.codes)}")
+        if self.codes is not None:
+            try:
+                preset(self.preset, codes=True)
+            except ValueError as error:
+                raise ValueError(f"dies of preset {self.preset!r} cannot code: {error}") from None
         self._check_rates()
         self._check_topology()
         self._check_links()
@@ -379,7 +392,7 @@ class Array:
         """The preset with the ports and the link rates of this array."""
         die = PRESETS[self.preset]
         return preset(self.preset, ports=max(die.ports, self.ports), link_rate=self.rate / die.flit_words,
-                      port_rates=self.has_rates)
+                      port_rates=self.has_rates, codes=die.codes or self.codes is not None)
 
     def _ring(self) -> list[tuple[int, int, int, int]]:
         return [(die, 0, (die + 1) % self.dies, 1) for die in range(self.dies) if self.dies > 1]
@@ -456,11 +469,16 @@ def torus(rows: int, columns: int) -> Array:
                  preset="ndp-demo")
 
 
-def clusters(groups: int, of: int) -> Array:
+#: Ends of names of MPT's arrays, and what codes their tiles.
+_CODES = {"": None, "-predict": AT_LINKS, "-codes": BUILT}
+
+
+def clusters(groups: int, of: int, codes: str | None = None) -> Array:
     """Groups x clusters of MPT's workers (Table III): dies of 64x64 at 1 GHz, 5 ns a hop; two full links for rings, 60
     GB/s a direction together, and links of 10 GB/s inside clusters."""
-    return Array(name=f"mpt-{groups}x{of}", topology="clusters", dies=groups * of, dimensions=(groups, of),
-                 preset="ndp-paper", link_rate=Fraction(15), narrow_rate=Fraction(5, 2))
+    end = next(end for end, what in _CODES.items() if what == codes)
+    return Array(name=f"mpt-{groups}x{of}{end}", topology="clusters", dies=groups * of, dimensions=(groups, of),
+                 preset="ndp-paper", link_rate=Fraction(15), narrow_rate=Fraction(5, 2), codes=codes)
 
 
 #: HyPar, section 6.1: row-stationary dies of 12x14 with 8 GB each, links of 1600 Mb/s (50 million words a second) at
@@ -483,22 +501,27 @@ ARRAYS: dict[str, Array] = {
         replace(clusters(16, 16), name="mpt-256"),
         # The same of dies of 96x96 with FP16 products (footnote 16).
         replace(clusters(16, 16), name="mpt-256-mixed", preset="ndp-paper-mixed"),
+        # The same with what predicts and skips: of the paper's, as fast as links; of ours, as it is built.
+        replace(clusters(16, 16, AT_LINKS), name="mpt-256-predict"),
+        replace(clusters(16, 16, BUILT), name="mpt-256-codes"),
     )
 }
 
 
 def sized(name: str) -> Array | None:
-    """The array of a name such as ring-3, full-6, torus-3x4 or mpt-4x8; None if it has none of these forms.
+    """The array of a name such as ring-3, full-6, torus-3x4, mpt-4x8 or mpt-4x8-predict; None
+    if it has none of these forms.
 
     Raises
     ------
     ValueError
         If there cannot be an array of this size.
     """
-    match = re.fullmatch(r"(ring|full)-([1-9]\d{0,3})|(torus|mpt)-([1-9]\d{0,3})x([1-9]\d{0,3})", name)
+    match = re.fullmatch(
+        r"(ring|full)-([1-9]\d{0,3})|(?:torus|(mpt))-([1-9]\d{0,3})x([1-9]\d{0,3})(?(3)(|-predict|-codes))", name)
     if match is None:
         return None
-    topology, dies, sides, rows, columns = match.groups()
+    topology, dies, mpt, rows, columns, end = match.groups()
     if topology is None:
-        return {"torus": torus, "mpt": clusters}[sides](int(rows), int(columns))
+        return clusters(int(rows), int(columns), _CODES[end]) if mpt else torus(int(rows), int(columns))
     return {"ring": ring, "full": full}[topology](int(dies))

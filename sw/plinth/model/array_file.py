@@ -8,6 +8,8 @@ from typing import Any
 from plinth.errors import UserError, quoted
 from plinth.model.array import (
     ARRAYS,
+    AT_LINKS,
+    BUILT,
     MAXIMUM_DIES,
     MAXIMUM_LATENCY,
     MAXIMUM_MEMORY,
@@ -25,7 +27,7 @@ ARRAY_VERSION = 1
 
 _REQUIRED = ("version", "name", "topology", "dies", "preset")
 _OPTIONAL = ("dimensions", "links", "routes", "link_rate", "narrow_rate", "link_latency", "speeds", "clock_mhz",
-             "memory_bytes")
+             "memory_bytes", "codes")
 _RATE_PATTERN = r"(0|[1-9]\d{0,8})(/[1-9]\d{0,8}|\.\d{1,9})?"
 
 
@@ -68,8 +70,8 @@ def array_from_data(data: Any, where: str) -> Array:
     """
     check_version(data, where, "an array", ARRAY_VERSION, "write the file as `plinth schema array` says")
     check_mapping(data, where, "an array", required=_REQUIRED, optional=_OPTIONAL)
-    settings = {key: data[key] for key in ("name", "topology", "dies", "preset", "link_latency", "memory_bytes")
-                if key in data}
+    settings = {key: data[key] for key in ("name", "topology", "dies", "preset", "link_latency", "memory_bytes",
+                                         "codes") if key in data}
     for key, known in (("topology", TOPOLOGIES), ("preset", tuple(PRESETS))):
         check_choice(settings[key], known, where, key)
     if "dimensions" in data:
@@ -127,6 +129,8 @@ def array_to_data(array: Array) -> dict[str, Any]:
         data["clock_mhz"] = _rate_to_data(array.clock_mhz)
     if array.memory_bytes != Array.memory_bytes:
         data["memory_bytes"] = array.memory_bytes
+    if array.codes is not None:
+        data["codes"] = array.codes
     return data
 
 
@@ -172,6 +176,8 @@ def array_schema() -> dict[str, Any]:
                           "default": _rate_to_data(Array.clock_mhz)},
             "memory_bytes": {"description": "memory of each die", "type": "integer", "minimum": 1,
                              "maximum": MAXIMUM_MEMORY, "default": Array.memory_bytes},
+            "codes": {"description": "dies code and predict tiles beside what the preset has: by stages as they are "
+                      "built, or as fast as links, which is a model alone", "enum": [BUILT, AT_LINKS]},
         },
     }
 

@@ -84,11 +84,11 @@ def unpredictable(node: Node, here: Layout, summed: TileSum | None) -> str:
     return "its samples or channels are cut by list" if here.output.orders else ""
 
 
-def coded_exchanges(graph: PlanGraph, layouts: Sequence[Layout], number: int, summed: TileSum | None
+def coded_exchanges(graph: PlanGraph, here: Layout, number: int, summed: TileSum | None
                     ) -> tuple[tuple[str, str], ...]:
     """Phases and kinds of a Winograd layer's exchanges that send codes, if it asks for predictions: the gather of
     fprop, if it is predicted, with it the scatter of its errors; the scatter of inputs that are behind a ReLU."""
-    node, here = graph.nodes[number], layouts[number]
+    node = graph.nodes[number]
     if node.tiling is None or not node.tiling.rounds or not here.ep:
         return ()
     found = [] if unpredictable(node, here, summed) else [("fprop", "gather")]

@@ -91,7 +91,7 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
     for number, node in enumerate(graph.nodes):
         here, summed = regions[number], sums.get(number)
         if here.ep:
-            coded = coded_exchanges(graph, regions, number, summed)
+            coded = coded_exchanges(graph, here, number, summed)
             if number not in shared:
                 yield tile_exchange(node, here, "fprop", "scatter", factors, coded)
             if summed is None or number == summed.members[-1]:
@@ -114,7 +114,7 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
             if node.bias and node.free:
                 yield tile_exchange(node, here, "bprop", "bias", factors)
             if summed is None or number == summed.members[-1]:
-                coded = coded_exchanges(graph, regions, number, summed)
+                coded = coded_exchanges(graph, here, number, summed)
                 yield tile_exchange(node, here, "bprop", "scatter", factors, coded)
             if graph.inputs[number] and number not in shared:
                 yield tile_exchange(node, here, "bprop", "gather", factors)

@@ -46,6 +46,11 @@ def shares(tiling: Tiling, phase: str, kind: str) -> tuple[float, ...]:
     return (skip_share(tiling, phase),) if kind == "scatter" else part_shares(tiling)
 
 
+def expected_share(tiling: Tiling, phase: str, kind: str) -> float:
+    """Words of an exchange in codes over those of elements, as expected, with masks."""
+    return sum(shares(tiling, phase, kind)) + (tiling.rounds / WORD_BITS if kind == "gather" else 0.0)
+
+
 def expected_words(tiling: Tiling, phase: str, kind: str, run: int) -> int:
     """Of an element's run, with lengths and masks."""
     found = sum(1 + round(share * run) for share in shares(tiling, phase, kind))

@@ -16,6 +16,7 @@ from plinth.partition.exchanges import total_words
 from plinth.partition.graph import DP, MP, SPLITS, PlanGraph, from_network
 from plinth.partition.lists import check_lists
 from plinth.partition.regions import Lists, Partition, Splits
+from plinth.plan.cost.codes import codes_source
 from plinth.plan.cost.models import MODELS, Words
 from plinth.plan.cost.time import Step, StepTime
 from plinth.plan.plan import CHUNK_WORDS, MAXIMUM_DIES, Plan
@@ -171,8 +172,8 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
                 predicted_seconds=found.predicted_seconds, hardware=array, rule=rule,
                 definition=None if NETWORKS.get(network.name) == network else network)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
-    return Planned(plan, found, baselines, given.time.machine.source, memory_bytes(given, splits, parts),
-                   array.memory_bytes)
+    return Planned(plan, found, baselines, given.time.machine.source + codes_source(array),
+                   memory_bytes(given, splits, parts), array.memory_bytes)
 
 
 def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN) -> Plan:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from plinth.buffers import Buffer
 from plinth.model.array import Array
-from plinth.plan.cost.codes import code_cost
+from plinth.plan.cost.codes import CodeCost, code_cost, codes_source
 from plinth.plan.cost.copies import Copy, copy_formula
 from plinth.plan.cost.machine import Machine, machine
 from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost
@@ -106,7 +106,8 @@ class DieCosts:
         self.machine: Machine = machine(self.parameters)
         self.second = 1 / float(array.clock_mhz * 1_000_000)
         control = self.machine.control
-        self.source = self.machine.source
+        self.source = self.machine.source + codes_source(array)
+        self.codes = array.codes
         self.memory = float(self.parameters.memory_words_per_cycle) / self.second
         self.issue, self.arrival = control["issue"] * self.second, control["arrival"] * self.second
         self.fetch = control["fetch"]
@@ -125,7 +126,7 @@ class DieCosts:
             return Cost(count * row * self.second, max(0.0, alone - row) * self.second, count * moved,
                         count * transform_adds(work))
         if isinstance(work, (Encode, Decode, Predict)):
-            coded = code_cost(self.parameters, work)
+            coded = self.coded(work)
             (alone, row), moved = coded.cycles, coded.reads + coded.writes
             # Of a prediction both ends of each neuron are summed.
             return Cost(row * self.second, 0.0, moved, 2.0 * work.fills.rows * work.fills.columns * work.masks.rows
@@ -139,6 +140,10 @@ class DieCosts:
         (alone, row), words = rows_cost(self.machine, work)
         return Cost(row * self.second, max(0.0, alone - row) * self.second, words,
                     float(work.added * work.rows.rows * work.rows.columns))
+
+    def coded(self, work: Encode | Decode | Predict) -> CodeCost:
+        """Of tiles in codes."""
+        return code_cost(self.parameters, work, self.codes)
 
     def _multiply(self, task: Task, work: Multiplication) -> Cost:
         found = matrix_cost(self.machine, work)

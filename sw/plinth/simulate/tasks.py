@@ -17,7 +17,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from plinth.model.array import Array
-from plinth.plan.cost.codes import code_cost
 from plinth.plan.cost.copies import MEMORY_LATENCY, TURN_CYCLES, buffered, lookups
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
@@ -249,7 +248,7 @@ class _Die:
         elif isinstance(work, (Tile, TileTransform, Encode)):
             self._tile(key, work, after, signals)
         elif isinstance(work, (Decode, Predict)):
-            coded = code_cost(self.parameters, work)
+            coded = self.costs.coded(work)
             self._work(key, "transfer", coded.cycles[1], coded.reads, coded.writes, after, signals=signals,
                        counted=self.costs.task(task))
         elif isinstance(work, Rows):
@@ -313,7 +312,7 @@ class _Die:
                 copy.flits, copy.packets, copy.read, copy.written))
             alone, row = self.costs.machine.copy(copy, flits * given.flit_cycles(path) if path else None)
         elif isinstance(work, Encode):
-            coded = code_cost(parameters, work)
+            coded = self.costs.coded(work)
             alone, row = coded.cycles
             flits, packets = coded.sent / parameters.flit_words, coded.sent / parameters.chunk_words + work.runs.rows
             read, written = coded.reads, coded.writes

@@ -80,7 +80,7 @@ class WinogradLayer:
         self.summed = step.tile_sums.get(self.number)
         self._summands = (self.number,) if self.summed is None else self.summed.members
         #: Exchanges in codes, and masks of the predicted gather.
-        self._coded = coded_exchanges(step.graph, step.layouts, self.number, self.summed)
+        self._coded = coded_exchanges(step.graph, self.here, self.number, self.summed)
         self._masks: Masks | None = None
         self._cluster = step.members(TILES, self.number)
         self._samples = self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors)

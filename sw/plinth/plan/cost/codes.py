@@ -1,7 +1,14 @@
-"""What the tasks of predicted gathers cost, of strings as long as is expected (docs/prediction.md)."""
+"""What the tasks of predicted gathers and skipped scatters cost, of strings as long as expected (docs/prediction.md).
+
+Cycles are those of stages as they are built. Of an array whose ``codes`` are ``at-links`` they are a model of what MPT
+(section VI.C) has in its place, which stands between buffers and links: words of a gather pass it once, a flit a cycle,
+when their first bits are made, strings leave it a flit a cycle, and land as words; tiles of a scatter are where they
+were made; masks are made, and strings decoded, on the way, without memory or an engine.
+"""
 
 from dataclasses import dataclass
 
+from plinth.model.array import AT_LINKS, Array
 from plinth.plan.cost.copies import MEMORY_LATENCY
 from plinth.plan.cost.machine import Cycles, row_words
 from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
@@ -44,8 +51,26 @@ def _cycles(lanes: int, part: CodePart | SkipPart, decodes: bool) -> float:
     return max(1 / lanes, part.share * WORD_BITS / BLOCK + (DECODE_BLOCK_CYCLES if decodes else BLOCK_CYCLES) / BLOCK)
 
 
-def code_cost(parameters: DieParameters, work: Encode | Decode | Predict) -> CodeCost:
-    """What a task costs."""
+def codes_source(array: Array) -> str:
+    """What people must be told of an array's codes beside where cycles come from; empty if nothing."""
+    return ("; coding and predicting tiles is modelled to keep up with links, which stages as they are built do not"
+            if array.codes == AT_LINKS else "")
+
+
+def _at_links(parameters: DieParameters, work: Encode | Decode | Predict) -> CodeCost:
+    if not isinstance(work, Encode):
+        return CodeCost((0.0, 0.0), 0.0, 0.0)
+    part, words = work.part, work.runs.rows * work.runs.columns
+    string = work.runs.rows + part.share * words
+    first, last = (False, False) if isinstance(part, SkipPart) else (not part.number, part.exact)
+    alone = (words if first else string) / parameters.flit_words
+    return CodeCost((alone, alone + NEXT_CYCLES), words * first, words * last, string)
+
+
+def code_cost(parameters: DieParameters, work: Encode | Decode | Predict, codes: str | None = None) -> CodeCost:
+    """What a task costs; ``codes`` of the array."""
+    if codes == AT_LINKS:
+        return _at_links(parameters, work)
     lanes = parameters.within.flit_words
     if isinstance(work, Predict):
         elements, tiles, channels = work.masks.rows, work.fills.rows, work.fills.columns

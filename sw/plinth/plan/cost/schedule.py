@@ -343,7 +343,7 @@ class _Walk:
                                                 copy.written(self.parameters))
             else:
                 assert isinstance(work, (Encode, Decode, Predict))
-                coded = code_cost(self.parameters, work)
+                coded = code_cost(self.parameters, work, self.given.links.array.codes)
                 (first, more), read, written = coded.cycles, coded.reads, coded.writes
             alone, row = row + first + (count - 1) * more, row + count * more
             reads, writes = reads + count * read, writes + count * written

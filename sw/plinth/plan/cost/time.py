@@ -19,10 +19,12 @@ from dataclasses import dataclass, replace
 from plinth.model.array import Array
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.axes import SAMPLES, Region
+from plinth.partition.blocks import coded_exchanges
 from plinth.partition.cuts import bounds, parts
 from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
+from plinth.partition.predicted import expected_share
 from plinth.partition.regions import Layout, Partition, Splits, layout, tile_levels, weight_words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, Work, machine, unlike
@@ -87,11 +89,15 @@ class StepTime:
         inputs = [len(edges) for edges in graph.inputs]
         self._node_shape = _numbered(((replace(node, name=""), fed) for node, fed in
                                       zip(graph.nodes, inputs, strict=True)))
+        #: Of each node, what works on the maps that it reads.
+        self._fed = [tuple(one.kind for edge in graph.feeds(number) if edge is not None
+                           for one in graph.nodes[graph.edges[edge].producer].followers)
+                     for number in range(len(graph.nodes))]
         self._edge_shape = _numbered((edge.elements, edge.channels, graph.nodes[edge.producer].weighted,
                                       graph.nodes[edge.consumer].weighted) for edge in graph.edges)
         self._computes: dict[tuple[int, Vector], Compute] = {}
         self._rings: dict[tuple[int, Vector], float] = {}
-        self._owns: dict[tuple[int, Vector, Vector], float] = {}
+        self._owns: dict[tuple[int, tuple[str, ...], Vector, Vector], float] = {}
         self._betweens: dict[tuple[int, Vector, Vector, Vector], float] = {}
         self._moved: dict[tuple[Region, Region, int, int], float] = {}
         #: For each node, the edge and the consumer that its home goes by.
@@ -192,7 +198,7 @@ class StepTime:
         that have their elements; once each way."""
         if MP not in vector and EP not in vector:
             return 0.0
-        key = (self._node_shape[number], vector, first)
+        key = (self._node_shape[number], self._fed[number], vector, first)
         found = self._owns.get(key)
         if found is None:
             node = self.graph.nodes[number]
@@ -201,10 +207,15 @@ class StepTime:
                 here = self._layout(number, vector, first)
                 positions = node.raw_elements // node.output_channels
                 found = self._there_and_back(here.output, here.home, node.output_channels, positions)
-                for phase in ("fprop", "bprop") if here.ep else ():
+                coded = coded_exchanges(self.graph, here, number, None)
+                for phase, back in (("fprop", "bprop"), ("bprop", "fprop")) if here.ep else ():
                     tiles = tile_exchange(node, here, phase, "scatter", self.factors)
-                    found += sum(self.links.exchanges(tiles.source, tiles.target, self.batch, tiles.channels,
-                                                      tiles.positions, tiles.extra))
+                    # What a scatter sends, inputs or errors of outputs, comes back as their other half.
+                    for one, cycles in zip(((phase, "scatter"), (back, "gather")), self.links.exchanges(
+                            tiles.source, tiles.target, self.batch, tiles.channels, tiles.positions, tiles.extra),
+                            strict=True):
+                        assert node.tiling is not None
+                        found += cycles * (expected_share(node.tiling, *one) if one in coded else 1.0)
             self._owns[key] = found
         return found
 
