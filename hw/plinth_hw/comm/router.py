@@ -5,7 +5,13 @@
     link_in_p --> InputBuffer --+            +--> LinkOutput --> link_out_p      (credits, rate)
     inject -----> InputBuffer --+-- switch --+
                       | heads                +--> Ejection ----> eject_c         (one a class)
-            RouteLookup, InputChoice       (of dies that look ahead a RouteAhead in each InputBuffer)
+            RouteLookup, InputChoice
+
+Of dies that look ahead there is a RouteAhead in each InputBuffer, and tiles take other ways, so that none waits behind
+one for another link::
+
+    inject -----> InputBuffer --> PacketQueue_p --> LinkOutput_p                 (last of its sources)
+    link_in_p --> InputBuffer --> PacketQueue_p --> PacketMerge --> eject
 
 An input asks for the output of one of its classes (:class:`~plinth_hw.comm.router_input.InputChoice`), an output grants
 one input, and the granted input's buffer is read. A packet holds (output, class) until its tail has passed, so packets
@@ -24,7 +30,8 @@ Latency in cycles, from the cycle in which a flit is on ``link_in`` or ``inject`
 packet before that did not end here; one packet is looked up at a time. Throughput: a flit a cycle from each
 input, to each output, and out of each class, and three cycles more for a packet whose route is looked up; a
 link's output carries as many flits a cycle as its rate says. Of dies that look ahead
-(:class:`~plinth_hw.comm.route_ahead.RouteAhead`) a route takes one cycle, and holds up nobody.
+(:class:`~plinth_hw.comm.route_ahead.RouteAhead`) a route takes one cycle, and holds up nobody; tiles from ``inject``
+take two cycles more.
 Source: MPT section VI (memory-centric network), DESIGN "One network".
 """
 
@@ -35,10 +42,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, taken_layout
-from plinth_hw.comm.input_buffer import InputBuffer
+from plinth_hw.comm.input_buffer import InputBuffer, stored_layout
 from plinth_hw.comm.route_lookup import RouteLookup
 from plinth_hw.comm.router_input import InputChoice
-from plinth_hw.comm.router_output import Ejection, LinkOutput
+from plinth_hw.comm.router_output import TILE_FLITS, Ejection, LinkOutput, PacketMerge, PacketQueue
 from plinth_hw.control.routes import lost_layout, rates_layout, route_write_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import lowest
@@ -107,16 +114,14 @@ class Router(wiring.Component):
         parameters = self.parameters
         buffers = self._buffers(m)
         outputs = [LinkOutput(parameters, port) for port in range(parameters.ports)]
-        ejections = [Ejection(parameters, number) for number in range(parameters.classes)]
         for port, output in enumerate(outputs):
             m.submodules[f"output_{port}"] = output
             wiring.connect(m, output.link, wiring.flipped(getattr(self, f"link_out_{port}")))
             m.d.comb += [output.rate.eq(self.rates[port]), output.paused.eq(self.paused[port]),
                          output.drops.eq(self.drops[port]),
                          self.port_words[port].eq(output.words)]
-        for number, ejection in enumerate(ejections):
-            m.submodules[f"ejection_{number}"] = ejection
-            wiring.connect(m, ejection.o, wiring.flipped(getattr(self, f"eject_{number}")))
+        ejections = self._ejections(m)
+        tiles = self._tiles(m, outputs) if parameters.looks_ahead else []
         lookup = None if parameters.looks_ahead else RouteLookup(parameters, len(buffers))
         if lookup is not None:
             m.submodules.lookup = lookup
@@ -128,7 +133,7 @@ class Router(wiring.Component):
             told, found, reads, chosen = self._routes(lookup, index, buffer, choice, moves)
             m.d.comb += [
                 *told, choice.heads.eq(buffer.head), *found, lost[index].eq(choice.loses),
-                moves.eq(Cat(choice.loses, *self._grants(m, buffer, choice, outputs, ejections)).any()),
+                moves.eq(Cat(choice.loses, *self._grants(m, buffer, choice, outputs, ejections, tiles)).any()),
                 buffer.pop.eq(moves), buffer.read.eq(reads), buffer.select.eq(index_of(chosen)),
             ]
         # A flit that is lost is at its buffer's output a cycle later; of several in a cycle one is reported.
@@ -172,28 +177,72 @@ class Router(wiring.Component):
             m.d.comb += [buffer.die.eq(self.die), buffer.forget.eq(self.route_write.valid)]
         return buffers
 
+    def _ejections(self, m: Module) -> list[list[tuple[PacketQueue, int]]]:
+        """By class, what takes a link's flits that end here, and as which of its sources."""
+        parameters, found = self.parameters, []
+        for number in range(parameters.classes):
+            given, ports = wiring.flipped(getattr(self, f"eject_{number}")), range(parameters.ports)
+            if parameters.looks_ahead and number == parameters.transfer_class:
+                layout = taken_layout(parameters, number)
+                m.submodules.ejected = merge = PacketMerge(layout, len(ports))
+                found.append([(PacketQueue(parameters, layout, 1, TILE_FLITS), 0) for _ in ports])
+                for port, (queue, _) in enumerate(found[-1]):
+                    m.submodules[f"ejection_{number}_{port}"] = queue
+                    wiring.connect(m, queue.o, getattr(merge, f"i_{port}"))
+                wiring.connect(m, merge.o, given)
+            else:
+                m.submodules[f"ejection_{number}"] = ejection = Ejection(parameters, number)
+                wiring.connect(m, ejection.o, given)
+                found.append([(ejection, port) for port in ports])
+        return found
+
+    def _tiles(self, m: Module, outputs: list[LinkOutput]) -> list[PacketQueue]:
+        """Before each link, a queue of this die's tiles."""
+        parameters, queues = self.parameters, []
+        number, layout = parameters.transfer_class, stored_layout(parameters)
+        queued = data.StructLayout({**{name: field.shape for name, field in layout}, "tail": unsigned(1)})
+        for port, output in enumerate(outputs):
+            m.submodules[f"tiles_{port}"] = queue = PacketQueue(parameters, queued, 1, TILE_FLITS)
+            queues.append(queue)
+            source, flit = len(output.sources) - 1, queue.o.payload
+            asks, read = Signal(name=f"tiles_{port}_ask"), Signal(layout, name=f"tiles_{port}_read")
+            m.d.comb += [
+                asks.eq(queue.o.valid & output.may[number][source]), output.asks[number][source].eq(asks),
+                output.chosen[source].eq(1 << number), output.tails[source].eq(flit.tail),
+                queue.o.ready.eq(output.grant[source]), getattr(output, f"read_{source}").eq(read),
+            ]
+            m.d.sync += [read[name].eq(flit[name]) for name, _ in layout]
+        return queues
+
     def _grants(self, m: Module, buffer: InputBuffer, choice: InputChoice, outputs: list[LinkOutput],
-                ejections: list[Ejection]) -> list[Value]:
-        """Joins an input to its outputs; whether each of these grants it."""
+                ejections: list[list[tuple[PacketQueue, int]]], tiles: list[PacketQueue]) -> list[Value]:
+        """Joins an input to its outputs, and this die's, for tiles, to its queues; whether each of these grants it."""
         grants: list[Value] = []
         for port in choice.links:
             output = outputs[port]
             source = output.sources.index(choice.index)
             may, asks = getattr(choice, f"may_link_{port}"), getattr(choice, f"asks_link_{port}")
+            classes = range(len(may) - 1 if tiles and choice.index == len(outputs) else len(may))
             m.d.comb += [
-                *(may[number].eq(output.may[number][source]) for number in range(len(may))),
-                *(output.asks[number][source].eq(asks[number]) for number in range(len(asks))),
+                *(may[number].eq(output.may[number][source]) for number in classes),
+                *(output.asks[number][source].eq(asks[number]) for number in classes),
                 output.chosen[source].eq(choice.chosen), output.tails[source].eq(choice.tail),
                 getattr(output, f"read_{source}").eq(buffer.o),
             ]
             grants.append(output.grant[source])
+            if len(classes) < len(may):
+                grants.append(self._takes(m, buffer, choice, tiles[port], 0, may[-1], asks[-1]))
         if choice.index < len(outputs):
-            for number, ejection in enumerate(ejections):
-                m.d.comb += [
-                    choice.may_eject[number].eq(ejection.may[choice.index]),
-                    ejection.asks[choice.index].eq(choice.asks_eject[number]),
-                    ejection.tails[choice.index].eq(choice.tail),
-                    getattr(ejection, f"read_{choice.index}").eq(buffer.o),
-                ]
-                grants.append(ejection.grant[choice.index])
+            for number, found in enumerate(ejections):
+                grants.append(self._takes(m, buffer, choice, *found[choice.index], choice.may_eject[number],
+                                          choice.asks_eject[number]))
         return grants
+
+    def _takes(self, m: Module, buffer: InputBuffer, choice: InputChoice, queue: PacketQueue, source: int, may: Value,
+               asks: Value) -> Value:
+        """Joins an input to a queue; whether that grants it."""
+        m.d.comb += [
+            may.eq(queue.may[source]), queue.asks[source].eq(asks), queue.tails[source].eq(choice.tail),
+            getattr(queue, f"read_{source}").eq(buffer.o),
+        ]
+        return queue.grant[source]

@@ -5,10 +5,12 @@
     may --> (switch) --> asks, tails, chosen --> grant --+--> hold, credits, tokens --> may
                                                          |
     read_0 ... (of the granted source, a cycle later) ---+--> reg --> link       (:class:`LinkOutput`)
-                                                         +--> queue --> o        (:class:`Ejection`)
+                                                         +--> queue --> o        (:class:`PacketQueue`)
 
 A packet holds its output and class from its first flit to its tail (:class:`PacketHold`). A link has credits for each
-class, and carries a rational number of flits a cycle (:class:`TokenBucket`).
+class, and carries a rational number of flits a cycle (:class:`TokenBucket`). A queue stands before each class's
+ejection stream; dies that look ahead have one for each link, before it for tiles of their own, and behind it for tiles
+that end here, which :class:`PacketMerge` joins.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
@@ -28,6 +30,8 @@ from plinth_hw.shapes import shape_of
 
 #: Flits that wait for a class's ejection stream.
 EJECT_FLITS = 4
+#: Tiles' flits that wait, of dies that look ahead, behind a link to end here, and before one.
+TILE_FLITS = 16
 
 
 class PacketHold(wiring.Component):
@@ -99,7 +103,8 @@ class TokenBucket(wiring.Component):
 
 
 class LinkOutput(wiring.Component):
-    """A link's output: all inputs of the router but that link's own are its sources.
+    """A link's output: all inputs of the router but that link's own are its sources, and of dies that look ahead the
+    queue of this die's tiles that leave here, behind whose flits those of others do not wait.
 
     Bubble rule: the first flit of a packet that enters a ring direction waits until two packets of the greatest length
     have room downstream, of one that goes straight on (from port p to port p xor 1) until one has; a packet of class 0
@@ -143,13 +148,13 @@ class LinkOutput(wiring.Component):
     Attributes
     ----------
     sources : list of int
-        The router's inputs, links and then this die, that may ask.
+        The router's inputs, links and then this die, that may ask; one more for the queue of its tiles.
     """
 
     def __init__(self, parameters: DieParameters, port: int):
         self.parameters = parameters
         self.port = port
-        self.sources = [index for index in range(parameters.ports + 1) if index != port]
+        self.sources = [index for index in range(parameters.ports + 1 + parameters.looks_ahead) if index != port]
         sources, words = len(self.sources), parameters.flit_words.bit_length()
         by_class = data.ArrayLayout(unsigned(sources), parameters.classes)
         super().__init__({
@@ -169,7 +174,11 @@ class LinkOutput(wiring.Component):
         allowed = Signal(name="allowed")
         m.submodules.turn = turn = RoundRobin(sources)
         m.submodules.bucket = bucket = TokenBucket()
-        request = Cat(Cat(self.asks[number][source] for number in range(classes)).any() for source in range(sources))
+        requests: list[Value] = [Cat(self.asks[number][source] for number in range(classes)).any()
+                                 for source in range(sources)]
+        if self.parameters.looks_ahead:
+            requests[-1] &= ~self.asks[self.parameters.transfer_class][:-1].any()
+        request = Cat(requests)
         m.d.comb += [
             turn.requests.eq(Mux(self.asks[0].any(), self.asks[0], request)), turn.taken.eq(1),
             self.grant.eq(turn.grant), sends.eq(request.any()),
@@ -209,7 +218,9 @@ class LinkOutput(wiring.Component):
         m.d.sync += [read.eq(sends), read_class.eq(index_of(leaving)), read_grant.eq(self.grant), read_tail.eq(tail)]
         stored = data.View(stored_layout(parameters), one_of(
             read_grant, (getattr(self, f"read_{source}").as_value() for source in range(len(self.sources)))))
-        from_here = read_grant[self.sources.index(parameters.ports)]
+        from_here: Value = read_grant[self.sources.index(parameters.ports)]
+        if parameters.looks_ahead:
+            from_here |= read_grant[-1]
         m.d.comb += [
             has_words.eq(Mux(read_class == parameters.transfer_class, stored.kind != PacketKind.ADVANCE,
                              read_class != 0)),
@@ -221,15 +232,18 @@ class LinkOutput(wiring.Component):
             m.d.sync += unpack(self.link.flit, stored, read_class, read_tail)
 
 
-class Ejection(wiring.Component):
-    """What of a class is for this die: the links are its sources.
+class PacketQueue(wiring.Component):
+    """A queue before which packets of several sources wait for each other.
 
     Parameters
     ----------
     parameters : DieParameters
         The die.
-    number : int
-        The class.
+    layout : data.StructLayout
+        What it keeps of a flit: of its stored form, and ``tail``.
+    sources : int
+    depth : int
+        Flits.
 
     Members
     -------
@@ -240,35 +254,35 @@ class Ejection(wiring.Component):
     tails : In
         By source, whether its flit ends its packet.
     grant : Out
-        The source whose flit is taken, in the cycle of ``asks``; it reads that flit.
+        The source whose flit is taken, in the cycle of ``asks``; it reads that flit. Sources take turns.
     read_0 ... : In, :func:`~plinth_hw.comm.input_buffer.stored_layout`
         By source, what was read in the cycle before.
-    o : Out stream of :func:`~plinth_hw.comm.flit.taken_layout`
+    o : Out stream of ``layout``
         A flit is here two cycles after ``grant``, or later.
     """
 
-    def __init__(self, parameters: DieParameters, number: int):
+    def __init__(self, parameters: DieParameters, layout: data.StructLayout, sources: int, depth: int):
         self.parameters = parameters
-        self.number = number
-        sources = parameters.ports
+        self.sources = sources
+        self.depth = depth
         super().__init__({
             "may": Out(sources), "asks": In(sources), "tails": In(sources), "grant": Out(sources),
             **{f"read_{source}": In(stored_layout(parameters)) for source in range(sources)},
-            "o": Out(stream.Signature(taken_layout(parameters, number))),
+            "o": Out(stream.Signature(layout)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        layout, sources = taken_layout(self.parameters, self.number), self.parameters.ports
+        layout, sources, depth = self.o.payload.shape(), self.sources, self.depth
         takes, tail = Signal(name="takes"), Signal(name="tail")
         read, read_tail = Signal(name="read"), Signal(name="read_tail")
         read_grant = Signal(sources, name="read_grant")
         # Flits that were granted, and those for which the queue has had room; while these differ there is more.
-        bits = count_bits(EJECT_FLITS)
-        granted, room = Signal(bits, name="granted"), Signal(bits, init=count_of(EJECT_FLITS, bits), name="room")
+        bits = count_bits(depth)
+        granted, room = Signal(bits, name="granted"), Signal(bits, init=count_of(depth, bits), name="room")
         m.submodules.turn = turn = RoundRobin(sources)
         m.submodules.hold = hold = PacketHold(sources)
-        m.submodules.queue = queue = FIFO(layout, EJECT_FLITS)
+        m.submodules.queue = queue = FIFO(layout, depth)
         stored = data.View(stored_layout(self.parameters), one_of(
             read_grant, (getattr(self, f"read_{source}").as_value() for source in range(sources))))
         m.d.comb += [
@@ -287,4 +301,55 @@ class Ejection(wiring.Component):
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += room.eq(counted(room))
         wiring.connect(m, queue.o, wiring.flipped(self.o))
+        return m
+
+
+class Ejection(PacketQueue):
+    """What of a class is for this die: the links are its sources.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        The die.
+    number : int
+        The class: ``o`` is of its :func:`~plinth_hw.comm.flit.taken_layout`.
+    """
+
+    def __init__(self, parameters: DieParameters, number: int):
+        super().__init__(parameters, taken_layout(parameters, number), parameters.ports, EJECT_FLITS)
+
+
+class PacketMerge(wiring.Component):
+    """Joins streams of packets, packet by packet, in turn. No latency.
+
+    Parameters
+    ----------
+    layout : data.StructLayout
+        Flits, with ``tail``.
+    sources : int
+
+    Members
+    -------
+    i_0 ... : In streams of ``layout``
+    o : Out stream of ``layout``
+    """
+
+    def __init__(self, layout: data.StructLayout, sources: int):
+        self.sources = sources
+        flit = stream.Signature(layout)
+        super().__init__({**{f"i_{source}": In(flit) for source in range(sources)}, "o": Out(flit)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        streams = [getattr(self, f"i_{source}") for source in range(self.sources)]
+        m.submodules.turn = turn = RoundRobin(self.sources)
+        m.submodules.hold = hold = PacketHold(self.sources)
+        m.d.comb += [
+            turn.requests.eq(Cat(one.valid for one in streams) & hold.may), turn.taken.eq(1),
+            # What is offered stays until it is taken.
+            hold.sends.eq(self.o.valid), hold.grant.eq(turn.grant), hold.tail.eq(self.o.ready & self.o.payload.tail),
+            self.o.valid.eq(turn.grant.any()),
+            self.o.payload.eq(one_of(turn.grant, (one.payload.as_value() for one in streams))),
+            *(one.ready.eq(self.o.ready & granted) for one, granted in zip(streams, turn.grant, strict=True)),
+        ]
         return m

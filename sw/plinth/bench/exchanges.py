@@ -85,7 +85,7 @@ def exchange_rows() -> list[Row]:
     return [
         _row("scatter_efficiency", "conv.scatter", lambda mine: min(
             one.start for one in mine if one.task.startswith("conv.fprop")), 2 * words,
-            "packets of all dies for the same one meet on links"),
+            "the first tiles of a link, and the last ones' way"),
         _row("gather_efficiency", "conv.gather", lambda mine: max(
             one.end for one in mine if one.task.startswith("conv.untile")), 3 * words + SIDE**2 * CHANNELS,
             "maps are made when all tiles are there, one task at a time")]

@@ -383,6 +383,21 @@ def test_routes_looked_up_ahead_keep_nobody():
     assert busy.sum() == 1.5 * count and last - first < 1.7 * count
 
 
+def test_tiles_to_all_in_turn_fill_the_links():
+    """Every die of a ring sends packets of two flits to all others in turn, all of them to the same one at a time, and
+    the fuller direction's links never wait for long: neither behind tiles that end here, nor for the other direction's.
+    """
+    dies, rounds, rate = 6, 24, Fraction(15, 16)
+    traffic = [Traffic([*(deque() for _ in range(TRANSFER)), deque(
+        flit(destination=to, traffic_class=TRANSFER, tail=place, kind=PacketKind.STORE, message=die, chunk=number % 16,
+             words=1, data=[number, die])
+        for number in range(rounds) for to in range(dies) if to != die for place in range(2))]) for die in range(dies)]
+    bench = Bench(dies, traffic, rate, parameters=AHEAD).check()
+    busy = np.array([[ports[0] > 0 for ports in cycle] for cycle in bench.ports])
+    first, last = busy.any(axis=1).nonzero()[0][[0, -1]]
+    assert (busy.sum(axis=0) == 12 * rounds).all() and 12 * rounds / rate >= 0.92 * (last - first + 1)
+
+
 @pytest.mark.parametrize(("port", "parameters"), [
     (0, PARAMETERS), (1, AHEAD), pytest.param(1, PARAMETERS, marks=pytest.mark.slow)])
 def test_error_packets_take_the_port_they_name(port, parameters):

@@ -1,6 +1,7 @@
 """Outputs of the router: rate, credits, the bubble rule, and packets of a class that are never mixed."""
 
 from collections import deque
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -8,13 +9,26 @@ import numpy as np
 import pytest
 from tests.support.amaranth_sim import simulate
 
-from plinth_hw.comm.router_output import EJECT_FLITS, Ejection, LinkOutput, TokenBucket
-from plinth_hw.isa.parameters import preset
+from plinth_hw.comm.flit import taken_layout
+from plinth_hw.comm.router_output import (
+    EJECT_FLITS,
+    TILE_FLITS,
+    Ejection,
+    LinkOutput,
+    PacketMerge,
+    PacketQueue,
+    TokenBucket,
+)
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine
 
 PARAMETERS = preset("ndp-tiny", ports=4, chunk_words=8, flit_words=2, engines=frozenset({Engine.COLLECTIVE}))
+#: The same with tiles of its own in a queue before each link.
+AHEAD = replace(PARAMETERS, chunk_words=16, transforms=((2, 3),),
+                engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}))
 CLASSES, LOCAL = PARAMETERS.classes, PARAMETERS.ports
-LONGEST, CREDITS = PARAMETERS.packet_flits, PARAMETERS.link_buffer_flits
+TRANSFER = PARAMETERS.transfer_class
+LONGEST = PARAMETERS.packet_flits
 
 
 @pytest.mark.parametrize("rate", [Fraction(15, 16), Fraction(1, 7), Fraction(2, 3), Fraction(1), Fraction(5, 2)])
@@ -61,10 +75,12 @@ class Packets:
         self.begun[source][number] = True
 
 
-@pytest.mark.parametrize(("port", "returned"), [(0, 1.0), (1, 0.3)])
-def test_link(port: int, returned: float) -> None:
+@pytest.mark.parametrize(("port", "returned", "parameters"), [
+    (0, 1.0, PARAMETERS), (1, 0.3, PARAMETERS), (1, 1.0, AHEAD)])
+def test_link(port: int, returned: float, parameters: DieParameters) -> None:
     rng = np.random.default_rng(port)
-    dut = LinkOutput(PARAMETERS, port)
+    dut = LinkOutput(parameters, port)
+    tiles = len(dut.sources) - 1 if parameters is AHEAD else None
     packets = Packets(len(dut.sources), CLASSES, rng)
     flits = entered = stalled = 0
 
@@ -72,7 +88,7 @@ def test_link(port: int, returned: float) -> None:
         nonlocal flits, entered, stalled
         ctx.set(dut.rate, {"numerator": 1, "denominator": 1})
         await ctx.tick()
-        room = [CREDITS] * CLASSES
+        room = [parameters.link_buffer_flits] * CLASSES
         owed: list[int] = []
         holder: list[int | None] = [None] * CLASSES
         due: deque[dict[str, Any] | None] = deque([None, None])
@@ -87,12 +103,12 @@ def test_link(port: int, returned: float) -> None:
             asking: dict[int, int] = {}
             tails = 0
             for source in range(len(dut.sources)):
-                number = int(rng.integers(CLASSES))
+                number = int(rng.integers(CLASSES)) if source != tiles else TRANSFER
                 first, tail = packets.head(source, number)
                 may = ctx.get(dut.may[number]) >> source & 1
                 # The rule: two longest packets for one that enters the ring, one for one that goes straight on.
                 straight = dut.sources[source] == port ^ 1
-                need = 1 if not first else (LONGEST if number else 1) * (1 if straight else 2)
+                need = 1 if not first else (parameters.packet_flits if number else 1) * (1 if straight else 2)
                 allowed = not paused and room[number] >= need and (holder[number] in (None, source))
                 assert may == allowed
                 stalled += not may
@@ -117,6 +133,7 @@ def test_link(port: int, returned: float) -> None:
                 source = grant.bit_length() - 1
                 number = asking[source]
                 assert number == 0 or 0 not in asking.values(), "class 0 goes first"
+                assert source != tiles or list(asking.values()).count(TRANSFER) == 1, "others' tiles go first"
                 first, tail = packets.head(source, number)
                 entered += first
                 packets.sent(source, number)
@@ -135,14 +152,12 @@ def test_link(port: int, returned: float) -> None:
     assert flits > 300 and entered > 50 and stalled > 100
 
 
-@pytest.mark.parametrize("ready", [1.0, 0.3])
-def test_ejection(ready: float) -> None:
+@pytest.mark.parametrize(("dut", "sources", "depth", "ready"), [
+    *((Ejection(PARAMETERS, TRANSFER), PARAMETERS.ports, EJECT_FLITS, ready) for ready in (1.0, 0.3)),
+    (PacketQueue(PARAMETERS, taken_layout(PARAMETERS, TRANSFER), 1, TILE_FLITS), 1, TILE_FLITS, 0.3)])
+def test_queue(dut: PacketQueue, sources: int, depth: int, ready: float) -> None:
     """What is taken fits the queue, and comes out in order, packet by packet."""
-    number = PARAMETERS.transfer_class
     rng = np.random.default_rng(3)
-    dut = Ejection(PARAMETERS, number)
-    packets = Packets(PARAMETERS.ports, 1, rng)
-    packets.head(0, 0)
     given: list[tuple[int, bool]] = []
     got: list[tuple[int, bool]] = []
 
@@ -150,14 +165,14 @@ def test_ejection(ready: float) -> None:
         holder: int | None = None
         read: tuple[int, int] | None = None
         taken = 0
-        left = [0] * PARAMETERS.ports
+        left = [0] * sources
         for cycle in range(800):
             left = [count or int(rng.integers(1, 5)) for count in left]
-            space = EJECT_FLITS - (taken - len(got))
+            space = depth - (taken - len(got))
             may = ctx.get(dut.may)
-            assert may == sum(1 << source for source in range(PARAMETERS.ports)
+            assert may == sum(1 << source for source in range(sources)
                               if space and holder in (None, source))
-            asks = may & int(rng.integers(1 << PARAMETERS.ports))
+            asks = may & int(rng.integers(1 << sources))
             ctx.set(dut.asks, asks)
             ctx.set(dut.tails, sum((count == 1) << source for source, count in enumerate(left)))
             if read is not None:
@@ -180,3 +195,45 @@ def test_ejection(ready: float) -> None:
 
     simulate(dut, bench)
     assert len(got) > 100 and got == given[:len(got)]
+
+
+@pytest.mark.parametrize("ready", [1.0, 0.4])
+def test_merge(ready: float) -> None:
+    """Packets of three streams come out whole, each stream's in order; what is offered stays."""
+    rng = np.random.default_rng(5)
+    layout, sources, each = taken_layout(PARAMETERS, TRANSFER), 3, 60
+    dut = PacketMerge(layout, sources)
+    tails = rng.random((sources, each)) < 0.4
+    tails[:, -1] = True
+    got: list[tuple[int, int]] = []
+
+    async def bench(ctx: Any) -> None:
+        streams = [getattr(dut, f"i_{source}") for source in range(sources)]
+        sent, offers, before = [0] * sources, [False] * sources, None
+        while len(got) < sources * each:
+            offers = [sent[source] < each and (offers[source] or rng.random() < 0.8) for source in range(sources)]
+            for source, one in enumerate(streams):
+                ctx.set(one.valid, offers[source])
+                if offers[source]:
+                    ctx.set(one.payload, {"message": sent[source], "group": source,
+                                          "tail": int(tails[source, sent[source]])})
+            accepts = rng.random() < ready
+            ctx.set(dut.o.ready, accepts)
+            valid, flit = ctx.get(dut.o.valid), ctx.get(dut.o.payload)
+            seen = (flit.group, flit.message) if valid else None
+            assert before is None or seen == before, "what was offered stays"
+            before = None if accepts else seen
+            for source, one in enumerate(streams):
+                if offers[source] and ctx.get(one.ready):
+                    sent[source], offers[source] = sent[source] + 1, False
+                    assert accepts and seen == (source, sent[source] - 1)
+            if valid and accepts:
+                got.append((flit.group, flit.message))
+            await ctx.tick()
+
+    simulate(dut, bench)
+    inside: int | None = None
+    for source, number in got:
+        assert inside in (None, source), "packets are mixed"
+        inside = None if tails[source, number] else source
+    assert all([number for source, number in got if source == one] == list(range(each)) for one in range(sources))
