@@ -207,7 +207,8 @@ def _predict_options(command: Any) -> Any:
     for option in (
             click.option("--shares", metavar="SHARE,..",
                          help="words that predicted gathers take over those of all elements, a share a part, then "
-                         "those of scatters of inputs and of errors; default: as the network says, or as measured"),
+                         "those of scatters of inputs and of errors and of the gather of errors of inputs; default: "
+                         "as the network says, or as measured"),
             click.option("--predict", type=click.Choice(["0", "1", "2"]),
                          help="rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: "
                          "all are sent; default: as the network says")):
@@ -216,10 +217,10 @@ def _predict_options(command: Any) -> Any:
 
 
 def _shares(text: str | None) -> tuple[float, ...] | None:
-    """``0.12,0.36,0.61,0.49`` as numbers."""
+    """``0.12,0.36,0.61,0.49,0.57`` as numbers."""
     if text is not None and not re.fullmatch(r"\d{1,4}(\.\d{1,9})?(,\d{1,4}(\.\d{1,9})?)*", text):
         raise UserError(f"--shares {text[:40]!r} are not numbers from 0 to 1 with commas between, as "
-                        "0.12,0.36,0.61,0.49")
+                        "0.12,0.36,0.61,0.49,0.57")
     return None if text is None else tuple(map(float, text.split(",")))
 
 

@@ -44,10 +44,10 @@ def level_of(size: float, part: CodePart) -> int:
     return min(max(found, LAYER_LEVELS.start), LAYER_LEVELS.stop - 1)
 
 
-def _fields(part: CodePart | SkipPart) -> dict[str, int]:
+def _fields(part: CodePart | SkipPart, masked: bool) -> dict[str, int]:
     """What a task codes, of a level as if neurons had the size that they are first taken to have."""
     if isinstance(part, SkipPart):
-        return {"skips": 1, "sent": int(part.sent), "given": int(not part.sent)}
+        return {"skips": 1, "sent": int(part.sent), "given": int(masked), "maps": int(part.maps)}
     return level_fields(part, level_of(FIRST_SIZE, part))
 
 
@@ -99,13 +99,13 @@ def code_body(work: Encode | Decode | Predict, at: Callable[[Buffer], Buffer]
     runs, strings = at(work.runs), at(work.strings)
     body: dict[str, Any] = {
         "columns": runs.columns, "rows": runs.rows, "planes": 1, "source": runs.pointer,
-        "source_row_stride": runs.stride, **_fields(work.part)}
+        "source_row_stride": runs.stride, **_fields(work.part, work.masks is not None)}
     if work.masks is not None:
         body |= {"mask": at(work.masks).pointer, "mask_row_stride": work.masks.stride}
     if isinstance(work, Encode):
+        to = {} if work.die is None else {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
         return TransferOperation.ENCODE, body | {
-            "destination": strings.pointer, "destination_row_stride": strings.stride, "destination_die": work.die,
-            "remote": 1, "arrival_enable": 1}
+            "destination": strings.pointer, "destination_row_stride": strings.stride, **to}
     return TransferOperation.DECODE, body | {
         "destination": runs.pointer, "destination_row_stride": runs.stride, "codes": strings.pointer,
         "codes_row_stride": strings.stride}

@@ -448,7 +448,9 @@ class _Lowering:
 
     def _code(self, work: Encode | Decode | Predict) -> tuple[TransferOperation, dict[str, Any]]:
         operation, body = code_body(work, self.at)
-        return operation, body | ({"arrival": self._counter(work.exchange)} if isinstance(work, Encode) else {})
+        if isinstance(work, Encode) and work.die is not None:
+            body |= {"arrival": self._counter(work.exchange)}
+        return operation, body
 
     def _tile(self, work: Tile) -> dict[str, Any]:
         source, target = self.at(work.source), self.at(work.target)

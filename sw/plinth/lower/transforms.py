@@ -87,6 +87,8 @@ def bodies(work: TileTransform) -> tuple[TransferOperation, list[dict[str, Any]]
             "across": _matrix(across, work.outputs, work.scatter)}
         for name, side in zip(("source", "destination"), sides if work.scatter else sides[::-1], strict=True):
             body |= {name if key == "pointer" else f"{name}_{key}": value for key, value in side.items()}
+        if work.marked:
+            body["marks"] = 1
         if work.members is not None:
             members = work.members
             body |= {"destination_die": members.first, "remote": 1, "arrival_enable": 1, "members": members.count,

@@ -26,8 +26,8 @@ MAXIMUM_ELEMENTS = 1 << 36
 MAXIMUM_ROWS = 1 << 31
 #: Settings of convolutions: no Winograd tiles, or those that suit; the kernel itself is trained.
 OFF, AUTO, SPATIAL = "off", "auto", "spatial"
-#: Scatters of a layer in codes: of inputs, of errors.
-SCATTERS = 2
+#: Exchanges of a layer in skip code: scatters of inputs and of errors, the gather of errors of inputs.
+SKIPPED = 3
 #: In how many rounds gathers of tile elements may be predicted.
 ROUNDS = (1, 2)
 #: What names look like.
@@ -371,19 +371,19 @@ class Convolution(_Weighted):
         "rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: all are sent",
         (0, *ROUNDS))] = 0
     shares: Annotated[tuple[float, ...], Shares(
-        "words expected of each part of a predicted gather, then of scatters of inputs and of errors, over those of "
-        "all elements; default: as measured", 1 + max(ROUNDS) + SCATTERS)] = ()
+        "words expected of each part of a predicted gather, then of scatters of inputs and of errors, and of the gather "
+        "of errors of inputs, over those of all elements; default: as measured", 1 + max(ROUNDS) + SKIPPED)] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        wanted = 1 + self.predict + SCATTERS
+        wanted = 1 + self.predict + SKIPPED
         if self.shares and not self.predict:
             raise ValueError(f"shares of layer {self.name!r} are those of predictions, which it does without; say "
                              "predict: 1, or 2, or leave them out")
         if self.shares and len(self.shares) != wanted:
             raise ValueError(f"shares of layer {self.name!r}, of predict: {self.predict}, must be {wanted} numbers, of "
-                             f"{1 + self.predict} parts of a gather and of scatters of inputs and of errors, not "
-                             f"{len(self.shares)}")
+                             f"{1 + self.predict} parts of a gather, of scatters of inputs and of errors, and of the gather "
+                             f"of errors of inputs, not {len(self.shares)}")
 
     @property
     def direct(self) -> "Convolution":

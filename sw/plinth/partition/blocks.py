@@ -87,7 +87,8 @@ def unpredictable(node: Node, here: Layout, summed: TileSum | None) -> str:
 def coded_exchanges(graph: PlanGraph, here: Layout, number: int, summed: TileSum | None
                     ) -> tuple[tuple[str, str], ...]:
     """Phases and kinds of a Winograd layer's exchanges that send codes, if it asks for predictions: the gather of
-    fprop, if it is predicted, with it the scatter of its errors; the scatter of inputs that are behind a ReLU."""
+    fprop, if it is predicted, with it the scatter of its errors; the scatter of inputs that are behind a ReLU, with it
+    the gather of their errors, but behind a mean, which may be 0 of numbers above it."""
     node = graph.nodes[number]
     if node.tiling is None or not node.tiling.rounds or not here.ep:
         return ()
@@ -99,4 +100,6 @@ def coded_exchanges(graph: PlanGraph, here: Layout, number: int, summed: TileSum
         kinds = [] if edge is None else [one.kind for one in graph.nodes[graph.edges[edge].producer].followers]
         if Relu.kind in kinds and not set(kinds) - {Relu.kind, MaxPool.kind, MeanPool.kind}:
             found.append(("fprop", "scatter"))
+            if MeanPool.kind not in kinds[kinds.index(Relu.kind):]:
+                found.append(("bprop", "gather"))
     return tuple(found)

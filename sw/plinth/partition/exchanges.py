@@ -117,7 +117,8 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
                 coded = coded_exchanges(graph, here, number, summed)
                 yield tile_exchange(node, here, "bprop", "scatter", factors, coded)
             if graph.inputs[number] and number not in shared:
-                yield tile_exchange(node, here, "bprop", "gather", factors)
+                coded = coded_exchanges(graph, regions, number, summed)
+                yield tile_exchange(node, here, "bprop", "gather", factors, coded)
 
 
 def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:

@@ -2,9 +2,9 @@
 lie.
 
 A die sends another, of n words of each of some elements, in a gather strings of all parts, a word of length before
-each, and back come masks; in a scatter a string of the words that are other than 0. Expected is what layers of
-*photographs* take, of which half the tiles are dead, at levels that a host sets (docs/prediction.md), unless the
-network says what to expect.
+each, and back come masks; in a scatter, and in a gather on the way back, a string of the words that masks name.
+Expected is what layers of *photographs* take, of which half the tiles are dead, at levels that a host sets
+(docs/prediction.md), unless the network says what to expect.
 """
 
 from plinth.partition.graph import Tiling
@@ -13,9 +13,10 @@ from plinth_hw.isa.layout import WORD_BITS
 
 #: Words of each part's strings over those of elements, by rounds and outputs of a tile: measured.
 SHARES = {(1, 2): (0.12, 0.36), (1, 4): (0.21, 0.38), (2, 2): (0.08, 0.07, 0.29), (2, 4): (0.17, 0.08, 0.31)}
-#: Words of scatters over those of elements, by outputs of a tile: other than +0, with masks, and those that masks of
-#: the gather name.
-FORWARD, NAMED = {2: 0.61, 4: 0.67}, {2: 0.49, 4: 0.57}
+#: Words in skip code over those of elements, by outputs of a tile: of inputs, those whose window has anything, with
+#: masks; of errors, those that masks of the gather name; of errors of inputs, those that masks of the inputs name.
+SKIPPED = {("fprop", "scatter"): {2: 0.61, 4: 0.67}, ("bprop", "scatter"): {2: 0.49, 4: 0.57},
+           ("bprop", "gather"): {2: 0.57, 4: 0.64}}
 
 
 def part_shares(tiling: Tiling) -> tuple[float, ...]:
@@ -33,28 +34,27 @@ def string_words(run: int, number: int, rounds: int) -> int:
     return most_words(run, number > 0, 0 < number == rounds)
 
 
-def skip_share(tiling: Tiling, phase: str) -> float:
-    """Words of a scatter over those of elements, as expected, with masks forwards."""
-    forward = phase == "fprop"
-    if tiling.shares:
-        return tiling.shares[-2 if forward else -1]
-    return (FORWARD if forward else NAMED)[tiling.outputs]
+def skip_share(tiling: Tiling, phase: str, kind: str) -> float:
+    """Words of what goes in skip code over those of elements, as expected, with masks forwards."""
+    given = dict(zip(SKIPPED, tiling.shares[tiling.rounds + 1:], strict=bool(tiling.shares)))
+    return given.get((phase, kind), SKIPPED[phase, kind][tiling.outputs])
 
 
 def shares(tiling: Tiling, phase: str, kind: str) -> tuple[float, ...]:
-    """Words of each part of a gather, or of a scatter, over those of elements, as expected; masks of gathers apart."""
-    return (skip_share(tiling, phase),) if kind == "scatter" else part_shares(tiling)
+    """Words of each part of a predicted gather, or of what goes in skip code, over those of elements, as expected;
+    masks of gathers apart."""
+    return (skip_share(tiling, phase, kind),) if (phase, kind) in SKIPPED else part_shares(tiling)
 
 
 def expected_share(tiling: Tiling, phase: str, kind: str) -> float:
     """Words of an exchange in codes over those of elements, as expected, with masks."""
-    return sum(shares(tiling, phase, kind)) + (tiling.rounds / WORD_BITS if kind == "gather" else 0.0)
+    return sum(shares(tiling, phase, kind)) + (0.0 if (phase, kind) in SKIPPED else tiling.rounds / WORD_BITS)
 
 
 def expected_words(tiling: Tiling, phase: str, kind: str, run: int) -> int:
     """Of an element's run, with lengths and masks."""
     found = sum(1 + round(share * run) for share in shares(tiling, phase, kind))
-    if kind == "gather":
+    if (phase, kind) not in SKIPPED:
         found += tiling.rounds * mask_words(run)
     least, most = least_most(tiling, phase, kind, run)
     return min(max(found, least), most)
@@ -62,7 +62,7 @@ def expected_words(tiling: Tiling, phase: str, kind: str, run: int) -> int:
 
 def least_most(tiling: Tiling, phase: str, kind: str, run: int) -> tuple[int, int]:
     """Of an element's run: between which words it lies, with lengths and masks."""
-    if kind == "scatter":
+    if (phase, kind) in SKIPPED:
         always = 1 + (mask_words(run) if phase == "fprop" else 0)
         return always, always + run
     always = 1 + tiling.rounds + tiling.rounds * mask_words(run)

@@ -245,12 +245,12 @@ class _Die:
             self._multiply(key, task, work, parts, part, after, signals)
         elif isinstance(work, Vector):
             self._vector(key, task, work, after, signals)
-        elif isinstance(work, (Tile, TileTransform, Encode)):
-            self._tile(key, work, after, signals)
-        elif isinstance(work, (Decode, Predict)):
+        elif isinstance(work, (Decode, Predict)) or (isinstance(work, Encode) and work.die is None):
             coded = self.costs.coded(work)
             self._work(key, "transfer", coded.cycles[1], coded.reads, coded.writes, after, signals=signals,
                        counted=self.costs.task(task))
+        elif isinstance(work, (Tile, TileTransform, Encode)):
+            self._tile(key, work, after, signals)
         elif isinstance(work, Rows):
             self._rows(key, work, after, signals)
         elif isinstance(work, Optimisation):

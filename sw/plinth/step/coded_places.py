@@ -37,6 +37,20 @@ class PerElement:
 
 
 @dataclass(frozen=True)
+class MapStrings(PerElement):
+    """Masks that a die has made as strings: a row has its length first."""
+
+    def of(self, die: int, element: int, count: int) -> Buffer:
+        """Masks of some elements."""
+        rows = self.strings(die, element, count)
+        return rows.part(self.name, 1, count, rows.columns - 1, rows.stride)
+
+    def strings(self, die: int, element: int, count: int) -> Buffer:
+        """Rows of some elements, in whole."""
+        return super().of(die, element, count)
+
+
+@dataclass(frozen=True)
 class PerMember:
     """Of elements that dies have of all samples of their cluster: for each die of it, one behind the other, a row an
     element.

@@ -6,7 +6,8 @@
     the next bits of what masks name                       codes      from sources
     fills, or in the last round exact words                decode
 
-Each die's elements of its own samples are exact from the first on, which are fills as well, of any level.
+Each die's elements of its own samples are exact from the first on, which are fills as well, of any level. On the way
+back errors of inputs go by the masks with which the inputs came: in one part, of words as they are.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,12 +17,12 @@ from itertools import groupby
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.partition.graph import Node
-from plinth.partition.predicted import mask_words, part_shares, string_words
+from plinth.partition.predicted import mask_words, part_shares, skip_share, string_words
 from plinth.step.between import Exchange
 from plinth.step.coded_places import PerElement, PerMember
 from plinth.step.skipped_scatter import Masks
 from plinth.step.step import Step
-from plinth.step.tasks import CodePart, Decode, Encode, Predict, Task, Tile, code_task
+from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart, Task, Tile, code_task
 from plinth.step.tensors import Constant, Placed, Tiles
 from plinth.step.tile_operations import Gather
 from plinth_hw.isa.codes import shifts
@@ -36,12 +37,17 @@ def part_room(part: CodePart) -> Callable[[int], int]:
     return lambda run: 1 + string_words(run, part.number, part.rounds)
 
 
-def level_runs(form: Form, first: int, count: int) -> Iterator[tuple[int, int, int]]:
-    """Neighbouring elements of a tile whose levels are alike: first one, how many, how much below the layer's."""
+def level_runs(part: CodePart | SkipPart, form: Form, first: int, count: int
+               ) -> Iterator[tuple[int, int, CodePart | SkipPart]]:
+    """Neighbouring elements of a tile whose levels are alike, or that have none: first one, how many, their part."""
+    if isinstance(part, SkipPart):
+        if count:
+            yield first, count, part
+        return
     below = [shift for row in shifts(*(one.a for one in form.transforms)) for shift in row]
     for shift, some in groupby(range(first, first + count), lambda element: below[element]):
         found = list(some)
-        yield found[0], len(found), shift
+        yield found[0], len(found), part._replace(shift=shift)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,17 +57,17 @@ class CodedGather(Gather):
     Parameters
     ----------
     layer : Node
-    part : CodePart
+    part : CodePart or SkipPart
         Of elements whose level is the layer's.
     strings : PerElement
     asked : PerMember or None
-        Of a next part.
+        Masks, of a next part or of skip code.
     share : float
         Words that it sends for each of an element, about.
     """
 
     layer: Node
-    part: CodePart
+    part: CodePart | SkipPart
     strings: PerElement
     asked: PerMember | None
     share: float
@@ -87,13 +93,14 @@ class CodedGather(Gather):
         if not (mine.count and met):
             return
         (here, _), = met
-        for number, (first, count, shift) in enumerate(level_runs(self.layer.tiling.form, mine.first, mine.count)):
+        name = f"{self.name}[{other}]" + (f".{self.part.number}" if isinstance(self.part, CodePart) else "")
+        for number, (first, count, part) in enumerate(level_runs(
+                self.part, self.layer.tiling.form, mine.first, mine.count)):
             words = mine.part.view(mine.of(source.buffer(die), first), here)
             runs = words.part(words.name, 0, count, theirs.part.words, mine.plane)
             masks = None if self.asked is None else self.asked.of(die, other, first, count)
-            work = Encode(self.part._replace(shift=shift), runs, self.strings.of(other, first, count), masks, other,
-                          self.number)
-            yield code_task(f"{self.name}[{other}].{self.part.number}.{number}", work, self.layer)
+            work = Encode(part, runs, self.strings.of(other, first, count), masks, other, self.number)
+            yield code_task(f"{name}.{number}", work, self.layer)
 
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`: strings."""
@@ -137,11 +144,11 @@ class DecodeStrings:
 
     name: str
     node: Node
-    part: CodePart
+    part: CodePart | SkipPart
     source: Tiles
     target: Tiles
     strings: PerElement
-    #: Of a next part.
+    #: Of a next part, or of skip code.
     masks: PerElement | None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
@@ -152,13 +159,12 @@ class DecodeStrings:
             return
         behind = mine.first + mine.count
         for low, high in ((0, mine.first), (behind, whole.count)) if mine.count else ((0, whole.count),):
-            for first, count, shift in level_runs(self.node.tiling.form, low, high - low):
+            for first, count, part in level_runs(self.part, self.node.tiling.form, low, high - low):
                 words = whole.of(self.target.buffer(die), first)
                 runs = words.part(words.name, 0, count, whole.part.words, whole.plane)
                 strings = self.strings.of(die, first, count)
                 masks = None if self.masks is None else self.masks.of(die, first, count)
-                work = Decode(self.part._replace(shift=shift), strings, runs, masks)
-                yield code_task(f"{self.name}.{first}", work, self.node)
+                yield code_task(f"{self.name}.{first}", Decode(part, strings, runs, masks), self.node)
 
 
 @dataclass(frozen=True)
@@ -243,3 +249,23 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -
         step.add(MaskExchange(gather.name, gather.node, None, step.next_exchange(), target, [source], None, False,
                               cluster, back, masks=masks, asked=asked))
     raise AssertionError("a predicted gather has a round")
+
+
+def add_named(step: Step, node: Node, gather: Gather, masks: Masks) -> None:
+    """Append the operations of a gather of errors of inputs, of which masks name those that are needed.
+
+    Parameters
+    ----------
+    gather : Gather
+        What it stands in place of.
+    masks : Masks
+        With which the inputs came: an input that is not in a window is +0, and the ReLU before it lets no error pass.
+    """
+    source, target, planned = gather.source, gather.targets[0], gather.planned
+    assert isinstance(source, Tiles) and isinstance(target, Tiles) and planned is not None
+    assert planned.coded is not None
+    part = SkipPart(False, skip_share(planned.coded, planned.phase, "gather"))
+    strings = step.reserve(PerElement(f"{gather.name}.strings", target, lambda run: 1 + run))
+    step.add(CodedGather(gather.name, gather.node, None, gather.number, source, [target], None, True, gather.cluster,
+                         planned, layer=node, part=part, strings=strings, asked=masks.asked, share=part.share))
+    step.add(DecodeStrings(f"{gather.name}.decode", node, part, source, target, strings, masks.gathered))

@@ -2,10 +2,12 @@
 
     tiles of the die's own samples, all elements           transform, within the die
     own elements as they are, all others' words but zeros  skip code   to who has the elements
+    masks of these for itself, where errors come back      skip code, within the die
     tiles of these                                         decode
 
-Forwards masks of words that are other than +0 go with them. Backwards those of the gather serve, which both sides have:
-a neuron that it left out lets no error pass.
+Forwards masks of words that are other than +0 go with them, and, where errors of the inputs come back by them
+(:func:`~plinth.step.predicted_gather.add_named`), of those whose window has anything but +0: of these zeros are -0.
+Backwards masks of the gather serve, which both sides have: a neuron that it left out lets no error pass.
 """
 
 from collections.abc import Iterator
@@ -14,17 +16,19 @@ from dataclasses import dataclass, replace
 from plinth.buffers import Buffer
 from plinth.partition.predicted import mask_words, skip_share
 from plinth.step.between import Exchange
-from plinth.step.coded_places import PerElement, PerMember
+from plinth.step.coded_places import MapStrings, PerElement, PerMember
 from plinth.step.step import Step
 from plinth.step.tasks import Decode, Encode, SkipPart, Task, Tile, code_task
 from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Scatter
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.tasks import Engine
 
 
 @dataclass(frozen=True)
 class Masks:
-    """Of a gather: where those are that gathered, and where those that have the elements."""
+    """Which elements of tiles are sent: where those are that have the samples, and where those that have the elements.
+    """
 
     gathered: PerElement
     asked: PerMember
@@ -51,7 +55,7 @@ class SkipScatter(Exchange):
     part : SkipPart
     strings : PerMember
     masks : Masks or None
-        None: words other than +0.
+        By which it sends, or, if they are sent, which are kept; None: none are.
     share : float
         Words that it sends for each of an element, about.
     """
@@ -82,12 +86,35 @@ class SkipScatter(Exchange):
             return
         runs = words.part(words.name, 0, theirs.count, mine.part.words, mine.plane)
         strings = self.strings.of(other, die, theirs.first, theirs.count)
-        masks = None if self.masks is None else self.masks.gathered.of(die, theirs.first, theirs.count)
+        masks = None if self.masks is None or self.part.sent else self.masks.gathered.of(
+            die, theirs.first, theirs.count)
         yield code_task(f"{self.name}[{other}]", Encode(self.part, runs, strings, masks, other, self.number))
 
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`: strings."""
         return (self.strings.buffer(die),) if self.strings.elements.at(die).words else ()
+
+
+@dataclass(frozen=True)
+class OwnMaps:
+    """Masks of the tiles that a die has sent, for itself: of elements that others have."""
+
+    name: str
+    tiles: Tiles
+    elements: Tiles
+    maps: MapStrings
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        whole, mine = self.tiles.at(die), self.elements.at(die)
+        part, behind = SkipPart(True, 1 / WORD_BITS, maps=True), mine.first + mine.count
+        for first, end in ((0, mine.first), (behind, whole.count)) if mine.count else ((0, whole.count),):
+            if not (whole.words and first < end):
+                continue
+            words = whole.of(self.tiles.buffer(die), first)
+            runs = words.part(words.name, 0, end - first, whole.part.words, whole.plane)
+            strings = self.maps.strings(die, first, end - first)
+            yield code_task(f"{self.name}.{first}", Encode(part, runs, strings, None))
 
 
 @dataclass(frozen=True)
@@ -116,25 +143,35 @@ class DecodeTiles:
             yield code_task(f"{self.name}.{other}", Decode(given.part, strings, runs, masks))
 
 
-def add_skipped(step: Step, scatter: Scatter, masks: Masks | None) -> None:
-    """Append the operations of a scatter that leaves out zeros.
+def add_skipped(step: Step, scatter: Scatter, masks: Masks | None, *, kept: bool) -> Masks | None:
+    """Append the operations of a scatter that leaves out zeros; its masks.
 
     Parameters
     ----------
     scatter : Scatter
         What it stands in place of.
     masks : Masks or None
-        Of the gather whose errors it sends; None: words other than +0.
+        Of the gather whose errors it sends; None: they go with the words.
+    kept : bool
+        Whether these are kept, and are those of elements whose window has anything but +0; else of words other than it.
     """
     target, maps, planned, cluster = scatter.targets[0], scatter.source, scatter.planned, scatter.cluster
     assert isinstance(target, Tiles) and planned is not None and planned.coded is not None and cluster is not None
     whole = step.reserve(replace(target, name=f"{target.name}.own", region=maps.region))
-    step.add(OwnTiles(f"{scatter.name}.tiles", replace(scatter, targets=[whole], cluster=None, planned=None)))
-    part = SkipPart(masks is None, skip_share(planned.coded, planned.phase))
+    step.add(OwnTiles(f"{scatter.name}.tiles", replace(scatter, targets=[whole], cluster=None, planned=None,
+                                                         marked=kept)))
+    part = SkipPart(masks is None, skip_share(planned.coded, planned.phase, "scatter"))
     strings = step.reserve(PerMember(f"{target.name}.strings", target, whole, cluster, lambda run: 1 + run + (
-        0 if masks else mask_words(run))))
+        mask_words(run) if part.sent else 0)))
+    made: MapStrings | None = None
+    if kept:
+        made = step.reserve(MapStrings(f"{target.name}.masks", whole, lambda run: 1 + mask_words(run)))
+        masks = Masks(made, step.reserve(PerMember(f"{target.name}.asked", target, whole, cluster, mask_words)))
     sent = SkipScatter(name=scatter.name, node=scatter.node, edge=None, number=scatter.number, source=whole,
                        targets=[target], slots=None, own=True, cluster=cluster, planned=planned, part=part,
                        strings=strings, masks=masks, share=part.share)
     step.add(sent)
+    if made is not None:
+        step.add(OwnMaps(f"{scatter.name}.masks", whole, target, made))
     step.add(DecodeTiles(f"{scatter.name}.decode", sent))
+    return masks

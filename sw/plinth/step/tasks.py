@@ -103,6 +103,8 @@ class TileTransform:
         Lines of tiles, of one image; None: all.
     by_column : bool
         Whether a descriptor does a column of tiles of all images, else an image.
+    marked : bool
+        Whether zeros tell if they have a cause.
     """
 
     node: Node
@@ -118,6 +120,7 @@ class TileTransform:
     members: Members | None = None
     lines: tuple[int, int] | None = None
     by_column: bool = False
+    marked: bool = False
 
     @property
     def tiling(self) -> Tiling:
@@ -169,15 +172,16 @@ class CodePart(NamedTuple):
 
 class SkipPart(NamedTuple):
     """Strings of words that are not left out: whether their masks are sent with them, else both sides have them; words
-    over those of runs, about."""
+    over those of runs, about; whether masks go alone."""
 
     sent: bool
     share: float
+    maps: bool = False
 
 
 @dataclass(frozen=True)
 class Encode:
-    """Runs to strings at another die, where they count for an exchange.
+    """Runs to strings at another die, where they count for an exchange, or at the die itself.
 
     Attributes
     ----------
@@ -187,19 +191,22 @@ class Encode:
         A place each.
     masks : Buffer or None
         Of a next part, or of words that are not left out, a row each.
+    die : int or None
+        Receiver; None: the die itself.
     """
 
     part: CodePart | SkipPart
     runs: Buffer
     strings: Buffer
     masks: Buffer | None
-    die: int
-    exchange: int
+    die: int | None = None
+    exchange: int = -1
 
 
 @dataclass(frozen=True)
 class Decode:
-    """Strings to runs; of a next part with runs as they are known."""
+    """Strings to runs; of a next part with runs as they are known. Masks that were sent are stored, if they have a
+    place."""
 
     part: CodePart | SkipPart
     strings: Buffer
@@ -210,6 +217,11 @@ class Decode:
     def refines(self) -> bool:
         """Whether it reads the runs, too."""
         return isinstance(self.part, CodePart) and self.part.number > 0
+
+    @property
+    def stores(self) -> bool:
+        """Whether it stores masks."""
+        return isinstance(self.part, SkipPart) and self.part.sent and self.masks is not None
 
 
 @dataclass(frozen=True)
@@ -342,9 +354,11 @@ def code_task(name: str, work: Encode | Decode, node: Node | None = None) -> Tas
     """A task that codes or decodes, with what it reads and writes."""
     masks = () if work.masks is None else (work.masks,)
     if isinstance(work, Encode):
-        return Task(name, Engine.TRANSFER, work, (work.runs, *masks), (), 1, node)
-    known = (work.runs,) if work.refines else ()
-    return Task(name, Engine.TRANSFER, work, (work.strings, *masks, *known), (work.runs,), 1, node)
+        made = (work.strings,) if work.die is None else ()
+        return Task(name, Engine.TRANSFER, work, (work.runs, *masks), made, 1, node)
+    known, stored = (work.runs,) if work.refines else (), masks if work.stores else ()
+    read = () if work.stores else masks
+    return Task(name, Engine.TRANSFER, work, (work.strings, *read, *known), (work.runs, *stored), 1, node)
 
 
 @dataclass(frozen=True, slots=True)

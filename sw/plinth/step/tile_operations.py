@@ -90,12 +90,15 @@ class Scatter(Exchange):
         Whether the maps are the layer's outputs, else its inputs.
     strips : function
         Of those that a die makes for itself.
+    marked : bool
+        Whether zeros of tiles that a die makes for itself tell if they have a cause.
     """
 
     layer: Node | None = None
     outputs: bool = False
     strips: Strips | None = None
     by_tasks = True
+    marked: bool = False
 
     def members(self, die: int) -> Members | None:
         """The dies of a die's cluster, if one task reaches all: they are as far from each other, and those that have an
@@ -150,7 +153,7 @@ class Scatter(Exchange):
                 touched = tiles.repeated((rows - 1) * columns + wide, theirs.plane)
                 work = TileTransform(layer, self.outputs, True, False, maps, tiles, theirs.plane,
                                      (row, rows, column, wide), None if own else other, -1 if own else self.number,
-                                     by_column=_by_column(layer, maps.images))
+                                     by_column=_by_column(layer, maps.images), marked=own and self.marked)
                 run = f".{number}.{corner}" if number or corner else ""
                 yield Task(f"{self.name}.own{run}" if own else f"{self.name}[{other}]{run}", Engine.TRANSFER, work,
                            (maps.buffer,), (touched,) if own else (), 1, layer)

@@ -30,7 +30,7 @@ from plinth.partition.groups import TILES
 from plinth.step.kernel_sums import KernelSums
 from plinth.step.operands import Operands, add_tiles, narrow_tiles, narrow_weights
 from plinth.step.operations import Clear
-from plinth.step.predicted_gather import add_predicted
+from plinth.step.predicted_gather import add_named, add_predicted
 from plinth.step.skipped_scatter import Masks, add_skipped
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
@@ -79,9 +79,10 @@ class WinogradLayer:
         #: The sum of tiles that it is of, if it is, and the layers of it, or itself.
         self.summed = step.tile_sums.get(self.number)
         self._summands = (self.number,) if self.summed is None else self.summed.members
-        #: Exchanges in codes, and masks of the predicted gather.
+        #: Exchanges in codes; masks of the predicted gather, and of inputs by which their errors come back.
         self._coded = coded_exchanges(step.graph, self.here, self.number, self.summed)
         self._masks: Masks | None = None
+        self._causes: Masks | None = None
         self._cluster = step.members(TILES, self.number)
         self._samples = self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors)
         if self.node.free:
@@ -141,7 +142,10 @@ class WinogradLayer:
     def _scattered(self, scatter: Scatter, tiles: Tiles) -> Tiles:
         """What is made tiles, as operands."""
         if scatter.planned is not None and scatter.planned.coded is not None:
-            add_skipped(self.step, scatter, self._masks if scatter.outputs else None)
+            if scatter.outputs:
+                add_skipped(self.step, scatter, self._masks, kept=False)
+            else:
+                self._causes = add_skipped(self.step, scatter, None, kept=(BPROP, "gather") in self._coded)
         else:
             self.step.add(scatter)
         return narrow_tiles(self.step, self.node, tiles)
@@ -172,10 +176,12 @@ class WinogradLayer:
             planned = tile_exchange(node, self.here, phase, "gather", step.factors, self._coded)
             gather = Gather(f"{node.name}.{'' if outputs else 'error_'}gather", self.number, None,
                             step.next_exchange(), tiles, [whole], None, True, self._cluster, planned)
-            if planned.coded is not None:
+            if planned.coded is not None and outputs:
                 biased = [step.weights[step.graph.nodes[one].name] for one in self._summands
                           if step.graph.nodes[one].bias]
                 self._masks = add_predicted(step, node, gather, biased[0].bias_of(maps) if biased else None)
+            elif planned.coded is not None and self._causes is not None:
+                add_named(step, node, gather, self._causes)
             else:
                 step.add(gather)
             tiles = whole

@@ -81,8 +81,9 @@ def code_cost(parameters: DieParameters, work: Encode | Decode | Predict, codes:
     each = _cycles(lanes, work.part, decodes)
     alone = runs * (words * each + (DECODE_CYCLES + 2 * MEMORY_LATENCY if decodes else RUN_CYCLES))
     cycles = alone, alone + NEXT_CYCLES
-    masks = 0 if work.masks is None else runs * work.masks.columns
+    masks = 0.0 if work.masks is None else float(runs * work.masks.columns)
     whole, string = runs * row_words(parameters, words), runs * (1 + work.part.share * words)
     if isinstance(work, Decode):
-        return CodeCost(cycles, masks + string + work.refines * whole, whole)
-    return CodeCost(cycles, whole + masks, string, string)
+        stored = masks if work.stores else 0.0
+        return CodeCost(cycles, masks - stored + string + work.refines * whole, whole + stored)
+    return CodeCost(cycles, whole + masks, string, 0.0 if work.die is None else string)

@@ -244,7 +244,7 @@ class _Walk:
         if isinstance(work, TileTransform):
             made, moves, parts = *self._sent([task]), work.descriptors
             return lambda die, ready: die.task("transfer", ready, made, moves, 1, parts)
-        if isinstance(work, (Decode, Predict)):
+        if isinstance(work, (Encode, Decode, Predict)):
             coded, moves = self._sent([task])
             return lambda die, ready: die.task("transfer", ready, coded, moves)
         if isinstance(work, Optimisation):
