@@ -48,8 +48,18 @@ which must be sent; bits behind the run's last word are 0.
 
 **Regions**, MPT's own quantiser (section V.A, Figure 10), of b bits, n = 2^(b - 3) steps a region and sign: with the
 scale D = 2^s region r = 0 .. 3 has steps of 2^r D and begins at n (2^r - 1) D; magnitudes are truncated. Step j of
-region r has the code n r + j, and the sign in bit b - 1. The paper names no code for what is beyond 15 n D: here the
-last step's is given up for it, so that 4 n - 1 says (15 n - 8) D or more; infinities and NaN have it too.
+region r has the code n r + j, and the sign in bit b - 1. The paper names no code for what is beyond 15 n D, nor for
+NaN: here the last steps are given up for them, so that 4 n - 1 is that of words of (15 n - 8) D or more, 4 n - 2 with
+the sign that of words of -(15 n - 16) D or less, and 4 n - 1 with the sign that of NaN. The string of a first part has
+the codes one behind the other, b bits each; that of a next part the words that a mask names, as they are. The fill of
+a code is the least magnitude that has it, with its sign, or :data:`NAN`; a fill f, which may be any word, says
+
+    beyond              from f to infinity, with that sign
+    in region r         from f to f + 2^r D, away from zero
+    NaN                 nothing
+
+D is a power of two, so that a code is a shift and a sum of a significand's first bits; another D were a multiplier
+more.
 
 Source: MPT section V; blocks, planes and fills are this project's.
 """
@@ -78,6 +88,8 @@ LEVELS = range(-126 + FLOOR, 127 - ABOVE + 1)
 FRACTION_BITS, EXPONENT_BITS, BIAS = 23, 8, 127
 #: Bits of a code of regions, and regions.
 REGION_BITS, REGIONS = range(4, 7), 4
+#: The fill of a NaN's code.
+NAN = 0x7FC00000
 #: What log2 of a scale of regions may be: 15 n 2^s is a finite number, and 2^s a normal one.
 SCALES = range(-126, 120)
 
@@ -120,6 +132,11 @@ def least_words(run: int) -> int:
     """Words of the shortest string of a run's first part: all are +0. A next part may have none."""
     blocks = -(-run // BLOCK)
     return -(-blocks * HEADER_BITS // WORD_BITS)
+
+
+def region_words(run: int, bits: int) -> int:
+    """Words of a run's codes of regions."""
+    return -(-run * bits // WORD_BITS)
 
 
 def shifts(down: Matrix | None, across: Matrix) -> tuple[tuple[int, ...], ...]:

@@ -706,6 +706,9 @@ class CodeBody(TransformBody):
     ``mask`` of the destination's die; words that they do not name become +0. Masks of a string that name words behind
     the run's last are BAD_CODE.
 
+    With ``regions`` a first part has their codes, at the scale ``first``, and a next one the words that masks name, as
+    they are. PREDICT then reads fills of that scale, and names all elements of tiles of which a neuron may live.
+
     PREDICT tells of ``rows`` tiles of ``columns`` channels, a multiple of the words that the engine moves a cycle,
     which elements neurons need that may be above 0 (:mod:`plinth_sim.golden.prediction`). ``source`` has fills of the
     first element, by ``source_row_stride`` from tile to tile and ``source_plane_stride`` from element to element, row
@@ -722,7 +725,7 @@ class CodeBody(TransformBody):
     #: From a run's mask to the next.
     mask_row_stride: unsigned(32)
     # word 27
-    #: Level of the first part, or of the fills.
+    #: Level, or log2 of the scale, of the first part, or of the fills.
     first: signed(8)
     #: Of a next part: level to which its words are known; to which they are sent.
     known: signed(8)
@@ -736,7 +739,9 @@ class CodeBody(TransformBody):
     #: With it: strings have masks; masks have a place at ``mask``. One of the two at least.
     sent: unsigned(1)
     given: unsigned(1)
-    reserved4: unsigned(3)
+    reserved4: unsigned(1)
+    #: Codes of regions, of so many bits and 3, instead of the block code; 0: not. A next part is to exact words.
+    regions: unsigned(2)
 
 
 #: Operations of each engine.

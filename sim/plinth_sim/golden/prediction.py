@@ -96,6 +96,14 @@ def _supports(matrix: Matrix, live: Mask, axis: int) -> Mask:
     return np.moveaxis(np.array(found), 0, axis)
 
 
+def of_units(way: Way, live: Mask) -> Mask:
+    """Elements of the units of which a neuron lives: of tiles, or, where sources hold lines, of these."""
+    down, across = way
+    units = np.asarray(live.any(axis=1 if down is None else (0, 1), keepdims=True))
+    rows = live.shape[0] if down is None else len(down[0])
+    return np.broadcast_to(units, (rows, len(across[0]), *live.shape[2:]))
+
+
 def live(way: Way, elements: Ends, after: After, inside: Any = True) -> Mask:
     """Neurons that are not dead."""
     _, high = after(bounds(way, elements))

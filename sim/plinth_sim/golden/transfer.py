@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, shifts
+from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, REGION_BITS, SCALES, shifts
 from plinth_hw.isa.formats import FP32, Format
 from plinth_hw.isa.tasks import TransferOperation
 from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, matrix_numbers, member_places, places
-from plinth_sim.golden import arithmetic, codes, prediction, winograd
+from plinth_sim.golden import arithmetic, codes, prediction, regions, winograd
 from plinth_sim.golden.vector import BadOperandError
 
 ADDRESS_MASK = 0xFFFF_FFFF
@@ -146,9 +146,11 @@ def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> 
 
 def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequence[int]) -> Rows:
     """Of ENCODE and DECODE."""
-    part: codes.Part | codes.Skips
+    part: codes.Part | codes.Skips | regions.Regions
     if body.skips:
         part = codes.Skips(bool(body.sent), bool(body.given))
+    elif body.regions:
+        part = regions.Regions(body.regions + REGION_BITS[0] - 1, body.first, bool(body.follows))
     else:
         part = codes.Part(body.first, body.known, None if body.exact else body.lower) if body.follows else codes.Part(
             body.first)
@@ -156,8 +158,8 @@ def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequen
         part.check()
     except ValueError as error:
         raise BadOperandError(str(error)) from None
-    if body.skips and body.follows:
-        raise BadOperandError("Skip code has no next part")
+    if (body.skips and (body.follows or body.regions)) or (body.regions and body.follows and not body.exact):
+        raise BadOperandError("Skip code has no next part and no regions, and these no lower level")
     if body.planes != 1 or body.gather or body.scatter:
         raise BadOperandError("Runs that are coded are rows of one plane, and not indexed")
 
@@ -207,8 +209,10 @@ def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequen
 
 def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[int]) -> Rows:
     """Of PREDICT."""
+    levelled = (body.first in SCALES if body.regions
+                else body.first in LEVELS and body.first - MOST_SHIFT in LEVELS)
     if (body.planes != 1 or body.gather or body.scatter or body.down not in known or body.across not in known
-            or body.first not in LEVELS or body.first - MOST_SHIFT not in LEVELS):
+            or not levelled):
         raise BadOperandError("A prediction has one plane, no index, matrices of the die and a level")
     way = MATRICES[body.down], MATRICES[body.across]
     sizes = len(way[0][0]), len(way[1][0])
@@ -222,11 +226,14 @@ def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[i
     added = start(body.codes) + np.arange(body.columns)
     if max(places.max(), added.max()) >= len(source):
         raise IndexError(f"a place lies outside a memory of {len(source)} words")
-    levels = body.first - np.array(shifts(*way))
-    bias = source[added].astype(np.uint32).view(np.float32)
-    live = prediction.live(way, prediction.ends(source[places].astype(np.uint32), levels),
-                           lambda ends: prediction.plus(ends, bias))
-    masks = prediction.needed(way, live).reshape(sizes[0] * sizes[1], -1)
+    bias, fills = source[added].astype(np.uint32).view(np.float32), source[places].astype(np.uint32)
+    if body.regions:
+        ends = regions.fill_ends(fills, body.regions + REGION_BITS[0] - 1, body.first)
+    else:
+        ends = prediction.ends(fills, body.first - np.array(shifts(*way)))
+    live = prediction.live(way, ends, lambda neurons: prediction.plus(neurons, bias))
+    named = (prediction.of_units if body.regions else prediction.needed)(way, live)
+    masks = named.reshape(sizes[0] * sizes[1], -1)
     targets = start(body.destination) + np.arange(len(masks)) * body.destination_row_stride & ADDRESS_MASK
     return Rows(targets, np.array([codes.packed(mask) for mask in masks], dtype=source.dtype), False)
 

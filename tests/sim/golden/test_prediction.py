@@ -139,15 +139,23 @@ def test_codes_of_regions(bits) -> None:
                           for part in (0, 0.5, 1 - 2**-16)], dtype=np.float32)
         words = (sign * inner).astype(np.float32).view(np.uint32)
         found = regions.quantised(words, bits, scale)
-        np.testing.assert_array_equal(found, np.arange(4 * n).repeat(3) + (4 * n if sign < 0 else 0))
+        # Beyond is the last step, of negative words the last two.
+        last = 4 * n - 1 if sign > 0 else 4 * n - 2
+        codes_wanted = np.minimum(np.arange(4 * n), last).repeat(3)
+        np.testing.assert_array_equal(found, codes_wanted + (4 * n if sign < 0 else 0))
         values, gaps = regions.steps(found, bits, scale)
-        np.testing.assert_array_equal(values[:-3], sign * np.array(sizes[:-1], dtype=np.float32).repeat(3))
-        np.testing.assert_array_equal(gaps[:-3], np.array(steps[:-1], dtype=np.float32).repeat(3))
-        assert np.isinf(gaps[-3:]).all() and (values[-3:] == sign * sizes[-1]).all()
+        np.testing.assert_array_equal(values, sign * np.array(sizes, dtype=np.float32)[codes_wanted])
+        beyond = codes_wanted == last
+        np.testing.assert_array_equal(gaps[~beyond], np.array(steps, dtype=np.float32)[codes_wanted[~beyond]])
+        assert np.isinf(gaps[beyond]).all()
         low, high = regions.ends(found, bits, scale)
         assert ((low <= sign * inner) & (sign * inner <= high)).all()
-    for word in (0x7F800000, 0x7FC00000, 0x7F7FFFFF):
-        assert regions.quantised(np.array([word], dtype=np.uint32), bits, scale) == 4 * n - 1
+    words = np.array([0x7F800000, 0x7F7FFFFF, 0xFF800000, 0xFF7FFFFF, 0x7FC00000, 0xFFC12345], dtype=np.uint32)
+    found = regions.quantised(words, bits, scale)
+    assert found.tolist() == [4 * n - 1, 4 * n - 1, 8 * n - 2, 8 * n - 2, 8 * n - 1, 8 * n - 1]
+    low, high = regions.ends(found, bits, scale)
+    assert (high[:2] == np.inf).all() and (low[2:4] == -np.inf).all() and (np.sign([*low[:2], *-high[2:4]]) > 0).all()
+    assert np.isnan([*low[4:], *high[4:]]).all()
 
 
 def test_regions_that_there_are_not() -> None:
@@ -178,11 +186,46 @@ def test_the_printed_rule_drops_a_live_neuron() -> None:
 @pytest.mark.parametrize("scale", [-6, -3, 0])
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_bounds_of_regions(way, scale) -> None:
-    """No live neuron is dead by the sign-aware bound, at whatever scale."""
+    """Only neurons of 0 or below are dead by the sign-aware bound, at whatever scale, of fills and of words among
+    them: none that is no number. What is made of fills is 0 or below then, as well."""
     rng = np.random.default_rng(6)
-    for kind in ("normal", "wide", "nearly", "negative"):
+    for kind in ("normal", "wide", "nearly", "negative", "special", "huge"):
         words = drawn(way, kind, rng)
         y = prediction.neurons(way, words.view(np.float32))
-        found = regions.ends(regions.quantised(words, 6, scale), 6, scale)
-        live = prediction.live(way, found, lambda ends: ends)
-        assert not (y[~live] > 0).any()
+        fills = regions.filled(regions.quantised(words, 6, scale), 6, scale)
+        fills[..., 0, :] = words[..., 0, :]
+        low, high = regions.fill_ends(fills, 6, scale)
+        for one in (words, fills):
+            values = one.view(np.float32)
+            assert ((low <= values) & (values <= high))[~np.isnan(values)].all()
+        live = prediction.live(way, (low, high), lambda ends: ends)
+        assert (y[~live] <= 0).all() and (prediction.neurons(way, fills.view(np.float32))[~live] <= 0).all()
+        named = prediction.of_units(way, live)
+        assert named.shape == words.shape and (named >= prediction.needed(way, live)).all()
+
+
+def test_units_are_tiles_or_lines() -> None:
+    for way, axes in ((WAYS["F(2,3), 2-D"], (0, 1)), (WAYS["F(2,3), 1-D"], (1,))):
+        live = np.zeros((2, 2, 3), dtype=bool)
+        live[0, 1, 2] = True
+        named = prediction.of_units(way, live)
+        assert named.any(axis=axes).sum() == 1 and named.all(axis=axes).sum() == 1
+
+
+@pytest.mark.parametrize("bits", isa.REGION_BITS)
+@pytest.mark.parametrize("count", [1, 5, 32, 100])
+def test_strings_of_regions(bits, count) -> None:
+    words = np.random.default_rng(bits).standard_normal(count).astype(np.float32).view(np.uint32)
+    first, following = regions.Regions(bits, -3), regions.Regions(bits, -3, follows=True)
+    string = first.string(words)
+    assert len(string) == isa.region_words(count, bits) == -(-count * bits // 32)
+    whole = sum(int(code) << bits * place for place, code in enumerate(regions.quantised(words, bits, -3)))
+    assert string.tolist() == [whole >> 32 * word & 0xFFFFFFFF for word in range(len(string))]
+    fills, mask = first.run(string, count), np.arange(count) % 3 == 0
+    np.testing.assert_array_equal(fills, regions.filled(regions.quantised(words, bits, -3), bits, -3))
+    np.testing.assert_array_equal(following.string(words, mask), words[mask])
+    np.testing.assert_array_equal(following.run(words[mask], count, fills, mask), np.where(mask, words, fills))
+    with pytest.raises(ValueError, match=f"is not of {count} codes of {bits} bits"):
+        first.run(string[:-1], count)
+    with pytest.raises(ValueError, match="is not of a mask that names"):
+        following.run(words[mask][:-1], count, fills, mask)
