@@ -33,6 +33,8 @@ class ElementDecoder(wiring.Component):
     -------
     known, lower, exact : In
         As of :class:`~plinth_hw.comm.codes.element_encode.ElementEncoder`.
+    whole : In(1)
+        Words come as they are, whatever their fills. Stable likewise.
     i : In stream of :func:`~plinth_hw.comm.codes.block.run_flit_layout`
         Fills, and which of them follow.
     bits : Out(Bits)
@@ -42,8 +44,8 @@ class ElementDecoder(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         flit = stream.Signature(run_flit_layout(parameters))
-        super().__init__({"known": In(LEVEL), "lower": In(LEVEL), "exact": In(1), "i": In(flit), "bits": Out(Bits()),
-                          "o": Out(flit)})
+        super().__init__({"known": In(LEVEL), "lower": In(LEVEL), "exact": In(1), "whole": In(1), "i": In(flit),
+                          "bits": Out(Bits()), "o": Out(flit)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -81,7 +83,7 @@ class ElementDecoder(wiring.Component):
             known.eq(self.known + BIAS), lower.eq(self.lower + BIAS),
             *(kind.eq(found) for kind, found in zip((zero, large, is_small), kinds(fill, known), strict=True)),
             unsent.eq(~(zero | large | is_small)), top.eq(Mux(unsent, own, known - 1)),
-            tails.eq(self.exact & ~zero & ~large),
+            tails.eq(self.exact & ~zero & ~large & ~self.whole),
         ]
         inner = (top - lower + 1).as_signed()
         count, low = Signal(SHIFT, name="bits_between"), Signal(SHIFT, name="bits_below")
@@ -112,7 +114,9 @@ class ElementDecoder(wiring.Component):
                 m.d.comb += leads.eq(place)
         fraction = Signal(FRACTION_BITS, name="fraction")
         m.d.comb += fraction.eq((quanta << (FRACTION_BITS - leads)[:SHIFT])[:FRACTION_BITS])
-        with m.If(zero | ((count == 0) & ~tails)):
+        with m.If(self.whole):
+            m.d.comb += [need.eq(WORD), made.eq(bits.peek)]
+        with m.Elif(zero | ((count == 0) & ~tails)):
             m.d.comb += made.eq(fill)
         with m.Elif(large):
             m.d.comb += [need.eq(count), made.eq(fill | (shown << low)[:FRACTION_BITS])]

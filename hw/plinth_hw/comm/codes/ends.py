@@ -2,9 +2,9 @@
 
 ::
 
-    fill --> kind --> near ------------------> low, high
-                +---> near --+--> adder --> far --^
-                quantum -----+
+    fill --> kind, or region --> near ------------------> low, high
+                           +---> near --+--> adder --> far --^
+                           quantum -----+
 
 Throughput: a flit of fills in two cycles. Latency: that of the adder, and two cycles.
 """
@@ -17,6 +17,7 @@ from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.block import BIASED, LEVEL
 from plinth_hw.comm.codes.block_decode import kinds
+from plinth_hw.comm.codes.regions import NUMBER, placed
 from plinth_hw.isa.codes import BIAS, EXPONENT_BITS, FRACTION_BITS
 from plinth_hw.isa.formats import FP32
 from plinth_hw.lib.count import stepped
@@ -38,14 +39,16 @@ class FillEnds(wiring.Component):
     Members
     -------
     i : In stream of ``fills`` and their ``level``
+        With ``regions``, log2 n, they are fills of these, at a scale in place of a level.
     o : Out stream of ``words``
-        Of each flit its words' highest values, then the lowest, as :func:`plinth_sim.golden.codes.ends`.
+        Of each flit its words' highest values, then the lowest, as :func:`plinth_sim.golden.codes.ends`, or
+        :func:`plinth_sim.golden.regions.fill_ends`.
     """
 
     def __init__(self, words: data.ArrayLayout):
         self.words = words
-        super().__init__({"i": In(stream.Signature(data.StructLayout({"fills": words, "level": LEVEL}))),
-                          "o": Out(stream.Signature(words))})
+        fills = data.StructLayout({"fills": words, "level": LEVEL, "regions": NUMBER})
+        super().__init__({"i": In(stream.Signature(fills)), "o": Out(stream.Signature(words))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -66,12 +69,16 @@ class FillEnds(wiring.Component):
             fill = self.i.payload.fills[lane]
             own, negative = fill[FRACTION_BITS:WORD - 1], fill[-1]
             zero, large, is_small = kinds(fill, level)
-            unsent = ~(zero | large | is_small)
-            quantum = Cat(Const(0, FRACTION_BITS), level[:EXPONENT_BITS], negative)
+            number = self.i.payload.regions
+            of_regions, found = number != 0, placed(m, f"fill_{lane}", fill, level, number)
+            unsent, exact = ~(of_regions | zero | large | is_small), zero & ~of_regions
+            # What is beyond all regions goes to infinity.
+            step = Mux(found.beyond, (1 << EXPONENT_BITS) - 1, (level + found.region)[:EXPONENT_BITS])
+            quantum = Cat(Const(0, FRACTION_BITS), Mux(of_regions, step, level[:EXPONENT_BITS]), negative)
             m.submodules[f"adder_{lane}"] = adder = FloatAdder(FP32)
             around = Cat(Const(0, FRACTION_BITS), (own + 1)[:EXPONENT_BITS], Const(0, 1))
-            near = Mux(large | zero, fill, Cat(Const(0, WORD - 1), negative))
-            m.d.comb += [adder.a.eq(near), adder.b.eq(Mux(zero, Cat(Const(0, WORD - 1), negative), quantum))]
+            near = Mux(large | zero | of_regions, fill, Cat(Const(0, WORD - 1), negative))
+            m.d.comb += [adder.a.eq(near), adder.b.eq(Mux(exact, Cat(Const(0, WORD - 1), negative), quantum))]
             latency = adder.latency
             kept = delayed(m, f"kept_{lane}", Cat(near, around, negative, unsent), latency)
             near, around, negative, unsent = kept[:WORD], kept[WORD:2 * WORD], kept[2 * WORD], kept[2 * WORD + 1]

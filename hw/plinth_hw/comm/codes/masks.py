@@ -1,4 +1,4 @@
-"""Masks of tile elements that live neurons need.
+"""Masks of tile elements that live neurons need, or of whole tiles of which one lives.
 
 ::
 
@@ -17,6 +17,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.block import LEVEL
+from plinth_hw.comm.codes.regions import NUMBER
 from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
@@ -45,12 +46,13 @@ def last_places(matrices: Sequence[Matrix], task: Any, *, neurons: bool) -> dict
 
 def predicted_layout(parameters: DieParameters, matrices: int) -> data.StructLayout:
     """A task: ``fills``, ``bias``, ``masks``: first words; ``element`` and ``tile``: words from one to the next,
-    ``pitch`` of masks; ``tiles``, ``channels``; ``level``; numbers of matrices ``down`` and ``across``."""
+    ``pitch`` of masks; ``tiles``, ``channels``; ``level``; log2 n of ``regions``, whose units are whole tiles, or 0;
+    numbers of matrices ``down`` and ``across``."""
     address, word, number = unsigned(parameters.address_bits), unsigned(WORD), unsigned(index_bits(matrices))
     return data.StructLayout({
         **dict.fromkeys(("fills", "bias", "masks"), address),
         **dict.fromkeys(("element", "tile", "pitch", "tiles", "channels"), word),
-        "level": LEVEL, "down": number, "across": number})
+        "level": LEVEL, "regions": NUMBER, "down": number, "across": number})
 
 
 class NeededMasks(wiring.Component):
@@ -91,12 +93,13 @@ class NeededMasks(wiring.Component):
         row, column, ends = grid_walk(m, "neuron", takes, last_places(self.matrices, task, neurons=True),
                                       index_bits(places))
         supports = self._support(m, "down", row), self._support(m, "across", column)
+        whole = task.regions != 0
         m.d.comb += takes.eq(self.i.valid & self.i.ready)
         words = [Signal(WORD, name=f"word_{place}") for place in range(places * places)]
         for place, word in enumerate(words):
             down, across = divmod(place, places)
             needed, now = Signal(lanes, name=f"needed_{place}"), Signal(lanes, name=f"now_{place}")
-            m.d.comb += now.eq(needed | Mux(supports[0][down] & supports[1][across], self.i.payload, 0))
+            m.d.comb += now.eq(needed | Mux(whole | (supports[0][down] & supports[1][across]), self.i.payload, 0))
             with m.If(takes):
                 m.d.sync += needed.eq(Mux(ends, 0, now))
             with m.If(shifts):

@@ -131,7 +131,8 @@ class Prediction(wiring.Component):
                                 m.d.comb += shift.eq(value)
         m.d.comb += [
             neurons.window.payload.eq(flit.data), neurons.window.valid.eq(self.flit.valid & of_bias),
-            ends.i.payload.fills.eq(flit.data), ends.i.payload.level.eq(task.level - shift),
+            ends.i.payload.fills.eq(flit.data), ends.i.payload.regions.eq(task.regions),
+            ends.i.payload.level.eq(task.level - Mux(task.regions != 0, 0, shift)),
             ends.i.valid.eq(self.flit.valid & ~of_bias),
             self.flit.ready.eq(Mux(of_bias, neurons.window.ready, ends.i.ready)),
         ]

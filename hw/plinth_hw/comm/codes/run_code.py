@@ -1,16 +1,18 @@
-"""Runs of words to strings of bits, and back: both parts of the block code, and skip code.
+"""Runs of words to strings of bits, and back: both parts of the block code, and of regions, and skip code.
 
 ::
 
     flit --+--> Blocks --+--> BlockEncoder ----+--> BitPacker --+--> words   RunEncoder
            |             +--> ElementEncoder --+                |
+           +--> RegionEncoder -----------------+                |
            +--> SkipEncoder ------------------------------------+
 
     words ---+--> BitReader --+--> BlockDecoder ----+--> flit                RunDecoder
-             |                |                     |
+             |                +--> RegionDecoder ---+
     fills ---|----------------+--> ElementDecoder --+
     masks ---+--> SkipDecoder ----------------------+
 
+The next part of regions, words as they are, is skip code of masks that are given, and decoded with fills.
 Throughput and latency: those of the parts.
 """
 
@@ -24,6 +26,7 @@ from plinth_hw.comm.codes.block_decode import BlockDecoder
 from plinth_hw.comm.codes.block_encode import BlockEncoder
 from plinth_hw.comm.codes.element_decode import ElementDecoder
 from plinth_hw.comm.codes.element_encode import ElementEncoder
+from plinth_hw.comm.codes.regions import NUMBER, RegionDecoder, RegionEncoder
 from plinth_hw.comm.codes.skip_code import MAP, SkipDecoder, SkipEncoder
 from plinth_hw.comm.codes.string_read import Words
 from plinth_hw.comm.codes.string_write import string_flit_layout
@@ -31,9 +34,9 @@ from plinth_hw.isa.parameters import DieParameters
 
 #: What a part of a code is: ``follows``, it is a next one, of masked words, from level ``known`` on; to ``exact`` words
 #: or to level ``lower``; ``first``: level of the first part, which it is without ``follows``. Or, with ``skips``, skip
-#: code, of masks that are ``sent``, or ``given``.
+#: code, of masks that are ``sent``, or ``given``. Or, with ``regions``, log2 n, codes of these, of the scale ``first``.
 PART = data.StructLayout({"first": LEVEL, "known": LEVEL, "lower": LEVEL, **dict.fromkeys(
-    ("exact", "follows", "skips", "sent", "given"), unsigned(1))})
+    ("exact", "follows", "skips", "sent", "given"), unsigned(1)), "regions": NUMBER})
 
 
 class RunEncoder(wiring.Component):
@@ -63,13 +66,18 @@ class RunEncoder(wiring.Component):
         m.submodules.elements = elements = ElementEncoder()
         m.submodules.packer = packer = BitPacker()
         m.submodules.skip = skip = SkipEncoder(self.parameters)
-        part, follows, skips = self.part, self.part.follows, self.part.skips
+        m.submodules.regions = regions = RegionEncoder(self.parameters)
+        part, follows, quantises = self.part, self.part.follows, Signal(name="quantises")
+        whole, skips = Signal(name="whole"), Signal(name="skips")
         packed, flit = packer.o.payload, self.o.payload
         m.d.comb += [
-            skip.sent.eq(part.sent), skip.given.eq(part.given),
-            blocks.i.payload.eq(self.i.payload), blocks.i.valid.eq(self.i.valid & ~skips),
-            skip.i.payload.eq(self.i.payload), skip.i.valid.eq(self.i.valid & skips),
-            self.i.ready.eq(Mux(skips, skip.i.ready, blocks.i.ready)),
+            whole.eq((part.regions != 0) & follows), quantises.eq((part.regions != 0) & ~follows),
+            skips.eq(part.skips | whole), skip.sent.eq(part.sent & ~whole), skip.given.eq(part.given | whole),
+            regions.scale.eq(part.first), regions.number.eq(part.regions),
+            *(coder.i.payload.eq(self.i.payload) for coder in (blocks, regions, skip)),
+            blocks.i.valid.eq(self.i.valid & ~skips & ~quantises), regions.i.valid.eq(self.i.valid & quantises),
+            skip.i.valid.eq(self.i.valid & skips),
+            self.i.ready.eq(Mux(skips, skip.i.ready, Mux(quantises, regions.i.ready, blocks.i.ready))),
             flit.eq(skip.o.payload), self.o.valid.eq(packer.o.valid | skip.o.valid),
             packer.o.ready.eq(self.o.ready), skip.o.ready.eq(self.o.ready),
             planes.level.eq(part.first),
@@ -77,9 +85,10 @@ class RunEncoder(wiring.Component):
             planes.i.payload.eq(blocks.o.payload), planes.i.valid.eq(blocks.o.valid & ~follows),
             elements.i.payload.eq(blocks.o.payload), elements.i.valid.eq(blocks.o.valid & follows),
             blocks.o.ready.eq(Mux(follows, elements.i.ready, planes.i.ready)),
-            packer.i.payload.eq(Mux(follows, elements.o.payload, planes.o.payload)),
-            packer.i.valid.eq(Mux(follows, elements.o.valid, planes.o.valid)),
-            planes.o.ready.eq(packer.i.ready & ~follows), elements.o.ready.eq(packer.i.ready & follows),
+            packer.i.payload.eq(Mux(quantises, regions.o.payload, Mux(
+                follows, elements.o.payload, planes.o.payload))),
+            packer.i.valid.eq(planes.o.valid | elements.o.valid | regions.o.valid),
+            *(coder.o.ready.eq(packer.i.ready) for coder in (planes, elements, regions)),
         ]
         with m.If(~skips):
             m.d.comb += [flit.data[0].eq(packed.word), flit.mask.eq(packed.there), flit.last.eq(packed.last)]
@@ -130,27 +139,34 @@ class RunDecoder(wiring.Component):
         m.submodules.blocks = blocks = BlockDecoder(self.parameters)
         m.submodules.elements = elements = ElementDecoder(self.parameters)
         m.submodules.skip = skip = SkipDecoder(self.parameters)
+        m.submodules.regions = regions = RegionDecoder(self.parameters)
         part, follows, skips = self.part, self.part.follows, self.part.skips
+        quantised = Signal(name="quantised")
         wiring.connect(m, wiring.flipped(self.i), elements.i)
         wiring.connect(m, wiring.flipped(self.mask), skip.mask)
         wiring.connect(m, skip.map, wiring.flipped(self.map))
         count, words = Signal.like(reader.count, name="bits_there"), self.words
-        bits = Mux(follows, elements.bits.take, blocks.bits.take)
+        bits = Mux(follows, elements.bits.take, Mux(quantised, regions.bits.take, blocks.bits.take))
         m.d.comb += [
             skip.sent.eq(part.sent), skip.stored.eq(part.given), self.beyond.eq(skip.beyond),
             skip.words.peek.eq(words.peek), skip.words.count.eq(Mux(skips, words.count, 0)),
             reader.i.payload.eq(words.peek[0]), reader.i.valid.eq((words.count != 0) & ~skips),
             words.take.eq(Mux(skips, skip.words.take, reader.i.valid & reader.i.ready)),
-            *(coder.run.payload.eq(self.run.payload) for coder in (blocks, skip)),
-            blocks.run.valid.eq(self.run.valid & ~skips), skip.run.valid.eq(self.run.valid & skips),
-            self.run.ready.eq(Mux(skips, skip.run.ready, blocks.run.ready)),
+            quantised.eq((part.regions != 0) & ~follows), elements.whole.eq(part.regions != 0),
+            regions.scale.eq(part.first), regions.number.eq(part.regions),
+            *(coder.run.payload.eq(self.run.payload) for coder in (blocks, regions, skip)),
+            blocks.run.valid.eq(self.run.valid & ~skips & ~quantised), skip.run.valid.eq(self.run.valid & skips),
+            regions.run.valid.eq(self.run.valid & quantised),
+            self.run.ready.eq(Mux(skips, skip.run.ready, Mux(quantised, regions.run.ready, blocks.run.ready))),
             reader.clear.eq(self.clear), blocks.level.eq(part.first),
             *(getattr(elements, name).eq(part[name]) for name in ("known", "lower", "exact")),
             count.eq(reader.count), reader.take.eq(bits), self.taken.eq(Mux(skips, skip.words.take * WORD, bits)),
-            blocks.bits.peek.eq(reader.peek), elements.bits.peek.eq(reader.peek),
-            blocks.bits.count.eq(Mux(follows, 0, count)), elements.bits.count.eq(Mux(follows, count, 0)),
-            self.o.payload.eq(Mux(skips, skip.o.payload, Mux(follows, elements.o.payload, blocks.o.payload))),
-            self.o.valid.eq(skip.o.valid | elements.o.valid | blocks.o.valid),
-            *(coder.o.ready.eq(self.o.ready) for coder in (skip, elements, blocks)),
+            *(coder.bits.peek.eq(reader.peek) for coder in (blocks, elements, regions)),
+            *(coder.bits.count.eq(Mux(follows, 0, count)) for coder in (blocks, regions)),
+            elements.bits.count.eq(Mux(follows, count, 0)),
+            self.o.payload.eq(Mux(skips, skip.o.payload, Mux(follows, elements.o.payload, Mux(
+                quantised, regions.o.payload, blocks.o.payload)))),
+            self.o.valid.eq(skip.o.valid | elements.o.valid | regions.o.valid | blocks.o.valid),
+            *(coder.o.ready.eq(self.o.ready) for coder in (skip, elements, regions, blocks)),
         ]
         return m

@@ -29,7 +29,7 @@ from plinth_hw.comm.codes.string_write import StringWriter
 from plinth_hw.comm.codes.walk import CodeWalk
 from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layout
 from plinth_hw.control.engine import BodyWord
-from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, STEPS
+from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, SCALES, STEPS
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import CodeBody, field_word
@@ -137,10 +137,11 @@ class CodeStages(wiring.Component):
             task.bias.eq(addresses["codes"]), task.masks.eq(addresses["destination"]),
             task.element.eq(body.source_plane_stride), task.tile.eq(body.source_row_stride),
             task.pitch.eq(body.destination_row_stride), task.tiles.eq(body.rows), task.channels.eq(body.columns),
-            task.level.eq(body.first), level.eq(body.first),
+            task.level.eq(body.first), task.regions.eq(body.regions), level.eq(body.first),
             self.unpredictable.eq((body.planes != 1) | ~known["down"] | ~known["across"]
                                   | (body.columns[:exact_log2(lanes)] != 0)
-                                  | (level < LEVELS.start + MOST_SHIFT) | (level >= LEVELS.stop)),
+                                  | Mux(body.regions != 0, (level < SCALES.start) | (level >= SCALES.stop),
+                                        (level < LEVELS.start + MOST_SHIFT) | (level >= LEVELS.stop))),
         ]
         return prediction
 
@@ -242,13 +243,16 @@ class CodeStages(wiring.Component):
 
 def _unfit(m: Module, body: Any) -> Value:
     """Whether a body asks for no code."""
-    def beyond(name: str) -> Value:
+    def beyond(name: str, levels: range = LEVELS) -> Value:
         level = Signal(signed(9), name=f"{name}_level")
         m.d.comb += level.eq(body[name])
-        return (level < LEVELS.start) | (level >= LEVELS.stop)
+        return (level < levels.start) | (level >= levels.stop)
 
     step = Signal(signed(10), name="step")
     m.d.comb += step.eq(body.known - body.lower)
     unreachable = beyond("lower") | (step < STEPS.start) | (step >= STEPS.stop)
     unlevelled = beyond("first") | (body.follows & (beyond("known") | (~body.exact & unreachable)))
-    return (body.planes != 1) | Mux(body.skips, body.follows | ~(body.sent | body.given), unlevelled)
+    of_regions = body.regions != 0
+    unscaled = beyond("first", SCALES) | (body.follows & ~body.exact)
+    return (body.planes != 1) | Mux(body.skips, body.follows | of_regions | ~(body.sent | body.given),
+                                    Mux(of_regions, unscaled, unlevelled))
