@@ -221,9 +221,21 @@ class Die(wiring.Component):
             interface.error_out.eq(control.error_out), interface.error_source.eq(control.error_source),
             interface.die.eq(control.die), router.die.eq(control.die),
             router.rates.eq(control.rates),
-            router.route_write.eq(control.route_write), control.lost.eq(router.lost),
+            *self._route_writes(router, control, collective), control.lost.eq(router.lost),
             control.injected_words.eq(router.injected_words),
             control.transit_words.eq(router.transit_words), control.port_words.eq(router.port_words),
+        ]
+
+    def _route_writes(self, router: Router, control: Control, collective: CollectiveEngine | None) -> list[Any]:
+        """Statements by which routes are written: by the host, and of dies that set routes by tasks."""
+        host, write = control.route_write, router.route_write
+        if not self.parameters.sets_routes or collective is None:
+            return [write.eq(host)]
+        return [
+            *(write[name].eq(Mux(host.valid, host[name], collective.route_write[name]))
+              for name in ("destination", "port")),
+            write.traffic.eq(Mux(host.valid, ~0, collective.route_write.traffic)),
+            write.valid.eq(host.valid | collective.route_write.valid), collective.quiet.eq(router.quiet),
         ]
 
     def _link(self, m: Module, port: int, router: Router, control: Control) -> None:

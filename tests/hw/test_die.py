@@ -45,6 +45,8 @@ def test_verilog_is_byte_identical() -> None:
     pytest.param(preset("fpga-tiny", engines=frozenset({OPTIMISER})), id="optimiser", marks=SLOW),
     pytest.param(preset("ndp-tiny", engines=frozenset({TRANSFER}), transforms=((2, 3), (4, 3), (2, 5))),
                  id="transforms", marks=SLOW),
+    pytest.param(preset("ndp-tiny-routes", engines=frozenset({COLLECTIVE, TRANSFER}), transforms=((2, 3),)),
+                 id="routes", marks=SLOW),
     pytest.param(preset("ndp-tiny", rows=3, columns=5, beat_words=8, interleave=16, axi_ports=2, ports=4,
                         reduce_blocks=4, counters=16, die_bits=4, operand_buffer_words=512, output_buffer_words=240),
                  id="other sizes", marks=SLOW),

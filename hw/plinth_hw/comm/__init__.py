@@ -15,7 +15,7 @@ The network, from a link inwards:
 Collectives:
 
 - :mod:`~plinth_hw.comm.collective`: the engine: tasks, groups, reduce blocks; :mod:`~plinth_hw.comm.tallies`: what
-  these have sent, and how long they stood.
+  these have sent, and how long they stood; :mod:`~plinth_hw.comm.route_setter`: its tasks that set routes.
 - :mod:`~plinth_hw.comm.message`: the steps of a message; :mod:`~plinth_hw.comm.reduce_block` goes through them.
 - :mod:`~plinth_hw.comm.prefetch`, :mod:`~plinth_hw.comm.reduce_lanes`, :mod:`~plinth_hw.comm.write_back`: a block's
   words from memory, their arithmetic, which all blocks share, and back.

@@ -3,6 +3,7 @@
 ::
 
     engine.body --> staging --> check --+--> group table
+                                        +--> RouteSetter --> route_write      (of dies that set routes)
                                         +--> reduce block b --> send_b        (message mod blocks = b)
                                         |       |  ^    ^------ receive_b
                                         |       v  |
@@ -21,7 +22,7 @@ carries. Source: MPT section VI.C, Figure 13(c).
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -32,14 +33,23 @@ from plinth_hw.comm.message import MEMBER_BITS, message_layout
 from plinth_hw.comm.prefetch import check
 from plinth_hw.comm.reduce_block import ReduceBlock
 from plinth_hw.comm.reduce_lanes import ReduceLanes
+from plinth_hw.comm.route_setter import RouteSetter
 from plinth_hw.comm.tallies import Tallies
 from plinth_hw.control.engine import EngineSignature, ends_signature
+from plinth_hw.control.routes import table_write_layout
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import GROUPS, reset_value
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, UpdateOperation, pointer_words
+from plinth_hw.isa.tasks import (
+    CollectiveBody,
+    CollectiveOperation,
+    ErrorCode,
+    Traffic,
+    UpdateOperation,
+    pointer_words,
+)
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import shape_of
@@ -59,10 +69,13 @@ class CollectiveEngine(wiring.Component):
         ``done.error`` is BAD_OPERATION for an unknown operation; BAD_OPERAND for a message without words,
         a pointer that is not beat-aligned, an unknown update, a group that was never set, and a row of the
         group table without members or with an index beyond them; BAD_DIE for a row with more members than ``dies``, or
-        a next one that is none of them. ``payload_words`` counts words sent to the next member, ``stall_cycles`` the
-        cycles of the task in which its block moved nothing.
+        a next one that is none of them; of SET_ROUTE what :class:`~plinth_hw.comm.route_setter.RouteSetter` says: one
+        of chunks waits for all messages before it. ``payload_words`` counts words sent to the next member,
+        ``stall_cycles`` the cycles of the task in which its block moved nothing.
     dies : In
         Dies of the array.
+    quiet : In, route_write : Out
+        As of :class:`~plinth_hw.comm.route_setter.RouteSetter`; of dies that set routes.
     read_0 ... : Out(ReadPort), write_0 ... : Out(WritePort)
         One of each for every reduce block.
     send_0 ... : Out streams of flits
@@ -86,6 +99,8 @@ class CollectiveEngine(wiring.Component):
         super().__init__({
             "engine": Out(EngineSignature(parameters)),
             "dies": In(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
+            **({"quiet": In(len(Traffic)), "route_write": Out(table_write_layout(parameters))}
+               if parameters.sets_routes else {}),
             **{f"read_{b}": Out(ReadPort(parameters)) for b in blocks},
             **{f"write_{b}": Out(WritePort(parameters)) for b in blocks},
             **{f"send_{b}": Out(flit) for b in blocks},
@@ -188,13 +203,20 @@ class CollectiveEngine(wiring.Component):
 
         released = Signal(len(blocks))
         m.d.sync += occupied.eq((occupied | started) & ~released)
-        m.d.comb += engine.start.ready.eq(
-            staged & compared & order.i.ready & (set_group | ~(occupied & chosen).any()))
+        ready = staged & compared & order.i.ready
+        free, known_operation = set_group | ~(occupied & chosen).any(), CollectiveOperation.SET_GROUP
+        if parameters.sets_routes:
+            set_route, setter = self._route_setter(m, words.as_value(), ready, occupied)
+            free, known_operation = Mux(set_route, setter.done, free), CollectiveOperation.SET_ROUTE
+        m.d.comb += engine.start.ready.eq(ready & free)
         with m.If(engine.start.valid & engine.start.ready):
             m.d.comb += [order.i.valid.eq(1), entry.at_once.eq(1)]
             m.d.sync += staged.eq(0)
-            with m.If(operation > CollectiveOperation.SET_GROUP.value):
+            with m.If(operation > known_operation.value):
                 m.d.comb += entry.error.eq(ErrorCode.BAD_OPERATION)
+            if parameters.sets_routes:
+                with m.Elif(set_route):
+                    m.d.comb += entry.error.eq(setter.error)
             with m.Elif(Mux(set_group, bad_row, bad_message)):
                 m.d.comb += entry.error.eq(ErrorCode.BAD_OPERAND)
             with m.Elif(set_group & unknown_die):
@@ -229,6 +251,19 @@ class CollectiveEngine(wiring.Component):
             order.o.ready.eq(done.valid & done.ready),
             released.eq(Mux(order.o.ready & ~front.at_once, Const(1, len(blocks)) << front.block, 0)),
         ]
+
+    def _route_setter(self, m: Module, body: Value, ready: Value, occupied: Value) -> tuple[Value, RouteSetter]:
+        """What runs SET_ROUTE tasks; whether the next task is one."""
+        m.submodules.route_setter = setter = RouteSetter(self._parameters)
+        set_route = Signal(name="set_route")
+        m.d.comb += [
+            set_route.eq(self.engine.operation == CollectiveOperation.SET_ROUTE.value),
+            setter.body.eq(body), setter.dies.eq(self.dies), setter.quiet.eq(self.quiet),
+            setter.start.eq(self.engine.start.valid & set_route & ready
+                            & ~((setter.body.traffic.as_value() == Traffic.CHUNKS.value) & occupied.any())),
+            self.route_write.eq(setter.write),
+        ]
+        return set_route, setter
 
     def _strobes(self, m: Module, blocks: list[ReduceBlock]) -> None:
         """What the engine as a whole does in this cycle."""

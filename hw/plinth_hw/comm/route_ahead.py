@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from plinth_hw.comm.flit import flit_layout
-from plinth_hw.control.routes import port_bits, route_table, route_write_layout
+from plinth_hw.control.routes import port_bits, router_tables, table_accesses, table_of, table_write_layout
 from plinth_hw.isa.parameters import DieParameters
 
 
@@ -43,7 +43,7 @@ class RouteAhead(wiring.Component):
         By class, the place of what waits first, and whether that goes where the last one went that did not end here.
     sent : In(classes)
         What waits first leaves by its port.
-    route_write : In, :func:`~plinth_hw.control.routes.route_write_layout`
+    route_write : In, :func:`~plinth_hw.control.routes.table_write_layout`
         A write to the table; holds for what arrives later.
     route : Out, array of ``ports`` bits
         By class, the port of what waits first, as a bit; none if no route is known.
@@ -58,22 +58,21 @@ class RouteAhead(wiring.Component):
         super().__init__({
             "valid": In(1), "flit": In(flit_layout(parameters)), "is_error": In(1), "place": In(place),
             "taken": In(data.ArrayLayout(place, classes)), "same": In(classes), "sent": In(classes),
-            "route_write": In(route_write_layout(parameters)),
+            "route_write": In(table_write_layout(parameters)),
             "route": Out(data.ArrayLayout(unsigned(parameters.ports), classes)), "known": Out(classes),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         ports, flit = range(self.parameters.ports), self.flit
-        m.submodules.routes = routes = route_table(self.parameters, len(ports))
-        write, found = routes.write_port(), routes.read_port()
+        tables = router_tables(m, self.parameters)
         # What came in the cycle before: its port is written in this one.
         came, names = Signal(self.parameters.classes, name="came"), Signal(name="names_port")
-        place, named, port = Signal.like(self.place, name="came_to"), Signal(len(ports)), Signal(len(ports))
+        place, named = Signal.like(self.place, name="came_to"), Signal(len(ports))
+        looked_up = [Signal(len(ports), name="port") for _ in tables]
         m.d.comb += [
-            write.en.eq(self.route_write.valid), write.addr.eq(self.route_write.destination),
-            write.data.eq(Cat(self.route_write.port == one for one in ports)),
-            found.addr.eq(flit.destination), found.en.eq(1), port.eq(Mux(names, named, found.data)),
+            *table_accesses(self.parameters, tables, self.route_write, flit.destination),
+            *(port.eq(Mux(names, named, found.data)) for port, (_, found) in zip(looked_up, tables, strict=True)),
         ]
         m.d.sync += [
             came.eq(Cat(self.valid & (flit.traffic_class == number) for number in range(len(came)))),
@@ -84,6 +83,7 @@ class RouteAhead(wiring.Component):
             m.submodules[f"ports_{number}"] = kept = Memory(shape=unsigned(len(ports)), depth=self.depth, init=[])
             keeps, waits = kept.write_port(), kept.read_port(domain="comb")
             last = Signal(len(ports), name=f"last_{number}")
+            port = looked_up[table_of(self.parameters, number)]
             m.d.comb += [
                 keeps.en.eq(came[number]), keeps.addr.eq(place), keeps.data.eq(port), waits.addr.eq(taken),
                 self.route[number].eq(Mux(self.same[number], last, waits.data)),

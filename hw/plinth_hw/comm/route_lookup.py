@@ -17,14 +17,14 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import PacketKind
 from plinth_hw.comm.input_buffer import Head, stored_layout
-from plinth_hw.control.routes import port_bits, route_table, route_write_layout
+from plinth_hw.control.routes import port_bits, router_tables, table_accesses, table_of, table_write_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of
 
 
 class RouteLookup(wiring.Component):
-    """The route table, and what of it each class of each input knows.
+    """The route table, or those of the kinds of traffic, and what of them each class of each input knows.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class RouteLookup(wiring.Component):
         What each input read in the cycle before.
     sent : In, array of ``classes`` bits
         The flit that waits in that class of that input goes: what is known is of the next no more.
-    route_write : In, :func:`~plinth_hw.control.routes.route_write_layout`
+    route_write : In, :func:`~plinth_hw.control.routes.table_write_layout`
         A write to the table; holds for what is looked up later.
     reads : Out(inputs)
         That input is to read, without removing it, its flit of class ``reads_class``; at most one input at a time.
@@ -61,7 +61,7 @@ class RouteLookup(wiring.Component):
             **{f"head_{index}": In(data.ArrayLayout(Head, classes)) for index in range(inputs)},
             **{f"read_{index}": In(stored_layout(parameters)) for index in range(inputs)},
             "sent": In(data.ArrayLayout(unsigned(classes), inputs)),
-            "route_write": In(route_write_layout(parameters)),
+            "route_write": In(table_write_layout(parameters)),
             "reads": Out(inputs),
             "reads_class": Out(classes),
             **{f"route_{index}": Out(data.ArrayLayout(unsigned(ports), classes)) for index in range(inputs)},
@@ -74,9 +74,8 @@ class RouteLookup(wiring.Component):
         places = [(index, number) for index in range(self.inputs) for number in range(classes)]
         heads, known, route = ([getattr(self, f"{name}_{index}") for index in range(self.inputs)]
                                for name in ("head", "known", "route"))
-        m.submodules.routes = routes = route_table(self.parameters, self.parameters.ports)
+        tables = router_tables(m, self.parameters)
         m.submodules.turn = turn = RoundRobin(len(places))
-        write, found = routes.write_port(), routes.read_port()
         start = Signal()
         source = Signal(range(self.inputs))
         names_port, named_port = Signal(name="names_port"), Signal(self.parameters.ports, name="named_port")
@@ -88,9 +87,8 @@ class RouteLookup(wiring.Component):
             turn.taken.eq(start),
             self.reads.eq(Cat(start & turn.grant.word_select(index, classes).any() for index in range(self.inputs))),
             self.reads_class.eq(Cat(turn.grant[number::classes].any() for number in range(classes))),
-            write.en.eq(self.route_write.valid), write.addr.eq(self.route_write.destination),
-            write.data.eq(self._one_hot(self.route_write.port)),
-            found.addr.eq(Array(read.destination for read in reads)[source]), found.en.eq(1),
+            *table_accesses(self.parameters, tables, self.route_write,
+                            Array(read.destination for read in reads)[source]),
         ]
         with m.FSM():
             with m.State("REQUEST"), m.If(turn.requests.any()):
@@ -105,6 +103,7 @@ class RouteLookup(wiring.Component):
             with m.State("PORT"):
                 for place, (index, number) in enumerate(places):
                     with m.If(turn.last[place]):
+                        _, found = tables[table_of(self.parameters, number)]
                         m.d.sync += [route[index][number].eq(Mux(names_port, named_port, found.data)),
                                      known[index][number].eq(1)]
                 m.next = "REQUEST"

@@ -46,8 +46,9 @@ from plinth_hw.comm.input_buffer import InputBuffer, stored_layout
 from plinth_hw.comm.route_lookup import RouteLookup
 from plinth_hw.comm.router_input import InputChoice
 from plinth_hw.comm.router_output import TILE_FLITS, Ejection, LinkOutput, PacketMerge, PacketQueue
-from plinth_hw.control.routes import lost_layout, rates_layout, route_write_layout
+from plinth_hw.control.routes import lost_layout, rates_layout, table_write_layout
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Traffic
 from plinth_hw.lib.arbiter import lowest
 from plinth_hw.lib.choice import index_of, one_registered
 
@@ -79,7 +80,11 @@ class Router(wiring.Component):
         What leaves by that link is thrown away, until the next reset.
     route_write : In
         ``valid``, ``destination``, ``port``: writes the route table. Takes effect for packets whose
-        first flit arrives later; meant for an idle network. Until it is written no port leads to a destination.
+        first flit arrives later; meant for an idle network, or, of dies that set routes, one without that kind of
+        traffic. Until it is written no port leads to a destination.
+    quiet : Out(kinds of traffic)
+        Of dies that set routes: in the cycle before there was no flit of that kind in any buffer, and no packet of it
+        had begun to leave.
     lost : Out, :func:`lost_layout`
         A pulse for each flit that is thrown away.
     injected_words, transit_words : Out
@@ -102,7 +107,8 @@ class Router(wiring.Component):
             "die": In(parameters.die_bits),
             "rates": In(rates_layout(parameters)), "paused": In(parameters.ports),
             "drops": In(parameters.ports),
-            "route_write": In(route_write_layout(parameters)),
+            "route_write": In(table_write_layout(parameters)),
+            **({"quiet": Out(len(Traffic))} if parameters.sets_routes else {}),
             "lost": Out(lost_layout(parameters)),
             "injected_words": Out(range(words * parameters.ports + 1)),
             "transit_words": Out(range(words * parameters.ports + 1)),
@@ -136,6 +142,8 @@ class Router(wiring.Component):
                 moves.eq(Cat(choice.loses, *self._grants(m, buffer, choice, outputs, ejections, tiles)).any()),
                 buffer.pop.eq(moves), buffer.read.eq(reads), buffer.select.eq(index_of(chosen)),
             ]
+        if parameters.sets_routes:
+            self._quiet(m, buffers, outputs, tiles)
         # A flit that is lost is at its buffer's output a cycle later; of several in a cycle one is reported.
         lost_read = Signal(len(buffers))
         m.d.sync += [
@@ -161,6 +169,16 @@ class Router(wiring.Component):
                 [choice.route.eq(getattr(lookup, f"route_{index}")),
                  choice.known.eq(getattr(lookup, f"known_{index}")), choice.blocked.eq(lookup.reads[index])],
                 moves | lookup.reads[index], Mux(lookup.reads[index], lookup.reads_class, choice.chosen))
+
+    def _quiet(self, m: Module, buffers: list[InputBuffer], outputs: list[LinkOutput], tiles: list[PacketQueue]
+               ) -> None:
+        """Which kinds of traffic are not here."""
+        there = [Cat(*(buffer.head[number].present for buffer in buffers), *(output.open[number] for output in outputs))
+                 for number in range(self.parameters.classes)]
+        there[-1] = Cat(there[-1], *(queue.holds for queue in tiles))
+        for kind in Traffic:
+            m.d.sync += self.quiet[kind.value].eq(~Cat(
+                flits for number, flits in enumerate(there) if self.parameters.traffic(number) is kind).any())
 
     def _buffers(self, m: Module) -> list[InputBuffer]:
         """Those of the links, then that of this die."""

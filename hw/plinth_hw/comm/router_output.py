@@ -144,6 +144,8 @@ class LinkOutput(wiring.Component):
         and ERROR packets have none.
     words : Out
         Payload words on the link.
+    open : Out(classes)
+        A packet of that class has begun, and its tail has not gone yet; of dies that set routes.
 
     Attributes
     ----------
@@ -165,6 +167,7 @@ class LinkOutput(wiring.Component):
             "link": Out(LinkSignature(parameters)),
             "rate": In(shape_of(LinkRate)), "paused": In(1), "drops": In(1),
             "injected": Out(words), "transit": Out(words), "words": Out(words),
+            **({"open": Out(parameters.classes)} if parameters.sets_routes else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -197,6 +200,8 @@ class LinkOutput(wiring.Component):
                         self.drops | Mux(hold.has[source], credits.any(), credits >= room))
                     for source, room in enumerate(self._rooms(number)))),
             ]
+            if self.parameters.sets_routes:
+                m.d.comb += self.open[number].eq(hold.has.any())
             m.d.sync += credits.eq(stepped_sum(
                 m, platform, f"credits_{number}_after", credits, self.link.credit[number], hold.sends))
         self._send(m, sends, leaving, tail)
@@ -259,6 +264,8 @@ class PacketQueue(wiring.Component):
         By source, what was read in the cycle before.
     o : Out stream of ``layout``
         A flit is here two cycles after ``grant``, or later.
+    holds : Out
+        Flits are here, or a packet's tail has not come yet; of dies that set routes.
     """
 
     def __init__(self, parameters: DieParameters, layout: data.StructLayout, sources: int, depth: int):
@@ -269,6 +276,7 @@ class PacketQueue(wiring.Component):
             "may": Out(sources), "asks": In(sources), "tails": In(sources), "grant": Out(sources),
             **{f"read_{source}": In(stored_layout(parameters)) for source in range(sources)},
             "o": Out(stream.Signature(layout)),
+            **({"holds": Out(1)} if parameters.sets_routes else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -298,8 +306,14 @@ class PacketQueue(wiring.Component):
         ]
         with m.If(takes):
             m.d.sync += granted.eq(counted(granted))
-        with m.If(self.o.valid & self.o.ready):
+        leaves = self.o.valid & self.o.ready
+        with m.If(leaves):
             m.d.sync += room.eq(counted(room))
+        if self.parameters.sets_routes:
+            left = Signal(bits, name="left")
+            m.d.comb += self.holds.eq((granted != left) | hold.has.any())
+            with m.If(leaves):
+                m.d.sync += left.eq(counted(left))
         wiring.connect(m, queue.o, wiring.flipped(self.o))
         return m
 

@@ -92,12 +92,13 @@ def tables() -> str:
         ("Region of a vector body", tasks.VectorRegion),
         ("Move of a vector body", tasks.VectorMove),
         ("Instruction of a vector body", tasks.VectorInstruction),
-        ("Collective body", tasks.CollectiveBody), ("Transfer body", tasks.TransferBody),
+        ("Collective body", tasks.CollectiveBody), ("Route body", tasks.RouteBody),
+        ("Transfer body", tasks.TransferBody),
         ("Transform body", tasks.TransformBody), ("Code body", tasks.CodeBody), ("Completion record", tasks.Record)]
     for title, layout in parts:
         lines += [f"### {title}", "", *_layout_table(layout), ""]
     enums: list[type[Code]] = [tasks.Engine, tasks.MatrixOperation, tasks.VectorOperation, tasks.VectorOp,
-                              tasks.VectorFunction, tasks.CollectiveOperation, tasks.UpdateOperation,
+                              tasks.VectorFunction, tasks.CollectiveOperation, tasks.UpdateOperation, tasks.Traffic,
                               tasks.TransferOperation, tasks.ErrorCode]
     for enum in enums:
         lines += [f"### {enum.__name__}", "", *_enum_table(enum), ""]

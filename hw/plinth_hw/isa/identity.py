@@ -21,7 +21,8 @@ from plinth_hw.isa.tasks import Engine
 IDENTITY_REGISTERS = (Register.MACHINE, Register.FORMATS, Register.ARRAY, Register.PORTS, Register.ENGINES_PRESENT,
                       Register.BLOCK_RAM_WORDS, Register.PARAMETERS_DIGEST, Register.VERILOG_DIGEST)
 #: What there is not unless a die asks for it: in no digest of dies that do not.
-_ABSENT = {"transforms": (), "transfer_words": 0, "codes": False, "port_rates": False}
+_ABSENT = {"transforms": (), "transfer_words": 0, "codes": False, "port_rates": False,
+           "sets_routes": False}
 #: Parameters that no hardware follows from but what a register holds after reset, which the driver writes.
 _NO_HARDWARE = ("name", "memory_words_per_cycle", "link_rate")
 _NAMES = {str(FP32): "FP32", str(FP16): "FP16"}

@@ -19,6 +19,7 @@ from plinth_hw.isa.tasks import (
     CollectiveBody,
     MatrixBody,
     Record,
+    RouteBody,
     RowStationaryBody,
     TaskHeader,
     TransferBody,
@@ -89,7 +90,8 @@ def _values(what: str, of: Callable[[Any], int], layout: type[Struct], field: st
 
 #: Fields of tasks that name a die.
 TASK_DIES: tuple[tuple[type[Struct], str], ...] = (
-    (TaskHeader, "remote_die"), (TransferBody, "destination_die"), (CollectiveBody, "next_die"))
+    (TaskHeader, "remote_die"), (TransferBody, "destination_die"), (CollectiveBody, "next_die"),
+    (RouteBody, "first_die"))
 #: All fields that do.
 DIES = _fields(*TASK_DIES, (ErrorInfo, "die"), (Sideband, "chunk"))
 #: Fields that name an update counter.
@@ -103,7 +105,7 @@ PARAMETERS: tuple[Limit, ...] = (
         Register.TASK_BASE, Register.RECORD_BASE, Register.ERROR_TASK)), ("BASES", WORD_BITS),
         *_fields((Record, "task")), ("Sideband", Sideband.BITS)]),
     *_numbers("ports", [*_numbered("LINK_WORDS", "LINK_RATES"), ("LINKS_UP", 5), *_fields(
-        (ErrorInfo, "port"), (Sideband, "message"))]),
+        (ErrorInfo, "port"), (RouteBody, "ports"), (Sideband, "message"))]),
     *_numbers("reduce_blocks", _fields((CollectiveBody, "message"))),
     _values("log2 of interleave", lambda die: die.interleave.bit_length() - 1, MatrixBody, "interleave_m_log2"),
     _values("rows of a row-stationary machine", lambda die: 0 if die.systolic else die.rows, RowStationaryBody,

@@ -12,10 +12,12 @@ from plinth_hw.isa.tasks import (
     OPERATIONS,
     CodeBody,
     CollectiveBody,
+    CollectiveOperation,
     Engine,
     MatrixBody,
     OptimiserBody,
     RowStationaryBody,
+    Traffic,
     TransferBody,
     TransferOperation,
     TransformBody,
@@ -104,6 +106,9 @@ class DieParameters:
     link_rate: Fraction = Fraction(15, 16)
     #: Each port has a rate of its own, in LINK_RATES; with a link layer it has one in any case.
     port_rates: bool = False
+    #: Kinds of traffic have routes of their own, which tasks set; only of a die with a collective engine, which runs
+    #: them.
+    sets_routes: bool = False
     #: Pieces, one a cycle, in which frames of a link layer go over each link's wires; 0: no link layer, for wires that
     #: lose and change nothing.
     link_phits: int = 0
@@ -219,6 +224,8 @@ class DieParameters:
         """Refuse a die without a network that has something to send, or links."""
         if self.ports < 0:
             raise ValueError(f"ports must not be negative, not {self.ports!r}")
+        if self.sets_routes and Engine.COLLECTIVE not in self.engines:
+            raise ValueError("sets_routes is of dies with engine COLLECTIVE, which runs the tasks that set them")
         if self.ports:
             return
         senders = ", ".join(engine.name for engine in Engine if engine in self.engines & NETWORK_ENGINES)
@@ -346,7 +353,8 @@ class DieParameters:
         """What an engine of the die can be asked for, as far as that is not said by the rest of a task."""
         found = tuple(OPERATIONS[engine])
         absent = (() if self.transforms else (TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD)) + (
-            () if self.codes else (TransferOperation.ENCODE, TransferOperation.DECODE, TransferOperation.PREDICT))
+            () if self.codes else (TransferOperation.ENCODE, TransferOperation.DECODE, TransferOperation.PREDICT)) + (
+            () if self.sets_routes else (CollectiveOperation.SET_ROUTE,))
         return tuple(operation for operation in found if operation not in absent)
 
     def body(self, engine: Engine) -> type[Struct]:
@@ -375,6 +383,12 @@ class DieParameters:
     def transfer_class(self) -> int:
         """The traffic class of tile transfers."""
         return self.classes - 1
+
+    def traffic(self, number: int) -> Traffic:
+        """The kind of traffic of a class."""
+        if number == self.transfer_class:
+            return Traffic.TILES
+        return Traffic.CHUNKS if number else Traffic.CONTROL
 
     @property
     def looks_ahead(self) -> bool:
@@ -445,8 +459,10 @@ PRESETS: dict[str, DieParameters] = {
     p.name: p for p in (
         _ndp("ndp-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024),
         _ndp("ndp-tiny-links", 4, operand_buffer_words=1024, vector_buffer_words=1024, link_phits=1),
+        _ndp("ndp-tiny-routes", 4, operand_buffer_words=1024, vector_buffer_words=1024, sets_routes=True),
         _ndp("ndp-demo", 8),
         _ndp("ndp-demo-links", 8, link_phits=1),
+        _ndp("ndp-demo-routes", 8, transforms=TRANSFORMS, sets_routes=True),
         _ndp("ndp-demo-mixed", 8, multiply_format=FP16),
         _ndp("ndp-tiny-winograd", 4, operand_buffer_words=1024, vector_buffer_words=1024, transforms=TRANSFORMS),
         _ndp("ndp-demo-winograd", 8, transforms=TRANSFORMS),

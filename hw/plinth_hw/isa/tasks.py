@@ -59,6 +59,8 @@ class CollectiveOperation(Code, bits=4):
     ALL_GATHER = 2
     #: Rewrite one row of the group table: members, own index, next hop.
     SET_GROUP = 3
+    #: Routes of a kind of traffic become others, once none of it is in the router; of dies that set routes.
+    SET_ROUTE = 4
 
 
 class TransferOperation(Code, bits=4):
@@ -557,6 +559,41 @@ class CollectiveBody(Struct):
     reserved2: unsigned(2)
 
 
+class Traffic(Code, bits=2):
+    """Kinds of traffic that have routes of their own, on dies that set routes."""
+
+    #: Advances.
+    CONTROL = 0
+    #: Chunks of collectives, of all reduce blocks.
+    CHUNKS = 1
+    #: Tiles.
+    TILES = 2
+
+
+#: Routes that a task sets at most.
+ROUTES_SET = 20
+
+
+class RouteBody(Struct):
+    """Packets of ``traffic`` to the dies from ``first_die`` on, ``dies`` of them, leave by ``ports``."""
+
+    # words 0 and 1 are pointers of other collective tasks
+    reserved0: unsigned(32)
+    reserved1: unsigned(32)
+    # word 2
+    #: First destination.
+    first_die: unsigned(10)
+    reserved2: unsigned(6)
+    #: Destinations, from 1 to 20.
+    dies: unsigned(5)
+    reserved3: unsigned(3)
+    #: Whose routes these are.
+    traffic: Traffic
+    reserved4: unsigned(6)
+    #: Port towards each destination.
+    ports: Repeat(unsigned(8), ROUTES_SET)
+
+
 class OptimiserBody(Struct):
     """``rows`` x ``columns`` weights are updated. All vectors are beat-aligned, and so are their rows: those of weights
     and gradient ``stride`` words apart, those of low halves and states ``state_stride``. What is not used of them is
@@ -759,6 +796,7 @@ BODIES: dict[Code, type[Struct]] = {
     MatrixOperation.ROW_STATIONARY: RowStationaryBody,
     **dict.fromkeys(VectorOperation, VectorBody),
     **dict.fromkeys(CollectiveOperation, CollectiveBody),
+    CollectiveOperation.SET_ROUTE: RouteBody,
     **dict.fromkeys((TransferOperation.COPY, TransferOperation.ADD), TransferBody),
     **dict.fromkeys((TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD), TransformBody),
     **dict.fromkeys((TransferOperation.ENCODE, TransferOperation.DECODE, TransferOperation.PREDICT), CodeBody),
@@ -824,7 +862,7 @@ class ErrorCode(Code, bits=8):
     #: A tile that another die sent goes beyond MEMORY_WORDS here.
     BAD_PACKET = 10
     #: A write to ROUTES names a die that the array does not have, or a port that this die does not have (ERROR_INFO:
-    #: the die).
+    #: the die); a SET_ROUTE task does so, or a packet of its traffic came while it changed routes.
     BAD_ROUTE = 11
     #: A packet came for a die to which no route leads on from here (ERROR_INFO: its number); it was thrown away.
     NO_ROUTE = 12
@@ -836,6 +874,6 @@ class ErrorCode(Code, bits=8):
 
 
 for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (RowStationaryBody, 41),
-                        (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (TransformBody, 23),
-                        (CodeBody, 28), (OptimiserBody, 14), (Record, RECORD_WORDS)):
+                        (VectorBody, BODY_WORDS), (CollectiveBody, 8), (RouteBody, 8), (TransferBody, 11),
+                        (TransformBody, 23), (CodeBody, 28), (OptimiserBody, 14), (Record, RECORD_WORDS)):
     assert WORD_BITS * _words == _layout.BITS, (_layout, _layout.BITS)

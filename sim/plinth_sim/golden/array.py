@@ -15,9 +15,9 @@ import numpy as np
 from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, ErrorCode
+from plinth_hw.isa.tasks import Engine, ErrorCode
 from plinth_sim.golden.device import SCHEDULER, DescriptorError, FetchedTask, GoldenDevice
-from plinth_sim.golden.ring import CollectiveEngine
+from plinth_sim.golden.ring import SETTINGS, CollectiveEngine
 from plinth_sim.golden.transport import Failure, Message, Met, PeerLostError, Transport
 
 #: Seconds for which an array whose dies all wait listens to the dies of other processes.
@@ -196,7 +196,7 @@ class GoldenArray:
             for engine in Engine:
                 while die.running and die.queues[engine] and die.ready(die.queues[engine][0]):
                     task = die.queues[engine][0]
-                    if engine is Engine.COLLECTIVE and task.operation is not CollectiveOperation.SET_GROUP:
+                    if engine is Engine.COLLECTIVE and task.operation not in SETTINGS:
                         break
                     try:
                         if engine is Engine.TRANSFER:

@@ -24,12 +24,15 @@ from plinth_hw.isa.tasks import (
     HEADER_WORDS,
     OPERATIONS,
     RECORD_WORDS,
+    ROUTES_SET,
+    CollectiveOperation,
     Engine,
     ErrorCode,
     MatrixOperation,
     Pointer,
     Record,
     TaskHeader,
+    Traffic,
     TransferOperation,
 )
 from plinth_sim.golden import convolution, matrix, optimiser, row_stationary, transfer, vector
@@ -450,6 +453,8 @@ class GoldenDevice:
             elif task.engine is Engine.OPTIMISER:
                 self.count_beyond(optimiser.execute(self.memory, task.operation, task.body, self.bases,
                                                     self.parameters.beat_words))
+            elif task.operation is CollectiveOperation.SET_ROUTE:
+                self._set_route(task.body)
             else:
                 self._set_group(task.body)
         except vector.BadOperandError as error:
@@ -464,6 +469,13 @@ class GoldenDevice:
         if body.members > self.known_dies or body.next_die >= self.known_dies:
             raise DescriptorError(ErrorCode.BAD_DIE)
         self.groups[body.group] = Membership(body.members, body.index, body.next_die)
+
+    def _set_route(self, body: Any) -> None:
+        """Check routes; by which way packets go does not show here."""
+        if not 0 < body.dies <= ROUTES_SET or not isinstance(body.traffic, Traffic):
+            raise DescriptorError(ErrorCode.BAD_OPERAND)
+        if body.first_die + body.dies > self.known_dies or max(body.ports[:body.dies]) >= self.parameters.ports:
+            raise DescriptorError(ErrorCode.BAD_ROUTE)
 
     def _multiply(self, operation: MatrixOperation, body: Any) -> NDArray[Any]:
         """Run a matrix task; returns the sums that it stored."""

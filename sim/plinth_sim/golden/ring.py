@@ -8,6 +8,9 @@ from plinth_sim.golden import collective
 from plinth_sim.golden.device import DescriptorError, FetchedTask, GoldenDevice
 from plinth_sim.golden.transport import Message, RingChunks
 
+#: Collective tasks that send nothing: they write a table of the die.
+SETTINGS = (CollectiveOperation.SET_GROUP, CollectiveOperation.SET_ROUTE)
+
 
 @dataclass
 class CollectiveEngine:
@@ -20,9 +23,10 @@ class CollectiveEngine:
         die, ended, sent = self.die, [], []
         blocks: set[int] = set()
         for task in list(die.queues.get(Engine.COLLECTIVE, ()))[:die.parameters.reduce_blocks]:
+            if not die.running or task.operation in SETTINGS:
+                break
             block = task.body.message % die.parameters.reduce_blocks
-            if (not die.running or task.operation is CollectiveOperation.SET_GROUP or block in blocks
-                    or not die.ready(task)):
+            if block in blocks or not die.ready(task):
                 break
             blocks.add(block)
             try:

@@ -51,7 +51,7 @@ class Diagnosis:
                 if code is ErrorCode.NO_ROUTE:
                     text = f"die {number} stopped with {code.name}: a packet came for die {other}, to which no route " \
                            "leads"
-                if code is ErrorCode.BAD_ROUTE:
+                if code is ErrorCode.BAD_ROUTE and info.engine != Engine.COLLECTIVE.value:
                     text = f"die {number} stopped with {code.name}: its route to die {other} names a die or a port " \
                            "that does not exist"
                 if code is ErrorCode.TIMEOUT:

@@ -192,7 +192,7 @@ class GraphBuilder:
             if engine is Engine.COLLECTIVE:
                 if header["operation"] == CollectiveOperation.SET_GROUP.value:
                     nexts[body["group"]] = body["next_die"]
-                else:
+                elif header["operation"] != CollectiveOperation.SET_ROUTE.value:
                     yield 1 + body["message"] % self.parameters.reduce_blocks, nexts[body["group"]]
             elif engine is Engine.TRANSFER and body.get("remote"):
                 first, step = body.get("destination_die", 0), body.get("member_step", 0)

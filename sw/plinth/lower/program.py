@@ -1,11 +1,11 @@
 """Puts the graphs of every die into one program for the driver, behind the places that they work on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from plinth.driver.program import Graph, Program
 from plinth.lower.builder import GraphBuilder, require_memory
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, RECORD_WORDS, CollectiveOperation, Engine
+from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, RECORD_WORDS, ROUTES_SET, CollectiveOperation, Engine, Traffic
 
 
 def ring_setup(parameters: DieParameters, members: Sequence[int], die: int, group: int,
@@ -17,6 +17,17 @@ def ring_setup(parameters: DieParameters, members: Sequence[int], die: int, grou
         "group": group, "members": len(members), "index": index,
         "next_die": members[(index + 1) % len(members)]})
     return builder
+
+
+def route_setup(traffic: Traffic, ports: Sequence[int | None], builder: GraphBuilder,
+                after: Iterable[tuple[int, int]] = ()) -> None:
+    """Tasks by which a die sends packets of a kind to each die by the port given for it; None is itself. ``after``:
+    counters and values that all of them wait for."""
+    waits = list(after)
+    for first in range(0, len(ports), ROUTES_SET):
+        some = [port or 0 for port in ports[first:first + ROUTES_SET]]
+        builder.add(f"set_route[{traffic.name.lower()}, {first}]", Engine.COLLECTIVE, CollectiveOperation.SET_ROUTE, {
+            "first_die": first, "dies": len(some), "traffic": traffic, "ports": some}, after=waits)
 
 
 def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, memory_words: int,

@@ -25,7 +25,7 @@ CHUNK, BEAT = PARAMETERS.chunk_words, PARAMETERS.beat_words
 ROUND = CHUNK * chunks_in_flight(PARAMETERS)
 BASES = [0] * 16
 BASES[2], BASES[9] = 3 * BEAT, 5 * BEAT
-ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, SET_GROUP = CollectiveOperation
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, SET_GROUP, _ = CollectiveOperation
 NONE, SGD = UpdateOperation
 
 

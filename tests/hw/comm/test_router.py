@@ -20,6 +20,7 @@ from plinth_hw.comm.input_buffer import InputBuffer
 from plinth_hw.comm.router import Router
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.tasks import Traffic as Kind
 
 #: Short buffers, so that they fill.
 PARAMETERS = preset("ndp-tiny", chunk_words=8, flit_words=2, die_bits=3, engines=frozenset({Engine.COLLECTIVE}))
@@ -46,9 +47,13 @@ class RouterArray(wiring.Component):
             **{f"inject_{i}": In(LinkSignature(PARAMETERS)) for i in range(dies)},
             **{f"eject_{i}_{c}": Out(stream.Signature(TAKEN[c])) for i in range(dies) for c in range(CLASSES)},
             **{f"route_{i}": counts["route_write"] for i in range(dies)},
-            **{f"{name}_{i}": counts[name] for i in range(dies)
-               for name in ("injected_words", "transit_words", "port_words", "lost")},
+            **{f"{name}_{i}": counts[name] for i in range(dies) for name in self.told(parameters)},
         })
+
+    @staticmethod
+    def told(parameters):
+        """What of each router is a port."""
+        return ["injected_words", "transit_words", "port_words", "lost", *["quiet"] * parameters.sets_routes]
 
     def elaborate(self, platform):
         m = Module()
@@ -61,8 +66,7 @@ class RouterArray(wiring.Component):
                 router.die.eq(i),
                 *(rate.eq(Cat(self.numerator, self.denominator)) for rate in router.rates),
                 router.route_write.eq(getattr(self, f"route_{i}")),
-                *(getattr(self, f"{name}_{i}").eq(getattr(router, name))
-                  for name in ("injected_words", "transit_words", "port_words", "lost")),
+                *(getattr(self, f"{name}_{i}").eq(getattr(router, name)) for name in self.told(router.parameters)),
             ]
         for die, port, other, other_port in self.links:
             connect(m, getattr(self.routers[die], f"link_out_{port}"),
@@ -164,10 +168,16 @@ class Bench:
             ports = {to: self.routes(die, to) for to in range(self.dies)}
             ports |= {6: self.nowhere[die]} if die in self.nowhere else {}
             for to, port in ports.items():
-                ctx.set(getattr(self.ring, f"route_{die}"), {"valid": 1, "destination": to, "port": port})
-                await ctx.tick()
+                await self._write(ctx, die, to, port)
             ctx.set(getattr(self.ring, f"route_{die}").valid, 0)
         self.ready = 1
+
+    async def _write(self, ctx, die, to, port):
+        """A route of a die: a port, or one for each kind of traffic."""
+        for kind, one in enumerate(port if isinstance(port, tuple) else [port]):
+            ctx.set(getattr(self.ring, f"route_{die}"), {"valid": 1, "destination": to, "port": one} | (
+                {"traffic": 1 << kind} if isinstance(port, tuple) else {}))
+            await ctx.tick()
 
     def _die(self, die):
         mine, inject = self.traffic[die], getattr(self.ring, f"inject_{die}")
@@ -461,6 +471,62 @@ def test_packets_do_not_turn_back():
     empty = [Traffic([deque() for _ in range(CLASSES)]) for _ in range(2)]
     bench = Bench(3, [Traffic(flits), *empty], Fraction(1), nowhere={0: 0, 1: 1}).check()
     assert bench.lost == [[], [6], []]
+
+
+#: Of which each kind of traffic has routes of its own.
+SETTING, SETTING_AHEAD = (replace(one, sets_routes=True) for one in (PARAMETERS, AHEAD))
+
+
+@pytest.mark.parametrize("parameters", [SETTING, SETTING_AHEAD])
+def test_kinds_of_traffic_have_routes_of_their_own(parameters):
+    """Chunks go round a ring one way, tiles the other, and advances the shorter one."""
+    dies, rng = 4, np.random.default_rng(44)
+    mine = [packets(rng, dies, die, 10) for die in range(dies)]
+    wanted = np.zeros((dies, 2), int)
+    for die, flits in enumerate(mine):
+        for number, bits in ((one, bits) for one in range(1, CLASSES) for bits in flits[one]):
+            if number < TRANSFER or field(LAYOUT, bits, "kind") != PacketKind.ADVANCE.value:
+                port = int(number == TRANSFER)
+                steps = (field(LAYOUT, bits, "destination") - die) % dies
+                for hop in range(dies - steps if port else steps):
+                    wanted[(die + (-hop if port else hop)) % dies, port] += field(LAYOUT, bits, "words") + 1
+    bench = Bench(dies, [Traffic(flits, 0.8, 0.6) for flits in mine], seed=44, parameters=parameters,
+                  routes=lambda die, to: (int(2 * ((to - die) % dies) > dies), 0, 1)).check()
+    assert (np.array(bench.ports).sum(axis=0) == wanted).all()
+
+
+def test_a_kind_of_traffic_is_quiet_when_its_packets_have_gone():
+    """Neither while a packet's rest is to come, nor while flits wait for the die; others are, all along."""
+    ring = RouterArray(2, ring_array(2).directed(), SETTING)
+    tiles = 1 << Kind.TILES.value
+    everything = (1 << len(Kind)) - 1
+    count = 12
+    flits = [flit(destination=1, traffic_class=TRANSFER, tail=number == count - 1, kind=PacketKind.STORE)
+             for number in range(count)]
+
+    async def bench(ctx):
+        def quiet():
+            return [ctx.get(ring.quiet_0), ctx.get(ring.quiet_1)]
+
+        ctx.set(ring.numerator, 1)
+        ctx.set(ring.denominator, 1)
+        ctx.set(ring.route_0, {"valid": 1, "destination": 1, "port": 0, "traffic": tiles})
+        await ctx.tick()
+        ctx.set(ring.route_0.valid, 0)
+        for bits in flits:
+            ctx.set(ring.inject_0.flit.as_value(), bits)
+            ctx.set(ring.inject_0.valid, 1)
+            await ctx.tick()
+            ctx.set(ring.inject_0.valid, 0)
+            await ctx.tick().repeat(12)
+            if bits is flits[0]:
+                assert quiet() == [everything & ~tiles, everything]
+        assert quiet() == [everything, everything & ~tiles]
+        ctx.set(getattr(ring, f"eject_1_{TRANSFER}").ready, 1)
+        await ctx.tick().repeat(count)
+        assert quiet() == [everything, everything]
+
+    simulate(ring, bench, limit_cycles=500)
 
 
 def test_bad_parameters():

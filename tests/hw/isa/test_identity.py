@@ -24,7 +24,7 @@ CHANGES: dict[str, Any] = {
     "port_rates": True, "link_phits": 1, "link_buffer_packets": 8,
     "ports": 3, "counters": 32, "die_bits": 7, "address_bits": 30,
     "axi_ports": 2, "block_ram_words": 4096, "window": True, "transforms": ((2, 3),),
-    "transfer_words": 8,
+    "transfer_words": 8, "sets_routes": True,
     "engines": frozenset({Engine.MATRIX})}
 
 
