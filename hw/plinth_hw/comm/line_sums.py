@@ -55,9 +55,14 @@ class LineSums(wiring.Component):
         Of integers; as many columns as a line has numbers.
     order : function
         From a row to its terms, in the order in which they are added.
+    marked : bool
+        There is a member ``marks``.
 
     Members
     -------
+    marks : In(1)
+        Of a term that is 0 the sign is that of its number, whatever its coefficient's: a sum is -0 if all numbers that
+        it has a coefficient for are. Stable while there is something under way.
     i : In stream of :func:`line_layout`
     o : Out stream of ``words``
         Sums, row by row.
@@ -69,8 +74,9 @@ class LineSums(wiring.Component):
     """
 
     def __init__(self, words: data.ArrayLayout, matrices: Sequence[Matrix],
-                 order: Callable[[Sequence[Fraction]], list[tuple[int, int]]] = terms):
+                 order: Callable[[Sequence[Fraction]], list[tuple[int, int]]] = terms, marked: bool = False):
         self.words = words
+        self.marked = marked
         self.matrices = tuple(matrices)
         self.rows = [[order(row) for row in matrix] for matrix in matrices]
         #: Numbers of a line, and its sums, at most; the largest factor of a term; pairs of terms.
@@ -80,7 +86,7 @@ class LineSums(wiring.Component):
         self.pairs = max(-(-len(row) // 2) for matrix in self.rows for row in matrix)
         super().__init__({
             "i": In(stream.Signature(line_layout(words, len(matrices)))),
-            "o": Out(stream.Signature(words)),
+            "o": Out(stream.Signature(words)), **({"marks": In(1)} if marked else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -139,8 +145,9 @@ class LineSums(wiring.Component):
                                 m.d.sync += [chosen.eq(held[column]), power.eq(abs(factor).bit_length() - 1),
                                              negative.eq(factor < 0), there.eq(1)]
             scaled = Signal(self.words, name=f"scaled_{term}", reset_less=True)
-            m.d.sync += [scaled[lane].eq(Mux(there, times_power(FP32, chosen[lane], power, negative), _MINUS_ZERO))
-                         for lane in lanes]
+            for lane in lanes:
+                turns = negative & (~self.marks | chosen[lane][:-1].any()) if self.marked else negative
+                m.d.sync += scaled[lane].eq(Mux(there, times_power(FP32, chosen[lane], power, turns), _MINUS_ZERO))
             found.append(scaled)
         made, latency = [], 0
         for lane in lanes:

@@ -122,6 +122,8 @@ class TileBlocks(wiring.Component):
             self.unfit.eq(~(known["down"] & known["across"])), stages.start.eq(self.start),
             stages.down_first.eq(body.down_first), self.idle.eq(stages.idle),
         ]
+        if self.parameters.codes:
+            m.d.comb += stages.marks.eq(body.marks)
         for side in ("source", "destination"):
             lattice = getattr(stages, side)
             m.d.comb += [lattice[name].eq(body[f"{side}_{name}"]) for name, _ in lattice.shape()]

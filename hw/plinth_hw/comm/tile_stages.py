@@ -55,9 +55,9 @@ class TileStages(wiring.Component):
         Stable from ``start`` until ``idle``.
     members : In, :func:`~plinth_hw.comm.place_walk.members_layout`
         Dies that places go to, if these are several; stable likewise.
-    down, across, down_first : In
-        As of a transform's block; stable likewise. A block has as many places as the matrices have columns at the
-        source, and as they have rows at the destination.
+    down, across, down_first, marks : In
+        As of a transform, and of its block; stable likewise. A block has as many places as the matrices have columns
+        at the source, and as they have rows at the destination.
     block : In stream of ``source`` and ``destination`` (addresses), ``words``, ``ends_tile``, ``ends_row``
         As of :func:`~plinth_hw.comm.place_walk.block_layout`.
     piece : Out stream of :func:`~plinth_hw.comm.tile_read.tile_piece_layout`
@@ -80,6 +80,7 @@ class TileStages(wiring.Component):
             "start": In(1), "source": In(lattice), "destination": In(lattice),
             "members": In(members_layout(parameters)),
             "down": In(number), "across": In(number), "down_first": In(1),
+            **({"marks": In(1)} if parameters.codes else {}),
             "block": In(stream.Signature(data.StructLayout({
                 "source": address, "destination": address, "words": block_layout(parameters)["words"].shape,
                 "ends_tile": unsigned(1), "ends_row": unsigned(1)}))),
@@ -114,6 +115,8 @@ class TileStages(wiring.Component):
             m.d.comb += [walk.start.eq(self.start), walk.lattice.eq(lattice), given.payload.address.eq(address),
                          walk.last_down.eq(select(last, self.down)), walk.last_across.eq(select(last, self.across)),
                          *(given.payload[name].eq(block[name]) for name in ("words", "ends_tile", "ends_row"))]
+        if parameters.codes:
+            m.d.comb += transform.marks.eq(self.marks)
         m.d.sync += count.eq(stepped(count, takes, ends))
         self._read(m, reads, transform)
         self._write(m, writes, transform, ends)

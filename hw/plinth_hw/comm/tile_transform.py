@@ -12,6 +12,10 @@ the order of memory: down, across, sectors. It goes through a matrix each way, X
 for bit as :mod:`plinth_sim.golden.winograd` says. Which matrices there are is a parameter; with 1 among them there are
 halves of transforms.
 
+Whether a result of 0 has a cause is the sign of zeros on their way: +0 goes in as -0 and -0 as +0, and coefficients
+leave signs of zeros as they are, so that a sum is -0 if there is nothing in it, and +0 if it has come to 0; both are
+turned again where they leave.
+
 Throughput: a flit a cycle in, or out, whichever are more, of each direction. Latency: last flit of a block in to its
 first one out the flits of the block in between and of the one out, those of two
 :class:`~plinth_hw.comm.line_sums.LineSums`, and some 10 cycles: 170 for a window of F(2,3) of two sectors. Source: MPT
@@ -19,6 +23,7 @@ section VI.A, Figure 13.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
@@ -58,6 +63,9 @@ class TileTransform(wiring.Component):
     i, o : In and Out stream of flits' words
         Of each block ``reach`` down x ``reach`` across places of the matrices' columns in, and as many as they have
         rows out.
+    marks : In(1)
+        Of dies with codes: results of 0 are -0 if they have a cause (:class:`~plinth_hw.isa.tasks.TransformBody`).
+        Stable while a block is under way.
 
     Raises
     ------
@@ -74,6 +82,7 @@ class TileTransform(wiring.Component):
         super().__init__({
             "block": In(stream.Signature(tile_block_layout(parameters, len(matrices)))),
             "i": In(stream.Signature(self.words)), "o": Out(stream.Signature(self.words)),
+            **({"marks": In(1)} if parameters.codes else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -85,13 +94,17 @@ class TileTransform(wiring.Component):
         m.submodules.before = before = BlockTurn(self.words, places, sectors, number)
         m.submodules.between = between = BlockTurn(self.words, places, sectors, number)
         m.submodules.behind = behind = BlockTurn(self.words, places, sectors, number)
-        m.submodules.first = first = LineSums(self.words, matrices)
-        m.submodules.second = second = LineSums(self.words, matrices)
-        wiring.connect(m, wiring.flipped(self.i), before.i)
+        m.submodules.first = first = LineSums(self.words, matrices, marked=parameters.codes)
+        m.submodules.second = second = LineSums(self.words, matrices, marked=parameters.codes)
+        if parameters.codes:
+            m.d.comb += [before.i.payload.eq(self._turned(self.i.payload)), before.i.valid.eq(self.i.valid),
+                         self.i.ready.eq(before.i.ready), *(sums.marks.eq(self.marks) for sums in (first, second))]
+        else:
+            wiring.connect(m, wiring.flipped(self.i), before.i)
         for turn, sums, following in ((before, first, between), (between, second, behind)):
             wiring.connect(m, turn.o, sums.i)
             wiring.connect(m, sums.o, following.i)
-        m.d.comb += [self.o.payload.eq(behind.o.payload.data), self.o.valid.eq(behind.o.valid),
+        m.d.comb += [self.o.payload.eq(self._turned(behind.o.payload.data)), self.o.valid.eq(behind.o.valid),
                      behind.o.ready.eq(self.o.ready)]
 
         block, turns = self.block.payload, (before, between, behind)
@@ -117,3 +130,10 @@ class TileTransform(wiring.Component):
             ]
         m.d.comb += self.block.ready.eq(Cat(turn.block.ready for turn in turns).all())
         return m
+
+    def _turned(self, words: Any) -> Any:
+        """Words, with the signs of zeros turned if results are marked."""
+        if not self.parameters.codes:
+            return words
+        found = [words[number] for number in range(self.words.length)]
+        return Cat(Cat(word[:-1], word[-1] ^ (self.marks & ~word[:-1].any())) for word in found)

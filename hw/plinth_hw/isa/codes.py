@@ -44,7 +44,8 @@ to the exact word, of the fraction's last bit.
 
 **Skip code.** For each 32 words of a run a word of its mask, where that is sent, then those words that the mask names,
 as they are. The others are +0 to the destination. A mask is given, or that of the words other than +0 (-0 is one),
-which must be sent; bits behind the run's last word are 0.
+which must be sent; bits behind the run's last word are 0. Found masks may go alone, without words: who has them needs
+none sent when words come back by them.
 
 **Regions**, MPT's own quantiser (section V.A, Figure 10), of b bits, n = 2^(b - 3) steps a region and sign: with the
 scale D = 2^s region r = 0 .. 3 has steps of 2^r D and begins at n (2^r - 1) D; magnitudes are truncated. Step j of

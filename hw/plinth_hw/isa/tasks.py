@@ -683,7 +683,10 @@ class TransformBody(TransferBody):
     X = M d M'^T of the places d of a window at the source, stored in or added to places at the destination. Strides of
     rows and planes lead from a tile to the next across and down, on both sides; nothing is indexed. A place of
     the source that lies outside the map is +0 and not read, one of the destination is not written. Places of a tile do
-    not overlap at the destination."""
+    not overlap at the destination.
+
+    With ``marks``, of dies that have codes, a result of 0 tells whether it has a cause: it is -0 if its window has
+    anything but +0 at a place that it has a coefficient for (-0 is something), else +0."""
 
     #: From ``source`` to the first place of the first window, modulo 2^32, which may lie outside the map.
     source_origin: unsigned(32)
@@ -717,7 +720,9 @@ class TransformBody(TransferBody):
     across: unsigned(4)
     #: M goes first, else M'.
     down_first: unsigned(1)
-    reserved2: unsigned(7)
+    reserved2: unsigned(6)
+    #: Results of 0 are -0 if they have a cause.
+    marks: unsigned(1)
     # word 22
     #: Not 0, and ``remote``: places of a tile go, row by row, to so many dies, ``destination_die`` first,
     #: ``member_step`` dies from one to the next, each ``member_places`` of them, of the first ``longer_members`` one
@@ -741,7 +746,8 @@ class CodeBody(TransformBody):
     With ``skips`` strings are skip code, of no level. ENCODE codes the words that ``given`` masks name, or those other
     than +0. DECODE reads masks that were not ``sent``, and stores those that were, if they are ``given`` a place, at
     ``mask`` of the destination's die; words that they do not name become +0. Masks of a string that name words behind
-    the run's last are BAD_CODE.
+    the run's last are BAD_CODE. With ``maps`` as well, and masks that are ``sent`` and not ``given``, ENCODE leaves out
+    all words: masks of this die's runs for itself.
 
     With ``regions`` a first part has their codes, at the scale ``first``, and a next one the words that masks name, as
     they are. PREDICT then reads fills of that scale, and names all elements of tiles of which a neuron may live.
@@ -776,7 +782,8 @@ class CodeBody(TransformBody):
     #: With it: strings have masks; masks have a place at ``mask``. One of the two at least.
     sent: unsigned(1)
     given: unsigned(1)
-    reserved4: unsigned(1)
+    #: ENCODE, with ``sent``, not ``given``: strings are masks alone.
+    maps: unsigned(1)
     #: Codes of regions, of so many bits and 3, instead of the block code; 0: not. A next part is to exact words.
     regions: unsigned(2)
 

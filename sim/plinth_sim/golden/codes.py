@@ -467,28 +467,33 @@ class Part:
 
 @dataclass(frozen=True)
 class Skips:
-    """Skip code: whether masks are ``sent``, and whether they are ``given``, else found of the run."""
+    """Skip code: whether masks are ``sent``, and whether they are ``given``, else found of the run; whether strings are
+    of ``maps`` alone."""
 
     sent: bool
     given: bool
+    maps: bool = False
 
     #: It is no next part.
     follows = False
 
     def check(self) -> None:
-        """That one of the two holds.
+        """That one of the two holds, of masks alone the first.
 
         Raises
         ------
         ValueError
-            If none does.
+            If not.
         """
         if not (self.sent or self.given):
             raise ValueError("masks of a skip code must be sent or given")
+        if self.maps and (self.given or not self.sent):
+            raise ValueError("masks that go alone must be sent, and not given")
 
     def string(self, run: Words, mask: Mask | None = None) -> Words:
         """The string of a run, with the mask if it is given."""
-        return skipped(run, run != 0 if mask is None else mask, self.sent)
+        named = run != 0 if mask is None else mask
+        return packed(named) if self.maps else skipped(run, named, self.sent)
 
     def run(self, string: Words, count: int, fills: Words | None = None, mask: Mask | None = None) -> Words:
         """A run of a string, with the mask if it was not sent.

@@ -15,7 +15,8 @@ to, what earlier ones left. TRANSFORM stores, and TRANSFORM_ADD adds, what matri
     X[t, t', c] = (M d M'^T)[t, t'],  d[i, j] = source[W + i * down + j * across + c], or +0 outside the source's map
     target[Z + t * down' + t' * across' + c] = X[t, t', c]  (or the sum), inside the destination's map
 
-with sums and order of :mod:`plinth_sim.golden.winograd`. Places of a tile do not overlap at the destination. ENCODE
+with sums and order of :mod:`plinth_sim.golden.winograd`; with ``marks`` an X of 0 is -0 if one of its d that have a
+coefficient, M[t, i] M'[t', j], is any word but +0, else +0. Places of a tile do not overlap at the destination. ENCODE
 stores the string of each row (:mod:`plinth_sim.golden.codes`), its length in words first; DECODE the row of each;
 PREDICT masks (:mod:`plinth_sim.golden.prediction`).
 
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, REGION_BITS, SCALES, shifts
 from plinth_hw.isa.formats import FP32, Format
 from plinth_hw.isa.tasks import TransferOperation
-from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, matrix_numbers, member_places, places
+from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, matrix_numbers, member_places, places, transposed
 from plinth_sim.golden import arithmetic, codes, prediction, regions, winograd
 from plinth_sim.golden.vector import BadOperandError
 
@@ -133,9 +134,15 @@ def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> 
         raise IndexError(f"a place lies outside a memory of {len(source)} words")
     windows = np.zeros((*at.shape, body.columns), dtype=np.float32)
     windows[inside] = source[at[inside][:, None] + np.arange(body.columns)].view(np.float32)
+    something = windows.view(np.uint32) != 0
     ways = [(body.down, 2), (body.across, 3)]
     for number, axis in ways if body.down_first else ways[::-1]:
         windows = winograd.weighted(MATRICES[number], windows, axis)
+    if body.marks:
+        supports = transposed(MATRICES[body.down]), transposed(MATRICES[body.across])
+        caused = prediction.needed(supports, np.moveaxis(something, (2, 3), (0, 1)))
+        zeros = np.where(np.moveaxis(caused, (0, 1), (2, 3)), np.float32(-0.0), np.float32(0))
+        windows = np.where(windows == 0, zeros, windows)
     targets, wanted = places(body, "destination", bases[body.destination.base] + body.destination.offset)
     members = None
     if body.members:
@@ -148,7 +155,7 @@ def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequen
     """Of ENCODE and DECODE."""
     part: codes.Part | codes.Skips | regions.Regions
     if body.skips:
-        part = codes.Skips(bool(body.sent), bool(body.given))
+        part = codes.Skips(bool(body.sent), bool(body.given), bool(body.maps))
     elif body.regions:
         part = regions.Regions(body.regions + REGION_BITS[0] - 1, body.first, bool(body.follows))
     else:
@@ -160,6 +167,8 @@ def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequen
         raise BadOperandError(str(error)) from None
     if (body.skips and (body.follows or body.regions)) or (body.regions and body.follows and not body.exact):
         raise BadOperandError("Skip code has no next part and no regions, and these no lower level")
+    if body.maps and not body.skips:
+        raise BadOperandError("Only skip code has strings of masks alone")
     if body.planes != 1 or body.gather or body.scatter:
         raise BadOperandError("Runs that are coded are rows of one plane, and not indexed")
 

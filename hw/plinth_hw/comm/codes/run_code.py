@@ -34,9 +34,10 @@ from plinth_hw.isa.parameters import DieParameters
 
 #: What a part of a code is: ``follows``, it is a next one, of masked words, from level ``known`` on; to ``exact`` words
 #: or to level ``lower``; ``first``: level of the first part, which it is without ``follows``. Or, with ``skips``, skip
-#: code, of masks that are ``sent``, or ``given``. Or, with ``regions``, log2 n, codes of these, of the scale ``first``.
+#: code, of masks that are ``sent``, or ``given``, or ``maps`` alone. Or, with ``regions``, log2 n, codes of these, of the
+#: scale ``first``.
 PART = data.StructLayout({"first": LEVEL, "known": LEVEL, "lower": LEVEL, **dict.fromkeys(
-    ("exact", "follows", "skips", "sent", "given"), unsigned(1)), "regions": NUMBER})
+    ("exact", "follows", "skips", "sent", "given", "maps"), unsigned(1)), "regions": NUMBER})
 
 
 class RunEncoder(wiring.Component):
@@ -73,7 +74,7 @@ class RunEncoder(wiring.Component):
         m.d.comb += [
             whole.eq((part.regions != 0) & follows), quantises.eq((part.regions != 0) & ~follows),
             skips.eq(part.skips | whole), skip.sent.eq(part.sent & ~whole), skip.given.eq(part.given | whole),
-            regions.scale.eq(part.first), regions.number.eq(part.regions),
+            skip.maps.eq(part.maps), regions.scale.eq(part.first), regions.number.eq(part.regions),
             *(coder.i.payload.eq(self.i.payload) for coder in (blocks, regions, skip)),
             blocks.i.valid.eq(self.i.valid & ~skips & ~quantises), regions.i.valid.eq(self.i.valid & quantises),
             skip.i.valid.eq(self.i.valid & skips),

@@ -45,16 +45,17 @@ class SkipEncoder(wiring.Component):
 
     Members
     -------
-    sent, given : In(1)
-        Whether masks go into the string; whether they come with the flits, or are of the words other than +0. Stable
-        while a run is under way.
+    sent, given, maps : In(1)
+        Whether masks go into the string; whether they come with the flits, or are of the words other than +0; whether
+        they go alone. Stable while a run is under way.
     i : In stream of :func:`~plinth_hw.comm.codes.block.run_flit_layout`
     o : Out stream of :func:`~plinth_hw.comm.codes.string_write.string_flit_layout`
     """
 
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
-        super().__init__({"sent": In(1), "given": In(1), "i": In(stream.Signature(run_flit_layout(parameters))),
+        super().__init__({"sent": In(1), "given": In(1), "maps": In(1),
+                          "i": In(stream.Signature(run_flit_layout(parameters))),
                           "o": Out(stream.Signature(string_flit_layout(parameters)))})
 
     def elaborate(self, platform: object) -> Module:
@@ -94,7 +95,8 @@ class SkipEncoder(wiring.Component):
         m.d.comb += [
             of_map.eq(begins & self.sent), self.o.valid.eq(Mux(of_map, maps.o.valid, queue.o.valid)),
             maps.o.ready.eq(of_map & self.o.ready), queue.o.ready.eq(~of_map & self.o.ready),
-            flit.data.eq(given.data), flit.mask.eq(Mux(of_map, 1, given.mask)), flit.last.eq(~of_map & given.ends),
+            flit.data.eq(given.data), flit.mask.eq(Mux(of_map, 1, Mux(self.maps, 0, given.mask))),
+            flit.last.eq(~of_map & given.ends),
         ]
         with m.If(of_map):
             m.d.comb += flit.data[0].eq(maps.o.payload)

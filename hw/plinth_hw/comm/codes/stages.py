@@ -254,5 +254,6 @@ def _unfit(m: Module, body: Any) -> Value:
     unlevelled = beyond("first") | (body.follows & (beyond("known") | (~body.exact & unreachable)))
     of_regions = body.regions != 0
     unscaled = beyond("first", SCALES) | (body.follows & ~body.exact)
-    return (body.planes != 1) | Mux(body.skips, body.follows | of_regions | ~(body.sent | body.given),
-                                    Mux(of_regions, unscaled, unlevelled))
+    maskless = ~(body.sent | body.given) | (body.maps & (body.given | ~body.sent))
+    return (body.planes != 1) | Mux(body.skips, body.follows | of_regions | maskless,
+                                    body.maps | Mux(of_regions, unscaled, unlevelled))
