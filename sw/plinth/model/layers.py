@@ -371,8 +371,8 @@ class Convolution(_Weighted):
         "rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: all are sent",
         (0, *ROUNDS))] = 0
     shares: Annotated[tuple[float, ...], Shares(
-        "words expected of each part of a predicted gather, then of scatters of inputs and of errors, and of the gather "
-        "of errors of inputs, over those of all elements; default: as measured", 1 + max(ROUNDS) + SKIPPED)] = ()
+        "words expected of each part of a predicted gather, then of scatters of inputs and of errors, and of the "
+        "gather of errors of inputs, over those of all elements; default: as measured", 1 + max(ROUNDS) + SKIPPED)] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -382,8 +382,8 @@ class Convolution(_Weighted):
                              "predict: 1, or 2, or leave them out")
         if self.shares and len(self.shares) != wanted:
             raise ValueError(f"shares of layer {self.name!r}, of predict: {self.predict}, must be {wanted} numbers, of "
-                             f"{1 + self.predict} parts of a gather, of scatters of inputs and of errors, and of the gather "
-                             f"of errors of inputs, not {len(self.shares)}")
+                             f"{1 + self.predict} parts of a gather, of scatters of inputs and of errors, and of the "
+                             f"gather of errors of inputs, not {len(self.shares)}")
 
     @property
     def direct(self) -> "Convolution":

@@ -117,7 +117,7 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
                 coded = coded_exchanges(graph, here, number, summed)
                 yield tile_exchange(node, here, "bprop", "scatter", factors, coded)
             if graph.inputs[number] and number not in shared:
-                coded = coded_exchanges(graph, regions, number, summed)
+                coded = coded_exchanges(graph, here, number, summed)
                 yield tile_exchange(node, here, "bprop", "gather", factors, coded)
 
 

@@ -34,8 +34,8 @@ from plinth_hw.isa.parameters import DieParameters
 
 #: What a part of a code is: ``follows``, it is a next one, of masked words, from level ``known`` on; to ``exact`` words
 #: or to level ``lower``; ``first``: level of the first part, which it is without ``follows``. Or, with ``skips``, skip
-#: code, of masks that are ``sent``, or ``given``, or ``maps`` alone. Or, with ``regions``, log2 n, codes of these, of the
-#: scale ``first``.
+#: code, of masks that are ``sent``, or ``given``, or ``maps`` alone. Or, with ``regions``, log2 n, codes of these, of
+#: the scale ``first``.
 PART = data.StructLayout({"first": LEVEL, "known": LEVEL, "lower": LEVEL, **dict.fromkeys(
     ("exact", "follows", "skips", "sent", "given", "maps"), unsigned(1)), "regions": NUMBER})
 
