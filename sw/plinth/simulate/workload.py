@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
-from plinth.model.array import Array
+from plinth.model.array import AT_LINKS, Array
 from plinth.partition.axes import common
 from plinth.partition.graph import DP, MP
 from plinth.plan.cost.machine import LINK_LATENCY
@@ -30,6 +30,7 @@ from plinth.step.build import step_of
 from plinth.step.operations import Operation, Products
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE, Accesses, Encode, Phase, Task, TileTransform
+from plinth.step.tile_operations import Gather, Scatter
 from plinth_hw.isa.tasks import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
 from plinth_sim.array.machine import Task as DieTask
@@ -89,7 +90,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
     step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors, plan.lists, array, plan.rule)
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     if (isinstance(costs, DieCosts) and overlap and form == "exact" and not array.switches
-            and few(step, MOST_TASKS)):
+            and array.codes != AT_LINKS and few(step, MOST_TASKS)):
         made = TaskByTask(step, array, costs, speeds)
         return Workload(made.machine, made.activities, made.phases, words, made.links)
     ways = ways or Ways(array)
@@ -227,7 +228,9 @@ class Groups(Collected):
             tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
             seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
             label = self.named(f"{name} {number}" if len(groups) > 1 else name)
-            through = share * (group.sent + group.received) * positions
+            # Where zeros are left out on the way, they are read and written all the same.
+            whole = 1.0 if isinstance(operation, (Scatter, Gather)) else share
+            through = whole * (group.sent + group.received) * positions
             if operation.by_tasks:
                 work, coding = self._by_tasks(operation, die)
                 seconds = max(seconds, work)

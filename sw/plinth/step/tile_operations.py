@@ -92,11 +92,14 @@ class Scatter(Exchange):
         Of those that a die makes for itself.
     marked : bool
         Whether zeros of tiles that a die makes for itself tell if they have a cause.
+    share : float
+        Words that it sends for each of an element, where zeros are left out on the way.
     """
 
     layer: Node | None = None
     outputs: bool = False
     strips: Strips | None = None
+    share: float = 1.0
     by_tasks = True
     marked: bool = False
 
@@ -192,7 +195,14 @@ class Gather(Exchange):
     to all before the next ones, so that these go while others are multiplied. Of a cluster of all dies every other one
     goes through the others the other way round, so that words go both ways at any time; what a die keeps is copied
     while others' words come.
+
+    Parameters
+    ----------
+    share : float
+        Words that it sends for each of an element, where zeros are left out on the way.
     """
+
+    share: float = 1.0
 
     def sends(self, die: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`."""

@@ -21,12 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from plinth.errors import UserError
+from plinth.model.array import AT_LINKS
 from plinth.model.winograd import MOST_GROWTH, element_rates, fit, growth
 from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges
 from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
+from plinth.partition.predicted import skip_share
 from plinth.step.kernel_sums import KernelSums
 from plinth.step.operands import Operands, add_tiles, narrow_tiles, narrow_weights
 from plinth.step.operations import Clear
@@ -139,15 +141,23 @@ class WinogradLayer:
         step.add(InStrips(scatter, self._products(direction, tiles, made), self._untile(made, maps, outputs)))
         return True
 
+    def _at_links(self, exchange: Scatter | Gather) -> Scatter | Gather | None:
+        """Of an array whose codes are modelled to keep up with links: the exchange without the words that masks do not
+        name, made, packed and sent in one pass."""
+        planned, array = exchange.planned, self.step.array
+        if planned is None or planned.coded is None or array is None or array.codes != AT_LINKS:
+            return None
+        return replace(exchange, share=skip_share(planned.coded, planned.phase, planned.kind))
+
     def _scattered(self, scatter: Scatter, tiles: Tiles) -> Tiles:
         """What is made tiles, as operands."""
-        if scatter.planned is not None and scatter.planned.coded is not None:
-            if scatter.outputs:
-                add_skipped(self.step, scatter, self._masks, kept=False)
-            else:
-                self._causes = add_skipped(self.step, scatter, None, kept=(BPROP, "gather") in self._coded)
+        modelled = self._at_links(scatter)
+        if modelled is not None or scatter.planned is None or scatter.planned.coded is None:
+            self.step.add(modelled or scatter)
+        elif scatter.outputs:
+            add_skipped(self.step, scatter, self._masks, kept=False)
         else:
-            self.step.add(scatter)
+            self._causes = add_skipped(self.step, scatter, None, kept=(BPROP, "gather") in self._coded)
         return narrow_tiles(self.step, self.node, tiles)
 
     def _products(self, direction: str, operands: Tiles, made: Tiles) -> ElementProducts:
@@ -183,7 +193,7 @@ class WinogradLayer:
             elif planned.coded is not None and self._causes is not None:
                 add_named(step, node, gather, self._causes)
             else:
-                step.add(gather)
+                step.add(self._at_links(gather) or gather)
             tiles = whole
         if not outputs:
             self._clear(maps)

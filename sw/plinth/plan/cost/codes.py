@@ -1,9 +1,9 @@
 """What the tasks of predicted gathers and skipped scatters cost, of strings as long as expected (docs/prediction.md).
 
 Cycles are those of stages as they are built. Of an array whose ``codes`` are ``at-links`` they are a model of what MPT
-(section VI.C) has in its place, which stands between buffers and links: words of a gather pass it once, a flit a cycle,
-when their first bits are made, strings leave it a flit a cycle, and land as words; tiles of a scatter are where they
-were made; masks are made, and strings decoded, on the way, without memory or an engine.
+(section VI.C) has in its place, between buffers and links: words of a gather are coded on their way out of the output
+buffer, strings leave a flit a cycle, and land as words; tiles of a scatter are made, packed and sent in one pass
+(:mod:`plinth.step.winograd`); masks are made, and strings decoded, on the way, without memory or an engine.
 """
 
 from dataclasses import dataclass
@@ -60,11 +60,11 @@ def codes_source(array: Array) -> str:
 def _at_links(parameters: DieParameters, work: Encode | Decode | Predict) -> CodeCost:
     if not isinstance(work, Encode):
         return CodeCost((0.0, 0.0), 0.0, 0.0)
-    part, words = work.part, work.runs.rows * work.runs.columns
-    string = work.runs.rows + part.share * words
-    first, last = (False, False) if isinstance(part, SkipPart) else (not part.number, part.exact)
-    alone = (words if first else string) / parameters.flit_words
-    return CodeCost((alone, alone + NEXT_CYCLES), words * first, words * last, string)
+    assert isinstance(work.part, CodePart)
+    words = work.runs.rows * work.runs.columns
+    string = work.runs.rows + work.part.share * words
+    alone = string / parameters.flit_words
+    return CodeCost((alone, alone + NEXT_CYCLES), 0.0 if work.part.number else words, words * work.part.exact, string)
 
 
 def code_cost(parameters: DieParameters, work: Encode | Decode | Predict, codes: str | None = None) -> CodeCost:
