@@ -756,8 +756,9 @@ class CodeBody(TransformBody):
     which elements neurons need that may be above 0 (:mod:`plinth_sim.golden.prediction`). ``source`` has fills of the
     first element, by ``source_row_stride`` from tile to tile and ``source_plane_stride`` from element to element, row
     by row of a tile; ``down`` and ``across`` are numbers of A^T, or of 1; ``codes`` has what is added to each
-    channel's neurons, ``first`` is the level. At ``destination`` it makes masks, ``destination_row_stride`` from
-    element to element, of the tiles' channels one behind the other."""
+    channel's neurons, ``first`` is the level. ``destination_rows`` and ``destination_columns``, unless the first is 0,
+    are the sides of maps whose tiles lie row by row, map after map: neurons outside are dead. At ``destination`` it
+    makes masks, ``destination_row_stride`` from element to element, of the tiles' channels one behind the other."""
 
     #: DECODE: first string. PREDICT: what is added.
     codes: Pointer

@@ -240,11 +240,23 @@ def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[i
         ends = regions.fill_ends(fills, body.regions + REGION_BITS[0] - 1, body.first)
     else:
         ends = prediction.ends(fills, body.first - np.array(shifts(*way)))
-    live = prediction.live(way, ends, lambda neurons: prediction.plus(neurons, bias))
+    live = prediction.live(way, ends, lambda neurons: prediction.plus(neurons, bias),
+                           _in_map(body, len(way[0]), len(way[1])))
     named = (prediction.of_units if body.regions else prediction.needed)(way, live)
     masks = named.reshape(sizes[0] * sizes[1], -1)
     targets = start(body.destination) + np.arange(len(masks)) * body.destination_row_stride & ADDRESS_MASK
     return Rows(targets, np.array([codes.packed(mask) for mask in masks], dtype=source.dtype), False)
+
+
+def _in_map(body: Any, down: int, across: int) -> Any:
+    """Which neurons ``[m, m', tiles, 1]`` of a prediction lie in their map."""
+    if not body.destination_rows:
+        return True
+    lines, columns = (max(1, -(-side // size)) for side, size in (
+        (body.destination_rows, down), (body.destination_columns, across)))
+    row, column, tile, _ = np.ogrid[:down, :across, :body.rows, :1]
+    inside_rows = tile // columns % lines * down + row < body.destination_rows
+    return inside_rows & (tile % columns * across + column < body.destination_columns)
 
 
 def check(target: Words, rows: Rows) -> None:

@@ -89,12 +89,14 @@ def code_body(work: Encode | Decode | Predict, at: Callable[[Buffer], Buffer]
               ) -> tuple[TransferOperation, dict[str, Any]]:
     """The operation, and the body of its descriptor; ``at`` says where places lie in memory."""
     if isinstance(work, Predict):
-        fills, (down, across) = at(work.fills), matrix_numbers(work.node)
+        fills, (down, across), window = at(work.fills), matrix_numbers(work.node), work.node.window
+        assert window is not None
         return TransferOperation.PREDICT, {
             "source": fills.pointer, "source_row_stride": fills.stride, "source_plane_stride": work.plane,
             "destination": at(work.masks).pointer, "destination_row_stride": work.masks.stride,
             "columns": fills.columns, "rows": fills.rows, "planes": 1, "down": down, "across": across,
-            "codes": at(work.bias).pointer,
+            "codes": at(work.bias).pointer, "destination_rows": window.output[0],
+            "destination_columns": window.output[1],
             **level_fields(work.part, level_of(FIRST_SIZE, work.part), predicts=True)}
     runs, strings = at(work.runs), at(work.strings)
     body: dict[str, Any] = {

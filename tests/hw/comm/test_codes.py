@@ -200,8 +200,11 @@ def test_predictions(flit_words, ways):
         memory[STRINGS + 9000:][:channels] = (rng.standard_normal(channels) - 1).astype(np.float32).view(np.uint32)
         place = {"offset": STRINGS + 9000 - BASES[3], "base": 3}
         target = {"offset": 12000 + number - BASES[3], "base": 3}
-        check(flit_words, memory, [(PREDICT, masks(tiles, channels, ways, level, codes=place, destination=target))],
-              number)
+        # Of all neurons, or of those in maps of which some end within.
+        sides = {} if number % 3 == 0 else {"destination_rows": int(rng.integers(1, 10)),
+                                            "destination_columns": int(rng.integers(1, 10))}
+        check(flit_words, memory, [(PREDICT, masks(tiles, channels, ways, level, codes=place, destination=target,
+                                                   **sides))], number)
 
 
 @pytest.mark.parametrize("change", [

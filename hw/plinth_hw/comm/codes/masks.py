@@ -24,6 +24,9 @@ from plinth_hw.isa.winograd import Matrix
 from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits
 
+#: Bits of a map's side.
+SIDE_BITS = 16
+
 
 def grid_walk(m: Module, name: str, moves: Value, last: dict[str, Value], bits: int) -> tuple[Signal, Signal, Value]:
     """Row and column of a grid that is walked row by row, and whether they are the last; ``last``: those of ``down``
@@ -47,12 +50,14 @@ def last_places(matrices: Sequence[Matrix], task: Any, *, neurons: bool) -> dict
 def predicted_layout(parameters: DieParameters, matrices: int) -> data.StructLayout:
     """A task: ``fills``, ``bias``, ``masks``: first words; ``element`` and ``tile``: words from one to the next,
     ``pitch`` of masks; ``tiles``, ``channels``; ``level``; log2 n of ``regions``, whose units are whole tiles, or 0;
-    numbers of matrices ``down`` and ``across``."""
+    numbers of matrices ``down`` and ``across``; ``bounded``: tiles are those of maps of ``map_rows`` x ``map_columns``
+    neurons."""
     address, word, number = unsigned(parameters.address_bits), unsigned(WORD), unsigned(index_bits(matrices))
     return data.StructLayout({
         **dict.fromkeys(("fills", "bias", "masks"), address),
         **dict.fromkeys(("element", "tile", "pitch", "tiles", "channels"), word),
-        "level": LEVEL, "regions": NUMBER, "down": number, "across": number})
+        "level": LEVEL, "regions": NUMBER, "down": number, "across": number, "bounded": unsigned(1),
+        **dict.fromkeys(("map_rows", "map_columns"), unsigned(SIDE_BITS))})
 
 
 class NeededMasks(wiring.Component):
@@ -93,19 +98,37 @@ class NeededMasks(wiring.Component):
         row, column, ends = grid_walk(m, "neuron", takes, last_places(self.matrices, task, neurons=True),
                                       index_bits(places))
         supports = self._support(m, "down", row), self._support(m, "across", column)
-        whole = task.regions != 0
-        m.d.comb += takes.eq(self.i.valid & self.i.ready)
+        whole, live = task.regions != 0, Signal(lanes, name="live")
+        m.d.comb += [takes.eq(self.i.valid & self.i.ready),
+                     live.eq(Mux(self._inside(m, row, column, takes & ends), self.i.payload, 0))]
         words = [Signal(WORD, name=f"word_{place}") for place in range(places * places)]
         for place, word in enumerate(words):
             down, across = divmod(place, places)
             needed, now = Signal(lanes, name=f"needed_{place}"), Signal(lanes, name=f"now_{place}")
-            m.d.comb += now.eq(needed | Mux(whole | (supports[0][down] & supports[1][across]), self.i.payload, 0))
+            m.d.comb += now.eq(needed | Mux(whole | (supports[0][down] & supports[1][across]), live, 0))
             with m.If(takes):
                 m.d.sync += needed.eq(Mux(ends, 0, now))
             with m.If(shifts):
                 m.d.sync += word.eq(Cat(word[lanes:], Mux(takes, now, Const(0, lanes))))
         self._give(m, words, takes & ends, shifts)
         return m
+
+    def _inside(self, m: Module, row: Signal, column: Signal, window: Value) -> Value:
+        """Whether a neuron of a window lies in its map; a tile ends with the last of its channels' windows."""
+        task, lanes, sizes = self.task, self.parameters.flit_words, last_places(self.matrices, self.task, neurons=True)
+        channel = Signal(WORD, name="channel_inside")
+        down, across = (Signal(SIDE_BITS + 1, name=f"first_{side}") for side in ("down", "across"))
+        next_down, next_across = down + sizes["down"] + 1, across + sizes["across"] + 1
+        ends_row = next_across >= task.map_columns
+        with m.If(self.start):
+            m.d.sync += [channel.eq(0), down.eq(0), across.eq(0)]
+        with m.Elif(window):
+            m.d.sync += channel.eq(channel + lanes)
+            with m.If(channel + lanes >= task.channels):
+                m.d.sync += [channel.eq(0), across.eq(Mux(ends_row, 0, next_across))]
+                with m.If(ends_row):
+                    m.d.sync += down.eq(Mux(next_down >= task.map_rows, 0, next_down))
+        return ~task.bounded | ((down + row < task.map_rows) & (across + column < task.map_columns))
 
     def _support(self, m: Module, side: str, neuron: Signal) -> Signal:
         """Rows, or columns, of a tile that a row, or column, of neurons has a coefficient for."""

@@ -138,6 +138,8 @@ class CodeStages(wiring.Component):
             task.element.eq(body.source_plane_stride), task.tile.eq(body.source_row_stride),
             task.pitch.eq(body.destination_row_stride), task.tiles.eq(body.rows), task.channels.eq(body.columns),
             task.level.eq(body.first), task.regions.eq(body.regions), level.eq(body.first),
+            task.bounded.eq(body.destination_rows != 0),
+            task.map_rows.eq(body.destination_rows), task.map_columns.eq(body.destination_columns),
             self.unpredictable.eq((body.planes != 1) | ~known["down"] | ~known["across"]
                                   | (body.columns[:exact_log2(lanes)] != 0)
                                   | Mux(body.regions != 0, (level < SCALES.start) | (level >= SCALES.stop),
