@@ -104,7 +104,8 @@ class TokenBucket(wiring.Component):
 
 class LinkOutput(wiring.Component):
     """A link's output: all inputs of the router but that link's own are its sources, and of dies that look ahead the
-    queue of this die's tiles that leave here, behind whose flits those of others do not wait.
+    queue of this die's tiles that leave here. Others' tiles go before these, until as many of their flits have gone as
+    the longest packet has.
 
     Bubble rule: the first flit of a packet that enters a ring direction waits until two packets of the greatest length
     have room downstream, of one that goes straight on (from port p to port p xor 1) until one has; a packet of class 0
@@ -180,7 +181,7 @@ class LinkOutput(wiring.Component):
         requests: list[Value] = [Cat(self.asks[number][source] for number in range(classes)).any()
                                  for source in range(sources)]
         if self.parameters.looks_ahead:
-            requests[-1] &= ~self.asks[self.parameters.transfer_class][:-1].any()
+            requests[-1] &= self._lets(m, turn.grant, sends & leaving[self.parameters.transfer_class])
         request = Cat(requests)
         m.d.comb += [
             turn.requests.eq(Mux(self.asks[0].any(), self.asks[0], request)), turn.taken.eq(1),
@@ -206,6 +207,16 @@ class LinkOutput(wiring.Component):
                 m, platform, f"credits_{number}_after", credits, self.link.credit[number], hold.sends))
         self._send(m, sends, leaving, tail)
         return m
+
+    def _lets(self, m: Module, grant: Value, sends: Value) -> Value:
+        """Whether this die's tiles may ask beside those of others, one of which, or theirs, ``sends``."""
+        others = self.asks[self.parameters.transfer_class][:-1].any()
+        # Flits of others since this die's last one.
+        passed = Signal(range(self.parameters.packet_flits + 1), name="passed")
+        due = passed == self.parameters.packet_flits
+        with m.If(sends):
+            m.d.sync += passed.eq(Mux(grant[-1], 0, passed + ~due))
+        return ~others | due
 
     def _rooms(self, number: int) -> list[int]:
         """Free places downstream for which a packet of a class waits, by source: the bubble rule."""

@@ -82,10 +82,10 @@ def test_link(port: int, returned: float, parameters: DieParameters) -> None:
     dut = LinkOutput(parameters, port)
     tiles = len(dut.sources) - 1 if parameters is AHEAD else None
     packets = Packets(len(dut.sources), CLASSES, rng)
-    flits = entered = stalled = 0
+    flits = entered = stalled = passed = turned = 0
 
     async def bench(ctx: Any) -> None:
-        nonlocal flits, entered, stalled
+        nonlocal flits, entered, stalled, passed, turned
         ctx.set(dut.rate, {"numerator": 1, "denominator": 1})
         await ctx.tick()
         room = [parameters.link_buffer_flits] * CLASSES
@@ -133,7 +133,11 @@ def test_link(port: int, returned: float, parameters: DieParameters) -> None:
                 source = grant.bit_length() - 1
                 number = asking[source]
                 assert number == 0 or 0 not in asking.values(), "class 0 goes first"
-                assert source != tiles or list(asking.values()).count(TRANSFER) == 1, "others' tiles go first"
+                in_turn = passed >= parameters.packet_flits
+                alone = list(asking.values()).count(TRANSFER) == 1
+                assert source != tiles or in_turn or alone, "others' tiles go first"
+                passed = 0 if source == tiles else passed + (number == TRANSFER)
+                turned += source == tiles and not alone
                 first, tail = packets.head(source, number)
                 entered += first
                 packets.sent(source, number)
@@ -149,7 +153,7 @@ def test_link(port: int, returned: float, parameters: DieParameters) -> None:
                 room[number] += credit >> number & 1
 
     simulate(dut, bench)
-    assert flits > 300 and entered > 50 and stalled > 100
+    assert flits > 300 and entered > 50 and stalled > 100 and (turned > 0) == (tiles is not None)
 
 
 @pytest.mark.parametrize(("dut", "sources", "depth", "ready"), [
