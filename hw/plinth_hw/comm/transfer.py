@@ -47,10 +47,14 @@ from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, ErrorCode, TransferOperation
 from plinth_hw.lib.count import stepped
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
 #: Bits of the number of packets for this die that are not in memory, more than its receive path holds.
 OWN_BITS = 8
+#: Flits for this die that wait, of dies with transforms, for those that come from others: half a block's, while others
+#: send theirs.
+OWN_FLITS = 32
 #: What stages of codes are told of a task.
 _CODES = {"decodes": TransferOperation.DECODE, "predicts": TransferOperation.PREDICT}
 
@@ -144,8 +148,13 @@ class TransferEngine(wiring.Component):
         m.d.comb += [receiver.limit.eq(self.limit), self.fault.eq(receiver.fault)]
         if isinstance(self.parameters.memory_format, Fixed):
             m.d.comb += self.ends.eq(receiver.ends)
-        self._control(m, platform, walk, tile_read, blocks, codes, receiver, target, leaving, idle)
-        self._deliver(m, walk, blocks, receiver, target, leaving)
+        own = receiver.own
+        if blocks is not None:
+            m.submodules.own = waiting = FIFO(own.payload.shape(), OWN_FLITS)
+            wiring.connect(m, waiting.o, own)
+            own = waiting.i
+        self._control(m, platform, walk, tile_read, blocks, codes, receiver, own, target, leaving, idle)
+        self._deliver(m, walk, blocks, own, target, leaving)
         return m
 
     def _branch(self, m: Module, walk: TileWalk, tile_read: TileRead, blocks: TileBlocks, codes: CodeStages | None,
@@ -188,7 +197,8 @@ class TransferEngine(wiring.Component):
         return leaving, idle
 
     def _control(self, m: Module, platform: object, walk: TileWalk, tile_read: TileRead, blocks: TileBlocks | None,
-                 codes: CodeStages | None, receiver: ReceivePath, target: Any, leaving: Any, idle: Value) -> None:
+                 codes: CodeStages | None, receiver: ReceivePath, own: Any, target: Any, leaving: Any, idle: Value
+                 ) -> None:
         """Body, start, done; from start to done, the task's target."""
         engine, placement = self.engine, walk.placement
         staged, moved, stored = Signal(name="staged"), Signal(name="moved"), Signal(name="stored")
@@ -287,7 +297,7 @@ class TransferEngine(wiring.Component):
                 m.d.sync += stored.eq(1)
         else:
             # Packets for this die that are marked, and not in memory.
-            under_way, own = Signal(OWN_BITS, name="under_way"), receiver.own
+            under_way = Signal(OWN_BITS, name="under_way")
             sent = (own.valid & own.ready & own.payload.tail & own.payload.last
                     & (own.payload.kind != PacketKind.ADVANCE))
             m.d.sync += under_way.eq(stepped(under_way, sent, receiver.stored))
@@ -351,7 +361,7 @@ class TransferEngine(wiring.Component):
                     m.d.sync += [done.error.eq(ErrorCode.BAD_OPERAND), staged.eq(0)]
                     m.next = "REPORT"
 
-    def _several(self, m: Module, receiver: ReceivePath, send: Any, target: Any, leaving: Any
+    def _several(self, m: Module, own: Any, send: Any, target: Any, leaving: Any
                  ) -> tuple[Value, Value, Value]:
         """Of a task whose tiles go to several dies: whether the flit that leaves goes to another one, and which;
         whether it is done with then. An arrival goes to each of them."""
@@ -359,7 +369,7 @@ class TransferEngine(wiring.Component):
         remote, die, ends = Signal(name="remote"), Signal.like(target.die, name="to_die"), Signal(init=1, name="ends")
         die_of, left = Signal.like(target.die, name="arrival_die"), Signal.like(target.members, name="arrivals_left")
         inside, arrives, last = Signal(name="arriving"), Signal(name="arrives"), Signal(name="last_arrival")
-        taken = Mux(remote, send.ready, receiver.own.ready)
+        taken = Mux(remote, send.ready, own.ready)
         m.d.comb += [
             arrives.eq(target.several & (flit.tag.use == PieceUse.ARRIVAL)),
             die.eq(Mux(arrives, Mux(inside, die_of, target.die), Mux(target.several, flit.tag.die, target.die))),
@@ -371,7 +381,7 @@ class TransferEngine(wiring.Component):
                          left.eq(Mux(inside, left, target.members) - 1)]
         return remote, die, ends
 
-    def _deliver(self, m: Module, walk: TileWalk, blocks: TileBlocks | None, receiver: ReceivePath, target: Any,
+    def _deliver(self, m: Module, walk: TileWalk, blocks: TileBlocks | None, own: Any, target: Any,
                  leaving: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
         send: Any = self.send
@@ -379,23 +389,23 @@ class TransferEngine(wiring.Component):
             m.submodules.split = split = FlitSplit(self.parameters)
             wiring.connect(m, split.o, wiring.flipped(self.send))
             send = split.i
-        flit, own, sent = leaving.payload, receiver.own.payload, send.payload
+        flit, given, sent = leaving.payload, own.payload, send.payload
         remote: Value = target.remote
         die: Value = target.die
         ends: Value | None = None
         if blocks is not None:
-            remote, die, ends = self._several(m, receiver, send, target, leaving)
-        taken = Mux(remote, send.ready, receiver.own.ready)
+            remote, die, ends = self._several(m, own, send, target, leaving)
+        taken = Mux(remote, send.ready, own.ready)
         is_index, kind = Signal(name="is_index"), Signal(PacketKind, name="kind")
         m.d.comb += [
             is_index.eq(flit.tag.use == PieceUse.INDEX),
             kind.eq(Mux(target.adds, PacketKind.ADD, PacketKind.STORE)),
             walk.index.valid.eq(leaving.valid & is_index), walk.index.payload.eq(flit),
-            receiver.own.valid.eq(leaving.valid & ~is_index & ~remote),
+            own.valid.eq(leaving.valid & ~is_index & ~remote),
             send.valid.eq(leaving.valid & ~is_index & remote),
             leaving.ready.eq(Mux(is_index, walk.index.ready, taken if ends is None else taken & ends)),
-            *(own[name].eq(flit[name]) for name in ("data", "words", "address", "tail")),
-            own.last.eq(flit.tag.last), own.kind.eq(kind),
+            *(given[name].eq(flit[name]) for name in ("data", "words", "address", "tail")),
+            given.last.eq(flit.tag.last), given.kind.eq(kind),
             sent.data.eq(flit.data), sent.words.eq(flit.words - 1), sent.tail.eq(flit.tail),
             address_fields(sent).eq(flit.address), sent.kind.eq(kind),
             sent.destination.eq(die),
