@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from tests.support.transforms import random_transform
+from tests.support.transforms import random_plain, random_transform
 
 from plinth.buffers import Buffer
 from plinth.driver.program import Program
@@ -89,10 +89,13 @@ class RandomTiles:
         self.tile(name, source_die, source, die, target, TransferOperation(2 + int(self.rng.integers(2))), body)
 
     def spread(self, name: str) -> None:
-        """Tiles of a map whose places go to several dies, in runs; perhaps the die's own as well."""
+        """Tiles of a map, or blocks as they are, whose places go to several dies, in runs; perhaps the die's own as
+        well."""
         rng, dies = self.rng, self.dies
         source_die, first, step = (int(number) for number in rng.integers((0, 0, 1), (dies, dies, max(2, dies))))
         body: dict[str, Any] = {"destination_row_step": 0}
+        if rng.random() < 0.3:
+            body = random_plain(rng, 10, SIZE * SIZE)
         while "destination_row_step" in body:
             body = random_transform(rng, self.parameters.transforms, 6, 6, SIZE * SIZE)
         places = len(MATRICES[body["down"]]) * len(MATRICES[body["across"]])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from plinth_hw.isa.winograd import OUTPUTS, TRANSFORMS, Lattice, form
+from plinth_hw.isa.winograd import OUTPUTS, PLAIN_NUMBERS, TRANSFORMS, Lattice, form
 
 Pair = tuple[int, int]
 
@@ -34,6 +34,17 @@ def random_transform(rng: np.random.Generator, transforms: tuple[Pair, ...], sid
         found = _drawn(rng, transforms, side, channels)
         if found.pop("words") <= words:
             return found
+
+
+def random_plain(rng: np.random.Generator, channels: int, words: int) -> dict[str, Any]:
+    """A block whose places go as they are, without addresses: at most ``words`` of places of ``channels``."""
+    while True:
+        sizes = tuple(int(one) for one in rng.choice(list(PLAIN_NUMBERS), 2))
+        counts, count = tuple(rng.integers(1, 4, 2).tolist()), int(rng.integers(1, channels + 1))
+        if sizes[0] * sizes[1] * counts[0] * counts[1] * count <= words:
+            return {"planes": counts[0], "rows": counts[1], "columns": count, "down": PLAIN_NUMBERS[sizes[0]],
+                    "across": PLAIN_NUMBERS[sizes[1]], "down_first": int(rng.integers(2)),
+                    **of_tiles("source", sizes, counts, count), **of_tiles("destination", sizes, counts, count)}
 
 
 def _drawn(rng: np.random.Generator, transforms: tuple[Pair, ...], side: int, channels: int) -> dict[str, Any]:

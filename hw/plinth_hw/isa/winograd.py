@@ -120,19 +120,32 @@ def transposed(matrix: Matrix) -> Matrix:
 
 #: Transforms that dies can have, as F(m, r).
 TRANSFORMS: tuple[Pair, ...] = ((2, 3), (4, 3), (2, 5))
-#: Matrices that tasks name by their numbers: 1, and B^T, A, B, A^T of each transform.
+#: Sides of blocks whose places go as they are, by a matrix 1 as large.
+PLAIN: tuple[int, ...] = (2, 4)
+#: Matrices that tasks name by their numbers: 1, B^T, A, B, A^T of each transform, and those of :data:`PLAIN`.
 MATRICES: tuple[Matrix, ...] = (transform(1, 1).a, *(
     matrix for one in (transform(*sizes) for sizes in TRANSFORMS)
-    for matrix in (one.b, transposed(one.a), transposed(one.b), one.a)))
+    for matrix in (one.b, transposed(one.a), transposed(one.b), one.a)), *(
+    tuple(tuple(Fraction(row == column) for column in range(side)) for row in range(side)) for side in PLAIN))
+#: Numbers of matrices 1 by their sides.
+PLAIN_NUMBERS: dict[int, int] = {1: 0} | {
+    side: 1 + 4 * len(TRANSFORMS) + place for place, side in enumerate(PLAIN)}
 
 #: Of these, those that make neurons of elements: 1, and each A^T.
 FROM_ELEMENTS: tuple[int, ...] = (0, *(4 * place + 4 for place in range(len(TRANSFORMS))))
 
 
 def matrix_numbers(transforms: Sequence[Pair]) -> tuple[int, ...]:
-    """Of :data:`MATRICES`, those that some transforms have: numbers, rising."""
-    return (0, *(1 + 4 * TRANSFORMS.index(one) + place for one in sorted(transforms, key=TRANSFORMS.index)
-                 for place in range(4)))
+    """Of :data:`MATRICES`, those that dies with some transforms have: numbers, rising."""
+    made = (1 + 4 * TRANSFORMS.index(one) + place for one in sorted(transforms, key=TRANSFORMS.index)
+            for place in range(4))
+    return (0, *made, *(PLAIN_NUMBERS[side] for side in PLAIN if transforms))
+
+
+def plain_sides(places: int) -> Pair | None:
+    """Sides of a block of so many places that go as they are; None: there is no such block."""
+    return next(((down, across) for down in reversed(PLAIN_NUMBERS) for across in PLAIN_NUMBERS
+                 if down * across == places and across <= down), None)
 
 
 def terms(row: Sequence[Fraction]) -> list[tuple[int, int]]:

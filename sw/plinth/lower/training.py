@@ -20,6 +20,7 @@ from plinth.lower.places import KeptWeights, LayerWeights, RowNumbers, Tensor
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.stages import check_network
 from plinth.lower.transforms import bodies as transform_bodies
+from plinth.lower.transforms import spread
 from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
 from plinth.model.array import AT_LINKS, BUILT, Array, ring
@@ -398,7 +399,7 @@ class _Lowering:
         if isinstance(work, Vector):
             operation, body = VectorOperation.PROGRAM, self._program(work.program).body()
         elif isinstance(work, Tile):
-            operation, body = TransferOperation.COPY, self._tile(work)
+            operation, body = self._tile(work)
         elif isinstance(work, Rows):
             operation, body = self._rows(work)
         elif isinstance(work, Signal):
@@ -452,16 +453,18 @@ class _Lowering:
             body |= {"arrival": self._counter(work.exchange)}
         return operation, body
 
-    def _tile(self, work: Tile) -> dict[str, Any]:
+    def _tile(self, work: Tile) -> tuple[TransferOperation, dict[str, Any]]:
         source, target = self.at(work.source), self.at(work.target)
         body = {"source": source.pointer, "destination": target.pointer, "columns": source.columns,
                 "rows": source.rows, "planes": work.planes, "source_row_stride": source.stride,
                 "destination_row_stride": target.stride, "source_plane_stride": work.apart[0],
                 "destination_plane_stride": work.apart[1]}
-        if work.die is not None:
-            body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1,
-                     "arrival": self._counter(work.exchange)}
-        return body
+        if work.members is None and work.die is None:
+            return TransferOperation.COPY, body
+        body |= {"remote": 1, "arrival_enable": 1, "arrival": self._counter(work.exchange)}
+        if work.members is None:
+            return TransferOperation.COPY, body | {"destination_die": work.die}
+        return TransferOperation.TRANSFORM, body | spread(work.members, work.members_apart)
 
     def _rows(self, work: Rows) -> tuple[TransferOperation, dict[str, Any]]:
         numbers, table, rows = map(self.at, (work.numbers, work.table, work.rows))

@@ -6,9 +6,9 @@ from typing import Any
 
 from plinth.mapping.convolution import FeatureMap
 from plinth.partition.graph import Node
-from plinth.step.tasks import TileTransform
+from plinth.step.tasks import Members, TileTransform
 from plinth_hw.isa.tasks import TransferOperation
-from plinth_hw.isa.winograd import TRANSFORMS, Lattice, Transform
+from plinth_hw.isa.winograd import PLAIN_NUMBERS, TRANSFORMS, Lattice, Transform, plain_sides
 
 ADDRESS_MASK = 0xFFFF_FFFF
 
@@ -73,6 +73,22 @@ def _tile_side(work: TileTransform, loops: _Loops, columns: int) -> dict[str, An
             "column_step": 0}
 
 
+def spread(members: Members, apart: int) -> dict[str, Any]:
+    """What makes a copy one to several dies, each part so many words behind the one before: its places are the parts,
+    which go as they are."""
+    sides = plain_sides(members.count)
+    assert sides is not None
+    down, across = sides
+    return {"down": PLAIN_NUMBERS[down], "across": PLAIN_NUMBERS[across],
+            "source_down": across * apart, "source_across": apart, "source_rows": down, "source_columns": across,
+            "destination_rows": down, "destination_columns": across, **_members(members)}
+
+
+def _members(members: Members) -> dict[str, int]:
+    return {"destination_die": members.first, "members": members.count, "member_step": members.step,
+            "member_places": members.elements, "longer_members": members.longer}
+
+
 def bodies(work: TileTransform) -> tuple[TransferOperation, list[dict[str, Any]]]:
     """The operation, and the body of each descriptor; addresses are those of the work's buffers."""
     assert work.node.window is not None
@@ -90,9 +106,7 @@ def bodies(work: TileTransform) -> tuple[TransferOperation, list[dict[str, Any]]
         if work.marked:
             body["marks"] = 1
         if work.members is not None:
-            members = work.members
-            body |= {"destination_die": members.first, "remote": 1, "arrival_enable": 1, "members": members.count,
-                     "member_step": members.step, "member_places": members.elements, "longer_members": members.longer}
+            body |= {"remote": 1, "arrival_enable": 1, **_members(work.members)}
         elif work.die is not None:
             body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
         found.append(body)

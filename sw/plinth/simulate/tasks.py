@@ -306,7 +306,7 @@ class _Die:
         other = die if work.die is None else work.die
         path, counted, turns = given.path(die, other), Cost(), 0.0
         # What meets on the way is simulated: longer ways cost what one link does.
-        if isinstance(work, Tile):
+        if isinstance(work, Tile) and work.members is None:
             copy = tile_copy(self.costs.machine, work)
             flits, packets, read, written = (one(parameters) for one in (
                 copy.flits, copy.packets, copy.read, copy.written))
@@ -322,10 +322,12 @@ class _Die:
             (alone, row), flits, packets, read, written = (found.cycles, found.flits, found.packets, found.reads,
                                                            found.writes)
             turns = found.turns
-            row, counted = max(row, flits * given.flit_cycles(path)) if path else row, Cost(
-                adds=transform_adds(work))
-        if isinstance(work, TileTransform) and work.members is not None:
-            shares = [(to, share / work.tiling.elements) for to, share in work.members.shares]
+            row = max(row, flits * given.flit_cycles(path)) if path else row
+            counted = Cost(adds=transform_adds(work)) if isinstance(work, TileTransform) else counted
+        members = None if isinstance(work, Encode) else work.members
+        if members is not None:
+            whole = sum(share for _, share in members.shares)
+            shares = [(to, share / whole) for to, share in members.shares]
         else:
             shares = [(other, 1.0)]
         self._sent(key, shares, (alone, row), (flits, packets, read, written), turns, counted, waits, signals)

@@ -22,7 +22,7 @@ from plinth.step.between import Exchange
 from plinth.step.coded_places import PerElement, PerMember
 from plinth.step.skipped_scatter import Masks
 from plinth.step.step import Step
-from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart, Task, Tile, code_task
+from plinth.step.tasks import CodePart, Decode, Encode, Members, Predict, SkipPart, Task, Tile, code_task
 from plinth.step.tensors import Constant, Placed, Tiles
 from plinth.step.tile_operations import Gather
 from plinth_hw.isa.codes import shifts
@@ -72,6 +72,10 @@ class CodedGather(Gather):
     asked: PerMember | None
     share: float
     by_tasks = True
+
+    def members(self, die: int) -> Members | None:
+        """As :class:`~plinth.step.tile_operations.Spread`: strings are as long as they are, so none."""
+        return None
 
     def sends(self, die: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`: what a die keeps comes last."""

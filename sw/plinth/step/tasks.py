@@ -44,6 +44,24 @@ class Vector(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Members:
+    """Dies that elements of tiles go to, row by row of a tile: the first one's number, from one to the next, and how
+    many; elements of each, and how many of the first have one more."""
+
+    first: int
+    step: int
+    count: int
+    elements: int = 1
+    longer: int = 0
+
+    @property
+    def shares(self) -> list[tuple[int, int]]:
+        """Each die, and its elements."""
+        return [(self.first + number * self.step, self.elements + (number < self.longer))
+                for number in range(self.count)]
+
+
+@dataclass(frozen=True)
 class Tile:
     """A copy of a tile; to another die, where it counts for an exchange."""
 
@@ -55,24 +73,11 @@ class Tile:
     #: As many alike one behind the other, and words from one to the next of either side.
     planes: int = 1
     apart: tuple[int, int] = (0, 0)
-
-
-@dataclass(frozen=True)
-class Members:
-    """Dies that elements of tiles go to, row by row of a tile: the first one's number, from one to the next, and how
-    many; elements of each, and how many of the first have one more."""
-
-    first: int
-    step: int
-    count: int
-    elements: int
-    longer: int
-
-    @property
-    def shares(self) -> list[tuple[int, int]]:
-        """Each die, and its elements."""
-        return [(self.first + number * self.step, self.elements + (number < self.longer))
-                for number in range(self.count)]
+    #: Dies that get a part each, in place of ``die``: ``source`` is the first one's, those of the others lie
+    #: ``members_apart`` words behind each other; it goes to ``target`` of its die. Each counts what comes, also the die
+    #: itself.
+    members: Members | None = None
+    members_apart: int = 0
 
 
 @dataclass(frozen=True)

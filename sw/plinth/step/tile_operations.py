@@ -30,6 +30,7 @@ from plinth.step.tile_strips import TileStrip
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, VectorOp
+from plinth_hw.isa.winograd import plain_sides
 
 #: Words of elements that a task gives a die, about, where it has as many: a task more takes some 75 cycles.
 GATHERED_WORDS = 2048
@@ -80,7 +81,30 @@ def _touched(tiles: Buffer, count: int, plane: int, strips: Sequence[TileStrip])
 
 
 @dataclass(frozen=True)
-class Scatter(Exchange):
+class Spread(Exchange):
+    """What goes to all dies of a cluster in one task, if that can be: each of them counts what comes, also the die
+    itself."""
+
+    def members(self, die: int) -> Members | None:
+        """The dies of a die's cluster, if one task reaches all. None: there is nobody else, or a task for each."""
+        raise NotImplementedError
+
+    def arriving(self, die: int, other: int) -> int:
+        """As :class:`~plinth.step.between.Exchange`: of each descriptor."""
+        sent = self.tiles(other, die) if self.members(die) is None else self.sends(other)
+        works = [task.work for task in sent]
+        return sum(work.descriptors if isinstance(work, TileTransform) else 1 for work in works)
+
+    def arrivals(self, die: int) -> Arrivals | None:
+        """As :class:`~plinth.step.between.Exchange`: of a task for several dies also the die's own."""
+        if self.members(die) is None:
+            return super().arrivals(die)
+        count = sum(self.arriving(die, other) for other in self.peers(die))
+        return Arrivals(self.number, self.received(die), count) if count else None
+
+
+@dataclass(frozen=True)
+class Scatter(Spread):
     """Every die makes tiles of the maps of its samples and gives each die of its cluster the elements that it has.
 
     Parameters
@@ -104,8 +128,7 @@ class Scatter(Exchange):
     marked: bool = False
 
     def members(self, die: int) -> Members | None:
-        """The dies of a die's cluster, if one task reaches all: they are as far from each other, and those that have an
-        element more come first. None: there is nobody else, or a task for each."""
+        """As :class:`Spread`: they are as far from each other, and those that have an element more come first."""
         target = self.targets[0]
         assert isinstance(target, Tiles)
         dies = sorted(self.peers(die), key=lambda other: target.at(other).first)
@@ -175,26 +198,13 @@ class Scatter(Exchange):
                 lines=(strip.line, strip.lines), by_column=_by_column(layer, mine.part.samples)),
                 (maps.buffer,), _touched(tiles, mine.count, mine.plane, strips), 1, layer)
 
-    def arriving(self, die: int, other: int) -> int:
-        """As :class:`~plinth.step.between.Exchange`: of each descriptor."""
-        sent = self.tiles(other, die) if self.members(die) is None else self.sends(other)
-        works = (task.work for task in sent)
-        return sum(work.descriptors for work in works if isinstance(work, TileTransform))
-
-    def arrivals(self, die: int) -> Arrivals | None:
-        """As :class:`~plinth.step.between.Exchange`: of a task for several dies also the die's own."""
-        if self.members(die) is None:
-            return super().arrivals(die)
-        count = sum(self.arriving(die, other) for other in self.peers(die))
-        return Arrivals(self.number, self.received(die), count) if count else None
-
 
 @dataclass(frozen=True)
-class Gather(Exchange):
+class Gather(Spread):
     """Every die gives each die of its cluster the elements that it has of the tiles of that die's samples, some of them
-    to all before the next ones, so that these go while others are multiplied. Of a cluster of all dies every other one
-    goes through the others the other way round, so that words go both ways at any time; what a die keeps is copied
-    while others' words come.
+    to all before the next ones, so that these go while others are multiplied: in one task to all in turn, so that words
+    go both ways round at any time. Where there is a task for each, and a cluster is of all dies, every other die goes
+    through the others the other way round; what a die keeps is copied while others' words come.
 
     Parameters
     ----------
@@ -204,13 +214,57 @@ class Gather(Exchange):
 
     share: float = 1.0
 
+    def members(self, die: int) -> Members | None:
+        """As :class:`Spread`: they are as far from each other, so many as a block has places, and samples of each lie
+        as far behind those of the one before."""
+        source, target = self.source, self.targets[0]
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        dies, mine = sorted(self.peers(die)), source.at(die).part
+        if len(dies) < 2 or plain_sides(len(dies)) is None:
+            return None
+        parts = [target.part(other) for other in dies]
+        met = [mine.meet(part) for part in parts]
+        if any(len(some) != 1 for some in met) or len({(part.rows, part.channels) for part in parts}) != 1:
+            return None
+        starts = [here.sample for ((here, _),) in met]
+        steps = [{two - one for one, two in pairwise(found)} for found in (dies, starts)]
+        same = {(here._replace(sample=0), there) for ((here, there),) in met}
+        if len(same) != 1 or any(len(found) != 1 or min(found) < 1 for found in steps):
+            return None
+        return Members(dies[0], steps[0].pop(), len(dies))
+
     def sends(self, die: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`."""
+        members = self.members(die)
+        if members is not None:
+            yield from self._to_all(die, members)
+            return
         itself, *others = self.peers(die)
         if len(others) + 1 == self.dies and die % 2:
             others.reverse()
         for tasks in zip_longest(*(self.tiles(die, other) for other in (*others, itself))):
             yield from (task for task in tasks if task is not None)
+
+    def _to_all(self, die: int, members: Members) -> Iterator[Task]:
+        """A task for so many elements, for all dies of the cluster."""
+        source, target = self.source, self.targets[0]
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        mine, (first, second, *_) = source.at(die), (one for one, _ in members.shares)
+        theirs, own, whole = target.at(first), target.buffer(die), source.buffer(die)
+        ((here, there),), ((following, _),) = (mine.part.meet(target.part(other)) for other in (first, second))
+        apart = (following.sample - here.sample) * source.positions * mine.width
+        rows = here.samples * source.positions
+        # Rows that follow each other on both sides are one.
+        fold = rows if here.channels == mine.width == theirs.width else 1
+        for group in cuts.groups(mine.count, max(1, mine.count * rows * here.channels // GATHERED_WORDS)):
+            element, count = mine.first + group.start, len(group)
+            one, two = (which.part.view(which.of(buffer, element), inner).folded(fold) for which, buffer, inner in (
+                (mine, whole, here), (theirs, target.buffer(first), there)))
+            work = Tile(one, two, None, self.number, count, (mine.plane, theirs.plane), members, apart)
+            run = f".{element}" if group.start else ""
+            yield Task(f"{self.name}[{members.first}..]{run}", Engine.TRANSFER, work,
+                       (mine.of(whole, element).repeated(count, mine.plane),),
+                       (theirs.of(own, element).repeated(count, theirs.plane),))
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`: a task a run of samples and so many elements."""

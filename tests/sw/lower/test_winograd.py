@@ -184,27 +184,39 @@ def test_one_task_sends_to_a_cluster_where_a_word_can_say_whom(outputs: int, die
     assert made.checks is not None and made.checks.failure is None
 
 
-@pytest.mark.parametrize(("dies", "levels"), [(4, 2), (8, 2), (8, 3)])
-def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, levels: int,
+@pytest.mark.parametrize(("dies", "levels"), [(4, 1), (4, 2), (8, 2), (8, 3)])
+@pytest.mark.parametrize("even", [True, False])
+def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, levels: int, even: bool,
                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each die sends as many as make a task to all others before the next ones, its own last; where all are of a
-    cluster neighbours go through the others in opposite orders; every tile is waited for."""
+    """Each die sends as many as make a task to all dies of its cluster in one, where all have as many samples; else to
+    all others before the next ones, its own last; where all are of a cluster neighbours go through the others in
+    opposite orders. Every tile is waited for."""
     monkeypatch.setattr(tile_operations, "GATHERED_WORDS", 1)
-    _, plan = arranged(dies, (("ep",) * levels + ("dp",) * (dies.bit_length() - 1 - levels),) * 2)
+    _, plan = arranged(dies, (("ep",) * levels + ("dp",) * (dies.bit_length() - 1 - levels),) * 2,
+                       2 * dies + (not even))
     step = step_of(plan.graph, plan.splits, plan.batch, preset(TINY), plan.factors)
     gather = next(one for one in step.operations if isinstance(one, Gather))
     assert isinstance(gather.source, Tiles) and gather.cluster is not None
-    members, orders = 1 << levels, set()
+    members, orders, ways = 1 << levels, set(), set()
     for die in range(dies):
         works = [task.work for task in gather.sends(die)]
+        number, arrivals, peers = gather.cluster.number(die), gather.arrivals(die), gather.peers(die)
+        counts = [gather.source.at(other).count for other in peers]
+        assert arrivals is not None
+        ways.add(gather.members(die) is not None)
+        if gather.members(die) is not None:
+            assert len(works) == counts[0] and arrivals.count == sum(counts)
+            assert all(isinstance(work, Tile) and work.members is not None
+                       and work.members.shares == [(other, 1) for other in sorted(peers)] for work in works)
+            continue
         to = [die if work.die is None else work.die for work in works if isinstance(work, Tile)]
-        assert to == to[:members] * gather.source.at(die).count and to[members - 1] == die
-        number, arrivals = gather.cluster.number(die), gather.arrivals(die)
+        assert to == to[:members] * counts[0] and to[members - 1] == die
         orders.add((number % 2, *((gather.cluster.number(other) - number) % members for other in to[:members - 1])))
-        assert arrivals is not None and arrivals.count == sum(
-            gather.source.at(other).count for other in gather.peers(die)[1:])
+        assert arrivals.count == sum(counts[1:])
+    # Of an odd number of samples a cluster may have as many on each die.
+    assert (True in ways) if even else (False in ways)
     around = tuple(range(1, members))
-    assert orders == {(0, *around), (1, *(around[::-1] if members == dies else around))}
+    assert orders <= {(0, *around), (1, *(around[::-1] if members == dies else around))}
 
 
 def test_more_groups_than_elements_are_refused() -> None:

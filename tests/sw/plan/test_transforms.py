@@ -62,16 +62,17 @@ def test_to_add_takes_no_longer_than_to_store() -> None:
 
 @pytest.mark.parametrize("channels", [8, 16])
 def test_tiles_take_turns_at_routers(channels) -> None:
-    """A ring of eight: a tile's blocks go to seven others, over 16 links in all; each router has as many turns."""
+    """A ring of eight: a tile's blocks go to seven others, over 16 links in all; each router has as many turns, and of
+    products as many for each of a die's elements."""
     dies, blocks = 8, channels // 8
     work, cost = next(one for one in _costs(channels, 2, dies) if one[0].members is not None)
     tiles = work.tiling.positions * work.maps.images
     assert work.descriptors * cost.turns == tiles * blocks
     found = simulated(*_plan(channels, 2, dies))
-    scatters = 2
+    scatters, gathers, elements = 2, 2, 2
     assert [words for link, words in zip(found.work.machine.links, found.result.link_words, strict=True)
             if link.name.endswith("takes turns")] == pytest.approx(
-                [scatters * tiles * blocks * 16 * TURN_CYCLES] * dies)
+                [(scatters + gathers * elements) * tiles * blocks * 16 * TURN_CYCLES] * dies)
 
 
 def test_turns_hold_up_a_sender() -> None:

@@ -44,7 +44,7 @@ from plinth.step.tasks import (
     TileTransform,
     Vector,
 )
-from plinth.step.tile_operations import Scatter
+from plinth.step.tile_operations import Scatter, Spread
 
 #: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
 #: so that all operations have about so many groups, but no fewer than these.
@@ -293,8 +293,8 @@ class _Walk:
         tiles: list[int] = []
         flow = operation.flow
         found = given.links.tiles(flow.source, flow.target, flow.sizes, flow.positions, die)
-        spread = isinstance(operation, Scatter) and operation.members(die) is not None
-        if isinstance(operation, Scatter) and spread and mine:
+        spread = isinstance(operation, Spread) and operation.members(die) is not None
+        if spread and mine:
             cycles, words = self._sent(operation.sends(die))
             (_, batch), (_, channels), *further = flow.sizes
             link, _ = given.links.exchanges(flow.source, flow.target, batch, channels, flow.positions, tuple(further))
@@ -335,8 +335,8 @@ class _Walk:
         alone = row = reads = writes = 0.0
         for task in tasks:
             work, count = task.work, 1
-            if isinstance(work, TileTransform):
-                made, count = transform_cost(self.parameters, work), work.descriptors
+            if isinstance(work, TileTransform) or (isinstance(work, Tile) and work.members is not None):
+                made, count = transform_cost(self.parameters, work), getattr(work, "descriptors", 1)
                 (first, more), read, written = made.cycles, made.reads, made.writes
             elif isinstance(work, Tile):
                 copy = tile_copy(self.machine, work)

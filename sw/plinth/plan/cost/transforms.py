@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from plinth.partition.graph import Node
 from plinth.plan.cost.copies import FIRST_FLIT, TURN_CYCLES
 from plinth.plan.cost.machine import Cycles, row_words
-from plinth.step.tasks import TileTransform
+from plinth.step.tasks import Tile, TileTransform
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Lattice, terms, transposed
 
@@ -52,28 +53,50 @@ def lattices(work: TileTransform) -> tuple[Lattice, Lattice]:
     return work.tiling.form.lattices(work.node.window.size, work.node.window.padding)[work.outputs]
 
 
-def transform_cost(parameters: DieParameters, work: TileTransform) -> TransformCost:
-    """What one of a task's descriptors costs."""
+class _Blocks(NamedTuple):
+    """Of a task's descriptor: tiles, and words of a place; places of a window, what is made of them one way, and of a
+    tile; of these how many are read, and written."""
+
+    tiles: float
+    columns: int
+    places: int
+    middle: int
+    made: int
+    read: float
+    written: float
+
+
+def _blocks(work: TileTransform | Tile) -> _Blocks:
+    if isinstance(work, Tile):
+        assert work.members is not None
+        count = work.members.count
+        return _Blocks(work.planes * work.source.rows, work.source.columns, count, count, count, count, count)
     both = lattices(work)
-    columns, sides = work.tiles.columns, (work.maps.height, work.maps.width)
+    sides = work.maps.height, work.maps.width
     places, elements = prod(one.reach for one in both), prod(one.size for one in both)
-    middle = both[0].reach * both[1].size
     inside = prod(_inside(one, side) for one, side in zip(both, sides, strict=True))
-    tiles = work.positions / work.descriptors
+    read, written = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
+    return _Blocks(work.positions / work.descriptors, work.tiles.columns, places, both[0].reach * both[1].size,
+                   elements, read, written)
+
+
+def transform_cost(parameters: DieParameters, work: TileTransform | Tile) -> TransformCost:
+    """What one of a task's descriptors costs; a copy's is one to several dies."""
+    tiles, columns, places, middle, elements, read, made = _blocks(work)
     within, leaves = parameters.within, work.die is not None or work.members is not None
     block = _flits(within, min(columns, parameters.beat_words))
     moved = _flits(parameters if leaves else within, columns)
     blocks, words = -(-columns // parameters.beat_words), row_words(parameters, columns)
-    read, made = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
     each, turns = float(max(places, elements) * _turned(within, columns)), 0.0
     if work.members is not None:
         # What goes to a die follows what goes to another, block by block; what stays here meets nobody.
         turns, others = blocks, 1 - 1 / work.members.count
         each = max(each, others * (elements * moved + TURN_CYCLES * work.members.count * blocks))
     alone = FIRST_FLIT + STAGES_CYCLES + tiles * each + (places + middle + elements) * block
+    added = isinstance(work, TileTransform) and work.added
     return TransformCost((alone - FIRST_FLIT, alone - FIRST_FLIT + NEXT_CYCLES), tiles * made * moved,
                          tiles * made * blocks, tiles * turns, tiles * read * words,
-                         tiles * made * (1 + work.added) * words)
+                         tiles * made * (1 + added) * words)
 
 
 def transform_adds(work: TileTransform) -> float:
