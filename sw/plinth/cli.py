@@ -209,9 +209,9 @@ def _predict_options(command: Any) -> Any:
                          help="words that predicted gathers take over those of all elements, a share a part, then "
                          "those of scatters of inputs and of errors and of the gather of errors of inputs; default: "
                          "as the network says, or as measured"),
-            click.option("--predict", type=click.Choice(["0", "1", "2"]),
+            click.option("--predict", type=click.Choice(["0", "1", "2", "regions"]),
                          help="rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: "
-                         "all are sent; default: as the network says")):
+                         "all are sent; regions: in one, by MPT's own quantiser; default: as the network says")):
         command = option(command)
     return command
 
@@ -231,7 +231,7 @@ def _tiled(network: Network, winograd: str | None, weights: str | None, predict:
 
     try:
         return with_tiles(network, int(winograd) if winograd in ("2", "4") else winograd, weights,
-                          None if predict is None else int(predict), _shares(shares))
+                          int(predict) if predict in ("0", "1", "2") else predict, _shares(shares))
     except ValueError as error:
         raise UserError(str(error)) from None
 

@@ -9,8 +9,9 @@ from typing import Any
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.lower.transforms import matrix_numbers
+from plinth.partition.predicted import REGION_CODE
 from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
-from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, STEPS
+from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, REGION_BITS, SCALES, STEPS
 from plinth_hw.isa.layout import pack
 from plinth_hw.isa.tasks import HEADER_WORDS, CodeBody, TransferOperation, field_word
 
@@ -21,11 +22,13 @@ LAYER_LEVELS = range(LEVELS.start + MOST_SHIFT + ROUND_STEP, LEVELS.stop)
 #: By how much levels of F(2, r) are below the size of neurons, by rounds; of others one more, as each neuron is a sum
 #: of more elements.
 BELOW = {1: 5, 2: 4}
+#: The same of scales of regions, by outputs of a tile.
+SCALE_BELOW = {2: 6, 4: 7}
 #: The size of neurons that steps before which nothing is known are taken to have.
 FIRST_SIZE = 1.0
 #: The word of a descriptor that has levels.
 LEVEL_WORD = HEADER_WORDS + field_word(CodeBody, "first")
-assert ROUND_STEP in STEPS
+assert ROUND_STEP in STEPS and LAYER_LEVELS[0] in SCALES and LAYER_LEVELS[-1] in SCALES
 
 
 def level_of(size: float, part: CodePart) -> int:
@@ -40,7 +43,8 @@ def level_of(size: float, part: CodePart) -> int:
     if not isfinite(size) or size <= 0:
         raise UserError(f"levels of layer {part.layer!r} cannot follow from neurons of size {size}; it must be a "
                         "number above 0")
-    found = round(log2(size)) - BELOW[part.rounds] - (part.outputs > 2)
+    below = SCALE_BELOW[part.outputs] if part.regions else BELOW[part.rounds] + (part.outputs > 2)
+    found = round(log2(size)) - below
     return min(max(found, LAYER_LEVELS.start), LAYER_LEVELS.stop - 1)
 
 
@@ -62,6 +66,9 @@ def level_fields(part: CodePart, level: int, predicts: bool = False) -> dict[str
     if level not in LAYER_LEVELS:
         raise ValueError(f"the level of layer {part.layer!r} must be from {LAYER_LEVELS.start} to "
                          f"{LAYER_LEVELS.stop - 1}, not {level}")
+    if part.regions:
+        whole = {"follows": 1, "exact": 1} if part.number and not predicts else {}
+        return {"first": level, "regions": REGION_CODE - REGION_BITS[0] + 1, **whole}
     here = level - part.shift - ROUND_STEP * part.number
     if predicts or not part.number:
         return {"first": here}

@@ -30,6 +30,8 @@ OFF, AUTO, SPATIAL = "off", "auto", "spatial"
 SKIPPED = 3
 #: In how many rounds gathers of tile elements may be predicted.
 ROUNDS = (1, 2)
+#: They are in one round, by MPT's own quantiser.
+REGIONS = "regions"
 #: What names look like.
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}"
 
@@ -367,28 +369,33 @@ class Convolution(_Weighted):
         ("off", "auto", 2, 4))] = OFF
     weights: Annotated[str, Choice(
         "what is trained: the kernel, or each element of its Winograd tiles", (SPATIAL, "winograd"))] = SPATIAL
-    predict: Annotated[int, Choice(
-        "rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: all are sent",
-        (0, *ROUNDS))] = 0
+    predict: Annotated[str | int, Choice(
+        "rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: all are sent; "
+        "regions: in one, by MPT's own quantiser", (0, *ROUNDS, REGIONS))] = 0
     shares: Annotated[tuple[float, ...], Shares(
         "words expected of each part of a predicted gather, then of scatters of inputs and of errors, and of the "
         "gather of errors of inputs, over those of all elements; default: as measured", 1 + max(ROUNDS) + SKIPPED)] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        wanted = 1 + self.predict + SKIPPED
-        if self.shares and not self.predict:
+        wanted = 1 + self.rounds + SKIPPED
+        if self.shares and not self.rounds:
             raise ValueError(f"shares of layer {self.name!r} are those of predictions, which it does without; say "
                              "predict: 1, or 2, or leave them out")
         if self.shares and len(self.shares) != wanted:
             raise ValueError(f"shares of layer {self.name!r}, of predict: {self.predict}, must be {wanted} numbers, of "
-                             f"{1 + self.predict} parts of a gather, of scatters of inputs and of errors, and of the "
+                             f"{1 + self.rounds} parts of a gather, of scatters of inputs and of errors, and of the "
                              f"gather of errors of inputs, not {len(self.shares)}")
 
     @property
     def direct(self) -> "Convolution":
         """The same, computed directly."""
         return replace(self, winograd=OFF, weights=SPATIAL, predict=0, shares=())
+
+    @property
+    def rounds(self) -> int:
+        """In which gathers of its tile elements are predicted."""
+        return 1 if self.predict == REGIONS else int(self.predict)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         height, width = _windows(self, self._map(inputs), ceil=False)

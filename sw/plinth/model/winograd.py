@@ -24,10 +24,10 @@ def tiled(network: Network) -> bool:
 
 def predicts(network: Network) -> bool:
     """Whether any layer's gathers are to be predicted."""
-    return any(isinstance(layer, Convolution) and layer.predict > 0 for layer in network.layers)
+    return any(isinstance(layer, Convolution) and layer.rounds > 0 for layer in network.layers)
 
 
-def with_tiles(network: Network, winograd: str | int | None, weights: str | None, predict: int | None = None,
+def with_tiles(network: Network, winograd: str | int | None, weights: str | None, predict: str | int | None = None,
                shares: tuple[float, ...] | None = None) -> Network:
     """The network with these settings of its convolutions: those that have no such transform are computed directly.
     None: as the network says; ``shares``: of layers that are predicted.

@@ -11,7 +11,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from plinth.errors import UserError
-from plinth.model.layers import Add, Convolution, Dense, Embedding, Flatten, Join, Layer, MaxPool, MeanPool, Shape
+from plinth.model.layers import (
+    REGIONS,
+    Add,
+    Convolution,
+    Dense,
+    Embedding,
+    Flatten,
+    Join,
+    Layer,
+    MaxPool,
+    MeanPool,
+    Shape,
+)
 from plinth.model.network import INPUT, Network
 from plinth_hw.isa.winograd import Form, form
 
@@ -76,9 +88,11 @@ class Tiling:
     tiles: tuple[int, int]
     #: In which it is found out what gathers need, if they can be predicted; 0: they send everything.
     rounds: int = 0
-    #: Words of each part of such a gather, and of scatters of inputs and of errors, over those of all elements, if they
-    #: are given; else those measured are expected.
+    #: Words of each part of such a gather, and of what goes in skip code, over those of all elements, if they are
+    #: given; else those measured are expected.
     shares: tuple[float, ...] = ()
+    #: Whether that is by MPT's codes of regions, instead of the block code.
+    regions: bool = False
 
     @property
     def form(self) -> Form:
@@ -296,7 +310,7 @@ def _tiling(layer: Convolution, source: Shape) -> Tiling | None:
     _, *size = source
     _, (down, across) = form(layer.kernel, outputs).lattices((size[0], size[1]), layer.padding)
     return Tiling(outputs, layer.kernel, layer.trained_tiles([source]) is not None, (down.count, across.count),
-                  layer.predict, layer.shares)
+                  layer.rounds, layer.shares, layer.predict == REGIONS)
 
 
 def from_network(network: Network) -> PlanGraph:

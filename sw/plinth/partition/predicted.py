@@ -8,11 +8,15 @@ Expected is what layers of *photographs* take, of which half the tiles are dead,
 """
 
 from plinth.partition.graph import Tiling
-from plinth_hw.isa.codes import least_words, most_words
+from plinth_hw.isa.codes import REGION_BITS, least_words, most_words, region_words
 from plinth_hw.isa.layout import WORD_BITS
 
 #: Words of each part's strings over those of elements, by rounds and outputs of a tile: measured.
 SHARES = {(1, 2): (0.12, 0.36), (1, 4): (0.21, 0.38), (2, 2): (0.08, 0.07, 0.29), (2, 4): (0.17, 0.08, 0.31)}
+#: The same of regions, of :data:`REGION_CODE` bits; the second part is also what masks name.
+REGION_SHARES = {2: (0.19, 0.55), 4: (0.19, 0.99)}
+#: Bits of a code, as MPT has it where sources hold single elements.
+REGION_CODE = REGION_BITS[-1]
 #: Words in skip code over those of elements, by outputs of a tile: of inputs, those whose window has anything, with
 #: masks; of errors, those that masks of the gather name; of errors of inputs, those that masks of the inputs name.
 SKIPPED = {("fprop", "scatter"): {2: 0.61, 4: 0.67}, ("bprop", "scatter"): {2: 0.49, 4: 0.57},
@@ -21,7 +25,9 @@ SKIPPED = {("fprop", "scatter"): {2: 0.61, 4: 0.67}, ("bprop", "scatter"): {2: 0
 
 def part_shares(tiling: Tiling) -> tuple[float, ...]:
     """Words of each part over those of elements, as expected, but for masks."""
-    return tiling.shares[:tiling.rounds + 1] or SHARES[tiling.rounds, tiling.outputs]
+    if tiling.shares:
+        return tiling.shares[:tiling.rounds + 1]
+    return REGION_SHARES[tiling.outputs] if tiling.regions else SHARES[tiling.rounds, tiling.outputs]
 
 
 def mask_words(run: int) -> int:
@@ -29,15 +35,20 @@ def mask_words(run: int) -> int:
     return -(-run // WORD_BITS)
 
 
-def string_words(run: int, number: int, rounds: int) -> int:
+def string_words(run: int, number: int, rounds: int, regions: bool) -> int:
     """Words of the longest string of a part, of a run, but for its length."""
+    if regions:
+        return run if number else region_words(run, REGION_CODE)
     return most_words(run, number > 0, 0 < number == rounds)
 
 
 def skip_share(tiling: Tiling, phase: str, kind: str) -> float:
     """Words of what goes in skip code over those of elements, as expected, with masks forwards."""
-    given = dict(zip(SKIPPED, tiling.shares[tiling.rounds + 1:], strict=bool(tiling.shares)))
-    return given.get((phase, kind), SKIPPED[phase, kind][tiling.outputs])
+    if tiling.shares:
+        return dict(zip(SKIPPED, tiling.shares[tiling.rounds + 1:], strict=True))[phase, kind]
+    if tiling.regions and (phase, kind) == ("bprop", "scatter"):
+        return REGION_SHARES[tiling.outputs][1]
+    return SKIPPED[phase, kind][tiling.outputs]
 
 
 def shares(tiling: Tiling, phase: str, kind: str) -> tuple[float, ...]:
@@ -66,5 +77,5 @@ def least_most(tiling: Tiling, phase: str, kind: str, run: int) -> tuple[int, in
         always = 1 + (mask_words(run) if phase == "fprop" else 0)
         return always, always + run
     always = 1 + tiling.rounds + tiling.rounds * mask_words(run)
-    longest = sum(string_words(run, number, tiling.rounds) for number in range(tiling.rounds + 1))
-    return always + least_words(run), always + longest
+    longest = sum(string_words(run, number, tiling.rounds, tiling.regions) for number in range(tiling.rounds + 1))
+    return always + (region_words(run, REGION_CODE) if tiling.regions else least_words(run)), always + longest

@@ -224,7 +224,7 @@ class Plan:
                 "channels": exchange.channels, "positions": exchange.positions, **dict(exchange.extra),
                 **({} if exchange.samples is None else {"rows": exchange.samples}),
                 **({} if exchange.coded is None else {"coded": {
-                    "rounds": exchange.coded.rounds,
+                    "rounds": exchange.coded.rounds, **({"regions": True} if exchange.coded.regions else {}),
                     "shares": list(shares(exchange.coded, exchange.phase, exchange.kind)),
                     "least": one.bounds[0], "most": one.bounds[1]}})}
             if listed:

@@ -330,10 +330,11 @@ def plan_schema() -> dict[str, Any]:
                         "of a gather of which dies send what a ReLU lets through, or of a scatter without zeros: words "
                         "are those expected, of a gather masks that go back with them", {
                             "rounds": {**count, "description": "in which a gather finds out what that is"},
+                            "regions": {"type": "boolean", "description": "by MPT's own quantiser"},
                             "shares": listed("words of each part of strings expected, over those of elements",
                                              {"type": "number", "minimum": 0}),
                             "least": {**count, "description": "words that it takes at least"},
-                            "most": {**count, "description": "at most"}}),
+                            "most": {**count, "description": "at most"}}, optional=("regions",)),
                     "pairs": listed(f"[sender, receiver, words]; only up to {LISTED_DIES} dies",
                                     {"type": "array", "items": count, "minItems": 3, "maxItems": 3})},
                 optional=("elements", "copies", "rows", "coded", "pairs"))),

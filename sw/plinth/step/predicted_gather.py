@@ -34,13 +34,13 @@ from plinth_hw.isa.winograd import Form
 
 def part_room(part: CodePart) -> Callable[[int], int]:
     """Words of a string's place, of its run's: its length comes first."""
-    return lambda run: 1 + string_words(run, part.number, part.rounds)
+    return lambda run: 1 + string_words(run, part.number, part.rounds, part.regions)
 
 
 def level_runs(part: CodePart | SkipPart, form: Form, first: int, count: int
                ) -> Iterator[tuple[int, int, CodePart | SkipPart]]:
     """Neighbouring elements of a tile whose levels are alike, or that have none: first one, how many, their part."""
-    if isinstance(part, SkipPart):
+    if isinstance(part, SkipPart) or part.regions:
         if count:
             yield first, count, part
         return
@@ -238,8 +238,9 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -
     masks: PerElement | None = None
     asked: PerMember | None = None
     for number in range(node.tiling.rounds + 1):
-        part, end = CodePart(node.name, number, node.tiling.rounds, node.tiling.outputs,
-                             share=shares[number]), f".{number}" if number else ""
+        part = CodePart(node.name, number, node.tiling.rounds, node.tiling.outputs, share=shares[number],
+                        regions=node.tiling.regions)
+        end = f".{number}" if number else ""
         strings = step.reserve(PerElement(f"{gather.name}.strings{end}", target, part_room(part)))
         step.add(CodedGather(gather.name, gather.node, None, step.next_exchange() if number else gather.number, source,
                              [target], None, not number, cluster, planned, layer=node, part=part, strings=strings,

@@ -160,6 +160,8 @@ class CodePart(NamedTuple):
         By how much levels of the elements are below the layer's.
     share : float
         Words over those of runs, about.
+    regions : bool
+        They are MPT's codes, of a scale in place of a level.
     """
 
     layer: str
@@ -168,6 +170,7 @@ class CodePart(NamedTuple):
     outputs: int
     shift: int = 0
     share: float = 0.0
+    regions: bool = False
 
     @property
     def exact(self) -> bool:

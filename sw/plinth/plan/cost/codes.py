@@ -20,6 +20,8 @@ from plinth_hw.isa.parameters import DieParameters
 RUN_CYCLES, DECODE_CYCLES = 36, 28
 #: Cycles of a block in a first part beside its planes, encoding and decoding.
 BLOCK_CYCLES, DECODE_BLOCK_CYCLES = 2, 1
+#: Codes of regions that are made, or read, a cycle at most.
+REGION_WORDS = 4
 #: Cycles of the words that a mask names, for each word of a next part's string: to exact words, to a lower level, whose
 #: string has fewer bits of each.
 EXACT_CYCLES, LOWER_CYCLES = 1.65, 7.0
@@ -43,9 +45,13 @@ class CodeCost:
 def _cycles(lanes: int, part: CodePart | SkipPart, decodes: bool) -> float:
     """Of a word of a run: of a first part a block at a time, a plane of bits a cycle, if its words do not take longer;
     of a next one a flit at a time, and the words of it that masks name; of what is skipped a flit at a time, and
-    its mask."""
+    its mask; of regions a flit at a time, and, decoding the next part, words that masks name."""
     if isinstance(part, SkipPart):
         return 1 / lanes + 1 / WORD_BITS
+    if part.regions:
+        if part.number:
+            return 1 / lanes + (part.share if decodes else 1 / WORD_BITS)
+        return max(1 / lanes, 1 / REGION_WORDS) + 1 / WORD_BITS
     if part.number:
         return 1 / lanes + (EXACT_CYCLES if part.exact else LOWER_CYCLES) * part.share
     return max(1 / lanes, part.share * WORD_BITS / BLOCK + (DECODE_BLOCK_CYCLES if decodes else BLOCK_CYCLES) / BLOCK)

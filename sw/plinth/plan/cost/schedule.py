@@ -44,7 +44,7 @@ from plinth.step.tasks import (
     TileTransform,
     Vector,
 )
-from plinth.step.tile_operations import Scatter, Spread
+from plinth.step.tile_operations import Spread
 
 #: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
 #: so that all operations have about so many groups, but no fewer than these.
