@@ -30,10 +30,12 @@ class Phases:
     """Tiles go round the ring one way, then the other, while chunks of an all-reduce go the first way all along.
 
     A die whose tiles of the first phase have all come tells the others; routes are set once all have; a die that has
-    set its own tells the others again, and the second phase begins once all have.
+    set its own tells the others again, and the second phase begins once all have. ``without``: dies tell before their
+    tiles have come ("arrivals"), set routes whatever they are told ("quiet"), or one of them sends again whatever it is
+    told ("set").
     """
 
-    def __init__(self, seed: int, tiles: int = 12, fenced: bool = True):
+    def __init__(self, seed: int, tiles: int = 12, without: str = ""):
         rng = np.random.default_rng(seed)
         self.builders = [GraphBuilder(DIE) for _ in range(DIES)]
         self.setup = [ring_setup(DIE, range(DIES), die, 0) for die in range(DIES)]
@@ -55,14 +57,16 @@ class Phases:
                 self._reduce(builder, sums[die][number], number)
             self._tiles(builder, die, 0, sends[die][:tiles], places[die][0], [])
             come = builder.advanced(TILES, comes[die][0])
-            self._tell(builder, die, QUIET, [come] if fenced else [])
-            route_setup(Traffic.TILES, row(DOWN, die), builder,
-                        [builder.advanced(QUIET, DIES - 1), come] if fenced else [])
+            self._tell(builder, die, QUIET, [] if without == "arrivals" else [come])
+            all_quiet = [builder.advanced(QUIET, DIES - 1), come]
+            route_setup(Traffic.TILES, row(DOWN, die), builder, [] if without == "quiet" else all_quiet)
             there = builder.done(Engine.COLLECTIVE)
             for number in range(2, len(MESSAGES)):
                 self._reduce(builder, sums[die][number], number)
             self._tell(builder, die, SET, [there])
-            self._tiles(builder, die, 1, sends[die][tiles:], places[die][1], [there, builder.advanced(SET, DIES - 1)])
+            all_set = [there, builder.advanced(SET, DIES - 1)]
+            self._tiles(builder, die, 1, sends[die][tiles:], places[die][1],
+                        [there] if without == "set" and die == DIES - 1 else all_set)
             builder.add("all", Engine.TRANSFER, TransferOperation.COPY, self._word(builder),
                         after=[builder.advanced(TILES, comes[die][1])])
             self.words[die, UP] += 2 * (DIES - 1) * sum(MESSAGES) // DIES

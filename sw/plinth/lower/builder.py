@@ -6,7 +6,7 @@ dies send advance a counter of their exchange. A task names the places that it r
 builder derives its waits (:class:`plinth.step.tasks.Accesses`), at most one for each counter.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -178,25 +178,30 @@ class GraphBuilder:
                     raise UserError(f"task {name!r} of die {number} has die {named} as its {key}, but the array has "
                                     f"dies 0 to {dies - 1}; make the plan anew for this array")
 
-    def sends(self, nexts: dict[int, int]) -> Iterator[tuple[int, int]]:
-        """To whom tasks send, and in which traffic class (docs/network.md).
+    @property
+    def pending(self) -> Sequence[tuple[str, Engine, Mapping[str, Any], Mapping[str, Any]]]:
+        """Name, engine, header and body of the tasks so far."""
+        return self._pending
+
+    def sends(self, nexts: dict[int, int]) -> Iterator[tuple[int, int, int]]:
+        """Which tasks send, by their places, in which traffic class (docs/network.md), and to whom.
 
         Parameters
         ----------
         nexts : dict of int to int
             By group the next die of its ring, as the graphs before have left it; this one's tasks go on from there.
         """
-        for _, engine, header, body in self._pending:
+        for place, (_, engine, header, body) in enumerate(self._pending):
             if header.get("remote_enable"):
-                yield 0, header["remote_die"]
+                yield place, 0, header["remote_die"]
             if engine is Engine.COLLECTIVE:
                 if header["operation"] == CollectiveOperation.SET_GROUP.value:
                     nexts[body["group"]] = body["next_die"]
                 elif header["operation"] != CollectiveOperation.SET_ROUTE.value:
-                    yield 1 + body["message"] % self.parameters.reduce_blocks, nexts[body["group"]]
+                    yield place, 1 + body["message"] % self.parameters.reduce_blocks, nexts[body["group"]]
             elif engine is Engine.TRANSFER and body.get("remote"):
                 first, step = body.get("destination_die", 0), body.get("member_step", 0)
-                yield from ((self.parameters.transfer_class, first + number * step)
+                yield from ((place, self.parameters.transfer_class, first + number * step)
                             for number in range(max(1, body.get("members", 0))))
 
     @property

@@ -17,7 +17,7 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.circles import check_circles
 from plinth.lower.codes import LevelPlace, code_body
 from plinth.lower.places import KeptWeights, LayerWeights, RowNumbers, Tensor
-from plinth.lower.program import assemble, ring_setup
+from plinth.lower.program import assemble, ring_setup, route_setup
 from plinth.lower.stages import check_network
 from plinth.lower.transforms import bodies as transform_bodies
 from plinth.lower.transforms import spread
@@ -70,6 +70,7 @@ from plinth_hw.isa.tasks import (
     Engine,
     OptimiserBody,
     OptimiserOperation,
+    Traffic,
     TransferOperation,
     UpdateOperation,
     VectorOperation,
@@ -282,6 +283,9 @@ class _Lowering:
             if node.tiling is not None and node.tiling.rounds and why:
                 self.notes[f"layer {node.name!r}: its gather sends everything, as {why}"] = None
         assert step.array is not None
+        if step.array.tile_routes:
+            for builder, ports in zip(self.setup, step.array.for_tiles.route_table, strict=True):
+                route_setup(Traffic.TILES, ports, builder)
         check_circles(step.array, list(zip(self.setup, self.builders, strict=True)))
         rates = {one.node.name: one.rates for one in step.operations if isinstance(one, ElementRates)}
         setup = self.setup if any(one.advances for one in self.setup) else ()

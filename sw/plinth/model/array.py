@@ -97,6 +97,8 @@ class Array:
     routes : tuple of tuple of int or None
         For each die and each destination the port by which it sends, None for itself; empty: the lowest that leads
         nearer.
+    tile_routes : tuple of tuple of int or None
+        The same of tiles; empty: as all else. Of dies that set routes only.
     wiring_rates : tuple of Fraction or None
         Words a cycle and direction of each link of ``wiring``, None: ``link_rate``; empty: all None.
     link_rate : Fraction or None
@@ -130,6 +132,7 @@ class Array:
     dimensions: tuple[int, ...] = ()
     wiring: tuple[tuple[int, int, int, int], ...] = ()
     routes: tuple[tuple[int | None, ...], ...] = ()
+    tile_routes: tuple[tuple[int | None, ...], ...] = ()
     wiring_rates: tuple[Fraction | None, ...] = ()
     link_rate: Fraction | None = None
     narrow_rate: Fraction | None = None
@@ -172,8 +175,13 @@ class Array:
         self._check_rates()
         self._check_topology()
         self._check_links()
-        if self.routes:
-            self._check_table()
+        for what, table in (("routes", self.routes), ("tile_routes", self.tile_routes)):
+            if table:
+                self._check_table(what, table)
+        if self.tile_routes and not PRESETS[self.preset].sets_routes:
+            some = ", ".join(die.name for die in PRESETS.values() if die.sets_routes)
+            raise ValueError(f"dies of preset {self.preset!r} have the same routes for tiles as for all else; leave "
+                             f"out tile_routes, or choose one of {some}")
 
     def _check_rates(self) -> None:
         if self.narrow_rate is not None and self.topology != "clusters":
@@ -244,12 +252,12 @@ class Array:
         if missing:
             raise ValueError(f"die {missing[0]} cannot be reached from die 0; join it with a link")
 
-    def _check_table(self) -> None:
+    def _check_table(self, what: str, table: tuple[tuple[int | None, ...], ...]) -> None:
         if self.switches:
             raise ValueError(f"topology {self.topology!r} has switches, whose routes cannot be given")
-        if len(self.routes) != self.dies or any(len(row) != self.dies for row in self.routes):
-            raise ValueError(f"routes must be {self.dies} rows of {self.dies} ports, a row a die")
-        for die, row in enumerate(self.routes):
+        if len(table) != self.dies or any(len(row) != self.dies for row in table):
+            raise ValueError(f"{what} must be {self.dies} rows of {self.dies} ports, a row a die")
+        for die, row in enumerate(table):
             for other, port in enumerate(row):
                 if (port is None) != (die == other):
                     raise ValueError(f"the route from die {die} to die {other} must be "
@@ -346,11 +354,11 @@ class Array:
     def ways(self) -> Ways:
         """Ways from each node to each die, over :meth:`directed`."""
         if self.routes:
-            return Ways.along(self.directed(), self._following)
+            return Ways.along(self.directed(), self.following)
         return Ways.of(self.directed(), self.dies + self.switches, self.dies)
 
     @cached_property
-    def _following(self) -> NDArray[np.int64]:
+    def following(self) -> NDArray[np.int64]:
         """The place in :meth:`directed` of the link over which each node sends to each die, -1 to itself."""
         if not self.routes:
             return self.ways.following
@@ -358,12 +366,16 @@ class Array:
         return np.array([[-1 if port is None else number[die, port] for port in row]
                          for die, row in enumerate(self.routes)], dtype=np.int64)
 
-    def circle(self, pairs: Iterable[tuple[int, int]] | None = None) -> str:
+    def circle(self, pairs: Iterable[tuple[int, int]] | None = None, following: NDArray[np.int64] | None = None
+               ) -> str:
         """A circle of links in which packets from dies to others, those of ``pairs`` or all, would wait for each other
-        (:mod:`plinth.model.circles`), in words; empty if there is none."""
+        (:mod:`plinth.model.circles`), in words; empty if there is none.
+
+        ``following``: by other routes than the array's own.
+        """
         links = self.directed()
         pairs = product(range(self.dies), range(self.dies)) if pairs is None else pairs
-        found = find_circle(links, self._following, pairs)
+        found = find_circle(links, self.following if following is None else following, pairs)
         return circle_text(links, found, self.dies) if found else ""
 
     @cached_property
@@ -372,6 +384,11 @@ class Array:
         links = self.directed()
         return [[None if number < 0 else links[number][1] for number in row]
                 for row in self.ways.following[:self.dies].tolist()]
+
+    @cached_property
+    def for_tiles(self) -> "Array":
+        """The array as tiles see it: with their routes."""
+        return replace(self, routes=self.tile_routes, tile_routes=()) if self.tile_routes else self
 
     @cached_property
     def directed_rates(self) -> NDArray[np.float64]:

@@ -26,8 +26,8 @@ from plinth_hw.isa.parameters import PRESETS
 ARRAY_VERSION = 1
 
 _REQUIRED = ("version", "name", "topology", "dies", "preset")
-_OPTIONAL = ("dimensions", "links", "routes", "link_rate", "narrow_rate", "link_latency", "speeds", "clock_mhz",
-             "memory_bytes", "codes")
+_OPTIONAL = ("dimensions", "links", "routes", "tile_routes", "link_rate", "narrow_rate", "link_latency", "speeds",
+             "clock_mhz", "memory_bytes", "codes")
 _RATE_PATTERN = r"(0|[1-9]\d{0,8})(/[1-9]\d{0,8}|\.\d{1,9})?"
 
 
@@ -87,9 +87,9 @@ def array_from_data(data: Any, where: str) -> Array:
             settings["wiring_rates"] = tuple(
                 _rate(link[4], where, f"rate of link {described(link[:4])}") if len(link) == 5 else None
                 for link in links)
-    if "routes" in data:
-        rows = _list(data["routes"], where, "routes", "rows", MAXIMUM_DIES)
-        settings["routes"] = tuple(tuple(_list(row, where, "a row of routes", "ports", MAXIMUM_DIES)) for row in rows)
+    for key in {"routes", "tile_routes"} & set(data):
+        rows = _list(data[key], where, key, "rows", MAXIMUM_DIES)
+        settings[key] = tuple(tuple(_list(row, where, f"a row of {key}", "ports", MAXIMUM_DIES)) for row in rows)
     for key in ("link_rate", "narrow_rate", "clock_mhz"):
         if key in data:
             settings[key] = _rate(data[key], where, key)
@@ -100,9 +100,10 @@ def array_from_data(data: Any, where: str) -> Array:
         array = Array(**settings)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
-    if (array.wiring or array.routes) and (circle := array.circle()):
-        raise UserError(f"{where}: routes form a circle, in which packets wait for each other for ever: {circle}; give "
-                        "routes that form none, or join ports 2n and 2n + 1 of dies in a ring")
+    for what, one in (("routes", array), ("tile_routes", array.for_tiles)):
+        if (one.wiring or one.routes) and (circle := one.circle()):
+            raise UserError(f"{where}: {what} form a circle, in which packets wait for each other for ever: {circle}; "
+                            "give routes that form none, or join ports 2n and 2n + 1 of dies in a ring")
     return array
 
 
@@ -117,6 +118,8 @@ def array_to_data(array: Array) -> dict[str, Any]:
             array.wiring, array.wiring_rates or (None,) * len(array.wiring), strict=True)]
     if array.routes:
         data["routes"] = [list(row) for row in array.routes]
+    if array.tile_routes:
+        data["tile_routes"] = [list(row) for row in array.tile_routes]
     if array.link_rate is not None:
         data["link_rate"] = _rate_to_data(array.link_rate)
     if array.narrow_rate is not None:
@@ -166,6 +169,9 @@ def array_schema() -> dict[str, Any]:
                                       "default: the lowest that leads nearer",
                        "type": "array", "minItems": 1, "maxItems": MAXIMUM_DIES,
                        "items": {"type": "array", "items": {"oneOf": [port, {"type": "null"}]}}},
+            "tile_routes": {"description": "the same of tiles, of dies that set routes; default: as all else",
+                            "type": "array", "minItems": 1, "maxItems": MAXIMUM_DIES,
+                            "items": {"type": "array", "items": {"oneOf": [port, {"type": "null"}]}}},
             "link_rate": {**rate, "description": "words a cycle and direction; default: the preset's"},
             "narrow_rate": {**rate, "description": "the same of links inside clusters; default: as others"},
             "link_latency": {"description": "cycles from die to die", "type": "integer", "minimum": 1,

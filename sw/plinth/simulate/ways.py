@@ -1,8 +1,9 @@
 """Words between dies as words on links.
 
-A word goes from node to node over the lowest port that leads nearer, the rule of :mod:`plinth.model.routes`; nodes are
-dies and switches. Words of all pairs move one hop a time: those that are furthest from their destination first, so
-that each node's words for a destination are added up before they go on.
+A word goes from node to node over the lowest port that leads nearer, the rule of :mod:`plinth.model.routes`, or by the
+array's tables, of which tiles may have one of their own; nodes are dies and switches. Words of all pairs move one hop a
+time: those that are furthest from their destination first, so that each node's words for a destination are added up
+before they go on.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from plinth.partition.groups import CLUSTER, ProcessGroups, process_groups
 Floats = NDArray[np.float64]
 #: Group of a die that neither sends nor receives.
 NOBODY = -1
+#: Of all ways of a length, places [node, die] in the flattened table, where their words go, over which links, to which
+#: die.
+Step = tuple[Integers, Integers, Integers, Integers]
 
 
 @dataclass(frozen=True)
@@ -78,26 +82,28 @@ class Ways:
                 for one, port, two, _ in self.directed]
 
     @cached_property
-    def hops(self) -> NDArray[np.int32]:
-        """Links from each node to each die."""
-        return self.array.ways.hops
+    def _chunk_steps(self) -> list[Step]:
+        return self._steps_over(self.array)
 
     @cached_property
-    def _steps(self) -> list[tuple[Integers, Integers, Integers, Integers]]:
-        """From the longest way to the shortest: places [node, die] in the flattened table, where their words go, over
-        which links, to which die."""
-        dies, link, heads = self.dies, self.array.ways.following, self.array.ways.heads
-        order = np.argsort(self.hops.reshape(-1), kind="stable")
-        lengths = self.hops.reshape(-1)[order]
+    def _tile_steps(self) -> list[Step]:
+        return self._steps_over(self.array.for_tiles) if self.array.tile_routes else self._chunk_steps
+
+    @staticmethod
+    def _steps_over(array: Array) -> list[Step]:
+        """From the longest way to the shortest."""
+        dies, link, heads, hops = array.dies, array.ways.following, array.ways.heads, array.ways.hops
+        order = np.argsort(hops.reshape(-1), kind="stable")
+        lengths = hops.reshape(-1)[order]
         found = []
-        for length in range(int(self.hops.max(initial=0)), 0, -1):
+        for length in range(int(hops.max(initial=0)), 0, -1):
             places = order[np.searchsorted(lengths, length):np.searchsorted(lengths, length, side="right")]
             over, to = link.reshape(-1)[places], places % dies
             found.append((places, heads[over] * dies + to, over, to))
         return found
 
-    def loads(self, words: Integers | Floats, groups: Integers) -> list[Group]:
-        """Words of each group on links, ``words`` being [sender, receiver]; groups ascending."""
+    def loads(self, words: Integers | Floats, groups: Integers, tiles: bool = True) -> list[Group]:
+        """Words of each group on links, of tiles or of chunks, ``words`` being [sender, receiver]; groups ascending."""
         known = np.unique(groups[groups != NOBODY])
         if not len(known):
             return []
@@ -107,7 +113,7 @@ class Ways:
         waiting = np.zeros((dies + self.array.switches) * dies)
         waiting[:dies * dies] = words.reshape(-1)
         loads = np.zeros(len(known) * links)
-        for places, nexts, over, to in self._steps:
+        for places, nexts, over, to in self._tile_steps if tiles else self._chunk_steps:
             amounts = waiting[places]
             some = np.flatnonzero(amounts)
             amounts = amounts[some]
@@ -115,7 +121,8 @@ class Ways:
             np.add.at(loads, place[to[some]] * links + over[some], amounts)
         table = loads.reshape(len(known), links)
         sent, received = words.sum(axis=1).astype(float), words.sum(axis=0).astype(float)
-        longest = np.where(words > 0, self.hops[:dies], 0).max(axis=1)
+        hops = (self.array.for_tiles if tiles else self.array).ways.hops[:dies]
+        longest = np.where(words > 0, hops, 0).max(axis=1)
         found = []
         for number in range(len(known)):
             mine, used = np.flatnonzero(place == number), np.flatnonzero(table[number])
@@ -148,4 +155,4 @@ class Ways:
         heads = np.full(self.dies, NOBODY, dtype=np.int64)
         if size > 1:
             heads[rings] = rings[:, :1]
-        return self.loads(words, heads)
+        return self.loads(words, heads, tiles=False)

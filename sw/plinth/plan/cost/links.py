@@ -59,8 +59,18 @@ class Links:
 
     @cached_property
     def _ways(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Cycles of each directed link for a word of each pair [pair, link], and links on its way [die, die]."""
-        ways, dies, rates = self.array.ways, self.array.dies, self.array.directed_rates
+        """Cycles of each directed link for a word of each pair [pair, link], and links on its way [die, die]; of
+        chunks."""
+        return self._ways_over(self.array)
+
+    @cached_property
+    def _tile_ways(self) -> tuple[Floats, NDArray[np.int64]]:
+        """The same of tiles."""
+        return self._ways_over(self.array.for_tiles) if self.array.tile_routes else self._ways
+
+    @staticmethod
+    def _ways_over(array: Array) -> tuple[Floats, NDArray[np.int64]]:
+        ways, dies, rates = array.ways, array.dies, array.directed_rates
         loads, pairs = np.zeros((dies * dies, len(ways.links))), np.arange(dies * dies)
         for pair, over in ways.walk(pairs // dies, pairs % dies):
             loads[pair, over] = 1 / rates[over]
@@ -71,7 +81,7 @@ class Links:
         """For each turn, in which all dies send as far, the first one of those with which it shares links, of others'
         turns as well: tiles of turns that share none do not wait for each other."""
         dies = self.array.dies
-        loads, one = self._ways[0].reshape(dies, dies, -1), np.arange(dies)
+        loads, one = self._tile_ways[0].reshape(dies, dies, -1), np.arange(dies)
         used = [(loads[one, (one + turn) % dies] > 0).any(axis=0) for turn in range(dies)]
         found = list(range(dies))
         for turn in range(dies):
@@ -101,22 +111,23 @@ class Links:
         capacity = 2 * sum(float(link.rate) for link in array.links)
         return mean / capacity if capacity else 0.0, longest
 
-    def _cycles(self, words: Floats) -> tuple[float, int]:
-        """Cycles of the most loaded link, and hops of the longest way."""
+    def _cycles(self, words: Floats, tiles: bool = True) -> tuple[float, int]:
+        """Cycles of the most loaded link, and hops of the longest way; of tiles or chunks."""
         flat = words.reshape(-1)
         if self.array.dies > KEPT_DIES:
-            return self._sparse_cycles(flat)
-        loads, hops = self._ways
+            return self._sparse_cycles(flat, self.array.for_tiles if tiles else self.array)
+        loads, hops = self._tile_ways if tiles else self._ways
         return float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[flat > 0].max(initial=0))
 
-    def _sparse_cycles(self, flat: Floats) -> tuple[float, int]:
-        """The same, of pairs that send something alone."""
-        ways, dies, pairs = self.array.ways, self.array.dies, np.flatnonzero(flat)
+    @staticmethod
+    def _sparse_cycles(flat: Floats, array: Array) -> tuple[float, int]:
+        """The same over an array's ways, of pairs that send something alone."""
+        ways, dies, pairs = array.ways, array.dies, np.flatnonzero(flat)
         loads = np.zeros(len(ways.links))
         for pair, over in ways.walk(pairs // dies, pairs % dies):
             np.add.at(loads, over, flat[pairs[pair]])
         hops = ways.hops[:dies].reshape(-1)[pairs]
-        return float((loads / self.array.directed_rates).max(initial=0.0)), int(hops.max(initial=0))
+        return float((loads / array.directed_rates).max(initial=0.0)), int(hops.max(initial=0))
 
     def _pattern_cycles(self, one: Region, two: Region, sizes: Sizes) -> tuple[tuple[float, int], tuple[float, int]]:
         """There, and back."""
@@ -204,7 +215,7 @@ class Links:
         members = members if some is None else members[list(some)]
         words = np.zeros((dies, dies))
         words[members.reshape(-1), np.roll(members, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
-        return self._cycles(words)
+        return self._cycles(words, tiles=False)
 
     def ring(self, rings: ProcessGroups, words: int) -> float:
         """Cycles of the reduction of messages of ``words`` in all rings."""
