@@ -8,6 +8,7 @@ import numpy as np
 
 from plinth import backends
 from plinth.bench.row import Row
+from plinth.bench.winograd import bench_die
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.lower.training import lower_training
 from plinth.model.array import Array, ring
@@ -24,7 +25,8 @@ MEMORY_WORDS, CHANNELS, SIDE, ELEMENTS = 1 << 22, 32, 16, 16
 
 
 def _array() -> Array:
-    return ring(8, preset="ndp-demo-winograd")
+    """Eight of the dies that rows of Winograd layers have, whose transforms move a beat a cycle."""
+    return ring(8, preset=bench_die().name)
 
 
 @cache
@@ -37,7 +39,7 @@ def _records() -> tuple[tuple[TaskRecord, ...], ...]:
                     weights="winograd"), MeanSquaredError(name="loss")))
     levels = array.dies.bit_length() - 1
     plan = given_plan(from_network(network), array, (("ep",) * levels, ("dp",) * levels), array.dies, UpdateRule())
-    parameters = array.die_parameters()
+    parameters = bench_die()
     program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     dies, golden = (Driver(found, program, memory_words=MEMORY_WORDS, links=array.directed())
                     for found in (backends.cosim_array(parameters, array.dies, MEMORY_WORDS,
@@ -55,7 +57,7 @@ def _records() -> tuple[tuple[TaskRecord, ...], ...]:
 
 def bounds(array: Array, words: int, memory_words: int) -> dict[str, float]:
     """Cycles in which the fullest link carries ``words`` from each die to each other one, and a memory reads and writes
-    ``memory_words``."""
+    ``memory_words``: both as the array's preset has them."""
     at, to = (one.ravel() for one in np.divmod(np.arange(array.dies**2), array.dies))
     loads = np.zeros(len(array.directed()))
     for _, over in array.ways.walk(at, to):
@@ -71,7 +73,8 @@ def _row(name: str, begin: str, end: Callable[[tuple[TaskRecord, ...]], int], me
     first = min(one.start for mine in records for one in mine if one.task.startswith(begin))
     cycles = max(map(end, records)) - first
     detail: dict[str, Any] = {
-        "array": array.name, "preset": array.preset, "transform": "F(2x2,3x3)", "channels": CHANNELS, "side": SIDE,
+        "array": array.name, "preset": f"{array.preset}, transforms of {bench_die().transfer_words} words a cycle",
+        "transform": "F(2x2,3x3)", "channels": CHANNELS, "side": SIDE,
         "words_of_a_die": tile_words, "bounds": least, "cycles": cycles, "cycles_to_the_last_arrival": max(
             min(one.start for one in mine if one.task.startswith(
                 "conv.fprop" if name.startswith("scatter") else "conv.untile")) for mine in records) - first}
