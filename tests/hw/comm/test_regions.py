@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
 from tests.hw.comm.test_codes import (
     BASES,
     DECODE,
@@ -27,8 +30,12 @@ from tests.hw.comm.test_codes import (
     namespace,
 )
 from tests.sim.golden.test_codes import SPECIAL
+from tests.support.amaranth_sim import randomly, receive, send, simulate
 from tests.support.engine_bench import body_words
 
+from plinth_hw.comm.codes.bits import WORD, BitPacker, BitReader
+from plinth_hw.comm.codes.block import run_flit_layout
+from plinth_hw.comm.codes.regions import NUMBER, RegionDecoder, RegionEncoder
 from plinth_hw.isa.codes import REGION_BITS, SCALES, region_words
 from plinth_hw.isa.tasks import CodeBody, ErrorCode
 from plinth_hw.isa.winograd import MATRICES
@@ -64,6 +71,69 @@ def test_parts(flit_words):
             memory = memory_of(words_about(scale, bits, columns, rng), 1 + number % 3, number)
             check(flit_words, memory, [(operation, body(operation, 1 + number % 3, columns, bits, scale, follows))
                                        for follows in (False, True) for operation in (ENCODE, DECODE)], number)
+
+
+class Both(wiring.Component):
+    """What is coded is decoded."""
+
+    def __init__(self, flit_words: int):
+        self.coders = [coder(PARAMETERS[flit_words]) for coder in (RegionEncoder, RegionDecoder)]
+        flit = stream.Signature(run_flit_layout(PARAMETERS[flit_words]))
+        super().__init__({"scale": In(8), "number": In(NUMBER), "run": In(stream.Signature(WORD)),
+                          "i": In(flit), "o": Out(flit)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.encoder, m.submodules.decoder = encoder, decoder = self.coders
+        m.submodules.packer = packer = BitPacker()
+        m.submodules.reader = reader = BitReader()
+        wiring.connect(m, wiring.flipped(self.i), encoder.i)
+        wiring.connect(m, encoder.o, packer.i)
+        wiring.connect(m, decoder.o, wiring.flipped(self.o))
+        wiring.connect(m, wiring.flipped(self.run), decoder.run)
+        for coder in self.coders:
+            m.d.comb += [coder.scale.eq(self.scale), coder.number.eq(self.number)]
+        m.d.comb += [
+            reader.i.payload.eq(packer.o.payload.word), reader.i.valid.eq(packer.o.valid & packer.o.payload.there),
+            packer.o.ready.eq(reader.i.ready | ~packer.o.payload.there), reader.take.eq(decoder.bits.take),
+            decoder.bits.peek.eq(reader.peek), decoder.bits.count.eq(reader.count),
+            reader.clear.eq(self.o.valid & self.o.ready & self.o.payload.ends),
+        ]
+        return m
+
+
+@pytest.mark.parametrize("flit_words", PARAMETERS)
+def test_flits_of_any_width(flit_words):
+    """Fills of runs of several lengths, with idle cycles and stalls: of more words than codes come a cycle as well."""
+    rng, dut, found = np.random.default_rng(flit_words), Both(flit_words), []
+    cases = [(columns, bits, SCALES_TRIED[(columns + bits) % 3]) for columns in (1, 3, 4, 5, 16, 17, 39)
+             for bits in REGION_BITS]
+    runs = [words_about(scale, bits, columns, rng) for columns, bits, scale in cases]
+
+    async def sink(ctx):
+        for words, (columns, bits, scale) in zip(runs, cases, strict=True):
+            ctx.set(dut.scale, scale & 0xFF)
+            ctx.set(dut.number, bits - 3)
+            flits = [words[at:at + flit_words].tolist() for at in range(0, columns, flit_words)]
+            flits_now.append([{"data": flit + [0] * (flit_words - len(flit)), "words": len(flit),
+                               "ends": int(number == len(flits) - 1)} for number, flit in enumerate(flits)])
+            runs_now.append([columns])
+            made = []
+            for flit in await receive(ctx, dut.o, len(flits), randomly(columns, 0.7)):
+                made += [int(flit.data[lane]) for lane in range(flit.words)]
+            found.append(made)
+
+    flits_now, runs_now = [], []
+
+    def source(port, given):
+        async def bench(ctx):
+            while True:
+                await (send(ctx, port, given.pop(0), randomly(len(found), 0.7)) if given else ctx.tick())
+        return bench
+
+    simulate(dut, sink, background=[source(dut.i, flits_now), source(dut.run, runs_now)], limit_cycles=20_000)
+    for made, words, (_, bits, scale) in zip(found, runs, cases, strict=True):
+        assert made == regions.filled(regions.quantised(words, bits, scale), bits, scale).tolist()
 
 
 def test_what_lies_there():
