@@ -54,6 +54,11 @@ def placed(m: Module, name: str, word: Value, scale: Value, number: Value) -> Si
     return found
 
 
+def _bits(codes: Value, number: Value) -> Value:
+    """Of so many codes: 4, 5 or 6 each."""
+    return (codes << 2) + Mux(number[1], Mux(number[0], codes << 1, codes), 0)
+
+
 def _together(codes: Sequence[Value], number: Value) -> Value:
     """Codes of ``number`` and 3 bits one behind the other."""
     found: Value = Const(0)
@@ -112,7 +117,7 @@ class RegionEncoder(wiring.Component):
         with m.If(self.i.valid & free):
             m.d.sync += [
                 self.o.valid.eq(1), field.bits.eq(_together(codes, self.number)), field.ends.eq(flit.ends & last),
-                field.count.eq(Mux(last, left, some) * (self.number + 3)), place.eq(Mux(last, 0, place + 1)),
+                field.count.eq(_bits(Mux(last, left, some), self.number)), place.eq(Mux(last, 0, place + 1)),
             ]
         return m
 
@@ -153,7 +158,7 @@ class RegionDecoder(wiring.Component):
         need = Signal.like(bits.take, name="need")
         m.d.comb += [
             scale.eq(self.scale + BIAS), left.eq(self.run.payload - made), ends.eq(left <= some),
-            last.eq(ends | (place == groups - 1)), now.eq(Mux(ends, left, some)), need.eq(now * (self.number + 3)),
+            last.eq(ends | (place == groups - 1)), now.eq(Mux(ends, left, some)), need.eq(_bits(now, self.number)),
             takes.eq(self.run.valid & (~self.o.valid | self.o.ready) & (bits.count >= need)),
             self.run.ready.eq(takes & ends), bits.take.eq(Mux(takes, need, 0)),
         ]
