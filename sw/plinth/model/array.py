@@ -487,7 +487,7 @@ def torus(rows: int, columns: int) -> Array:
 
 
 #: Ends of names of MPT's arrays, and what codes their tiles.
-_CODES = {"": None, "-predict": AT_LINKS, "-codes": BUILT}
+_CODES = {"": None, "-ideal": AT_LINKS, "-codes": BUILT}
 
 
 def clusters(groups: int, of: int, codes: str | None = None) -> Array:
@@ -519,14 +519,14 @@ ARRAYS: dict[str, Array] = {
         # The same of dies of 96x96 with FP16 products (footnote 16).
         replace(clusters(16, 16), name="mpt-256-mixed", preset="ndp-paper-mixed"),
         # The same with what predicts and skips: of the paper's, as fast as links; of ours, as it is built.
-        replace(clusters(16, 16, AT_LINKS), name="mpt-256-predict"),
+        replace(clusters(16, 16, AT_LINKS), name="mpt-256-ideal"),
         replace(clusters(16, 16, BUILT), name="mpt-256-codes"),
     )
 }
 
 
 def sized(name: str) -> Array | None:
-    """The array of a name such as ring-3, full-6, torus-3x4, mpt-4x8 or mpt-4x8-predict; None
+    """The array of a name such as ring-3, full-6, torus-3x4, mpt-4x8 or mpt-4x8-ideal; None
     if it has none of these forms.
 
     Raises
@@ -535,7 +535,7 @@ def sized(name: str) -> Array | None:
         If there cannot be an array of this size.
     """
     match = re.fullmatch(
-        r"(ring|full)-([1-9]\d{0,3})|(?:torus|(mpt))-([1-9]\d{0,3})x([1-9]\d{0,3})(?(3)(|-predict|-codes))", name)
+        r"(ring|full)-([1-9]\d{0,3})|(?:torus|(mpt))-([1-9]\d{0,3})x([1-9]\d{0,3})(?(3)(|-ideal|-codes))", name)
     if match is None:
         return None
     topology, dies, mpt, rows, columns, end = match.groups()

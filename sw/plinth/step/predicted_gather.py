@@ -203,7 +203,7 @@ def check_predicted(node: Node, target: Tiles, parameters: DieParameters) -> Non
     if not parameters.codes:
         raise UserError(f"layer {node.name!r} predicts what its gather needs, for which dies of preset "
                         f"{parameters.name!r} have no codes; choose a preset that has them, such as "
-                        "ndp-demo-predict, or an array that has, such as mpt-256-predict, or --predict 0")
+                        "ndp-demo-predict, or an array that has, such as mpt-256-ideal, or --predict 0")
     lanes = parameters.within.flit_words
     odd = next((count for count in target.spans.channels.tolist() if count % lanes), None)
     if odd is not None:

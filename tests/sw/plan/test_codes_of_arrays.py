@@ -32,12 +32,12 @@ def step(codes: str | None, rounds: int, narrow: Fraction = Fraction(1, 8)) -> S
 
 
 def test_names_and_files_say_them() -> None:
-    assert ARRAYS["mpt-256-predict"] == replace(clusters(16, 16, AT_LINKS), name="mpt-256-predict")
-    for end, codes in (("", None), ("-predict", AT_LINKS), ("-codes", BUILT)):
+    assert ARRAYS["mpt-256-ideal"] == replace(clusters(16, 16, AT_LINKS), name="mpt-256-ideal")
+    for end, codes in (("", None), ("-ideal", AT_LINKS), ("-codes", BUILT)):
         array = sized(f"mpt-4x8{end}")
         assert array == clusters(4, 8, codes) and array_from_data(array_to_data(array), "x") == array
         assert array.die_parameters().codes == (codes is not None)
-    assert sized("torus-4x8-predict") is None and sized("ring-4-codes") is None
+    assert sized("torus-4x8-ideal") is None and sized("ring-4-codes") is None
     assert not PRESETS["ndp-paper"].codes
 
 
@@ -86,7 +86,7 @@ def test_slow_links_are_what_prediction_is_for() -> None:
 
 def test_what_has_no_codes_is_refused_with_the_way_out() -> None:
     with pytest.raises(UserError, match=r"preset 'ndp-paper' have no codes; choose .* an array that has, such as "
-                                        "mpt-256-predict, or --predict 0"):
+                                        "mpt-256-ideal, or --predict 0"):
         step(None, 1)
     with pytest.raises(UserError, match="array 'ring-2' has codes: at-links, a model that no die follows"):
         check_array(replace(ring(2, preset="ndp-demo-winograd"), codes=AT_LINKS))
