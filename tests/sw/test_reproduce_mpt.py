@@ -4,17 +4,19 @@ from functools import lru_cache
 
 import pytest
 
+from plinth.model.array import AT_LINKS
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import EP
 from plinth.reproduce.mpt import tiles
-from plinth.reproduce.mpt.cases import CNNS, LAYERS, MPT, SYSTEMS, array, layer, plan_of, simulated
+from plinth.reproduce.mpt.cases import CNNS, CODES, LAYERS, MPT, SYSTEMS, array, layer, plan_of, simulated, words
+from plinth.reproduce.mpt.figures import COMMUNICATING, WORKERS
 from plinth.reproduce.paper import Row, Status
 from plinth.sparsity import gathers, scatters
 from plinth.sparsity.networks import RECIPES
 
 #: What is counted, in seconds; the others are simulated, or measured on networks that are trained for it.
-COUNTED = ("setup", "networks", "systems", "1", "7", "gpu", "formulas")
+COUNTED = ("setup", "networks", "systems", "1", "6", "7", "gpu", "formulas")
 MEASURED = ("prediction",)
 
 
@@ -51,9 +53,14 @@ def test_systems_are_what_their_names_say() -> None:
             splits = plan.splits[plan.graph.nodes.index(node)]
             assert plan.dies == array().dies == 256
             assert (node.tiling is None) == (system == "d_dp")
+            chosen = 0 if name == "mpt-early" else 4
             assert (node.free, splits.count(EP)) == {
-                "d_dp": (False, 0), "w_dp": (False, 0), "w_mp": (True, 4),
-                "w_mp*": (True, 0 if name == "mpt-early" else 4)}[system]
+                "d_dp": (False, 0), "w_dp": (False, 0), "w_mp": (True, 4), "w_mp+": (True, 4),
+                "w_mp*": (True, chosen), "w_mp+*": (True, chosen)}[system]
+            # Those that predict gather so, and skip both ways, where elements are split.
+            coded = sum(one.exchange.coded is not None for one in plan.transfers)
+            assert coded == (3 if "+" in system and splits.count(EP) else 0)
+            assert plan.hardware is not None and plan.hardware.codes == (AT_LINKS if "+" in system else None)
     assert {*LAYERS, *CNNS} <= set(NETWORKS)
     assert with_tiles(layer("mpt-late-2", 5), 2, "winograd").layer("conv").winograd == 2
 
@@ -80,6 +87,49 @@ def test_what_is_measured_is_drawn(monkeypatch, tmp_path) -> None:
     assert {row.series for row in figure.rows} == set(RECIPES) and len(figure.rows) == 10 * len(RECIPES)
     path, = MPT.draw(tmp_path, [figure])
     assert path.name == "figure-12.png" and path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_words_that_the_paper_states() -> None:
+    """Gathers save 34.0 %, quantised words of 6 of 32 bits counted, scatters 39.3 %."""
+    first, rest, forward, backward = CODES["stated"].shares
+    assert (first, 1 - first - rest, 1 - forward) == pytest.approx((6 / 32, 0.340, 0.393))
+    assert backward == rest
+    plan = plan_of(layer("mpt-late-1"), "w_mp+", codes="stated")
+    whole = {(one.exchange.phase, one.exchange.kind): one.words
+             for one in plan_of(layer("mpt-late-1"), "w_mp").transfers if one.exchange.layer == "conv"}
+    saved = {(one.exchange.phase, one.exchange.kind): 1 - one.words / whole[one.exchange.phase, one.exchange.kind]
+             for one in plan.transfers if one.exchange.coded}
+    # Ours sends masks of gathers, a bit a word, beside them.
+    assert saved == pytest.approx({("fprop", "gather"): 0.340 - 1 / 32, ("fprop", "scatter"): 0.393,
+                                   ("bprop", "scatter"): 1 - backward}, abs=2e-3)
+
+
+def test_communication_falls_as_workers_are_more() -> None:
+    """Figures 6 and 7: data parallel it does not, and groups and clusters that are chosen are never the worse."""
+    for name in ("mpt-mid-1", "mpt-late-2"):
+        few, many = (words(name, dies) for dies in (16, 256))
+        assert few["data"].tiles == many["data"].tiles == 0 < many["data"].weights
+        assert many["data"].all / 256 > few["data"].all / 16
+        assert many["groups"].weights / 256 < few["groups"].weights / 16
+        # |Tiles| / p (Ng - 1) / Ng.
+        assert many["groups"].tiles / 256 / (few["groups"].tiles / 16) == pytest.approx((15 / 16) / (3 / 4) / 16)
+    assert words("fractalnet-4-4")["chosen"].all < words("fractalnet-4-4")["groups"].all
+
+
+@pytest.mark.parametrize("key", ["6", "7", "16", "18"])
+def test_other_figures_are_drawn(key: str, tmp_path) -> None:
+    made = MPT.draft(key)
+    rows = {"6": [(name, f"{dies}, {what}") for name in COMMUNICATING for dies in WORKERS
+                  for what in ("data parallel", "MPT, weights", "MPT, tiles")],
+            "7": [("words", f"{dies}, {what}") for dies in WORKERS
+                  for what in ("data parallel", "MPT", "dynamic clustering")],
+            "16": [(system, f"{size}x{size}") for system in ("w_mp*", "w_mp+*") for size in (3, 5)],
+            "18": [(system, f"{name}, {what}") for system in ("w_dp", "w_mp+*") for name in CNNS
+                   for what in ("thousand images a second", "kW", "images a joule")]}[key]
+    for place, (series, what) in enumerate(rows):
+        made.add(series, what, 1.0 + place)
+    path, = MPT.draw(tmp_path, [made.done()])
+    assert path.name == f"figure-{key}.png" and path.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("key, names", [("15", LAYERS), ("17", CNNS)])

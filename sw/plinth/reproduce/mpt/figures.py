@@ -1,13 +1,22 @@
-"""MPT's figures of communication, time and energy, computed anew in the array simulator, without activation
-prediction."""
+"""MPT's figures of communication, time and energy, computed anew in the array simulator."""
 
 from plinth.model.layers import Convolution
 from plinth.model.zoo import NETWORKS
-from plinth.reproduce.mpt.cases import CNNS, LAYERS, SYSTEMS, mean, plan_of, simulated, words
+from plinth.reproduce.mpt.cases import BATCH, CNNS, CODES, LAYERS, SYSTEMS, mean, simulated, words
 from plinth.reproduce.paper import Draft
 
 #: Table II's kernels of 5x5 in Figure 16.
 WIDE = 5
+#: Layers of Figure 6, and workers of Figures 6 and 7.
+COMMUNICATING, WORKERS = ("mpt-mid-1", "mpt-late-2"), (4, 16, 64, 256)
+#: Megabytes of a word.
+_MEGABYTES = 4 / 1e6
+#: What words are counted by, and what systems that predict are.
+_WORDS = ("trained tiles of F(2x2,3x3), batch 256, as many groups as clusters; reductions go twice round their ring, "
+          "which the paper counts once; no activation prediction, lines of tiles as all elements")
+_PREDICTED = ("prediction, in one round, and skipping: the words of the block code on networks trained here, codes "
+              "modelled to keep up with links; 'stated': the same with words as section V.B states them; 'built': with "
+              "our stages' cycles")
 
 
 def figure_1(made: Draft) -> None:
@@ -28,51 +37,67 @@ def figure_1(made: Draft) -> None:
                    "operations of a CPU"]
 
 
+def figure_6(made: Draft) -> None:
+    """Words of each worker in a step of two layers, with as many groups as clusters."""
+    for name in COMMUNICATING:
+        for workers in WORKERS:
+            found = words(name, workers)
+            for what, value in (("data parallel", found["data"].all), ("MPT, weights", found["groups"].weights),
+                                ("MPT, tiles", found["groups"].tiles)):
+                made.add(name, f"{workers}, {what}", value * _MEGABYTES / workers)
+    made.notes += ["the paper prints no numbers", _WORDS]
+
+
 def figure_7(made: Draft) -> None:
     """Words of each worker in a step of FractalNet."""
-    found = words("fractalnet-4-4")
-    dies = plan_of(NETWORKS["fractalnet-4-4"], "w_mp").dies
+    for workers in WORKERS:
+        found = words("fractalnet-4-4", workers)
+        for what, key in (("data parallel", "data"), ("MPT", "groups"), ("dynamic clustering", "chosen")):
+            made.add("words", f"{workers}, {what}", found[key].all * _MEGABYTES / workers)
+    made.add("", "dynamic clustering", found["groups"].all / found["chosen"].all)
+    made.notes += ["ours, with workers: MB each", _WORDS]
 
-    def total(choose: object) -> float:
-        return sum(choose(one) for one in found.values()) * 4 / dies / 1e6  # type: ignore[operator]
 
-    data, groups = total(lambda one: one[1]), total(lambda one: one.get(16, one[1]))
-    chosen = total(lambda one: min(one.values()))
-    for what, value in (("data parallel, MB a worker", data), ("MPT (16, 16), MB a worker", groups),
-                        ("dynamic clustering, MB a worker", chosen)):
-        made.add("words", what, value)
-    made.add("", "dynamic clustering", groups / chosen)
-    made.notes += ["trained tiles of F(2x2,3x3), 256 workers, batch 256; reductions go twice round their ring, which "
-                   "the paper counts once; no activation prediction, lines of tiles as all elements"]
+def _codes(name: str, system: str) -> dict[str, float]:
+    """How many times faster than w_dp a system is that predicts, with other codes."""
+    return {codes: simulated(name, "w_dp").seconds / simulated(name, system, codes=codes).seconds
+            for codes in CODES if codes != "ours"} if SYSTEMS[system].rounds else {}
 
 
 def figure_15(made: Draft) -> None:
     """Time and energy of each layer of Table II, forwards and backwards, over those of w_dp."""
-    made.further = {"energy": "energy"}
+    made.further = {"energy": "energy", "stated": "stated", "built": "built"}
     for system in SYSTEMS:
         gains = []
         for name in LAYERS:
             base, own = simulated(name, "w_dp"), simulated(name, system)
-            gains.append((base.seconds / own.seconds, base.joules / own.joules))
-            made.add(system, name, gains[-1][0], {"energy": gains[-1][1]})
-        times, energies = map(list, zip(*gains, strict=True))
-        made.add(system, "mean", mean(times), {"energy": mean(energies)})
+            gain = base.seconds / own.seconds
+            further = {"energy": base.joules / own.joules} | _codes(name, system)
+            made.add(system, name, gain, further)
+            gains.append({"": gain} | further)
+        for what, places in {"mid layers": (1, 3), "late layers": (2, 4), "mean": range(len(LAYERS))}.items():
+            of = {key: mean([gains[place][key] for place in places]) for key in gains[0]}
+            made.add(system, what, of.pop(""), of)
+        if system == "w_mp+*":
+            made.add(system, "energy, most", max(one["energy"] for one in gains))
     made.notes += ["simulated: our dies by their engines' formulas, on groups, clusters and host as stated; times w_dp "
-                   "is faster, or spends more"]
+                   "is slower, or spends more", _PREDICTED]
 
 
 def figure_16(made: Draft) -> None:
     """The same of kernels of 3x3 and 5x5."""
-    for kernel in (3, WIDE):
-        gains = [simulated(name, "w_dp", kernel=kernel).seconds / simulated(name, "w_mp*", kernel=kernel).seconds
-                 for name in LAYERS]
-        made.add("w_mp*", f"{kernel}x{kernel}", mean(gains))
+    for system in ("w_mp*", "w_mp+*"):
+        for kernel in (3, WIDE):
+            made.add(system, f"{kernel}x{kernel}", mean([
+                simulated(name, "w_dp", kernel=kernel).seconds / simulated(name, system, kernel=kernel).seconds
+                for name in LAYERS]))
+    made.notes += [_PREDICTED]
 
 
 def figure_17(made: Draft) -> None:
     """Whole networks: times w_dp, and times one worker."""
-    gains: dict[str, list[float]] = {"d_dp": [], "w_mp": [], "w_mp*": []}
-    alone: dict[str, list[float]] = {"w_dp": [], "w_mp*": []}
+    gains: dict[str, list[float]] = {system: [] for system in SYSTEMS if system != "w_dp"}
+    alone: dict[str, list[float]] = {"w_dp": [], "w_mp*": [], "w_mp+*": []}
     for name in CNNS:
         base, one = simulated(name, "w_dp"), simulated(name, "w_dp", 1)
         for system, found in gains.items():
@@ -82,10 +107,23 @@ def figure_17(made: Draft) -> None:
             found.append(one.seconds / simulated(name, system).seconds)
     for system, found in gains.items():
         made.add(system, "mean", mean(found))
-    made.add("one", "w_dp", mean(alone["w_dp"]))
-    made.add("one", "w_mp*", mean(alone["w_mp*"]))
+    for system, found in alone.items():
+        made.add("one", system, mean(found))
     made.notes += ["batch 256; single precision, 64x64 PEs (the paper: FP16 with 96x96 here); no batch normalisation; "
-                   "lines of tiles are sent as all elements"]
+                   "lines of tiles are sent as all elements", _PREDICTED]
+
+
+def figure_18(made: Draft) -> None:
+    """Whole networks on all workers: images a second, power, images a joule."""
+    for system in ("w_dp", "w_mp+*"):
+        for name in CNNS:
+            found = simulated(name, system)
+            for what, value in (("thousand images a second", BATCH / found.seconds / 1e3),
+                                ("kW", found.joules / found.seconds / 1e3),
+                                ("images a joule", BATCH / found.joules)):
+                made.add(system, f"{name}, {what}", value)
+    made.notes += ["of 256 workers alone: energy of what a step does (docs/simulator.md), without leakage and idle "
+                   "links; memory, at 640 pJ a word, takes most of it"]
 
 
 def none(made: Draft) -> None:

@@ -12,7 +12,8 @@ from plinth.reproduce.paper import Table
 from plinth.reproduce.pictures import PAPER, bar, bare
 
 #: Colours of the systems of Table IV.
-COLOURS = {"d_dp": "#9a9a9a", "w_dp": LOOKS["dp"][2], "w_mp": LOOKS["ep"][2], "w_mp*": LOOKS["op"][2]}
+COLOURS = {"d_dp": "#9a9a9a", "w_dp": LOOKS["dp"][2], "w_mp": LOOKS["ep"][2], "w_mp+": "#d59ac9",
+           "w_mp*": LOOKS["op"][2], "w_mp+*": "#9fcf8f"}
 
 
 def _systems(figure: Table, names: Sequence[str], further: str | None = None) -> Any:
@@ -21,7 +22,7 @@ def _systems(figure: Table, names: Sequence[str], further: str | None = None) ->
     from matplotlib.patches import Patch
 
     columns = (None, further) if further else (None,)
-    made, axes = pictures.picture(f"MPT, {figure.heading}", 11, 4.4 * len(columns), len(columns))
+    made, axes = pictures.picture(f"MPT, {figure.heading}", 13, 4.4 * len(columns), len(columns))
     rows = {(row.series, row.what): row for row in figure.rows}
     systems = [system for system in COLOURS if (system, names[0]) in rows]
     wide = 0.84 / len(systems)
@@ -49,7 +50,7 @@ def _systems(figure: Table, names: Sequence[str], further: str | None = None) ->
 
 
 def _plain(figure: Table) -> Any:
-    """Figure 1: a bar for each row, and the paper's beside it."""
+    """Figures 1 and 16: a bar for each row, and the paper's beside it."""
     from matplotlib.patches import Patch
 
     made, axes = pictures.picture(f"MPT, {figure.heading}", 9, 4.4)
@@ -60,8 +61,8 @@ def _plain(figure: Table) -> Any:
         if both:
             bar(axis, place - 0.4, float(row.paper or 0), 0.4, COLOURS["w_mp"], PAPER)
         bar(axis, place - (0 if both else 0.4), float(row.ours or 0), 0.4 if both else 0.8, COLOURS["w_mp"])
-    axis.set_xticks(range(len(rows)), [row.what.replace(", ", "\n") for row in rows], fontsize=8,
-                    rotation=0 if len(rows) < 6 else 45)
+    names = [row.what.replace(", ", "\n") + (f"\n{row.series}" if row.series in COLOURS else "") for row in rows]
+    axis.set_xticks(range(len(rows)), names, fontsize=8, rotation=0 if len(rows) < 6 else 45)
     axis.margins(y=0.12)
     axis.set_ylabel(figure.unit)
     bare(axis)
@@ -101,9 +102,63 @@ def _units(figure: Table) -> Any:
     return made
 
 
+def _workers(figure: Table) -> Any:
+    """Figures 6 and 7: of each network or layer a group for each number of workers, a bar for each kind of words, on a
+    scale of powers."""
+    from matplotlib.patches import Patch
+
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in figure.rows:
+        if row.series:
+            workers, what = row.what.split(", ", 1)
+            found.setdefault(row.series, {}).setdefault(workers, {})[what] = float(row.ours or 0)
+    made, axes = pictures.picture(f"MPT, {figure.heading}", 5.5 * len(found) + 1, 4.4, 1, len(found))
+    kinds = list(next(iter(next(iter(found.values())).values())))
+    colours = dict(zip(kinds, (COLOURS["w_dp"], COLOURS["w_mp"], COLOURS["w_mp*"]), strict=True))
+    wide = 0.84 / len(kinds)
+    for axis, (series, groups) in zip(axes[0], found.items(), strict=True):
+        axis.set_yscale("log")
+        for place, words in enumerate(groups.values()):
+            for number, (what, value) in enumerate(words.items()):
+                bar(axis, place - 0.42 + number * wide, value, wide, colours[what])
+        axis.set_xticks(range(len(groups)), list(groups), fontsize=9)
+        axis.margins(y=0.12)
+        axis.set_xlabel(f"workers, {MPT.data['series'][series]}")
+        axis.set_ylabel("MB a worker")
+        bare(axis)
+    made.legend(handles=[Patch(facecolor=colour, label=what) for what, colour in colours.items()],
+                loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    return made
+
+
+def _whole(figure: Table) -> Any:
+    """Figure 18: of each quantity bars of the systems, network by network."""
+    from matplotlib.patches import Patch
+
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in figure.rows:
+        name, what = row.what.split(", ", 1)
+        found.setdefault(what, {}).setdefault(row.series, {})[name] = float(row.ours or 0)
+    made, axes = pictures.picture(f"MPT, {figure.heading}", 13, 4.2, 1, len(found))
+    systems = list(next(iter(found.values())))
+    wide = 0.84 / len(systems)
+    for axis, (what, by_system) in zip(axes[0], found.items(), strict=True):
+        for number, (system, values) in enumerate(by_system.items()):
+            for place, value in enumerate(values.values()):
+                bar(axis, place - 0.42 + number * wide, value, wide, COLOURS[system])
+        axis.set_xticks(range(len(CNNS)), CNNS, fontsize=8.5)
+        axis.margins(y=0.12)
+        axis.set_ylabel(what)
+        bare(axis)
+    made.legend(handles=[Patch(facecolor=COLOURS[system], label=MPT.data["series"][system]) for system in systems],
+                loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
+    return made
+
+
 _DRAWN: dict[str, Callable[[Table], Any]] = {
-    "1": _plain, "12": _units, "15": partial(_systems, names=(*LAYERS, "mean"), further="energy"),
-    "17": partial(_systems, names=(*CNNS, "mean"))}
+    "1": _plain, "6": _workers, "7": _workers, "12": _units,
+    "15": partial(_systems, names=(*LAYERS, "mean"), further="energy"), "16": _plain,
+    "17": partial(_systems, names=(*CNNS, "mean")), "18": _whole}
 
 
 def draw(folder: Path, figures: Sequence[Table]) -> list[Path]:

@@ -36,6 +36,8 @@ def setup(made: Draft) -> None:
     made.add("", "packet of a collective, B", die.chunk_words * word)
     made.add("", "hop, ns", where.link_latency / hertz * 1e9)
     made.add("", "PEs, FP32", f"{die.rows}x{die.columns}")
+    mixed = PRESETS[ARRAYS["mpt-256-mixed"].preset]
+    made.add("", "PEs, FP16", f"{mixed.rows}x{mixed.columns}")
     made.add("", "stream, GB/s", die.beat_words * word * hertz / 1e9)
     made.add("", "half of an input buffer, KB", die.operand_buffer_words * word / 1024)
     made.add("", "output buffer, KB", die.output_buffer_words * word / 1024)
