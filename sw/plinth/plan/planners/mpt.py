@@ -2,8 +2,8 @@
 
 A layer of (g groups, c clusters) splits the elements of its tiles over g dies and its samples over c times as many
 dies as there are clusters; whatever is no Winograd layer splits its samples over all. Between layers nothing moves.
-Communication is what the links take for the tiles of fprop and bprop and for the ring of the gradient, each at once and
-one after the other, with nothing beside it.
+Communication is what the links take for the tiles of fprop and bprop, of predicted gathers and skipped scatters for the
+words that are expected, and for the ring of the gradient, each at once and one after the other, with nothing beside it.
 
 Of layers that may choose their transform (``winograd: auto``) those of one group get F(4x4,3x3), if they have it, and
 others F(2x2,3x3), as the paper has it: whichever communicates less.
