@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plinth.model.array import Array
-from plinth.plan.cost.copies import MEMORY_LATENCY, TURN_CYCLES, buffered, lookups
+from plinth.plan.cost.copies import MEMORY_LATENCY, buffered, lookups
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
 from plinth.plan.cost.transforms import transform_adds, transform_cost
@@ -60,8 +60,8 @@ class TaskByTask(Collected):
     ----------
     machine : plinth_sim.array.machine.Machine
         Dies and links for the simulator. Behind the array's links stand, as links of their own, each die's read and
-        write channel, its receive path of tiles, its injection into the network and its router's turns, and the
-        queue of tiles behind each link.
+        write channel, its receive path of tiles and its injection into the network, and the queue of tiles behind each
+        link.
     activities, phases
         What is simulated, and what each of it is for.
     links : int
@@ -76,17 +76,16 @@ class TaskByTask(Collected):
         self.links = len(links)
         self._number = {(die, port): number for number, (die, port, _, _) in enumerate(links)}
         self._peer = {(die, port): other for die, port, other, _ in links}
-        self._source = [die for die, _, _, _ in links]
         self._ports, rates = array.route_table, array.directed_rates.tolist()
         dies, beat = range(step.dies), float(self.parameters.beat_words)
-        self._reads, self._writes, self._receive_paths, self._injects, self._turns, self._queues = (
-            len(links) + place * step.dies for place in range(6))
+        self._reads, self._writes, self._receive_paths, self._injects, self._queues = (
+            len(links) + place * step.dies for place in range(5))
         several = array.topology in ("torus", "links", "ring", "clusters")
         named = [(f"die {die} to die {other}" + (f" by port {port}" if several else ""), rate)
                  for (die, port, other, _), rate in zip(links, rates, strict=True)]
         named += [(f"die {die} {what}", rate) for what, rate in (
-            ("reads", beat), ("writes", beat), ("receive path", 1.0), ("injects", float(self.parameters.flit_words)),
-            ("takes turns", 1.0)) for die in dies]
+            ("reads", beat), ("writes", beat), ("receive path", 1.0), ("injects", float(self.parameters.flit_words)))
+            for die in dies]
         self.machine = simulated.Machine(
             dies=tuple(simulated.Die(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
             links=(*(simulated.Link(name=name, words_per_second=rate / self.cycle, within=place >= len(links))
@@ -119,10 +118,6 @@ class TaskByTask(Collected):
     def injects(self, die: int) -> int:
         """What a die sends, by all its links together."""
         return self._injects + die
-
-    def turns(self, link: int) -> int:
-        """Where tiles that leave by a link take turns: a router loses time at each, of all its inputs."""
-        return self._turns + self._source[link]
 
     def queue(self, link: int) -> int:
         """The queue of tiles behind a link."""
@@ -304,7 +299,7 @@ class _Die:
     def _tile(self, key: str, work: Tile | TileTransform | Encode, waits: list[Wait], signals: list[str]) -> None:
         die, parameters, given = self.die, self.parameters, self.given
         other = die if work.die is None else work.die
-        path, counted, turns = given.path(die, other), Cost(), 0.0
+        path, counted = given.path(die, other), Cost()
         # What meets on the way is simulated: longer ways cost what one link does.
         if isinstance(work, Tile) and work.members is None:
             copy = tile_copy(self.costs.machine, work)
@@ -321,23 +316,26 @@ class _Die:
             found = transform_cost(parameters, work)
             (alone, row), flits, packets, read, written = (found.cycles, found.flits, found.packets, found.reads,
                                                            found.writes)
-            turns = found.turns
-            row = max(row, flits * given.flit_cycles(path)) if path else row
             counted = Cost(adds=transform_adds(work)) if isinstance(work, TileTransform) else counted
+            if path or work.members is not None:
+                # Links have nothing of it until then.
+                self._add(simulated.Task(name=f"{key} begin", die=die, engine="transfer",
+                                         seconds=found.begin * self.cycle, waits=waits))
+                waits, alone, row = [Wait(f"{key} begin")], alone - found.begin, row - found.begin
+            row = max(row, flits * given.flit_cycles(path)) if path else row
         members = None if isinstance(work, Encode) else work.members
         if members is not None:
             whole = sum(share for _, share in members.shares)
             shares = [(to, share / whole) for to, share in members.shares]
         else:
             shares = [(other, 1.0)]
-        self._sent(key, shares, (alone, row), (flits, packets, read, written), turns, counted, waits, signals)
+        self._sent(key, shares, (alone, row), (flits, packets, read, written), counted, waits, signals)
         for to, _ in shares if work.die is not None or len(shares) > 1 else ():
             self._arrival([key, *([f"{key} held {to}"] if given.path(die, to) else [])], to, work.exchange)
 
     def _sent(self, key: str, shares: Sequence[tuple[int, float]], cycles: tuple[float, float],
-              moved: tuple[float, ...], turns: float, counted: Cost, waits: list[Wait], signals: list[str]) -> None:
-        """Words that go to dies, each to its share, in so many turns of each: the engine, and all that they share on
-        the way."""
+              moved: tuple[float, ...], counted: Cost, waits: list[Wait], signals: list[str]) -> None:
+        """Words that go to dies, each to its share: the engine, and all that they share on the way."""
         die, parameters, given, cycle = self.die, self.parameters, self.given, self.cycle
         (alone, row), (all_flits, all_packets, read, all_written) = cycles, moved
         reads, *_ = given.channels(die)
@@ -361,8 +359,7 @@ class _Die:
             for place, link in enumerate(path):
                 add(loads, link, flits * parameters.flit_words)
                 # Packets that go on wait for their routes behind the link.
-                looked_up = max(lookups(parameters, packets, flits, len(path)), TURN_CYCLES * turns)
-                add(loads, given.turns(link), TURN_CYCLES * turns)
+                looked_up = lookups(parameters, packets, flits, len(path))
                 add(loads, given.queue(link), flits + (place + 1 < len(path)) * looked_up)
             # In the order of the way: what is full behind a queue holds up who stands in it.
             for link, amount in ((receives, flits * (1 - held)), (writes, written * (1 - held))):

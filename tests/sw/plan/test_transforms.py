@@ -6,7 +6,6 @@ from plinth.model.array import ring
 from plinth.model.layers import Convolution, Dense, Flatten, Relu, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.partition.graph import from_network
-from plinth.plan.cost.copies import TURN_CYCLES
 from plinth.plan.cost.transforms import TransformCost, transform_cost
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planning import given_plan
@@ -60,23 +59,18 @@ def test_to_add_takes_no_longer_than_to_store() -> None:
     assert added[1].writes > stored[1].writes / 2
 
 
-@pytest.mark.parametrize("channels", [8, 16])
-def test_tiles_take_turns_at_routers(channels) -> None:
-    """A ring of eight: a tile's blocks go to seven others, over 16 links in all; each router has as many turns, and of
-    products as many for each of a die's elements."""
-    dies, blocks = 8, channels // 8
-    work, cost = next(one for one in _costs(channels, 2, dies) if one[0].members is not None)
-    tiles = work.tiling.positions * work.maps.images
-    assert work.descriptors * cost.turns == tiles * blocks
-    found = simulated(*_plan(channels, 2, dies))
-    scatters, gathers, elements = 2, 2, 2
-    assert [words for link, words in zip(found.work.machine.links, found.result.link_words, strict=True)
-            if link.name.endswith("takes turns")] == pytest.approx(
-                [(scatters + gathers * elements) * tiles * blocks * 16 * TURN_CYCLES] * dies)
-
-
-def test_turns_hold_up_a_sender() -> None:
-    """Of blocks of 8 channels, 64 flits to all, 56 of these to others, and seven turns."""
-    work, cost = next(one for one in _costs(8, 2, 8) if one[0].members is not None)
-    tiles = work.tiling.positions * work.maps.images / work.descriptors
-    assert cost.cycles[0] >= tiles * (56 + 7 * TURN_CYCLES)
+def test_links_wait_for_the_first_flit_of_a_scatter() -> None:
+    """Also where they take longer than the engine: nothing hides the time until then, of any descriptor."""
+    plan, array = _plan(16, 2, 8)
+    work, cost = next(one for one in _costs(16, 2, 8) if one[0].members is not None)
+    found = simulated(plan, array)
+    names = [one.name for one in found.work.activities]
+    begun = [place for place, name in enumerate(names) if name.startswith("c.scatter") and name.endswith("@0 begin")]
+    cycle = 1 / (float(array.clock_mhz) * 1e6)
+    assert len(begun) == work.descriptors
+    links = 10 * cost.flits / 8 / float(array.die_parameters().link_rate)
+    for place in begun:
+        sent = names.index(names[place].removesuffix(" begin"))
+        assert found.result.starts[sent] >= found.result.starts[place] + cost.begin * cycle * (1 - 1e-9)
+        assert found.result.ends[sent] - found.result.starts[sent] >= links * cycle * (1 - 1e-9)
+        assert links > cost.cycles[1] - cost.begin

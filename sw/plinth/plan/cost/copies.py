@@ -13,9 +13,6 @@ BEATS, BEAT_CYCLES = 61, 16
 FIRST_FLIT = MEMORY_LATENCY + 11
 #: Cycles in which a router that does not look ahead looks up the route of a packet.
 LOOKUP_CYCLES = 3
-#: Cycles, about, that a router which looks ahead loses at each turn of tiles to another die: packets of many dies for
-#: the same one meet there.
-TURN_CYCLES = 3
 
 
 def buffered(parameters: DieParameters, links: int = 0) -> int:

@@ -5,7 +5,6 @@ from math import prod
 from typing import NamedTuple
 
 from plinth.partition.graph import Node
-from plinth.plan.cost.copies import FIRST_FLIT, TURN_CYCLES
 from plinth.plan.cost.machine import Cycles, row_words
 from plinth.step.tasks import Tile, TileTransform
 from plinth_hw.isa.parameters import DieParameters
@@ -17,14 +16,14 @@ STAGES_CYCLES, NEXT_CYCLES = 115, 32
 
 @dataclass(frozen=True)
 class TransformCost:
-    """Of a descriptor, in the mean of a task's: cycles of the engine alone and in a row, flits (of those that stay on
-    the die as wide as what moves there) and packets that leave it, for all dies that it goes to, turns to each of
-    these, words of the beats read and written."""
+    """Of a descriptor, in the mean of a task's: cycles of the engine alone and in a row, and of these until its first
+    flit leaves; flits (of those that stay on the die as wide as what moves there) and packets that leave it, for all
+    dies that it goes to, words of the beats read and written."""
 
     cycles: Cycles
+    begin: float
     flits: float
     packets: float
-    turns: float
     reads: float
     writes: float
 
@@ -87,16 +86,11 @@ def transform_cost(parameters: DieParameters, work: TileTransform | Tile) -> Tra
     block = _flits(within, min(columns, parameters.beat_words))
     moved = _flits(parameters if leaves else within, columns)
     blocks, words = -(-columns // parameters.beat_words), row_words(parameters, columns)
-    each, turns = float(max(places, elements) * _turned(within, columns)), 0.0
-    if work.members is not None:
-        # What goes to a die follows what goes to another, block by block; what stays here meets nobody.
-        turns, others = blocks, 1 - 1 / work.members.count
-        each = max(each, others * (elements * moved + TURN_CYCLES * work.members.count * blocks))
-    alone = FIRST_FLIT + STAGES_CYCLES + tiles * each + (places + middle + elements) * block
+    begin = float(STAGES_CYCLES + (places + middle + elements) * block)
+    alone = begin + tiles * max(places, elements) * _turned(within, columns)
     added = isinstance(work, TileTransform) and work.added
-    return TransformCost((alone - FIRST_FLIT, alone - FIRST_FLIT + NEXT_CYCLES), tiles * made * moved,
-                         tiles * made * blocks, tiles * turns, tiles * read * words,
-                         tiles * made * (1 + added) * words)
+    return TransformCost((alone, alone + NEXT_CYCLES), begin, tiles * made * moved, tiles * made * blocks,
+                         tiles * read * words, tiles * made * (1 + added) * words)
 
 
 def transform_adds(work: TileTransform) -> float:
