@@ -9,7 +9,7 @@ place among their engine's headers and bodies; engines start their tasks in orde
 stores on three units that overlap; a matrix or transfer task holds its engine for what one more task of its kind costs,
 and ends later; what routers can hold of a tile lands in its own time. Cycles come from the planners' formulas. What
 goes on at the same time shares a die's read and write channels, its memory, the receive path of tiles, and links, whose
-tiles stand in one queue.
+tiles stand in one queue, but for those that go to several dies in turn.
 """
 
 from collections.abc import Sequence
@@ -359,8 +359,10 @@ class _Die:
             for place, link in enumerate(path):
                 add(loads, link, flits * parameters.flit_words)
                 # Packets that go on wait for their routes behind the link.
-                looked_up = lookups(parameters, packets, flits, len(path))
-                add(loads, given.queue(link), flits + (place + 1 < len(path)) * looked_up)
+                # Tiles that go to several dies in turn, a few flits to each, stand behind nothing for long.
+                if len(shares) == 1:
+                    looked_up = lookups(parameters, packets, flits, len(path))
+                    add(loads, given.queue(link), flits + (place + 1 < len(path)) * looked_up)
             # In the order of the way: what is full behind a queue holds up who stands in it.
             for link, amount in ((receives, flits * (1 - held)), (writes, written * (1 - held))):
                 add(loads, link, amount)

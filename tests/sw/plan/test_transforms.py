@@ -12,6 +12,7 @@ from plinth.plan.planning import given_plan
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
 from plinth.step.tasks import TileTransform
+from plinth_sim.array.machine import Flow
 
 #: Samples, and places of a side of their maps.
 BATCH, SIDE = 16, 8
@@ -74,3 +75,14 @@ def test_links_wait_for_the_first_flit_of_a_scatter() -> None:
         assert found.result.starts[sent] >= found.result.starts[place] + cost.begin * cycle * (1 - 1e-9)
         assert found.result.ends[sent] - found.result.starts[sent] >= links * cycle * (1 - 1e-9)
         assert links > cost.cycles[1] - cost.begin
+
+
+def test_scatters_share_links_as_equals() -> None:
+    """What goes to several dies in turn stands in no queue behind a link; what goes to one does."""
+    found = simulated(*_plan(16, 2, 8))
+    queues = {place for place, link in enumerate(found.work.machine.links) if link.queue}
+    stands = {one.name: bool(queues & set(one.links.tolist())) for one in found.work.activities
+              if isinstance(one, Flow) and one.engine == "transfer" and len(one.links) > 3}
+    scatters, others = ([stood for name, stood in stands.items() if ("scatter" in name) == which]
+                        for which in (True, False))
+    assert scatters and not any(scatters) and any(others)
