@@ -77,12 +77,11 @@ def test_links_wait_for_the_first_flit_of_a_scatter() -> None:
         assert links > cost.cycles[1] - cost.begin
 
 
-def test_scatters_share_links_as_equals() -> None:
-    """What goes to several dies in turn stands in no queue behind a link; what goes to one does."""
-    found = simulated(*_plan(16, 2, 8))
+@pytest.mark.parametrize(("dies", "stands"), [(8, False), (6, True)])
+def test_what_goes_to_several_dies_in_turn_shares_links_as_an_equal(dies, stands) -> None:
+    """It stands in no queue behind a link; what goes to one die does, as tiles of six do, whose parts are uneven."""
+    found = simulated(*_plan(16, 2, dies))
     queues = {place for place, link in enumerate(found.work.machine.links) if link.queue}
-    stands = {one.name: bool(queues & set(one.links.tolist())) for one in found.work.activities
-              if isinstance(one, Flow) and one.engine == "transfer" and len(one.links) > 3}
-    scatters, others = ([stood for name, stood in stands.items() if ("scatter" in name) == which]
-                        for which in (True, False))
-    assert scatters and not any(scatters) and any(others)
+    tiles = [bool(queues & set(one.links.tolist())) for one in found.work.activities
+             if isinstance(one, Flow) and one.engine == "transfer" and len(one.links) > 3]
+    assert set(tiles) == {stands}
