@@ -32,8 +32,8 @@ from plinth_hw.control.control import Control
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.registers import AXI4LiteSignature
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters
-from plinth_hw.isa.tasks import Engine
 from plinth_hw.matrix.ends import SumsAtEnds
 from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.matrix.row_stationary.engine import RowStationaryEngine

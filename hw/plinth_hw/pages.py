@@ -15,8 +15,8 @@ from plinth_hw.control.counters import VISIT_CYCLES
 from plinth_hw.control.registers import counter_count
 from plinth_hw.control.scheduler import QUEUE_DEPTH
 from plinth_hw.isa.formats import Float, Format
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import Engine
 from plinth_hw.matrix.geometry import Geometry
 
 ROOT = Path(__file__).resolve().parents[2]

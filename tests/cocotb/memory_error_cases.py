@@ -19,12 +19,9 @@ from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth.step.vector import VectorProgram
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, RECORD_WORDS
 from plinth_hw.isa.layout import unpack
-from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.registers import ErrorInfo, Register
-from plinth_hw.isa.tasks import (
-    DESCRIPTOR_WORDS,
-    RECORD_WORDS,
+from plinth_hw.isa.operations import (
     CollectiveOperation,
     Engine,
     ErrorCode,
@@ -33,6 +30,8 @@ from plinth_hw.isa.tasks import (
     UpdateOperation,
     VectorOperation,
 )
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.registers import ErrorInfo, Register
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cocotb_device import CocotbArray
 

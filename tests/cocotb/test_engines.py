@@ -7,7 +7,7 @@ from tests.support.die_tops import TINY_DIES
 from plinth_hw import emit
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.die import make_engine
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 from plinth_sim.rtl.cocotb_device import array_wrapper
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from tests.support.refusal import refused
 
 from plinth_hw import emit
 from plinth_hw.die import Die
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
-from plinth_hw.isa.tasks import Engine
 from plinth_sim.rtl import verilator
 from plinth_sim.rtl.lint import WAIVERS
 

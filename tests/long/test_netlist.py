@@ -18,8 +18,8 @@ from plinth.model.network import Network
 from plinth.model.update import UpdateRule
 from plinth.plan.planning import plan_network
 from plinth.training.session import Session, initial_parameters
+from plinth_hw.isa.descriptors import RECORD_WORDS
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import RECORD_WORDS
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl import verilator
 from plinth_sim.rtl.cosim import CosimArray

@@ -6,8 +6,8 @@ from tests.support.back_ends import check_equal, images
 
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
+from plinth_hw.isa.operations import Engine, MatrixOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine, MatrixOperation
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 

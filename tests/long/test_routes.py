@@ -16,7 +16,10 @@ from plinth.plan.planning import given_plan
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa import layout
-from plinth_hw.isa.tasks import HEADER_WORDS, CollectiveBody, Engine, TransferBody
+from plinth_hw.isa.descriptors import HEADER_WORDS
+from plinth_hw.isa.operations import Engine
+from plinth_hw.isa.transfer_bodies import TransferBody
+from plinth_hw.isa.update_bodies import CollectiveBody
 
 pytestmark = pytest.mark.long
 

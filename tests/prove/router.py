@@ -7,8 +7,8 @@ from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from tests.prove.harness import Harness, one_hot
 from tests.prove.proof import Proof, Twin
 
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine
 from plinth_hw.lib.count import following
 
 

@@ -8,9 +8,10 @@ from tests.prove.proof import Proof, Twin
 
 from plinth_hw.control.fetch import header_word
 from plinth_hw.control.task_ring import PLACE_BITS, RING_TASKS
+from plinth_hw.isa.descriptors import HEADER_WORDS, WAITS, TaskHeader
 from plinth_hw.isa.layout import pack
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, TaskHeader
 
 
 def task_ring(harness: Harness, code: ModuleType) -> None:

@@ -9,7 +9,7 @@ from plinth.buffers import Buffer
 from plinth.driver.device import Array
 from plinth.driver.driver import Driver
 from plinth.driver.program import Program
-from plinth_hw.isa.tasks import RECORD_WORDS
+from plinth_hw.isa.descriptors import RECORD_WORDS
 
 Image = NDArray[np.unsignedinteger]
 

@@ -20,9 +20,11 @@ from tests.support.graphs import task_header
 
 from plinth.driver.program import Task
 from plinth_hw.control.engine import Done
+from plinth_hw.isa.descriptors import BODY_WORDS, HEADER_WORDS, WAITS
+from plinth_hw.isa.operations import OPERATIONS, ErrorCode
 from plinth_hw.isa.parameters import RESET_CYCLES, DieParameters
 from plinth_hw.isa.registers import BASE_COUNT
-from plinth_hw.isa.tasks import BODIES, BODY_WORDS, HEADER_WORDS, OPERATIONS, WAITS, ErrorCode
+from plinth_hw.isa.tasks import BODIES
 from plinth_hw.memory.port import MAX_BEATS
 
 #: Cycles without a completion after which an engine is taken to hang.

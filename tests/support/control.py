@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from plinth_hw.control.task_ring import RING_TASKS
+from plinth_hw.isa.descriptors import BODY_WORDS, Record, TaskHeader
 from plinth_hw.isa.layout import pack
-from plinth_hw.isa.tasks import BODY_WORDS, Engine, ErrorCode, Record, TaskHeader
+from plinth_hw.isa.operations import Engine, ErrorCode
 
 
 def descriptor(body: list[int] | None = None, **header: Any) -> list[int]:

@@ -25,16 +25,9 @@ from plinth.plan.cost.machine import Cycles, Machine, Work
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.formats import FP32, factor_word
+from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation, UpdateOperation, VectorOperation
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
-from plinth_hw.isa.tasks import (
-    CollectiveOperation,
-    Engine,
-    TransferOperation,
-    UpdateOperation,
-    VectorFunction,
-    VectorOp,
-    VectorOperation,
-)
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 
 #: Vector programs.
 PROGRAMS = {

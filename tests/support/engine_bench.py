@@ -5,8 +5,9 @@ from typing import Any
 
 from tests.support.amaranth_sim import Pattern, always, receive, send
 
+from plinth_hw.isa.descriptors import BODY_WORDS, Pointer
 from plinth_hw.isa.layout import WORD_BITS, Struct, pack, unpack
-from plinth_hw.isa.tasks import BODY_WORDS, Pointer, pointer_words
+from plinth_hw.isa.tasks import pointer_words
 
 
 def body_words(layout: type[Struct], fields: Any) -> list[int]:

@@ -12,23 +12,20 @@ from plinth.lower.program import assemble, ring_setup
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth.mapping.row_stationary import RowStationary
 from plinth.step.vector import VectorProgram
+from plinth_hw.isa.descriptors import HEADER_WORDS, WAITS, TaskHeader
 from plinth_hw.isa.formats import factor_word
 from plinth_hw.isa.layout import pack, unpack
-from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
-from plinth_hw.isa.tasks import (
-    HEADER_WORDS,
-    WAITS,
+from plinth_hw.isa.operations import (
     CollectiveOperation,
     Engine,
     MatrixOperation,
     OptimiserOperation,
-    TaskHeader,
     TransferOperation,
     UpdateOperation,
-    VectorFunction,
-    VectorOp,
     VectorOperation,
 )
+from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 
 ELEMENTWISE = (VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.RELU_MASK)
 

@@ -11,9 +11,9 @@ from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth_hw.isa.formats import FP32, factor_word
+from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation, UpdateOperation
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register, Status
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, TransferOperation, UpdateOperation
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray, Faults
 

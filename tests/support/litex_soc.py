@@ -13,8 +13,8 @@ from litex.soc.integration.soc_core import SoCMini
 from litex.soc.interconnect.axi import AXILiteInterface
 
 from plinth_hw.integrate.litex_die import add_die
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine
 
 TOP = "soc"
 #: A die that is quickly built, and its memory.

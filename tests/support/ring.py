@@ -22,8 +22,9 @@ from plinth_hw import emit
 from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.interface import NetworkInterface
 from plinth_hw.comm.router import Router
+from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.parameters import RESET_CYCLES, DieParameters
-from plinth_hw.isa.tasks import BODY_WORDS, CollectiveBody
+from plinth_hw.isa.update_bodies import CollectiveBody
 from plinth_sim.rtl.pins import member, module_ports
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
 

@@ -8,8 +8,8 @@ import numpy as np
 from plinth.buffers import Buffer
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup, route_setup
+from plinth_hw.isa.operations import CollectiveOperation, Engine, Traffic, TransferOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, Traffic, TransferOperation
 
 DIE = preset("ndp-tiny-routes", engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}), chunk_words=16)
 DIES, MEMORY_WORDS = 4, 1 << 16

@@ -24,7 +24,7 @@ from plinth.model.zoo import NETWORKS
 from plinth.plan.planning import plan_network
 from plinth.training.data import digits
 from plinth.training.session import initial_parameters
-from plinth_hw.isa.tasks import RECORD_WORDS
+from plinth_hw.isa.descriptors import RECORD_WORDS
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.transport import Message, PeerLostError, Transport
 

@@ -9,8 +9,8 @@ from plinth.buffers import Buffer
 from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble
+from plinth_hw.isa.operations import Engine, TransferOperation
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine, TransferOperation
 from plinth_hw.isa.winograd import MATRICES
 
 #: Rows and columns of the buffers; rows of their index lists.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth_hw.isa.formats import Q3_12, factor_word
-from plinth_hw.isa.tasks import OptimiserOperation
+from plinth_hw.isa.operations import OptimiserOperation
 
 #: Pointers of an update.
 VECTORS = ("gradient", "state", "state_low", "weights", "weights_low", "generator")

@@ -7,7 +7,7 @@ import numpy as np
 
 from plinth_hw.isa.formats import FP32, Fixed, Format, word_type
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import (
+from plinth_hw.isa.vector_body import (
     VECTOR_IMMEDIATES,
     VECTOR_INSTRUCTIONS,
     VECTOR_LOADS,

@@ -14,10 +14,10 @@ from tests.support.engine_bench import resolved
 
 from plinth_hw import emit
 from plinth_hw.control.engine import Done
+from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.layout import Struct
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import BODY_WORDS
 from plinth_hw.memory.port import request_layout
 from plinth_sim.rtl.verilator import build_library
 

@@ -4,7 +4,7 @@ import pytest
 
 from plinth.bench import winograd
 from plinth.driver.driver import TaskRecord
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 
 
 @pytest.mark.parametrize(("network", "images", "macs", "words"), [

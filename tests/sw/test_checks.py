@@ -24,8 +24,10 @@ from plinth.training import checks, job
 from plinth.training.checks import Bound, Bounds, Checks, FoundStep, against_float64, step_errors
 from plinth.training.session import Session
 from plinth_hw.isa import layout
+from plinth_hw.isa.descriptors import HEADER_WORDS
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import HEADER_WORDS, CollectiveBody, Engine
+from plinth_hw.isa.update_bodies import CollectiveBody
 
 DIES = 2
 PRESETS = ["ndp-tiny", "ndp-demo-mixed", "fpga-demo"]

@@ -34,9 +34,10 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planning import data_parallel
+from plinth_hw.isa.descriptors import TaskHeader
 from plinth_hw.isa.layout import unpack
+from plinth_hw.isa.operations import Engine, TransferOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine, TaskHeader, TransferOperation
 
 DEMO = preset("ndp-demo")
 

@@ -16,8 +16,8 @@ from plinth.model.network import Network, perceptron
 from plinth.model.update import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD, UpdateRule
 from plinth.plan.planning import data_parallel
 from plinth.training.session import Session
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine
 
 NETWORK, BATCH = perceptron("small", (12, 40, 24, 6)), 32
 #: Rules of FP32, and of fixed point: narrow ones of Adagrad need an epsilon that 16 bits can hold.

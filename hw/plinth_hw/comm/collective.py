@@ -40,16 +40,11 @@ from plinth_hw.control.routes import table_write_layout
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import GROUPS, reset_value
+from plinth_hw.isa.operations import CollectiveOperation, ErrorCode, Traffic, UpdateOperation
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import (
-    CollectiveBody,
-    CollectiveOperation,
-    ErrorCode,
-    Traffic,
-    UpdateOperation,
-    pointer_words,
-)
+from plinth_hw.isa.tasks import pointer_words
+from plinth_hw.isa.update_bodies import CollectiveBody
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import shape_of

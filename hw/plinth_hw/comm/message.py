@@ -27,7 +27,7 @@ from plinth_hw.arith.carry import Digits, chosen_sum, loaded_sum, table_sum
 from plinth_hw.comm.flit import payload_layout
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import CollectiveBody
+from plinth_hw.isa.update_bodies import CollectiveBody
 from plinth_hw.memory.port import TASK_BITS
 
 #: Bits of ``members`` and ``index`` in the group table.

@@ -19,7 +19,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import TransformBody
+from plinth_hw.isa.transfer_bodies import TransformBody
 from plinth_hw.shapes import shape_of
 
 #: Bits of places in a map.

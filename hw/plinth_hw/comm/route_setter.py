@@ -17,9 +17,10 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.routes import table_write_layout
 from plinth_hw.isa.limits import reset_value
+from plinth_hw.isa.operations import ErrorCode, Traffic
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import ROUTES_SET, ErrorCode, RouteBody, Traffic
+from plinth_hw.isa.update_bodies import ROUTES_SET, RouteBody
 from plinth_hw.shapes import shape_of
 
 
@@ -35,7 +36,7 @@ class RouteSetter(wiring.Component):
     -------
     start : In(1)
         The task may run; holds, as ``body`` does, until ``done``.
-    body : In, :class:`~plinth_hw.isa.tasks.RouteBody`
+    body : In, :class:`~plinth_hw.isa.update_bodies.RouteBody`
     dies : In
         Dies of the array.
     quiet : In(kinds of traffic)

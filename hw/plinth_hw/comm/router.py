@@ -47,8 +47,8 @@ from plinth_hw.comm.route_lookup import RouteLookup
 from plinth_hw.comm.router_input import InputChoice
 from plinth_hw.comm.router_output import TILE_FLITS, Ejection, LinkOutput, PacketMerge, PacketQueue
 from plinth_hw.control.routes import lost_layout, rates_layout, table_write_layout
+from plinth_hw.isa.operations import Traffic
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Traffic
 from plinth_hw.lib.arbiter import lowest
 from plinth_hw.lib.choice import index_of, one_registered
 

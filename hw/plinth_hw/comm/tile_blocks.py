@@ -20,7 +20,7 @@ from plinth_hw.comm.tile_stages import TileStages
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import TransferBody, TransformBody
+from plinth_hw.isa.transfer_bodies import TransferBody, TransformBody
 from plinth_hw.isa.winograd import MATRICES, matrix_numbers
 from plinth_hw.lib.choice import select
 from plinth_hw.shapes import shape_of

@@ -64,8 +64,8 @@ class TileTransform(wiring.Component):
         Of each block ``reach`` down x ``reach`` across places of the matrices' columns in, and as many as they have
         rows out.
     marks : In(1)
-        Of dies with codes: results of 0 are -0 if they have a cause (:class:`~plinth_hw.isa.tasks.TransformBody`).
-        Stable while a block is under way.
+        Of dies with codes: results of 0 are -0 if they have a cause
+        (:class:`~plinth_hw.isa.transfer_bodies.TransformBody`). Stable while a block is under way.
 
     Raises
     ------

@@ -31,7 +31,8 @@ from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layo
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import INDEX_WORDS, DieParameters
-from plinth_hw.isa.tasks import TransferBody, field_word
+from plinth_hw.isa.tasks import field_word
+from plinth_hw.isa.transfer_bodies import TransferBody
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.ram import LUT_RAM, SECTION

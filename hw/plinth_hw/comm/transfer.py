@@ -44,8 +44,8 @@ from plinth_hw.comm.tile_walk import TileWalk
 from plinth_hw.control.control import ReceiveFault
 from plinth_hw.control.engine import EngineSignature, ends_signature
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine, ErrorCode, TransferOperation
 from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort

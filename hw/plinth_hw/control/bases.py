@@ -15,9 +15,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.control.dispatch import engine_order
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, HEADER_WORDS, Pointer
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, Pointer, pointer_words
+from plinth_hw.isa.tasks import pointer_words
 from plinth_hw.shapes import shape_of
 
 

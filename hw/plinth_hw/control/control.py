@@ -32,8 +32,8 @@ from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance
 from plinth_hw.control.window import MemoryWindow
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.operations import Engine, ErrorCode
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine, ErrorCode
 from plinth_hw.lib.arbiter import lowest
 from plinth_hw.lib.choice import index_of
 from plinth_hw.lib.delay import delayed

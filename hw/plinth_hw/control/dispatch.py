@@ -18,10 +18,11 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import DescriptorWord, header_word
+from plinth_hw.isa.descriptors import HEADER_WORDS, WAITS, TaskHeader
 from plinth_hw.isa.limits import field_most, reset_value
+from plinth_hw.isa.operations import Engine, ErrorCode
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode, TaskHeader
 from plinth_hw.lib.choice import select
 
 #: Words that the header store keeps for a task: the header, then these two.

@@ -16,9 +16,9 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.limits import field_bits
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import CounterSteps
-from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 

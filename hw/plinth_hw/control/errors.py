@@ -16,8 +16,8 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import field_bits, field_most
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.isa.registers import ErrorInfo
-from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.arbiter import lowest
 from plinth_hw.lib.choice import one_registered
 from plinth_hw.memory.port import TASK_BITS

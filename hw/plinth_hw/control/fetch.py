@@ -19,9 +19,9 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
 from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import FEW, FLIP_FLOPS, LUT_RAM

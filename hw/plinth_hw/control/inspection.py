@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.control.dispatch import ADDRESS_WORD
 from plinth_hw.control.header_store import STORED_BITS
 from plinth_hw.control.task_ring import PLACE_BITS
-from plinth_hw.isa.tasks import HEADER_WORDS, WAITS
+from plinth_hw.isa.descriptors import HEADER_WORDS, WAITS
 from plinth_hw.lib.choice import select
 from plinth_hw.memory.port import TASK_BITS
 

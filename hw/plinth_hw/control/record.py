@@ -14,9 +14,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.isa.descriptors import RECORD_WORDS
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import RECORD_WORDS
 from plinth_hw.lib.ram import FLIP_FLOPS, LUT_RAM
 from plinth_hw.memory.port import TASK_BITS, WritePort
 

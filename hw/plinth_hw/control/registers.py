@@ -33,9 +33,9 @@ from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.identity import IDENTITY_REGISTERS, identity
 from plinth_hw.isa.limits import field_bits, reset_value
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Register
-from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.ram import LUT_RAM
 from plinth_hw.shapes import shape_of

@@ -16,7 +16,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import Done
 from plinth_hw.control.fetch import header_word
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 from plinth_hw.lib.choice import one_registered, select
 
 #: Words of a record after ``begin``: the time, and those of the engine.

@@ -8,9 +8,9 @@ from amaranth.hdl import Cat, Module, Value, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
+from plinth_hw.isa.operations import Traffic
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import LinkRate
-from plinth_hw.isa.tasks import Traffic
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.ram import LUT_RAM
 from plinth_hw.shapes import shape_of

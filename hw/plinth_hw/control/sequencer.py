@@ -38,9 +38,10 @@ from plinth_hw.control.inspection import Inspection, InspectKind
 from plinth_hw.control.result_words import ResultWords
 from plinth_hw.control.task_ring import EngineStatus, TaskRing
 from plinth_hw.control.wait_poll import WaitPoll
+from plinth_hw.isa.descriptors import TaskHeader
 from plinth_hw.isa.limits import field_bits
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode, TaskHeader
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import select
 from plinth_hw.memory.port import TASK_BITS

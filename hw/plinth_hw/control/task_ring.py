@@ -14,7 +14,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.isa.tasks import WAITS
+from plinth_hw.isa.descriptors import WAITS
 from plinth_hw.memory.port import TASK_BITS
 
 #: Tasks of one engine between fetch and completion.

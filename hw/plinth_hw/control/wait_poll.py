@@ -16,7 +16,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from plinth_hw.isa.tasks import WAITS
+from plinth_hw.isa.descriptors import WAITS
 from plinth_hw.lib.arbiter import RoundRobin, above, in_turn
 from plinth_hw.lib.choice import index_of, select
 

@@ -12,12 +12,27 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from plinth_hw.isa import machine, registers, tasks
+from plinth_hw.isa import machine, registers
 from plinth_hw.isa.comments import comments, shared_comments
+from plinth_hw.isa.descriptors import BODY_WORDS, DESCRIPTOR_WORDS, HEADER_WORDS, Pointer, Record, TaskHeader
 from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, width
 from plinth_hw.isa.limits import PARAMETERS
+from plinth_hw.isa.matrix_bodies import MatrixBody, RowStationaryBody
+from plinth_hw.isa.operations import (
+    CollectiveOperation,
+    Engine,
+    ErrorCode,
+    MatrixOperation,
+    Traffic,
+    TransferOperation,
+    UpdateOperation,
+    VectorOperation,
+)
 from plinth_hw.isa.parameters import PRESETS
 from plinth_hw.isa.rdl import rdl
+from plinth_hw.isa.transfer_bodies import CodeBody, TransferBody, TransformBody
+from plinth_hw.isa.update_bodies import CollectiveBody, RouteBody
+from plinth_hw.isa.vector_body import VectorBody, VectorFunction, VectorInstruction, VectorMove, VectorOp, VectorRegion
 
 BEGIN, END = "<!-- isa begin -->\n", "<!-- isa end -->\n"
 
@@ -30,7 +45,7 @@ def _fields(layout: type[Struct], first: int = 0, prefix: str = "") -> Iterator[
             continue
         if isinstance(shape, Repeat):
             yield start, shape.bits, f"{label}[{shape.length}]"
-        elif isinstance(shape, type) and issubclass(shape, Struct) and shape is not tasks.Pointer:
+        elif isinstance(shape, type) and issubclass(shape, Struct) and shape is not Pointer:
             yield from _fields(shape, start, f"{label}.")
         else:
             yield start, width(shape), label
@@ -84,22 +99,22 @@ def _limit_table() -> Iterator[str]:
 def tables() -> str:
     """All tables as Markdown."""
     lines: list[str] = ["## Descriptors", "",
-                        f"A descriptor has {tasks.DESCRIPTOR_WORDS} words and is aligned to its own size: "
-                        f"{tasks.HEADER_WORDS} words of header, {tasks.BODY_WORDS} words of body.", ""]
+                        f"A descriptor has {DESCRIPTOR_WORDS} words and is aligned to its own size: "
+                        f"{HEADER_WORDS} words of header, {BODY_WORDS} words of body.", ""]
     parts: list[tuple[str, type[Struct]]] = [
-        ("Header", tasks.TaskHeader), ("Pointer", tasks.Pointer), ("Matrix body", tasks.MatrixBody),
-        ("Row-stationary body", tasks.RowStationaryBody), ("Vector body", tasks.VectorBody),
-        ("Region of a vector body", tasks.VectorRegion),
-        ("Move of a vector body", tasks.VectorMove),
-        ("Instruction of a vector body", tasks.VectorInstruction),
-        ("Collective body", tasks.CollectiveBody), ("Route body", tasks.RouteBody),
-        ("Transfer body", tasks.TransferBody),
-        ("Transform body", tasks.TransformBody), ("Code body", tasks.CodeBody), ("Completion record", tasks.Record)]
+        ("Header", TaskHeader), ("Pointer", Pointer), ("Matrix body", MatrixBody),
+        ("Row-stationary body", RowStationaryBody), ("Vector body", VectorBody),
+        ("Region of a vector body", VectorRegion),
+        ("Move of a vector body", VectorMove),
+        ("Instruction of a vector body", VectorInstruction),
+        ("Collective body", CollectiveBody), ("Route body", RouteBody),
+        ("Transfer body", TransferBody),
+        ("Transform body", TransformBody), ("Code body", CodeBody), ("Completion record", Record)]
     for title, layout in parts:
         lines += [f"### {title}", "", *_layout_table(layout), ""]
-    enums: list[type[Code]] = [tasks.Engine, tasks.MatrixOperation, tasks.VectorOperation, tasks.VectorOp,
-                              tasks.VectorFunction, tasks.CollectiveOperation, tasks.UpdateOperation, tasks.Traffic,
-                              tasks.TransferOperation, tasks.ErrorCode]
+    enums: list[type[Code]] = [Engine, MatrixOperation, VectorOperation, VectorOp,
+                              VectorFunction, CollectiveOperation, UpdateOperation, Traffic,
+                              TransferOperation, ErrorCode]
     for enum in enums:
         lines += [f"### {enum.__name__}", "", *_enum_table(enum), ""]
     lines += ["## Registers", "", *_register_table(registers.Register, 3), ""]

@@ -25,7 +25,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cache
 
 from plinth_hw.isa.formats import Q3_12
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 
 FORMAT = Q3_12
 #: log2 of the lines of a curve, and bits of a place on a line.

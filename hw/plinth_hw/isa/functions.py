@@ -20,7 +20,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cache
 from typing import NamedTuple
 
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 
 #: log2 of the segments of a table.
 SEGMENT_BITS = 7

@@ -13,9 +13,9 @@ from dataclasses import fields
 from plinth_hw.isa.formats import FP16, FP32, Fixed, Format
 from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.machine import ArraySize, Formats, Machine, MachineInfo, NumberFormat, Ports
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import Engine
 
 #: The identity registers, side by side.
 IDENTITY_REGISTERS = (Register.MACHINE, Register.FORMATS, Register.ARRAY, Register.PORTS, Register.ENGINES_PRESENT,

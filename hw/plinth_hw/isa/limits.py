@@ -11,20 +11,15 @@ from fractions import Fraction
 from typing import Any
 
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.descriptors import Record, TaskHeader
 from plinth_hw.isa.layout import WORD_BITS, Repeat, Struct, pack, width
 from plinth_hw.isa.machine import Ports
+from plinth_hw.isa.matrix_bodies import MatrixBody, RowStationaryBody
 from plinth_hw.isa.packets import Sideband
 from plinth_hw.isa.registers import CounterSteps, ErrorInfo, LinkRate, Register, WaitCounter
-from plinth_hw.isa.tasks import (
-    CollectiveBody,
-    MatrixBody,
-    Record,
-    RouteBody,
-    RowStationaryBody,
-    TaskHeader,
-    TransferBody,
-    VectorRegion,
-)
+from plinth_hw.isa.transfer_bodies import TransferBody
+from plinth_hw.isa.update_bodies import CollectiveBody, RouteBody
+from plinth_hw.isa.vector_body import VectorRegion
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Fields of packets between dies whose widths follow from tasks; others follow from the die's parameters."""
 
 from plinth_hw.isa.layout import WORD_BITS, Struct, unsigned, width
-from plinth_hw.isa.tasks import CollectiveBody
+from plinth_hw.isa.update_bodies import CollectiveBody
 
 _MESSAGE, _GROUP = (width(CollectiveBody.FIELDS[name].shape) for name in ("message", "group"))
 

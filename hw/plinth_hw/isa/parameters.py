@@ -4,25 +4,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from plinth_hw.isa.codes import BLOCK
+from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Fixed, Float, Format
 from plinth_hw.isa.layout import WORD_BITS, Code, Struct
 from plinth_hw.isa.limits import PARAMETERS
-from plinth_hw.isa.tasks import (
-    BODY_WORDS,
-    OPERATIONS,
-    CodeBody,
-    CollectiveBody,
-    CollectiveOperation,
-    Engine,
-    MatrixBody,
-    OptimiserBody,
-    RowStationaryBody,
-    Traffic,
-    TransferBody,
-    TransferOperation,
-    TransformBody,
-    VectorBody,
-)
+from plinth_hw.isa.matrix_bodies import MatrixBody, RowStationaryBody
+from plinth_hw.isa.operations import OPERATIONS, CollectiveOperation, Engine, Traffic, TransferOperation
+from plinth_hw.isa.transfer_bodies import CodeBody, TransferBody, TransformBody
+from plinth_hw.isa.update_bodies import CollectiveBody, OptimiserBody
+from plinth_hw.isa.vector_body import VectorBody
 from plinth_hw.isa.winograd import TRANSFORMS
 
 #: Engines that every die may have, and those of dies of fixed-point numbers.

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.comments import comments
 from plinth_hw.isa.layout import Code
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.register_map import Entry, RegisterField, register_map
 from plinth_hw.isa.registers import Access, Register
-from plinth_hw.isa.tasks import Engine
 
 _LATCHED = "Reading the low word latches the high word, of whatever register."
 _SOFTWARE = {Access.RO: "r", Access.RW: "rw", Access.WO: "w"}

@@ -15,9 +15,9 @@ from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.identity import identity
 from plinth_hw.isa.layout import WORD_BITS, Code, Struct, width
 from plinth_hw.isa.limits import register_most, reset_value
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Access, EngineRegister, Register, RegisterArray
-from plinth_hw.isa.tasks import Engine
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from plinth_hw.isa.layout import WORD_BITS, Struct, unsigned
 from plinth_hw.isa.machine import ArraySize, Formats, MachineInfo, Ports
-from plinth_hw.isa.tasks import Engine, ErrorCode
+from plinth_hw.isa.operations import Engine, ErrorCode
 
 #: Value of Register.ID: "PLIN".
 IDENTITY = 0x504C494E

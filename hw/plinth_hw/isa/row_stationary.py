@@ -1,7 +1,7 @@
 """Fields of a row-stationary body that follow from others, and what a task needs of the machine.
 
 Plain integers, for software, golden model and tests. ``body`` has the fields of
-:class:`~plinth_hw.isa.tasks.RowStationaryBody` as attributes.
+:class:`~plinth_hw.isa.matrix_bodies.RowStationaryBody` as attributes.
 """
 
 from typing import Any

@@ -285,7 +285,7 @@ def member_places(body: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     Parameters
     ----------
     body : object
-        With the fields of :class:`~plinth_hw.isa.tasks.TransformBody` as attributes, and matrices that exist.
+        With the fields of :class:`~plinth_hw.isa.transfer_bodies.TransformBody` as attributes, and matrices that exist.
     """
     sizes = [body.member_places + (member < body.longer_members) for member in range(body.members)]
     member = np.repeat(np.arange(body.members), sizes)
@@ -299,7 +299,7 @@ def places(body: Any, side: str, start: int) -> tuple[NDArray[np.int64], NDArray
     Parameters
     ----------
     body : object
-        With the fields of :class:`~plinth_hw.isa.tasks.TransformBody` as attributes, and matrices that exist.
+        With the fields of :class:`~plinth_hw.isa.transfer_bodies.TransformBody` as attributes, and matrices that exist.
     side : str
         ``source`` or ``destination``.
     start : int

@@ -19,8 +19,8 @@ from amaranth.lib.wiring import Out
 
 from plinth_hw import emit
 from plinth_hw.control.engine import EngineSignature, account
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.matrix.feeder import SystolicFeeder
 from plinth_hw.matrix.geometry import Geometry
 from plinth_hw.matrix.operands import OperandBuffer
@@ -36,7 +36,7 @@ MAXIMUM_TASKS = 255
 
 
 class MatrixEngine(wiring.Component):
-    """Runs matrix tasks, see :class:`~plinth_hw.isa.tasks.MatrixBody`.
+    """Runs matrix tasks, see :class:`~plinth_hw.isa.matrix_bodies.MatrixBody`.
 
     ``payload_words`` of a task are the words of C that it stored, ``busy`` are cycles in which a
     slot of any task was multiplied, ``stall_cycles`` as of :func:`~plinth_hw.control.engine.account`.

@@ -8,8 +8,8 @@ from amaranth.hdl import Const, Module, Signal, Value, unsigned
 from amaranth.lib import data
 from amaranth.utils import bits_for, ceil_log2, exact_log2
 
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.matrix.chain import chain_format
 from plinth_hw.matrix.window import Start, grid_layout, runs_layout
 from plinth_hw.shapes import shape_of

@@ -14,7 +14,7 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.conversion import store_latency, to_memory

@@ -22,7 +22,9 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
-from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation, pointer_words
+from plinth_hw.isa.matrix_bodies import MatrixBody
+from plinth_hw.isa.operations import ErrorCode, MatrixOperation
+from plinth_hw.isa.tasks import pointer_words
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import Start
 from plinth_hw.memory.port import TASK_BITS

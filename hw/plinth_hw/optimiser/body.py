@@ -18,8 +18,10 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.operations import Engine, OptimiserOperation
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine, OptimiserBody, OptimiserOperation, field_word
+from plinth_hw.isa.tasks import field_word
+from plinth_hw.isa.update_bodies import OptimiserBody
 from plinth_hw.lib.ram import LUT_RAM, SECTION
 from plinth_hw.optimiser.update import Rule
 

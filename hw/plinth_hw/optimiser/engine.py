@@ -26,8 +26,8 @@ from amaranth.lib.wiring import Out
 
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.operations import ErrorCode, OptimiserOperation
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode, OptimiserOperation
 from plinth_hw.lib.count import population
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
@@ -39,7 +39,7 @@ from plinth_hw.shapes import either
 
 
 class OptimiserEngine(wiring.Component):
-    """Runs updates, see :class:`~plinth_hw.isa.tasks.OptimiserBody`.
+    """Runs updates, see :class:`~plinth_hw.isa.update_bodies.OptimiserBody`.
 
     Parameters
     ----------

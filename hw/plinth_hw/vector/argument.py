@@ -33,7 +33,7 @@ from plinth_hw.isa.functions import (
     VALUE_BITS,
     first_entry,
 )
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 from plinth_hw.shapes import shape_of
 
 #: Biased exponent of the largest argument of EXPONENTIAL that is not taken as infinite.

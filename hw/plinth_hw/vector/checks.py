@@ -22,21 +22,20 @@ from amaranth.utils import exact_log2
 from plinth_hw.arith.carry import Digits, table_sum
 from plinth_hw.arith.common import at_least
 from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.operations import ErrorCode, VectorOperation
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import (
-    BODY_WORDS,
+from plinth_hw.isa.vector_body import (
     VECTOR_IMMEDIATES,
     VECTOR_INSTRUCTIONS,
     VECTOR_LOADS,
     VECTOR_REGIONS,
     VECTOR_STORES,
-    ErrorCode,
     VectorBody,
     VectorInstruction,
     VectorMove,
     VectorOp,
-    VectorOperation,
     VectorRegion,
 )
 from plinth_hw.lib.ram import LUT_RAM

@@ -29,7 +29,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw import emit
 from plinth_hw.control.engine import ends_signature
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VectorOp, VectorRegion
+from plinth_hw.isa.vector_body import VectorOp, VectorRegion
 from plinth_hw.lib.choice import one_of, one_registered
 from plinth_hw.memory.scratchpad import VectorWritePort, vector_command
 from plinth_hw.shapes import shape_of

@@ -33,7 +33,7 @@ from plinth_hw.vector.store import StoreStage
 
 
 class VectorEngine(wiring.Component):
-    """Runs vector programs, see :class:`~plinth_hw.isa.tasks.VectorBody`.
+    """Runs vector programs, see :class:`~plinth_hw.isa.vector_body.VectorBody`.
 
     ``payload_words`` of a task are the words it loaded and stored, ``busy`` are cycles in which a program
     ran or a word moved, ``stall_cycles`` as of :func:`~plinth_hw.control.engine.account`.

@@ -31,7 +31,7 @@ from plinth_hw.isa.fixed_functions import (
     VALUE_BITS,
     lines,
 )
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 from plinth_hw.lib.choice import one_registered
 from plinth_hw.shapes import shape_of
 

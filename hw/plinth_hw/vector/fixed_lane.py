@@ -25,7 +25,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.arith.carry import Digits, table_sum
 from plinth_hw.arith.fixed import FixedScaler
 from plinth_hw.isa.formats import Fixed
-from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.vector_body import VectorOp
 from plinth_hw.lib.delay import delayed
 from plinth_hw.vector.lane import LOOP_CYCLES, PRODUCTS, LaneControl
 

@@ -33,7 +33,7 @@ from plinth_hw.isa.functions import (
     VALUE_BITS,
     coefficients,
 )
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 from plinth_hw.lib.choice import select
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.argument import ArgumentReduction, Context

@@ -21,7 +21,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import Digits, chosen_sum, loaded_sum, table_sum
-from plinth_hw.isa.tasks import VectorOp, VectorRegion
+from plinth_hw.isa.vector_body import VectorOp, VectorRegion
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.checks import REDUCTIONS

@@ -9,7 +9,7 @@ from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.tasks import VECTOR_INSTRUCTIONS, VectorInstruction, VectorOp, VectorRegion
+from plinth_hw.isa.vector_body import VECTOR_INSTRUCTIONS, VectorInstruction, VectorOp, VectorRegion
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import BODY_BITS, BodyReadPort, EntryReader
 from plinth_hw.vector.checks import IMMEDIATE_BASE, PROGRAM_BASE, REGION_BASE

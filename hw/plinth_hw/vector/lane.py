@@ -24,7 +24,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.isa.formats import FP32
-from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.vector_body import VectorOp
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector import conversion
 

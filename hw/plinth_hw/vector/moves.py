@@ -15,7 +15,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VECTOR_LOADS, VECTOR_STORES, VectorMove, VectorRegion
+from plinth_hw.isa.vector_body import VECTOR_LOADS, VECTOR_STORES, VectorMove, VectorRegion
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.line_tracker import LineTracker

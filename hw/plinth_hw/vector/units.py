@@ -14,7 +14,7 @@ from amaranth.hdl import Const, Value
 from plinth_hw.isa import fixed_functions, functions
 from plinth_hw.isa.formats import Factor, Fixed
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VectorFunction, VectorOp
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 from plinth_hw.vector import conversion, fixed_lane, lane
 from plinth_hw.vector.fixed_function import FixedFunctionUnit
 from plinth_hw.vector.function import FunctionUnit

@@ -13,9 +13,9 @@ from itertools import product
 import numpy as np
 
 from plinth_hw.isa.formats import word_type
+from plinth_hw.isa.operations import Engine, ErrorCode
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import Engine, ErrorCode
 from plinth_sim.golden.device import SCHEDULER, DescriptorError, FetchedTask, GoldenDevice
 from plinth_sim.golden.ring import SETTINGS, CollectiveEngine
 from plinth_sim.golden.transport import Failure, Message, Met, PeerLostError, Transport

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth_hw.isa.formats import FP32, Format, factor_word, word_type
-from plinth_hw.isa.tasks import CollectiveOperation, UpdateOperation
+from plinth_hw.isa.operations import CollectiveOperation, UpdateOperation
 from plinth_sim.golden import arithmetic, matrix
 
 Array = np.ndarray

@@ -14,27 +14,22 @@ from numpy.typing import NDArray
 
 from plinth_hw.isa import layout, limits
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, HEADER_WORDS, RECORD_WORDS, Pointer, Record, TaskHeader
 from plinth_hw.isa.formats import as_words
 from plinth_hw.isa.identity import IDENTITY_REGISTERS, identity
-from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
-from plinth_hw.isa.registers import ControlBits, EngineRegister, ErrorInfo, Register, Status
-from plinth_hw.isa.tasks import (
-    BODIES,
-    DESCRIPTOR_WORDS,
-    HEADER_WORDS,
+from plinth_hw.isa.operations import (
     OPERATIONS,
-    RECORD_WORDS,
-    ROUTES_SET,
     CollectiveOperation,
     Engine,
     ErrorCode,
     MatrixOperation,
-    Pointer,
-    Record,
-    TaskHeader,
     Traffic,
     TransferOperation,
 )
+from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
+from plinth_hw.isa.registers import ControlBits, EngineRegister, ErrorInfo, Register, Status
+from plinth_hw.isa.tasks import BODIES
+from plinth_hw.isa.update_bodies import ROUTES_SET
 from plinth_sim.golden import convolution, matrix, optimiser, row_stationary, transfer, vector
 from plinth_sim.golden.blocks import window
 from plinth_sim.golden.collective import Member

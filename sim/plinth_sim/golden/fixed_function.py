@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth_hw.isa import fixed_functions as tables
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 
 Integers = NDArray[np.int64]
 

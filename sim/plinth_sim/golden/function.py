@@ -42,7 +42,7 @@ from plinth_hw.isa.functions import (
     SEGMENT_BITS,
     VALUE_BITS,
 )
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 
 Bits = NDArray[np.uint32]
 Integers = NDArray[np.int64]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plinth_hw.isa import fixed_functions, functions
 from plinth_hw.isa.formats import FP32, Fixed, Format, word_type
-from plinth_hw.isa.tasks import VectorFunction, VectorOp
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 from plinth_sim.golden import arithmetic, fixed_function, function
 
 Words = NDArray[np.unsignedinteger]

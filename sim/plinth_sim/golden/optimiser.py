@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from plinth_hw.isa import inverse_root as _table
 from plinth_hw.isa.formats import Q3_12, as_words
-from plinth_hw.isa.tasks import OptimiserOperation
+from plinth_hw.isa.operations import OptimiserOperation
 from plinth_sim.golden.arithmetic import halved, numbers, saturated, scaled
 from plinth_sim.golden.blocks import window
 from plinth_sim.golden.vector import BadOperandError

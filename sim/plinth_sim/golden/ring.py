@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, ErrorCode, UpdateOperation
+from plinth_hw.isa.operations import CollectiveOperation, Engine, ErrorCode, UpdateOperation
 from plinth_sim.golden import collective
 from plinth_sim.golden.device import DescriptorError, FetchedTask, GoldenDevice
 from plinth_sim.golden.transport import Message, RingChunks

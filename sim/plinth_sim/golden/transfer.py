@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, REGION_BITS, SCALES, shifts
 from plinth_hw.isa.formats import FP32, Format
-from plinth_hw.isa.tasks import TransferOperation
+from plinth_hw.isa.operations import TransferOperation
 from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, matrix_numbers, member_places, places, transposed
 from plinth_sim.golden import arithmetic, codes, prediction, regions, winograd
 from plinth_sim.golden.vector import BadOperandError

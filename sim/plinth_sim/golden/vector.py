@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth_hw.isa import layout
+from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.formats import FP32, Format
-from plinth_hw.isa.tasks import (
-    BODY_WORDS,
+from plinth_hw.isa.vector_body import (
     VECTOR_INSTRUCTIONS,
     VECTOR_LOADS,
     VECTOR_REGIONS,

@@ -11,8 +11,8 @@ from plinth.driver.driver import Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth_hw.isa.formats import FP32, factor_word
+from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation, UpdateOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, TransferOperation, UpdateOperation
 
 #: Memory of a die, in words.
 MEMORY_WORDS = 1 << 22

@@ -32,7 +32,7 @@ from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, Item, Task, Tile
 from plinth.step.tensors import Place
 from plinth.step.tile_operations import Gather, Scatter
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 from plinth_sim.array.simulate import simulate
 
 #: Words of a plain tile.

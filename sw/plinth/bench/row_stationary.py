@@ -20,8 +20,8 @@ from plinth.mapping.products import MAKERS
 from plinth.partition.graph import Window
 from plinth.plan.cost.machine import Machine
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, Product
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine
 
 #: Memory of the die, in words.
 MEMORY_WORDS = 1 << 23

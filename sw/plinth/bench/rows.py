@@ -42,8 +42,8 @@ from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.formats import Q3_12, Fixed
+from plinth_hw.isa.operations import Engine, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import Engine, MatrixOperation
 
 #: Memory of a die in a benchmark, in words.
 MEMORY_WORDS = 1 << 22

@@ -8,9 +8,11 @@ from plinth.driver.device import Device
 from plinth.driver.program import Graph, Task
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.descriptors import HEADER_WORDS, TaskHeader
 from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register, Status, WaitCounter
-from plinth_hw.isa.tasks import BODIES, HEADER_WORDS, Engine, ErrorCode, TaskHeader, TransferOperation
+from plinth_hw.isa.tasks import BODIES
 from plinth_hw.isa.winograd import MATRICES, places
 
 

@@ -15,11 +15,12 @@ from plinth.driver.wiring import Wiring, wiring_registers
 from plinth.errors import UserError
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.descriptors import RECORD_WORDS, Record
 from plinth_hw.isa.formats import Fixed, word_type
 from plinth_hw.isa.identity import IDENTITY_REGISTERS, described, differences, identity
 from plinth_hw.isa.limits import check_register
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.registers import ControlBits, EngineRegister, Register, Status
-from plinth_hw.isa.tasks import RECORD_WORDS, Engine, Record
 
 Floats = NDArray[np.float32]
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from plinth.buffers import Buffer
 from plinth.driver.device import Words
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, Engine
 
 
 @dataclass(frozen=True)

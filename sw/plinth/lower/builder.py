@@ -15,18 +15,11 @@ from plinth.driver.program import Task
 from plinth.errors import UserError
 from plinth.step.tasks import Accesses
 from plinth_hw.isa import layout
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, WAITS, TaskHeader
 from plinth_hw.isa.limits import TASK_DIES, field_most
+from plinth_hw.isa.operations import OPERATIONS, CollectiveOperation, Engine, TransferOperation
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import (
-    BODIES,
-    DESCRIPTOR_WORDS,
-    OPERATIONS,
-    WAITS,
-    CollectiveOperation,
-    Engine,
-    TaskHeader,
-    TransferOperation,
-)
+from plinth_hw.isa.tasks import BODIES
 
 
 @dataclass

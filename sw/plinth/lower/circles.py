@@ -10,7 +10,7 @@ from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.fences import Setting, fenced, sends, settings
 from plinth.model.array import Array
-from plinth_hw.isa.tasks import Traffic
+from plinth_hw.isa.operations import Traffic
 
 Pairs = set[tuple[int, int]]
 Sets = frozenset[Setting]

@@ -12,8 +12,11 @@ from plinth.lower.transforms import matrix_numbers
 from plinth.partition.predicted import REGION_CODE
 from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
 from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, REGION_BITS, SCALES, STEPS
+from plinth_hw.isa.descriptors import HEADER_WORDS
 from plinth_hw.isa.layout import pack
-from plinth_hw.isa.tasks import HEADER_WORDS, CodeBody, TransferOperation, field_word
+from plinth_hw.isa.operations import TransferOperation
+from plinth_hw.isa.tasks import field_word
+from plinth_hw.isa.transfer_bodies import CodeBody
 
 #: By how much a level is below that of the round before.
 ROUND_STEP = 4

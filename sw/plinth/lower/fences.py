@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth_hw.isa.tasks import WAITS, CollectiveOperation, Engine, Traffic, TransferOperation
+from plinth_hw.isa.descriptors import WAITS
+from plinth_hw.isa.operations import CollectiveOperation, Engine, Traffic, TransferOperation
 
 
 class Send(NamedTuple):

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from plinth.driver.program import Graph, Program
 from plinth.lower.builder import GraphBuilder, require_memory
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, RECORD_WORDS
+from plinth_hw.isa.operations import CollectiveOperation, Engine, Traffic
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, RECORD_WORDS, ROUTES_SET, CollectiveOperation, Engine, Traffic
+from plinth_hw.isa.update_bodies import ROUTES_SET
 
 
 def ring_setup(parameters: DieParameters, members: Sequence[int], die: int, group: int,

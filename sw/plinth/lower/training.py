@@ -61,20 +61,19 @@ from plinth.step.tile_operations import ElementRates
 from plinth.step.vector import Move, VectorProgram
 from plinth_hw.isa.formats import Fixed, factor_word
 from plinth_hw.isa.limits import GROUPS, field_bits
-from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.registers import BASE_COUNT
-from plinth_hw.isa.tasks import (
-    VECTOR_LOADS,
-    CollectiveBody,
+from plinth_hw.isa.operations import (
     CollectiveOperation,
     Engine,
-    OptimiserBody,
     OptimiserOperation,
     Traffic,
     TransferOperation,
     UpdateOperation,
     VectorOperation,
 )
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import BASE_COUNT
+from plinth_hw.isa.update_bodies import CollectiveBody, OptimiserBody
+from plinth_hw.isa.vector_body import VECTOR_LOADS
 
 #: What the optimiser engine calls rules, and collectives call phases.
 OPTIMISER_OPERATIONS = dict(zip(KINDS, OptimiserOperation, strict=True))

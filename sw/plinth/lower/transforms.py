@@ -7,7 +7,7 @@ from typing import Any
 from plinth.mapping.convolution import FeatureMap
 from plinth.partition.graph import Node
 from plinth.step.tasks import Members, TileTransform
-from plinth_hw.isa.tasks import TransferOperation
+from plinth_hw.isa.operations import TransferOperation
 from plinth_hw.isa.winograd import PLAIN_NUMBERS, TRANSFORMS, Lattice, Transform, plain_sides
 
 ADDRESS_MASK = 0xFFFF_FFFF

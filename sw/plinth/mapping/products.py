@@ -6,8 +6,8 @@ from plinth.buffers import Buffer
 from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.mapping.row_stationary import RowStationary
 from plinth.mapping.systolic import Systolic
+from plinth_hw.isa.operations import MatrixOperation
 from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters
-from plinth_hw.isa.tasks import MatrixOperation
 
 #: What makes the tasks of each machine.
 MAKERS: dict[str, type[Systolic] | type[RowStationary]] = {SYSTOLIC: Systolic, ROW_STATIONARY: RowStationary}

@@ -27,9 +27,9 @@ from plinth.errors import UserError
 from plinth.mapping.choices import Part, choose, dense, dense_update
 from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap, Phase, phases, require
 from plinth.mapping.mappings import LONGEST, Loops, Mapping, Piece, pieces
+from plinth_hw.isa.operations import MatrixOperation
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived
-from plinth_hw.isa.tasks import MatrixOperation
 
 
 @dataclass(frozen=True, kw_only=True)

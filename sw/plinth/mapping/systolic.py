@@ -6,8 +6,8 @@ from plinth.buffers import Buffer
 from plinth.mapping import convolution
 from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.mapping.tiles import interleave_m_log2
+from plinth_hw.isa.operations import MatrixOperation
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import MatrixOperation
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.errors import UserError
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine
 
 Doubles = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from plinth.model.layers import MaxPool, MeanPool, Relu
 from plinth.partition.graph import Node, PlanGraph
 from plinth.partition.regions import Layout
-from plinth_hw.isa.tasks import VECTOR_LOADS
+from plinth_hw.isa.vector_body import VECTOR_LOADS
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ from plinth.step.tasks import (
     TileTransform,
     Vector,
 )
-from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, Engine
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS
+from plinth_hw.isa.operations import Engine
 from plinth_sim.array import machine as simulated
 from plinth_sim.array.machine import Activity, Flow, Wait
 

@@ -31,7 +31,7 @@ from plinth.step.operations import Operation, Products
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE, Accesses, Encode, Phase, Task, TileTransform
 from plinth.step.tile_operations import Gather, Scatter
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
 from plinth_sim.array.machine import Task as DieTask
 

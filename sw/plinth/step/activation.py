@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.formats import Fixed
-from plinth_hw.isa.tasks import VectorFunction, VectorOp
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 
 
 def _relu(program: VectorProgram, target: str, source: str) -> None:

@@ -17,7 +17,7 @@ from plinth.step.step import Step
 from plinth.step.tasks import BPROP, UPDATE
 from plinth.step.tensors import WHOLE, Placed, Row, Tensor, View, folded
 from plinth.step.vector import VectorProgram
-from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.vector_body import VectorOp
 
 
 class Backward:

@@ -15,8 +15,8 @@ from plinth.partition.groups import ProcessGroups
 from plinth.step.slots import Slots
 from plinth.step.tasks import Arrivals, Item, Phase, Reduction, Signal, Task, Tile
 from plinth.step.tensors import WHOLE, Tensor, WeightPiece, Weights
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine
 
 
 class Flow(NamedTuple):

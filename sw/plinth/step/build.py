@@ -19,8 +19,8 @@ from plinth.step.reductions import Reductions
 from plinth.step.step import Step
 from plinth.step.tensors import Weights
 from plinth.step.winograd import check_transforms
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine
 
 
 def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters,

@@ -21,7 +21,7 @@ from plinth.step.tensors import Inner, Placed, Tensor, View, folded
 from plinth.step.vector import Operand, VectorProgram
 from plinth.step.winograd import WinogradLayer
 from plinth_hw.isa.formats import Fixed
-from plinth_hw.isa.tasks import VECTOR_LOADS, VectorFunction, VectorOp
+from plinth_hw.isa.vector_body import VECTOR_LOADS, VectorFunction, VectorOp
 
 #: Kinds of layers.
 POOLS = {layer.kind: layer for layer in (MaxPool, MeanPool)}

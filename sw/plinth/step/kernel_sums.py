@@ -21,7 +21,7 @@ from plinth.step.tasks import UPDATE, Task
 from plinth.step.tensors import Part, Tiles, Weights
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VECTOR_STORES, VectorOp
+from plinth_hw.isa.vector_body import VECTOR_STORES, VectorOp
 
 #: Coefficients of a sum, one for each source.
 Row = Sequence[Fraction]

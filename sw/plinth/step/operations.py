@@ -27,8 +27,8 @@ from plinth.step.tasks import (
 )
 from plinth.step.tensors import WHOLE, Part, Tensor, WeightPiece, Weights
 from plinth.step.vector import Piece, VectorProgram
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine
 
 
 class Operation(Protocol):

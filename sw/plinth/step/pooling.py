@@ -33,7 +33,7 @@ from plinth.mapping.convolution import FeatureMap
 from plinth.model.layers import MaxPool, MeanPool, Shape
 from plinth.step.vector import VectorProgram, scratchpad_lines
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VECTOR_LOADS, VECTOR_STORES, VectorOp
+from plinth_hw.isa.vector_body import VECTOR_LOADS, VECTOR_STORES, VectorOp
 
 Pool = MaxPool | MeanPool
 #: Largest number of rows or columns of a task.

@@ -27,8 +27,8 @@ from plinth.step.tensors import Constant, Placed, Tiles
 from plinth.step.tile_operations import Gather
 from plinth_hw.isa.codes import shifts
 from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine
 from plinth_hw.isa.winograd import Form
 
 

@@ -7,7 +7,7 @@ from plinth.step.step import Step
 from plinth.step.tasks import Phase
 from plinth.step.tensors import WHOLE, WeightPiece, Weights
 from plinth.step.updates import StateUpdate
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 
 #: Pieces of a gradient, at most, and of one, at least: chunks that each die of a ring owns, and the array's rows in the
 #: matrix, so often. Products of fewer rows move more words than they take cycles, and hold up the messages.

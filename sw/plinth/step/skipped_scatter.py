@@ -22,7 +22,7 @@ from plinth.step.tasks import Decode, Encode, SkipPart, Task, Tile, code_task
 from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Scatter
 from plinth_hw.isa.layout import WORD_BITS
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from plinth.step.slots import Slots, Summands
 from plinth.step.tasks import Task, Vector
 from plinth.step.tensors import Placed, Tensor, folded
 from plinth.step.vector import VectorProgram
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VECTOR_LOADS, Engine, VectorOp
+from plinth_hw.isa.vector_body import VECTOR_LOADS, VectorOp
 
 
 def add_sources(program: VectorProgram, sources: Sequence[Placed]) -> None:

@@ -13,7 +13,7 @@ from plinth.buffers import Buffer
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap
 from plinth.partition.graph import Node, Tiling
 from plinth.step.vector import VectorProgram
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 
 FPROP, BPROP, UPDATE = DIRECTIONS = ("fprop", "bprop", "update")
 

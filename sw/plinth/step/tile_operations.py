@@ -28,8 +28,9 @@ from plinth.step.tasks import (
 from plinth.step.tensors import Constant, Inner, Part, Tensor, Tiles, Weights
 from plinth.step.tile_strips import TileStrip
 from plinth.step.vector import VectorProgram
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine, VectorOp
+from plinth_hw.isa.vector_body import VectorOp
 from plinth_hw.isa.winograd import plain_sides
 
 #: Words of elements that a task gives a die, about, where it has as many: a task more takes some 75 cycles.

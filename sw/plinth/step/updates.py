@@ -21,8 +21,9 @@ from plinth.step.tasks import Optimisation, Task, Vector
 from plinth.step.tensors import Placed, WeightPiece, Weights
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine, VectorFunction, VectorOp
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 
 #: Full regions of a vector program: weights, state, gradient, and what is made of them.
 REGIONS = 4

@@ -13,7 +13,7 @@ from plinth.errors import UserError
 from plinth.step.tensors import Placed
 from plinth_hw.isa.formats import factor_word, number_word
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import (
+from plinth_hw.isa.vector_body import (
     VECTOR_IMMEDIATES,
     VECTOR_INSTRUCTIONS,
     VECTOR_LOADS,

@@ -25,7 +25,7 @@ from plinth.training.data import Dataset, samples
 from plinth.training.evaluation import evaluate
 from plinth.training.layers import layer_report
 from plinth.training.session import Session, StepResult, initial_parameters
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 
 
 @dataclass(frozen=True, kw_only=True)

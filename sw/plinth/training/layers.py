@@ -8,7 +8,7 @@ from plinth.partition.graph import LOSS
 from plinth.plan.plan import Plan
 from plinth.step.step import transfer_name
 from plinth.step.tasks import Phase
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 
 
 def layer_report(plan: Plan, driver: Driver | None) -> list[dict[str, Any]]:

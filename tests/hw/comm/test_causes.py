@@ -25,7 +25,8 @@ from tests.sim.golden.test_codes import SPECIAL
 from tests.support.engine_bench import body_words
 from tests.support.transforms import of_map, of_tiles, random_transform
 
-from plinth_hw.isa.tasks import CodeBody, ErrorCode, TransferOperation
+from plinth_hw.isa.operations import ErrorCode, TransferOperation
+from plinth_hw.isa.transfer_bodies import CodeBody
 from plinth_hw.isa.winograd import Lattice, form
 from plinth_sim.golden import codes, transfer
 from plinth_sim.golden.vector import BadOperandError

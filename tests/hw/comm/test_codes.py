@@ -17,8 +17,9 @@ from tests.support.verilated_engine import VerilatedEngine
 
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.isa.codes import LEVELS, STEPS, shifts
+from plinth_hw.isa.operations import ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import CodeBody, ErrorCode, TransferOperation
+from plinth_hw.isa.transfer_bodies import CodeBody
 from plinth_hw.isa.winograd import MATRICES
 from plinth_sim.golden import codes, transfer
 from plinth_sim.golden.vector import BadOperandError

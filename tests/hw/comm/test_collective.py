@@ -13,8 +13,9 @@ from tests.support.ring import Ring
 from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.message import chunks_in_flight
 from plinth_hw.isa.formats import FP32, Q3_12, factor_word
+from plinth_hw.isa.operations import CollectiveOperation, Engine, ErrorCode, UpdateOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, Engine, ErrorCode, UpdateOperation
+from plinth_hw.isa.update_bodies import CollectiveBody
 from plinth_sim.golden import collective
 from plinth_sim.golden.matrix import storage
 

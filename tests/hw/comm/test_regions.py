@@ -37,7 +37,8 @@ from plinth_hw.comm.codes.bits import WORD, BitPacker, BitReader
 from plinth_hw.comm.codes.block import run_flit_layout
 from plinth_hw.comm.codes.regions import NUMBER, RegionDecoder, RegionEncoder
 from plinth_hw.isa.codes import REGION_BITS, SCALES, region_words
-from plinth_hw.isa.tasks import CodeBody, ErrorCode
+from plinth_hw.isa.operations import ErrorCode
+from plinth_hw.isa.transfer_bodies import CodeBody
 from plinth_hw.isa.winograd import MATRICES
 from plinth_sim.golden import prediction, regions, transfer
 from plinth_sim.golden.vector import BadOperandError

@@ -5,8 +5,9 @@ from tests.support.amaranth_sim import simulate
 from tests.support.refusal import refused
 
 from plinth_hw.comm.route_setter import RouteSetter
+from plinth_hw.isa.operations import Engine, ErrorCode, Traffic
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import ROUTES_SET, Engine, ErrorCode, Traffic
+from plinth_hw.isa.update_bodies import ROUTES_SET
 
 PARAMETERS = preset("ndp-tiny-routes", ports=4)
 DIES = 40

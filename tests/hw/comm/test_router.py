@@ -18,9 +18,9 @@ from plinth.model.routes import routes as routes_of
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer
 from plinth_hw.comm.router import Router
+from plinth_hw.isa.operations import Engine
+from plinth_hw.isa.operations import Traffic as Kind
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine
-from plinth_hw.isa.tasks import Traffic as Kind
 
 #: Short buffers, so that they fill.
 PARAMETERS = preset("ndp-tiny", chunk_words=8, flit_words=2, die_bits=3, engines=frozenset({Engine.COLLECTIVE}))

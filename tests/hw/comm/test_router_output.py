@@ -19,8 +19,8 @@ from plinth_hw.comm.router_output import (
     PacketQueue,
     TokenBucket,
 )
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import Engine
 
 PARAMETERS = preset("ndp-tiny", ports=4, chunk_words=8, flit_words=2, engines=frozenset({Engine.COLLECTIVE}))
 #: The same with tiles of its own in a queue before each link.

@@ -23,7 +23,8 @@ from tests.hw.comm.test_codes import (
 from tests.sim.golden.test_codes import SPECIAL
 from tests.support.engine_bench import body_words
 
-from plinth_hw.isa.tasks import CodeBody, ErrorCode
+from plinth_hw.isa.operations import ErrorCode
+from plinth_hw.isa.transfer_bodies import CodeBody
 from plinth_sim.golden import codes, transfer
 from plinth_sim.golden.vector import BadOperandError
 

@@ -16,8 +16,9 @@ from tests.support.transforms import of_map, of_tiles, random_transform
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.isa.formats import FP32, Q3_12
+from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine, ErrorCode, TransferBody, TransferOperation, TransformBody
+from plinth_hw.isa.transfer_bodies import TransferBody, TransformBody
 from plinth_hw.isa.winograd import form
 from plinth_sim.golden import transfer
 

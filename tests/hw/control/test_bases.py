@@ -5,9 +5,11 @@ from tests.support.amaranth_sim import simulate
 from tests.support.engine_bench import resolved
 
 from plinth_hw.control.bases import BodyAddresses
+from plinth_hw.isa.descriptors import BODY_WORDS, DESCRIPTOR_WORDS, HEADER_WORDS
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import BASE_COUNT
-from plinth_hw.isa.tasks import BODY_WORDS, DESCRIPTOR_WORDS, HEADER_WORDS, Engine, pointer_words
+from plinth_hw.isa.tasks import pointer_words
 
 PARAMETERS = preset("fpga-tiny")
 

@@ -14,9 +14,10 @@ from plinth_hw.control.control import MACS, STATES, STROBES, Control
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.errors import SCHEDULER
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.descriptors import BODY_WORDS
+from plinth_hw.isa.operations import Engine, ErrorCode
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import EngineRegister, Register
-from plinth_hw.isa.tasks import BODY_WORDS, Engine, ErrorCode
 
 TINY = preset("ndp-tiny")
 TASKS, RECORDS = 1024, 2048

@@ -7,7 +7,7 @@ import pytest
 from tests.support.amaranth_sim import simulate
 
 from plinth_hw.control.errors import Cause, Errors, Watchdog
-from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.isa.operations import ErrorCode
 
 CAUSES = 4
 NO_CAUSE = Cause.const({"code": ErrorCode.NONE})

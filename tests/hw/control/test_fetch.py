@@ -12,8 +12,9 @@ from tests.support.control import random_graph
 from tests.support.memory_model import MemoryModel
 
 from plinth_hw.control.fetch import DescriptorFetch
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, Engine
 
 BASE = 192
 COUNT = 6

@@ -9,7 +9,7 @@ from amaranth.sim import Simulator
 from plinth_hw.control.dispatch import ADDRESS_WORD
 from plinth_hw.control.inspection import Inspection, InspectKind
 from plinth_hw.control.task_ring import RING_TASKS
-from plinth_hw.isa.tasks import HEADER_WORDS, WAITS
+from plinth_hw.isa.descriptors import HEADER_WORDS, WAITS
 
 
 @pytest.mark.parametrize("engines", [1, 4])

@@ -15,9 +15,9 @@ from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Q3_12
 from plinth_hw.isa.identity import identity
 from plinth_hw.isa.limits import rate_word
+from plinth_hw.isa.operations import Engine, ErrorCode
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register
-from plinth_hw.isa.tasks import Engine, ErrorCode
 from plinth_hw.shapes import shape_of
 
 OKAY, SLVERR = 0, 2

@@ -7,7 +7,7 @@ import pytest
 from tests.support.amaranth_sim import simulate
 
 from plinth_hw.control.result_words import ResultWords
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 
 
 @pytest.mark.parametrize("engines", [[Engine.VECTOR], [Engine.MATRIX, Engine.TRANSFER], list(Engine)])

@@ -12,9 +12,9 @@ from tests.support.engine_bench import resolved
 from tests.support.memory_model import MemoryModel
 
 from plinth_hw.control.scheduler import Scheduler
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import COMMON_ENGINES, DieParameters, preset
 from plinth_hw.isa.registers import BASE_COUNT
-from plinth_hw.isa.tasks import Engine
 
 TASK_BASE, RECORD_BASE = 128, 6144
 

@@ -8,9 +8,10 @@ from tests.support.amaranth_sim import simulate
 
 from plinth_hw.control.dispatch import ADDRESS_WORD
 from plinth_hw.control.sequencer import TaskSequencer
+from plinth_hw.isa.descriptors import TaskHeader
 from plinth_hw.isa.layout import pack
+from plinth_hw.isa.operations import Engine, ErrorCode
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine, ErrorCode, TaskHeader
 
 PARAMETERS = preset("ndp-tiny", engines=frozenset({Engine.MATRIX, Engine.TRANSFER}))
 

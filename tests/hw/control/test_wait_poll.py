@@ -7,7 +7,7 @@ import pytest
 from tests.support.amaranth_sim import simulate
 
 from plinth_hw.control.wait_poll import WaitPoll
-from plinth_hw.isa.tasks import WAITS
+from plinth_hw.isa.descriptors import WAITS
 
 COUNTERS = 64
 

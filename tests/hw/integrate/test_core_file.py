@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from plinth_hw.__main__ import main
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import PRESETS, preset
-from plinth_hw.isa.tasks import Engine
 from plinth_sim.rtl import verilator
 
 CORE = "plinth:die:ndp_tiny:0.1.0"

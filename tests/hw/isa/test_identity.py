@@ -10,9 +10,9 @@ import pytest
 
 from plinth_hw.isa.formats import FP16, Q3_12
 from plinth_hw.isa.identity import IDENTITY_REGISTERS, described, differences, identity, parameters_digest
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import Engine
 
 DEMO = preset("ndp-demo")
 #: Another value of every parameter.

@@ -8,12 +8,16 @@ import pytest
 from amaranth.hdl import Const, Format, Shape, Signal
 from amaranth.lib import data
 
-from plinth_hw.isa import tasks
+from plinth_hw.isa import descriptors, matrix_bodies, transfer_bodies, update_bodies, vector_body
+from plinth_hw.isa.descriptors import Pointer, Record, TaskHeader
 from plinth_hw.isa.layout import Code, Repeat, Struct, pack, signed, unpack, unsigned, width
-from plinth_hw.isa.tasks import Engine, ErrorCode, MatrixBody, Pointer, Record, TaskHeader, VectorBody
+from plinth_hw.isa.matrix_bodies import MatrixBody
+from plinth_hw.isa.operations import Engine, ErrorCode
+from plinth_hw.isa.vector_body import VectorBody
 from plinth_hw.shapes import either, shape_of
 
-LAYOUTS = [value for value in vars(tasks).values()
+DECLARED = (descriptors, matrix_bodies, transfer_bodies, update_bodies, vector_body)
+LAYOUTS = [value for module in DECLARED for value in vars(module).values()
            if isinstance(value, type) and issubclass(value, Struct) and value is not Struct]
 
 

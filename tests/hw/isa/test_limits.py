@@ -10,27 +10,17 @@ from amaranth.hdl import Signal
 
 from plinth_hw.comm.flit import address_fields, flit_layout
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.descriptors import Pointer, Record, TaskHeader
 from plinth_hw.isa.layout import Code, Number, Repeat, Struct, pack, unpack, width
 from plinth_hw.isa.limits import GROUPS, PARAMETERS, check_register, field_bits, rate_word, register_name, reset_value
+from plinth_hw.isa.matrix_bodies import MatrixBody, RowStationaryBody
+from plinth_hw.isa.operations import OPERATIONS, CollectiveOperation, Engine
 from plinth_hw.isa.packets import Sideband
 from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_hw.isa.registers import ARRAYS, CounterSteps, ErrorInfo, LinkRate, Register, WaitCounter
-from plinth_hw.isa.tasks import (
-    OPERATIONS,
-    CollectiveBody,
-    CollectiveOperation,
-    Engine,
-    MatrixBody,
-    Pointer,
-    Record,
-    RowStationaryBody,
-    TaskHeader,
-    TransferBody,
-    VectorBody,
-    VectorInstruction,
-    VectorMove,
-    VectorRegion,
-)
+from plinth_hw.isa.transfer_bodies import TransferBody
+from plinth_hw.isa.update_bodies import CollectiveBody
+from plinth_hw.isa.vector_body import VectorBody, VectorInstruction, VectorMove, VectorRegion
 
 LAYOUTS = (TaskHeader, Pointer, MatrixBody, RowStationaryBody, VectorBody, VectorRegion, VectorMove, VectorInstruction,
            CollectiveBody, TransferBody, Record, ErrorInfo, LinkRate, WaitCounter, CounterSteps, Sideband)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Fixed, Float, as_words
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import PRESETS, ROW_STATIONARY, preset
-from plinth_hw.isa.tasks import Engine
 
 #: Change for a die of words of 16 bits.
 HALF_WORDS = {"multiply_format": Q3_12}

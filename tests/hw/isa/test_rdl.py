@@ -15,11 +15,11 @@ from tests.support.axi_lite import Master
 from plinth_hw.die import Die
 from plinth_hw.isa.__main__ import main
 from plinth_hw.isa.formats import Q3_12
+from plinth_hw.isa.operations import Engine, ErrorCode
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 from plinth_hw.isa.rdl import rdl
 from plinth_hw.isa.register_map import register_map
 from plinth_hw.isa.registers import Access, Register, Status
-from plinth_hw.isa.tasks import Engine, ErrorCode
 
 OKAY, SLVERR = 0, 2
 ONES = (1 << 32) - 1

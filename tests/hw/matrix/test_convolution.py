@@ -13,8 +13,9 @@ from tests.support.verilated_engine import Outcome, VerilatedEngine
 from plinth.mapping.convolution import Body, ConvolutionShape
 from plinth_hw.isa.formats import FP16, Format, word_type
 from plinth_hw.isa.layout import pack, unpack
+from plinth_hw.isa.matrix_bodies import MatrixBody
+from plinth_hw.isa.operations import ErrorCode, MatrixOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.matrix.geometry import Geometry
 from plinth_sim.golden import convolution, matrix

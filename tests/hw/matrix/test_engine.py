@@ -15,8 +15,9 @@ from tests.support.systolic import numbers
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Format, word_type
+from plinth_hw.isa.matrix_bodies import MatrixBody
+from plinth_hw.isa.operations import ErrorCode, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.matrix.geometry import Geometry
 from plinth_hw.matrix.systolic import SystolicArray

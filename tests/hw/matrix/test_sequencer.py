@@ -7,8 +7,10 @@ import pytest
 from tests.support.amaranth_sim import randomly, receive, send, simulate
 from tests.support.engine_bench import body_words, resolved
 
+from plinth_hw.isa.descriptors import BODY_WORDS
+from plinth_hw.isa.matrix_bodies import MatrixBody
+from plinth_hw.isa.operations import ErrorCode, MatrixOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.geometry import Geometry
 from plinth_hw.matrix.sequencer import SystolicSequencer
 from plinth_hw.matrix.window import Start

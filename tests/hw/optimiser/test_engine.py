@@ -11,8 +11,9 @@ from tests.support.updates import halves, random_update, squares
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth_hw.isa.layout import unpack
+from plinth_hw.isa.operations import ErrorCode, OptimiserOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import ErrorCode, OptimiserBody, OptimiserOperation
+from plinth_hw.isa.update_bodies import OptimiserBody
 from plinth_hw.optimiser.engine import OptimiserEngine
 from plinth_sim.golden import optimiser
 from plinth_sim.golden.vector import BadOperandError

@@ -10,7 +10,7 @@ from tests.support.updates import factor, halves, squares
 
 from plinth_hw.isa.formats import Factor
 from plinth_hw.isa.layout import unpack
-from plinth_hw.isa.tasks import OptimiserOperation
+from plinth_hw.isa.operations import OptimiserOperation
 from plinth_hw.optimiser.update import LATENCY, STATE_LATENCY, WEIGHT_CYCLES, UpdatePipeline
 from plinth_sim.golden import optimiser
 from plinth_sim.golden.optimiser import Number

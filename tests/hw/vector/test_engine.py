@@ -21,9 +21,11 @@ from tests.support.vector_programs import (
 )
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
+from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.functions import TABLES
+from plinth_hw.isa.operations import ErrorCode, VectorOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorFunction, VectorOp, VectorOperation
+from plinth_hw.isa.vector_body import VectorBody, VectorFunction, VectorOp
 from plinth_hw.memory import banks
 from plinth_hw.memory.banks import Bank
 from plinth_hw.vector.checks import PROGRAM_BASE

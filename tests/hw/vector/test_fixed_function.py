@@ -6,7 +6,7 @@ from tests.support.batch import Batch
 from tests.support.refusal import refused
 
 from plinth_hw.isa.fixed_functions import CURVES
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 from plinth_hw.vector.fixed_function import FixedFunctionUnit
 from plinth_sim.golden.fixed_function import evaluate
 

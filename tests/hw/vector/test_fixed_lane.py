@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from tests.support.batch import Batch
 
 from plinth_hw.isa.formats import Q3_12, factor_word
-from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.vector_body import VectorOp
 from plinth_hw.vector.fixed_lane import LATENCIES, FixedLane
 from plinth_hw.vector.lane import LOOP_CYCLES, LaneDecoder
 from plinth_sim.golden.lanes import FixedLanes

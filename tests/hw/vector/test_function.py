@@ -7,7 +7,7 @@ import pytest
 from tests.support.amaranth_sim import simulate
 
 from plinth_hw.isa import functions
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 from plinth_hw.vector.function import FunctionUnit
 from plinth_sim.golden.function import evaluate
 

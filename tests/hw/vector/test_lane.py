@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from tests.support.arith import OPERATIONS, check, directed, random
 from tests.support.batch import Batch
 
-from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.vector_body import VectorOp
 from plinth_hw.vector.conversion import WIDENING
 from plinth_hw.vector.lane import LATENCIES, Lane, LaneDecoder
 

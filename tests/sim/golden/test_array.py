@@ -17,8 +17,8 @@ from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
+from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, TransferOperation
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.transfer import Rows
 from plinth_sim.golden.transport import Advance, Failure, Message, Met, Tile, Transport

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa.formats import Q3_12, factor_word
-from plinth_hw.isa.tasks import CollectiveOperation, UpdateOperation
+from plinth_hw.isa.operations import CollectiveOperation, UpdateOperation
 from plinth_sim.golden.collective import all_gather, all_reduce, member, owners, reduce_scatter, resume
 
 

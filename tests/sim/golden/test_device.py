@@ -6,26 +6,22 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, HEADER_WORDS, RECORD_WORDS, Record, TaskHeader
 from plinth_hw.isa.formats import Q3_12, factor_word
 from plinth_hw.isa.layout import pack, unpack
-from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.registers import EngineRegister, Register
-from plinth_hw.isa.tasks import (
-    BODIES,
-    DESCRIPTOR_WORDS,
-    HEADER_WORDS,
-    RECORD_WORDS,
+from plinth_hw.isa.operations import (
     CollectiveOperation,
     Engine,
     ErrorCode,
     MatrixOperation,
-    Record,
-    TaskHeader,
     TransferOperation,
     UpdateOperation,
-    VectorOp,
     VectorOperation,
 )
+from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.tasks import BODIES
+from plinth_hw.isa.vector_body import VectorOp
 from plinth_sim.golden.array import GoldenArray
 
 TINY = preset("ndp-tiny")

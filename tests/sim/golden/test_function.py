@@ -15,7 +15,7 @@ from plinth_hw.isa.functions import (
     TABLES,
     VALUE_BITS,
 )
-from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.isa.vector_body import VectorFunction
 from plinth_sim.golden.function import evaluate
 
 NAN, INFINITY = 0x7FC00000, 0x7F800000

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tests.support.refusal import refused
 
 from plinth_hw.isa.formats import FP32, Q3_12, factor_value, factor_word
-from plinth_hw.isa.tasks import VectorFunction, VectorOp
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 from plinth_sim.golden import vector
 from plinth_sim.golden.lanes import FixedLanes, lanes_of
 from plinth_sim.golden.vector import BadOperandError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa.formats import Q3_12, factor_value, factor_word
-from plinth_hw.isa.tasks import OptimiserOperation
+from plinth_hw.isa.operations import OptimiserOperation
 from plinth_sim.golden import optimiser
 from plinth_sim.golden.optimiser import Number
 

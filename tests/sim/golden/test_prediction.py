@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa import codes as isa
-from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.vector_body import VectorOp
 from plinth_hw.isa.winograd import form, transform, transposed
 from plinth_sim.golden import codes, prediction, regions, winograd
 from plinth_sim.golden.lanes import FloatLanes

@@ -11,9 +11,9 @@ from tests.support.row_stationary import memory as operands
 from tests.support.row_stationary import random_body
 
 from plinth_hw.isa.formats import FP16, Q3_12
+from plinth_hw.isa.operations import Engine, ErrorCode, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.row_stationary import COUNTS, derived, signed
-from plinth_hw.isa.tasks import Engine, ErrorCode, MatrixOperation
 from plinth_sim.golden import row_stationary
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.matrix import storage, stored

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa.formats import Q3_12
-from plinth_hw.isa.tasks import TransferOperation
+from plinth_hw.isa.operations import TransferOperation
 from plinth_sim.golden import transfer
 from plinth_sim.golden.vector import BadOperandError
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa.layout import pack
-from plinth_hw.isa.tasks import VectorBody, VectorOp
+from plinth_hw.isa.vector_body import VectorBody, VectorOp
 from plinth_sim.golden import vector
 from plinth_sim.golden.vector import BadOperandError, Region
 

@@ -8,10 +8,11 @@ from tests.support.graphs import random_program, tangled
 
 from plinth.driver.driver import DieError, Driver
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.descriptors import HEADER_WORDS, TaskHeader
 from plinth_hw.isa.layout import pack
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import HEADER_WORDS, Engine, TaskHeader
 from plinth_sim.rtl.cosim import CosimArray, CosimError
 
 pytestmark = pytest.mark.slow

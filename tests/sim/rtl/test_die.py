@@ -10,8 +10,8 @@ from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.operations import Engine, MatrixOperation, TransferOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import Engine, MatrixOperation, TransferOperation
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 

@@ -10,9 +10,9 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth.model.array import ring
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.operations import CollectiveOperation, Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, ErrorCode, TransferOperation
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 

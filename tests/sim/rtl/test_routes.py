@@ -13,7 +13,7 @@ from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble
 from plinth.model.array import ring
-from plinth_hw.isa.tasks import CollectiveOperation, Engine
+from plinth_hw.isa.operations import CollectiveOperation, Engine
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 

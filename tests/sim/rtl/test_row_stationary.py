@@ -11,8 +11,8 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap
 from plinth.mapping.row_stationary import RowStationary
+from plinth_hw.isa.operations import Engine, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import Engine, MatrixOperation
 from plinth_sim.rtl.cosim import CosimArray
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]

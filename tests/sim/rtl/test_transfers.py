@@ -9,9 +9,10 @@ from tests.support.tiles import RandomTiles
 
 from plinth.driver.driver import DieError, Driver
 from plinth.model.array import ARRAYS, Array, ring
+from plinth_hw.isa.descriptors import RECORD_WORDS
+from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import RECORD_WORDS, Engine, ErrorCode, TransferOperation
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 

@@ -16,8 +16,8 @@ from plinth.lower.program import assemble
 from plinth.model.array import Array
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.limits import rate_word
+from plinth_hw.isa.operations import Engine, TransferOperation
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine, TransferOperation
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 

@@ -13,8 +13,8 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import given_plan
+from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, TransferOperation
 
 #: A ring whose ports do not pair: who sends further than to a neighbour turns.
 TURNING = Array(name="turning", topology="links", dies=6, preset="ndp-tiny",

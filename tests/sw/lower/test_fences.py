@@ -20,7 +20,7 @@ from plinth.partition.regions import Splits
 from plinth.plan.cost.links import Links
 from plinth.plan.planning import given_plan
 from plinth.simulate.ways import Ways
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, Traffic, TransferOperation
+from plinth_hw.isa.operations import CollectiveOperation, Engine, Traffic, TransferOperation
 
 RING = ring(DIES, preset="ndp-tiny-routes")
 

@@ -24,8 +24,9 @@ from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Gather
 from plinth.training.data import Dataset
 from plinth_hw.isa import layout
+from plinth_hw.isa.descriptors import TaskHeader
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import Engine, TaskHeader
 
 TINY = "ndp-tiny-winograd"
 

@@ -10,8 +10,8 @@ from plinth.mapping.convolution import ConvolutionShape, FeatureMap, Grid, forwa
 from plinth.model.layers import Convolution, Shape
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.layout import pack, unpack
+from plinth_hw.isa.matrix_bodies import MatrixBody
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import MatrixBody
 from plinth_sim.golden import convolution
 
 TINY = preset("ndp-tiny")

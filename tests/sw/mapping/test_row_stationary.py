@@ -19,8 +19,8 @@ from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.mapping.mappings import Loops, pieces
 from plinth.mapping.row_stationary import RowStationary
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Format
+from plinth_hw.isa.operations import Engine, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import Engine, MatrixOperation
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
 from plinth_sim.golden import row_stationary
 from plinth_sim.golden.device import _decode

@@ -27,8 +27,9 @@ from plinth.simulate.step import simulated
 from plinth.step.build import step_of
 from plinth.step.tasks import Phase, Vector
 from plinth.step.updates import StateUpdate
+from plinth_hw.isa.operations import OptimiserOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import OptimiserBody, OptimiserOperation
+from plinth_hw.isa.update_bodies import OptimiserBody
 from plinth_hw.optimiser.engine import OptimiserEngine
 from plinth_sim.golden.collective import owners
 

@@ -14,8 +14,8 @@ from plinth.mapping.convolution import FeatureMap
 from plinth.model.layers import MaxPool, MeanPool, Shape
 from plinth.step.pooling import Pool, backward, forward
 from plinth.step.vector import Move, VectorProgram
+from plinth_hw.isa.operations import Engine, VectorOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import Engine, VectorOperation
 from plinth_sim.golden import vector
 
 TINY, DEMO = preset("ndp-tiny"), preset("ndp-demo")

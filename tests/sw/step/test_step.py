@@ -29,7 +29,7 @@ from plinth.step.tasks import Accesses, Arrivals, Multiplication, Reduction, Sig
 from plinth.step.tensors import WeightPiece, WeightSlice
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.vector_body import VectorOp
 from plinth_sim.golden import reference_layers
 
 CASES = [(seed, dies) for seed in range(12) for dies in (1, 2, 4, 8)]

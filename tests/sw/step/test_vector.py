@@ -13,8 +13,9 @@ from plinth.step.cuts import zero_step
 from plinth.step.operations import Clear
 from plinth.step.tasks import Vector
 from plinth.step.vector import VectorProgram
+from plinth_hw.isa.operations import Engine, TransferOperation, VectorOperation
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine, TransferOperation, VectorOp, VectorOperation
+from plinth_hw.isa.vector_body import VectorOp
 from plinth_sim.golden import vector
 
 TINY = preset("ndp-tiny")

@@ -32,7 +32,8 @@ from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, SCALES, STEPS
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import CodeBody, field_word
+from plinth_hw.isa.tasks import field_word
+from plinth_hw.isa.transfer_bodies import CodeBody
 from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, matrix_numbers
 from plinth_hw.memory.port import TASK_BITS, ReadPort
 from plinth_hw.shapes import shape_of

@@ -17,8 +17,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import EngineSignature, account
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.row_stationary.array import RowArray
 from plinth_hw.matrix.row_stationary.filters import FilterLoader
@@ -75,7 +76,7 @@ class Passes(wiring.Component):
 
 
 class RowStationaryEngine(wiring.Component):
-    """Runs matrix tasks, see :class:`~plinth_hw.isa.tasks.RowStationaryBody`.
+    """Runs matrix tasks, see :class:`~plinth_hw.isa.matrix_bodies.RowStationaryBody`.
 
     ``payload_words`` of a task are the words of C that it stored, ``busy`` are cycles in which any row of the array
     multiplied. The strobe of useful multiply-adds shows those of a task once they are counted, as many a cycle as it

@@ -23,7 +23,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied

@@ -12,7 +12,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.matrix.row_stationary.interface import ID_BITS
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.memory.banks import BankReadPort

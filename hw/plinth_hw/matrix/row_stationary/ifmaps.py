@@ -20,7 +20,7 @@ from amaranth.hdl import Array, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, Sizes, copied

@@ -15,7 +15,7 @@ from amaranth.lib import data
 from plinth_hw.arith.units import adder
 from plinth_hw.isa.formats import Format
 from plinth_hw.isa.limits import field_bits
-from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
 
 _bits = partial(field_bits, RowStationaryBody)
 #: Width of an id, the number of a row of the map on the multicast bus.

@@ -13,8 +13,9 @@ from amaranth.lib import data
 from amaranth.utils import bits_for, ceil_log2
 
 from plinth_hw.isa.limits import field_bits
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
 from plinth_hw.matrix.geometry import element_log2
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
 from plinth_hw.memory.port import TASK_BITS

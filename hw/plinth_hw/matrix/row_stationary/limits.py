@@ -26,8 +26,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.isa.row_stationary import COUNTS
-from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.lib.choice import one_of
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.shapes import shape_of

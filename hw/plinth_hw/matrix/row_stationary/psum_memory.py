@@ -20,7 +20,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.conversion import from_memory, store_latency, to_memory

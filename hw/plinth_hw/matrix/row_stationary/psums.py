@@ -16,7 +16,7 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.rotator import rotate
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied

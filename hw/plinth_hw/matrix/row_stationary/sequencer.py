@@ -22,7 +22,9 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
-from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody, pointer_words
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
+from plinth_hw.isa.operations import ErrorCode, MatrixOperation
+from plinth_hw.isa.tasks import pointer_words
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, GROUP_BITS, ROW_SHAPE, Sizes
 from plinth_hw.matrix.row_stationary.limits import LimitCheck
 from plinth_hw.memory.port import TASK_BITS

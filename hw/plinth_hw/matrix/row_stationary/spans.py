@@ -13,7 +13,7 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.lib.count import index_bits
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.memory.rows import span_layout

@@ -13,7 +13,7 @@ from amaranth.hdl import Array, Module, Mux, Signal, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, copied
 from plinth_hw.shapes import shape_of
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from plinth.plan.cost.copies import MEMORY_LATENCY
 from plinth.plan.cost.machine import Cycles, Machine
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.operations import Engine
 
 #: Tasks of an engine from fetch to completion, and those of them that are fetched ahead of it (docs/control.md).
 HEADERS, BODIES = 8, 4

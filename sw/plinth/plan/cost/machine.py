@@ -11,8 +11,8 @@ from plinth.plan.cost import systolic
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, copy_formula
 from plinth.plan.cost.products import Product, row_stationary_parts
 from plinth.plan.cost.systolic import ROWS_UNDER_WAY
+from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
-from plinth_hw.isa.tasks import BODY_WORDS
 
 #: Of rows by their numbers (docs/memory.md): cycles of a row at least; cycles from an add's read until what it wrote
 #: may be read again, but for its flits, as counted; longest packets whose places in memory are told apart.

@@ -14,7 +14,7 @@ from plinth.plan.cost.products import Product, row_stationary_parts
 from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Rows, Tile, Vector
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import SYSTOLIC
-from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.vector_body import VectorOp
 
 
 @dataclass(frozen=True)

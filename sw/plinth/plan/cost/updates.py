@@ -11,8 +11,8 @@ from plinth.plan.cost.tasks import vector_cost
 from plinth.step.tasks import Optimisation, Phase, Vector
 from plinth.step.updates import update_program, update_rows
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine
 
 #: Of the optimiser engine: beats of a vector in a block, at most; cycles of a beat, at least.
 BLOCK_BEATS, PERIOD = 16, 8

@@ -14,9 +14,10 @@ from tests.support.row_stationary import memory as operands
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth_hw.isa.formats import FP16, Q3_12, Float
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
+from plinth_hw.isa.operations import ErrorCode, MatrixOperation
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.row_stationary import derived
-from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
 from plinth_hw.matrix.row_stationary.engine import RowStationaryEngine
 from plinth_sim.golden import row_stationary
 

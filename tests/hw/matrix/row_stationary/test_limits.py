@@ -11,9 +11,9 @@ from tests.support.row_stationary import random_body
 
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.layout import pack
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.row_stationary import COUNTS, derived, needs
-from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.matrix.row_stationary.limits import LimitCheck
 from plinth_sim.golden import row_stationary

@@ -7,9 +7,11 @@ import pytest
 from tests.support.amaranth_sim import randomly, receive, send, simulate
 from tests.support.row_stationary import TINY_MIXED, random_body
 
+from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.layout import pack
+from plinth_hw.isa.matrix_bodies import RowStationaryBody
+from plinth_hw.isa.operations import ErrorCode, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, MatrixOperation, RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.matrix.row_stationary.sequencer import RowStationarySequencer
 
