@@ -8,6 +8,7 @@ import pytest
 from tests.support.reports import assert_report_exact
 
 from plinth import cli
+from plinth.cli import names
 from plinth.model.array import ARRAYS
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
@@ -24,7 +25,7 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 _reports: dict[Splits, dict[str, Any]] = {}
 
 
-@pytest.mark.parametrize("planner", cli.PLANNER_NAMES)
+@pytest.mark.parametrize("planner", names.PLANNER_NAMES)
 def test_the_convolutional_job_under_every_planner(planner: str, tmp_path: Path) -> None:
     splits = PLANNERS[planner](task(from_network(NETWORKS["digits-cnn"]), ARRAYS["ring-4"], "exact", 128))
     if splits not in _reports:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from plinth import cli
+from plinth.cli import names, options
 from plinth.model.layers import Dense, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.training import checkpoint
@@ -161,10 +162,10 @@ def test_a_layer_that_cannot_be_lowered_is_named(capsys, tmp_path) -> None:
 
 
 def test_a_format_alone_is_that_of_the_machine_of_its_name() -> None:
-    assert [cli._preset(None, name) for name in cli.FORMATS] == ["ndp-demo", "ndp-demo-mixed", "fpga-demo"]
+    assert [options.preset_of(None, name) for name in names.FORMATS] == ["ndp-demo", "ndp-demo-mixed", "fpga-demo"]
 
 
 def test_every_bench_can_be_asked_for_by_name() -> None:
     from plinth.bench.rows import BENCHES
 
-    assert set(cli.BENCH_NAMES) == set(BENCHES)
+    assert set(names.BENCH_NAMES) == set(BENCHES)

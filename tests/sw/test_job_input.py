@@ -61,7 +61,8 @@ def test_a_plan_for_another_array_or_batch(tmp_path: Path, capsys: pytest.Captur
             (("--array", "full-2"), "the plan is for topology 'ring' of array 'ring-2', not 'full' of array 'full-2'"),
             (("--machine", "hypar"), "the plan is for preset 'ndp-demo' of array 'ring-2', not 'hypar-demo'"),
             (("--batch", "128"), "the plan is for batch 64, not 128"),
-            (("--planner", "data"), "leave one of them out")):
+            (("--planner", "data"), "--planner and a plan both say how the network is split; leave one of them out"),
+            (("--predict", "1"), "--predict and a plan both say how the network is split")):
         assert message in refused(arguments(tmp_path, "--plan", str(plan), *given), capsys)
         assert message in refused(arguments(tmp_path, str(plan), *given), capsys)
     assert "digits-mlp" in refused(arguments(tmp_path, "digits-cnn", "--plan", str(plan)), capsys)

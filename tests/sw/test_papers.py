@@ -9,7 +9,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from plinth import cli
+from plinth.cli import names
 from plinth.errors import UserError
 from plinth.reproduce import tables
 from plinth.reproduce.paper import FOLDER, Draft, Entry, Paper, Row, Status, paper, tally
@@ -35,11 +35,11 @@ def listed(name: str) -> list[dict[str, object]]:
 
 
 def test_papers_of_the_command_are_those_with_a_file() -> None:
-    assert sorted(cli.PAPERS) == sorted(path.stem for path in FOLDER.glob("*.yaml"))
-    assert set(NUMBERS) == set(cli.PAPERS)
+    assert sorted(names.PAPERS) == sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    assert set(NUMBERS) == set(names.PAPERS)
 
 
-@pytest.mark.parametrize("name", cli.PAPERS)
+@pytest.mark.parametrize("name", names.PAPERS)
 def test_every_published_number_has_a_row(name) -> None:
     rows = {entry.id: entry for entry in entries(name)}
     for numbers in listed(name):
@@ -50,13 +50,13 @@ def test_every_published_number_has_a_row(name) -> None:
                 assert rows[id_].value == value, id_
 
 
-@pytest.mark.parametrize("name", cli.PAPERS)
+@pytest.mark.parametrize("name", names.PAPERS)
 def test_the_copy_of_the_numbers_is_whole(name) -> None:
     first, *others = listed(name)
     assert all(first == other for other in others)
 
 
-@pytest.mark.parametrize("name", cli.PAPERS)
+@pytest.mark.parametrize("name", names.PAPERS)
 def test_entries_are_sound(name) -> None:
     found = paper(name)
     rows = entries(name)

@@ -7,11 +7,12 @@ import pytest
 from tests.support.reports import assert_report_exact
 
 from plinth import cli
+from plinth.cli import names
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo-dies")]
 
 
-@pytest.mark.parametrize("planner", [name for name in cli.PLANNER_NAMES if name != "exhaustive"])
+@pytest.mark.parametrize("planner", [name for name in names.PLANNER_NAMES if name != "exhaustive"])
 def test_three_steps(planner: str, tmp_path: Path) -> None:
     cli.main(["train", "digits-cnn", "--planner", planner, "--batch", "32", "--steps", "3", "--out", str(tmp_path)])
     report = json.loads((tmp_path / "report.json").read_text())

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from plinth import cli
+from plinth.cli import names
 from plinth.model.zoo import NETWORKS
 from plinth.plan.plan_file import load_plan
 from plinth.plan.planning import PLANNERS
@@ -130,7 +131,7 @@ def test_a_plan_is_written_as_json_and_drawn(capsys, tmp_path) -> None:
 
 
 def test_the_command_names_the_planners_that_there_are() -> None:
-    assert tuple(PLANNERS) == cli.PLANNER_NAMES
+    assert tuple(PLANNERS) == names.PLANNER_NAMES
 
 
 def test_what_cannot_be_planned_is_refused_in_one_line(capsys, tmp_path) -> None:

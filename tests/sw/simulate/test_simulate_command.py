@@ -8,6 +8,7 @@ import yaml
 
 from plinth import cli
 from plinth.bench.rows import BENCHES
+from plinth.cli import names
 from plinth.model.array import ARRAYS
 from plinth.simulate.costs import COSTS
 
@@ -39,7 +40,7 @@ def plan(capsys, tmp_path) -> Path:
 
 
 def test_names_are_those_of_the_tables() -> None:
-    assert tuple(COSTS) == cli.COST_NAMES
+    assert tuple(COSTS) == names.COST_NAMES
     assert {"simulate_vgg_e_16_seconds", "simulate_vgg_e_1024_seconds"} <= BENCHES.keys()
 
 
@@ -110,8 +111,8 @@ def test_the_picture_is_drawn(capsys, tmp_path) -> None:
     (("digits-mlp", "--picture", "p.jpg"), "--picture p.jpg must end in .png"),
     (("digits-mlp", "--cost", "free"), "paper"),
     (("--plan", "nowhere.yaml"), "nowhere.yaml"),
-    (("--plan", "nowhere.yaml", "--planner", "data"), "--planner and --plan both"),
-    (("--plan", "nowhere.yaml", "--batch", "3"), "--batch and --plan both"),
+    (("--plan", "nowhere.yaml", "--planner", "data"), "--planner and a plan both"),
+    (("--plan", "nowhere.yaml", "--batch", "3"), "--batch and a plan both"),
 ])
 def test_bad_input_is_one_line(capsys, arguments, needle) -> None:
     assert needle in refused(capsys, *arguments)

@@ -1,0 +1,29 @@
+"""The group of commands, and what they print with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="plinth", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Plinth: a training accelerator in RTL, its golden model, and the software that drives both."""
+
+
+def new_console(*, stderr: bool = False) -> Console:
+    """Where tables and colours go."""
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def print_json(value: Any, indent: int | None = None) -> None:
+    from plinth.output import json_text
+
+    click.echo(json_text(value, indent=indent))

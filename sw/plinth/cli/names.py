@@ -1,0 +1,44 @@
+"""What options may be called, and defaults: said here so that `--help` loads nothing else."""
+
+#: Rows of `plinth bench`, in the order in which they run.
+BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisation", "board_gemm_utilisation",
+               "conv_utilisation_early", "conv_utilisation_mid1",
+               "conv_utilisation_late1", "conv_utilisation_mid2", "conv_utilisation_late2",
+               *(f"winograd_{what}_{layer}" for layer in ("early", "mid1", "late1", "mid2", "late2")
+                 for what in ("utilisation", "speedup", "backward_speedup")),
+               "scatter_efficiency", "gather_efficiency", "train_step_utilisation",
+               "ring_efficiency", "transfer_efficiency", "ring_efficiency_links", "transfer_efficiency_links",
+               "link_goodput_ber_1e-5", "serial_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
+               "busy_machine_share", "digits_accuracy_nearest", "digits_accuracy_adagrad",
+               "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "help_seconds_over_click",
+               "plan_vgg_e_joint_seconds", "plan_1000_layers_command_seconds", "plan_200_branches_seconds",
+               "hybrid_speedup", "mpt_speedup_rtl",
+               "rs_utilisation_conv1", "rs_utilisation_conv2",
+               "rs_utilisation_conv3", "rs_utilisation_conv4", "rs_utilisation_conv5", "rs_utilisation_vgg_conv3_1",
+               "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
+               "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
+               "agreement_holdout_mean", "agreement_holdout_worst", "agreement_mpt_mean", "agreement_mpt_worst",
+               "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst", "network_error_mean",
+               "network_error_worst", "prediction_false_drops", "prediction_bits_f23_2d", "prediction_bits_f23_1d",
+               "prediction_bits_f43_2d", "prediction_bits_f43_1d", "skip_bits_f23_forward", "skip_bits_f23_backward",
+               "skip_bits_f43_forward", "skip_bits_f43_backward")
+#: Rows of `plinth accuracy`; `plinth.bench.accuracy` has them.
+ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
+#: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
+COST_NAMES = ("die", "paper")
+#: Planners of `plinth plan`; `plinth.plan.planning` has them.
+PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint", "mpt")
+#: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
+PAPERS = ("hypar", "mpt")
+#: Number formats, and machines of a training run with their presets by format.
+FORMATS = ("fp32", "mixed", "fixed")
+MACHINES = {"ndp": {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"},
+            "fpga": {"fixed": "fpga-demo"},
+            "hypar": {"fp32": "hypar-demo", "mixed": "hypar-demo-mixed", "fixed": "hypar-demo-fixed"}}
+#: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
+EPOCHS, BATCH, RATE = 16, 128, 0.15
+#: Updates, as `plinth.model.update` has them, and the rate of those of Adagrad.
+UPDATES = ("sgd", "momentum", "adagrad", "adagrad-printed")
+ADAGRAD_RATE, ADAGRAD_EPOCHS = 0.01, 24
+#: Epochs and rate of other networks: 97% for each of twelve seeds; of `lenet-c` on --data mnist 94%.
+JOBS = {"digits-cnn": (30, 0.12), "lenet-c": (8, 0.05)}

@@ -1,0 +1,188 @@
+"""Commands that split a network, simulate its step, and compute papers anew: `plan`, `simulate`, `reproduce`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from plinth.cli.group import cli, new_console, print_json
+from plinth.cli.names import COST_NAMES, PAPERS, PLANNER_NAMES
+from plinth.cli.options import (
+    able_array,
+    form_of,
+    network_or_plan,
+    predict_options,
+    said_by_plan,
+    tile_options,
+    update_options,
+    with_settings,
+)
+from plinth.errors import UserError
+
+
+@cli.command()
+@click.argument("network")
+@click.option("--array", "array_name", default="hypar-16", show_default=True, help="array by name, or a .yaml file")
+@click.option("--planner", type=click.Choice(PLANNER_NAMES), default="joint", show_default=True)
+@click.option("--model", type=click.Choice(["exact", "published"]), default="exact", show_default=True,
+              help="how words are counted: as the dies move them, or as HyPar publishes")
+@click.option("--batch", type=click.IntRange(1, 1 << 20), default=256, show_default=True)
+@click.option("--parts", type=click.Path(path_type=Path, dir_okay=False),
+              help="a .yaml file with lists of parts, by layer: docs/partition.md")
+@tile_options
+@predict_options
+@update_options
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="write the plan, .yaml or .json")
+@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the plan as a PNG")
+@click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
+def plan(network: str, array_name: str, planner: str, model: str, batch: int, parts: Path | None, update: str | None,
+         wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
+         predict: str | None, shares: str | None, out: Path | None, picture: Path | None, as_json: bool) -> None:
+    """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
+    from plinth.model.array_file import load_array
+    from plinth.model.network_file import load_network
+    from plinth.partition.graph import from_network
+    from plinth.plan.lists_file import load_lists
+    from plinth.plan.planning import arranged, plan_network
+    from plinth.report.plan import draw_plan, plan_report, show_plan
+
+    if out is not None and out.suffix not in (".yaml", ".yml", ".json"):
+        raise UserError(f"--out {out} must end in .yaml or .json")
+    if picture is not None and picture.suffix != ".png":
+        raise UserError(f"--picture {picture} must end in .png")
+    given = with_settings(load_network(network), winograd, weights, predict, shares)
+    array = able_array(load_array(array_name), given)
+    given = arranged(given, array, planner, batch)
+    planned = plan_network(given, array, planner=planner, model=model, batch=batch,
+                           lists=None if parts is None else load_lists(parts, from_network(given)),
+                           rule=form_of(array, update, wide, stochastic))
+    if out is not None:
+        from plinth.plan.plan_file import save_plan
+
+        save_plan(out, planned.plan)
+    if picture is not None:
+        draw_plan(picture, planned)
+    if as_json:
+        print_json(plan_report(planned))
+    else:
+        show_plan(new_console(), planned)
+        for what, path in (("plan", out), ("picture", picture)):
+            if path is not None:
+                click.echo(f"{what}: {path}")
+
+
+def _slow(texts: tuple[str, ...]) -> dict[int, float]:
+    """``3=1.5`` as a die and how many times longer it takes."""
+    found: dict[int, float] = {}
+    for text in texts:
+        match = re.fullmatch(r"(\d{1,4})=(\d{1,6}(?:\.\d{1,6})?)", text)
+        if not match or not 0.001 <= float(match[2]) <= 100_000 or int(match[1]) in found:
+            raise UserError(f"--slow {text!r} is not a die, once, and a factor from 0.001 to 100000, as 3=1.5")
+        found[int(match[1])] = float(match[2])
+    return found
+
+
+@cli.command()
+@click.argument("network", required=False)
+@click.option("--array", "array_name", help="array by name, or a .yaml file; default: the plan's, or hypar-16")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="a plan that `plinth plan --out` wrote, instead of a planner")
+@click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: hypar")
+@click.option("--model", type=click.Choice(["exact", "published"]), help="how a planner counts words; default: exact")
+@click.option("--batch", type=click.IntRange(1, 1 << 20), help="default: 256")
+@tile_options
+@predict_options
+@update_options
+@click.option("--cost", type=click.Choice(COST_NAMES), default="die", show_default=True,
+              help="the array's dies by their engines' formulas, or HyPar's as its paper states them")
+@click.option("--slow", "slow", multiple=True, metavar="DIE=FACTOR",
+              help="this die's tasks take longer by a factor; may be given several times")
+@click.option("--trace", "trace_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="write the step for Perfetto, .json")
+@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the step as a PNG")
+@click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
+def simulate(network: str | None, array_name: str | None, plan_file: Path | None, planner: str | None,
+             model: str | None, batch: int | None, update: str | None, wide: bool | None, stochastic: bool, cost: str,
+             slow: tuple[str, ...], winograd: str | None, weights: str | None,
+             predict: str | None, shares: str | None, trace_file: Path | None,
+             picture: Path | None, as_json: bool) -> None:
+    """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
+    from plinth.model.array_file import load_array
+    from plinth.model.network_file import load_network
+    from plinth.plan.plan_file import check_use
+    from plinth.plan.planning import arranged, check_prediction
+    from plinth.report.progress import simulation_progress
+    from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
+    from plinth.simulate import step
+
+    for option, path, suffix in (("--trace", trace_file, ".json"), ("--picture", picture, ".png")):
+        if path is not None and path.suffix != suffix:
+            raise UserError(f"{option} {path} must end in {suffix}")
+    factors = _slow(slow)
+    network, plan_file = network_or_plan(network, plan_file)
+    if plan_file is not None:
+        said_by_plan(planner=planner, model=model, batch=batch, winograd=winograd, weights=weights, predict=predict,
+                     shares=shares)
+        if update is not None or wide is not None or stochastic:
+            raise UserError("--update, --wide and --stochastic are said by the plan; leave them out, or plan again "
+                            "with `plinth plan`")
+        plan_ = step.load(plan_file, network)
+        assert plan_.hardware is not None
+        array = load_array(array_name) if array_name else plan_.hardware
+        check_use(plan_, str(plan_file), array=array)
+        check_prediction(plan_, str(plan_file))
+    else:
+        if network is None:
+            raise UserError("nothing to simulate; give a NETWORK or --plan FILE")
+        given = with_settings(load_network(network), winograd, weights, predict, shares)
+        array = able_array(load_array(array_name or "hypar-16"), given)
+        given = arranged(given, array, planner or "hypar", batch or 256)
+        plan_ = step.planned(given, array, planner=planner or "hypar", model=model or "exact",
+                             batch=batch or 256, rule=form_of(array, update, wide, stochastic))
+    step.check_memory(plan_, array)
+    console = new_console(stderr=as_json)
+    with simulation_progress(sys.stderr.isatty()) as live:
+        line = live.add_task("simulate", total=None, visible=False)
+        found = step.simulated(plan_, array, cost=cost, slow=factors, progress=lambda done, total: live.update(
+            line, completed=done, total=total, visible=True))
+    if trace_file is not None:
+        step.write_trace(trace_file, found)
+    if picture is not None:
+        draw_simulation(picture, found)
+    if as_json:
+        print_json(simulation_report(found))
+    else:
+        show_simulation(console, found)
+        for what, path in (("trace", trace_file), ("picture", picture)):
+            if path is not None:
+                click.echo(f"{what}: {path}")
+
+
+@cli.command()
+@click.argument("paper", type=click.Choice(PAPERS))
+@click.option("--figure", "figures", multiple=True, metavar="KEY",
+              help="only this figure, or table by its name; may be given several times")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of the pictures")
+@click.option("--json", "as_json", is_flag=True, help="print the figures as JSON, nothing else")
+def reproduce(paper: str, figures: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+    """Compute the numbers of PAPER anew and print them beside its own, each with what agreement is worth."""
+    from plinth.backends import build_root
+    from plinth.report.progress import reproduction_progress
+    from plinth.reproduce import tables
+    from plinth.reproduce.paper import paper as published
+
+    given = published(paper)
+    with reproduction_progress(sys.stderr.isatty()) as live:
+        line = live.add_task("reproduce", total=len(set(figures)) or len(given.tables), key="", values=0)
+        found = given.computed(figures, lambda key, tables, values: live.update(
+            line, completed=tables, key=key, values=values))
+    pictures = given.draw(out or build_root() / "reproduce" / paper, found)
+    if as_json:
+        print_json(given.report(found))
+    else:
+        tables.show(new_console(), given, found)
+        for picture in pictures:
+            click.echo(f"picture: {picture}")

@@ -1,0 +1,275 @@
+"""Commands that run a network or hold what it has learnt: `train`, `serial`, `eval`, `convert`."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plinth.cli.group import cli, new_console, print_json
+from plinth.cli.names import ADAGRAD_EPOCHS, ADAGRAD_RATE, BATCH, EPOCHS, FORMATS, JOBS, PLANNER_NAMES, RATE
+from plinth.cli.options import (
+    able_array,
+    array_of,
+    network_or_plan,
+    predict_options,
+    preset_of,
+    rule_of,
+    said_by_plan,
+    tile_options,
+    update_options,
+    with_settings,
+)
+from plinth.errors import UserError
+
+if TYPE_CHECKING:
+    from plinth.backends import Window
+    from plinth.model.array import Array
+
+
+def _window(text: str | None, out: Path, dies: int) -> Window | None:
+    """``die=0,from=1000,to=2000`` as a window."""
+    from plinth.backends import Window
+
+    if text is None:
+        return None
+    match = re.fullmatch(r"die=(\d{1,4}),from=(\d{1,18}),to=(\d{1,18})", text)
+    if not match:
+        raise UserError(f"--waves {text!r} is not of the form die=0,from=1000,to=2000")
+    die, start, stop = (int(number) for number in match.groups())
+    if die >= dies or start >= stop:
+        raise UserError(f"--waves {text!r}: the die must be below {dies} and from below to")
+    return Window(die, start, stop, out / f"die{die}.vcd")
+
+
+def _recorded(window: Window) -> str:
+    """Path of the waves, or why there are none: a VCD without a time is only a header."""
+    with open(window.path) as lines:
+        if any(line.startswith("#") for line in lines):
+            return str(window.path)
+    return f"none, the run ended before cycle {window.start}"
+
+
+def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """``cosim``, ``golden`` or ``serial``, and of the last the name and rate of each port."""
+    from plinth.driver.line import BAUD
+
+    if len(texts) == 1 and texts[0] in ("cosim", "golden"):
+        return texts[0], ()
+    found = []
+    for text in texts:
+        match = re.fullmatch(r"serial:([^@]+)(?:@([1-9]\d{1,7}))?", text)
+        if not match:
+            raise UserError(f"--device {text!r} is none of cosim, golden and serial:PORT[@BAUD]" if len(texts) == 1 else
+                            f"--device {text!r}: of several, each must be serial:PORT[@BAUD]")
+        found.append((match[1], int(match[2] or BAUD)))
+    if len({name for name, _ in found}) < len(found):
+        raise UserError("--device names a port twice; there is one die behind a port")
+    return "serial", tuple(found)
+
+
+@cli.command()
+@click.argument("network", required=False)
+@click.option("--dies", type=int, help="dies of a ring, any number; default: 4, or 1 of a preset for one")
+@click.option("--array", "array_name", help="array by name, or a .yaml file, instead of a ring of --dies")
+@click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: data")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="a plan that `plinth plan --out` wrote, instead of a planner")
+@click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
+              help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
+@click.option("--epochs", type=click.IntRange(1, 10_000), help=f"default: {EPOCHS}, or what a network of the zoo needs")
+@click.option("--steps", type=click.IntRange(1), help="stop after so many steps")
+@click.option("--batch", type=click.IntRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
+@click.option("--rate", type=click.FloatRange(0, min_open=True),
+              help=f"learning rate; default: {RATE}, or as --epochs; of adagrad {ADAGRAD_RATE}")
+@tile_options
+@predict_options
+@update_options
+@click.option("--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, show_default=True,
+              help="what momentum keeps of its state")
+@click.option("--epsilon", type=click.FloatRange(0, min_open=True), default=1e-6, show_default=True,
+              help="what adagrad adds to its sum of squares")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@click.option("--format", "number_format", type=click.Choice(FORMATS),
+              help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")
+@click.option("--device", "devices", multiple=True, default=("cosim",), show_default=True, metavar="DEVICE",
+              help="cosim, golden, or serial:PORT[@BAUD], once a die in the order of their numbers")
+@click.option("--bitstream", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+              help="folder of `make bitstream` whose bitstream the dies behind serial:PORT must hold")
+@click.option("--machine", "--preset", "machine",
+              help="ndp, hypar, fpga, or a die preset in full; default: the array's, or ndp")
+@click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
+              help="memory of a die in MiB")
+@click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")
+@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="checkpoint after each epoch")
+@click.option("--resume", type=click.Path(path_type=Path, dir_okay=False), help="go on from a checkpoint")
+@click.option("--waves", help="record a window of one die as VCD: die=0,from=1000,to=2000")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of report and picture")
+@click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
+def train(network: str | None, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
+          epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
+          epsilon: float, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
+          devices: tuple[str, ...], bitstream: Path | None, memory_mib: int, waves: str | None, out: Path | None,
+          winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
+          **options: Any) -> None:
+    """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
+    from dataclasses import replace
+
+    from plinth.backends import build_root
+    from plinth.model.network_file import load_network
+    from plinth.model.zoo import NETWORKS
+    from plinth.output import write_json
+    from plinth.plan.plan_file import load_plan
+    from plinth.plan.planning import arranged
+    from plinth.report.picture import draw
+    from plinth.report.progress import training_progress
+    from plinth.report.table import training_table
+    from plinth.training.job import JobOptions, run_job
+    from plinth_hw.isa.parameters import PRESETS
+
+    network, plan_file = network_or_plan(network, plan_file)
+    if plan_file is not None:
+        said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
+    device, ports = _devices(devices)
+    array: Array | None = None
+    given = load_network(network) if network else None
+    if plan_file is not None:
+        made = load_plan(plan_file, given)
+        batch, given = batch or made.batch, given or made.definition or NETWORKS[made.network]
+        if array_name is None and dies is None and made.hardware is not None:
+            array = made.hardware
+            if machine is not None or number_format is not None:
+                array = replace(array, preset=preset_of(machine or array.preset, number_format))
+        if update is None:
+            update, stochastic = made.rule.kind, stochastic or made.rule.stochastic
+            wide = made.rule.wide if wide is None else wide
+    given = with_settings(given or load_network("digits-mlp"), winograd, weights, predict, shares)
+    batch = batch or BATCH
+    network = network or given.name
+    if array is None:
+        array = array_of(array_name, (len(ports) or None) if dies is None else dies, machine, number_format)
+        array = array if machine in PRESETS else able_array(array, given)
+    if plan_file is None:
+        given = arranged(given, array, planner or "data", batch)
+    if ports and len(ports) != array.dies:
+        raise UserError(f"the array has {array.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
+    usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))
+    rule = rule_of(array, update, wide, usual_rate, rate=rate, momentum=momentum, epsilon=epsilon,
+                   stochastic=stochastic)
+    if waves is not None and device != "cosim":
+        raise UserError(f"--waves records simulated RTL, which --device {device} does not run; leave one of them out")
+    if bitstream is not None and not ports:
+        raise UserError(f"--bitstream is what dies behind serial:PORT hold, not those of --device {device}; leave one "
+                        "of them out")
+    out = out or build_root() / "train"
+    job = JobOptions(network=given, array=array, batch=batch, planner=planner or "data", plan=plan_file,
+                     epochs=epochs or (max(usual_epochs, ADAGRAD_EPOCHS) if rule.squares else usual_epochs), rule=rule,
+                     memory_words=(memory_mib << 20) // array.die_parameters().word_bytes,
+                     window=_window(waves, out, array.dies), out=out, device=device, ports=ports, bitstream=bitstream,
+                     **options)
+    console = new_console(stderr=as_json)
+    with training_progress(console) as live:
+        line = live.add_task("train", total=None, state="", cycles=0, start=False, visible=False)
+        cycles = 0
+
+        def progress(result: Any, total: int) -> None:
+            nonlocal cycles
+            if result is None:
+                live.update(line, total=total, visible=True)
+                live.start_task(line)
+                return
+            cycles += result.cycles
+            right = "" if result.accuracy is None else f" accuracy {result.accuracy:.1%}"
+            state = f"loss {result.loss:.4f}{right}"
+            live.update(line, advance=1, state=f"epoch {result.epoch + 1} {state}", cycles=cycles)
+            if not console.is_terminal and (result.step == 0 or live.tasks[line].completed == total):
+                done = int(live.tasks[line].completed)
+                console.print(f"epoch {result.epoch + 1}, step {done}/{total}: {state}, {cycles:,} cycles")
+
+        found = run_job(job, progress, console.print)
+    write_json(out / "plan.json", found.plan.to_data())
+    draw(out / "report.png", found.report)
+    if as_json:
+        print_json(found.report)
+    else:
+        training_table(console, found.report)
+        console.print(f"report: {out / 'report.json'}, picture: {out / 'report.png'}", soft_wrap=True, markup=False)
+        if job.window:
+            console.print(f"waves: {_recorded(job.window)}", soft_wrap=True, markup=False)
+    if found.report["bit_exact"] is False:
+        raise UserError("the RTL's weights differ from the golden model's; please report this with "
+                        "report.json")
+    if found.report["failure"] is not None:
+        raise UserError(f"{found.report['failure']} (see {out / 'report.json'})")
+
+
+@cli.command()
+@click.argument("preset")
+@click.option("--dies", type=click.IntRange(1, 64), default=1, show_default=True, help="dies of a ring, a port each")
+@click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
+              help="memory of a die in MiB")
+@click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")
+def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None:
+    """Co-simulate dies of PRESET with a host bridge each; print the ports that lead to them, until Ctrl-C."""
+    from plinth.backends import pseudo_terminals
+    from plinth_hw.isa.parameters import PRESETS
+
+    if preset not in PRESETS:
+        raise UserError(f"preset {preset!r} is unknown; choose one of {', '.join(PRESETS)}")
+    parameters = PRESETS[preset]
+    memory_words = min(parameters.words_of(memory_mib << 18), parameters.most_memory_words)
+    with pseudo_terminals(parameters, dies, memory_words, threads=threads) as terminals:
+        for die, name in enumerate(terminals.names):
+            click.echo(f"die {die}: serial:{name}")
+        with suppress(KeyboardInterrupt):
+            terminals.serve()
+
+
+@cli.command("eval")
+@click.argument("checkpoint", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--network", default="digits-mlp", show_default=True, help="network of the checkpoint")
+@click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
+              help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
+@click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
+def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -> None:
+    """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64)."""
+    from plinth.backends import float64_predictor
+    from plinth.model.network_file import load_network
+    from plinth.training import checkpoint as checkpoints
+    from plinth.training.data import samples
+    from plinth.training.evaluation import evaluate as evaluated
+
+    made = load_network(network)
+    found = checkpoints.load(checkpoint, made)
+    given = samples(data, made)
+    predict = float64_predictor(made)
+    result = {"network": made.name, "epochs": found.epoch, "seed": found.seed}
+    texts = []
+    for what, word, x, y in (("train", "training", given.train_x, given.train_y),
+                             ("test", "test", given.test_x, given.test_y)):
+        loss, right = evaluated(made, predict, found.parameters, x, y, classes=bool(given.classes))
+        result |= {f"{what}_accuracy": right, f"{what}_loss": loss}
+        texts.append(f"{word} loss {loss:.4f}" if right is None else f"{word} accuracy {right:.2%}")
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(f"{made.name} after {found.epoch} epochs (seed {found.seed}): {', '.join(texts)}")
+
+
+@cli.command()
+@click.argument("source", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--network", required=True, help="whose weights these are, by name or file")
+@tile_options
+def convert(source: Path, target: Path, network: str, winograd: str | None, weights: str | None) -> None:
+    """Make checkpoint TARGET of checkpoint SOURCE: kernels as elements of Winograd tiles, where the network trains
+    those, and elements as the nearest kernels."""
+    from plinth.model.network_file import load_network
+    from plinth.training import checkpoint
+
+    given = with_settings(load_network(network), winograd, weights)
+    checkpoint.save(target, given, checkpoint.load(source, given, convert=True))
+    click.echo(f"checkpoint: {target}")
