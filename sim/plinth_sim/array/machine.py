@@ -152,6 +152,8 @@ class Flow:
         Dies, each once, and the words that their memories move for it.
     die, engine
         The engine that it holds, in order with its tasks, while words leave; None and "": none.
+    together : float
+        Words that it and others like it have on one link, which share links with the rest as one flow.
     waits, signals
         As of tasks.
     adds, multiplies, sram_words : float
@@ -167,6 +169,7 @@ class Flow:
     die_words: Floats = field(default_factory=lambda: _NOTHING)
     die: int | None = None
     engine: str = ""
+    together: float = 0.0
     waits: Sequence[Wait] = ()
     signals: Sequence[str] = ()
     adds: float = 0.0

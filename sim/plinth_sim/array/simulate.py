@@ -153,7 +153,8 @@ class _Run:
                           max((words / self.capacity[resource] for resource, words in found.items()), default=0.0))
             ways.append(found)
             self.limit.append(1 / seconds if seconds else float("inf"))
-            self.weight.append(max(found.values(), default=1.0))
+            alone = max(found.values(), default=1.0)
+            self.weight.append(max(alone, one.together) if isinstance(one, Flow) else alone)
             self.latency.append(one.latency / speed)
         alike = self._alike(ways)
         self.on = [tuple(resource for resource in found if resource not in alike) for found in ways]

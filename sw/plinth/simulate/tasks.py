@@ -93,6 +93,7 @@ class TaskByTask(Collected):
                      for place, (name, rate) in enumerate(named)),
                    *(simulated.Link(name=f"tiles from die {die} by port {port}", words_per_second=1.0 / self.cycle,
                                     queue=True, within=True) for die, port, _, _ in links)))
+        self._fullest: dict[tuple[tuple[int, float], ...], float] = {}
         #: For each ring's message, what has joined it.
         self._joined: dict[tuple[tuple[int, ...], int], list[str]] = {}
         for die in dies:
@@ -119,6 +120,17 @@ class TaskByTask(Collected):
     def injects(self, die: int) -> int:
         """What a die sends, by all its links together."""
         return self._injects + die
+
+    def fullest(self, shares: tuple[tuple[int, float], ...]) -> float:
+        """Of what each of several dies sends to all of them, in such shares, that on the fullest link; 0 of one die."""
+        if shares not in self._fullest:
+            loads: dict[int, float] = {}
+            for die, _ in shares:
+                for other, share in shares:
+                    for link in self.path(die, other):
+                        loads[link] = loads.get(link, 0.0) + share
+            self._fullest[shares] = max(loads.values(), default=0.0)
+        return self._fullest[shares]
 
     def queue(self, link: int) -> int:
         """The queue of tiles behind a link."""
@@ -359,8 +371,8 @@ class _Die:
                                die_words=np.array([held * written]), waits=waits))
             for place, link in enumerate(path):
                 add(loads, link, flits * parameters.flit_words)
-                # Packets that go on wait for their routes behind the link.
-                # Tiles that go to several dies in turn, a few flits to each, stand behind nothing for long.
+                # Packets that go on wait for their routes behind the link; those that go to several dies in turn, a few
+                # flits to each, stand behind nothing for long.
                 if len(shares) == 1:
                     looked_up = lookups(parameters, packets, flits, len(path))
                     add(loads, given.queue(link), flits + (place + 1 < len(path)) * looked_up)
@@ -370,7 +382,8 @@ class _Die:
         self._add(Flow(name=key, links=np.array(list(loads)), words=np.array(list(loads.values())), seconds=row * cycle,
                        latency=max(0.0, alone - row) * cycle, dies=np.array(list(memory)),
                        die_words=np.array(list(memory.values())), die=die, engine="transfer", waits=waits,
-                       signals=signals, adds=counted.adds))
+                       together=all_flits * parameters.flit_words * given.fullest(tuple(shares)), signals=signals,
+                       adds=counted.adds))
 
     def _arrival(self, keys: Sequence[str], other: int, exchange: int) -> None:
         """A counter of another die advances once a task's words are there: after some activities."""

@@ -98,6 +98,13 @@ def test_sharing_is_max_min_fair_over_several_links() -> None:
     assert done(result) == [3.0, 3.0, 3.0, 1.0]
 
 
+@pytest.mark.parametrize(("together", "ends"), [(0.0, [3.0, 3.0, 4.0]), (2.0, [4.0, 4.0, 4.0])])
+def test_flows_that_go_together_share_as_one(together, ends) -> None:
+    # Of link 0 three flows have a third each, or two of them half.
+    flows = [*(flow(name, {0: 1}, together=together) for name in "ab"), flow("c", {0: 2})]
+    assert done(simulate(machine(rates=(1.0,)), flows)) == ends
+
+
 def test_a_message_that_comes_later_slows_the_first_down() -> None:
     flows = [flow("a", {0: 20}), flow("b", {0: 5}, waits=(Wait("start"),)), task("start", 1.0)]
     # a alone for 1 s, both at half until b has gone at 2 s, a again alone with 5 left.
