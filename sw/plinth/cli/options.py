@@ -127,7 +127,7 @@ def _shares(text: str | None) -> tuple[float, ...] | None:
 
 
 def with_settings(network: Network, winograd: str | None, weights: str | None, predict: str | None = None,
-           shares: str | None = None) -> Network:
+                  shares: str | None = None) -> Network:
     """The network with the settings of convolutions that were asked for."""
     from plinth.model.winograd import with_tiles
 

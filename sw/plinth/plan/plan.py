@@ -269,8 +269,9 @@ def fingerprint(graph: PlanGraph) -> str:
     """Hash of what a plan depends on: the nodes and edges of the graph."""
     nodes = [{key: value for key, value in asdict(node).items() if key != "tiling" or value} for node in graph.nodes]
     for node in nodes:
-        # Of a gather that sends everything nothing is said, as before there were others; nor of shares as measured.
-        for key in ("rounds", "shares"):
+        # Of a gather that sends everything nothing is said, as before there were others; nor of shares as measured, nor
+        # that regions are not asked for.
+        for key in ("rounds", "shares", "regions"):
             if not node.get("tiling", {}).get(key, True):
                 del node["tiling"][key]
     text = json.dumps([nodes, [asdict(edge) for edge in graph.edges]])

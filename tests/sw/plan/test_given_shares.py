@@ -103,3 +103,11 @@ def test_files_are_held_to_them(shares: object) -> None:
     next(one for one in data["layers"] if "shares" in one)["shares"] = shares
     with pytest.raises(UserError, match="must be a list of up to 6 numbers from 0 to 1, not"):
         network_from_data(data, "x")
+
+
+@pytest.mark.parametrize(("rounds", "expected"), [
+    (0, "bf680e9d696df129ef86b781b842292bdc82a31758089341695176767dc96dcf"),
+    (1, "08422e5f83b7110ad22376bfd8ed4b3ef200fea3ebbbfa029cebf3f7e606d18b")])
+def test_what_is_not_asked_for_leaves_fingerprints(rounds: int, expected: str) -> None:
+    """As they were before networks could give shares, or ask for regions."""
+    assert fingerprint(from_network(with_tiles(NETWORKS["digits-cnn"], 2, None, rounds))) == expected
