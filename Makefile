@@ -43,7 +43,7 @@ $(STAMP): requirements.lock pyproject.toml
 		--no-build-isolation --editable .
 	@touch $@
 
-train: $(STAMP) ## train on the digits (DIES=4 NETWORK= MACHINE=ndp|hypar|fpga FORMAT=fp32|mixed|fixed WINOGRAD=auto|2|4 WEIGHTS= PREDICT=1|2 PLANNER= EPOCHS= SEED= ARGS=)
+train: $(STAMP) ## train on the digits (DIES=4 NETWORK= MACHINE=ndp|hypar|fpga FORMAT=fp32|mixed|fixed WINOGRAD=auto|2|4 WEIGHTS= PREDICT=1|2|regions PLANNER= EPOCHS= SEED= ARGS=)
 	@$(BIN)/plinth train $(NETWORK) --dies $(DIES) $(if $(FORMAT),--format $(FORMAT)) $(if $(PLANNER),--planner $(PLANNER)) $(if $(MACHINE),--machine $(MACHINE)) \
 		$(if $(WINOGRAD),--winograd $(WINOGRAD)) $(if $(WEIGHTS),--weights $(WEIGHTS)) $(if $(PREDICT),--predict $(PREDICT)) \
 		$(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
