@@ -30,7 +30,7 @@ from plinth.step.build import step_of
 from plinth.step.operations import Operation, Products
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE, Accesses, Encode, Phase, Task, TileTransform
-from plinth.step.tile_operations import Gather, Scatter
+from plinth.step.tile_operations import Spread
 from plinth_hw.isa.operations import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
 from plinth_sim.array.machine import Task as DieTask
@@ -229,7 +229,7 @@ class Groups(Collected):
             seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
             label = self.named(f"{name} {number}" if len(groups) > 1 else name)
             # Where zeros are left out on the way, they are read and written all the same.
-            whole = 1.0 if isinstance(operation, (Scatter, Gather)) else share
+            whole = 1.0 if isinstance(operation, Spread) else share
             through = whole * (group.sent + group.received) * positions
             if operation.by_tasks:
                 work, coding = self._by_tasks(operation, die)

@@ -7,7 +7,7 @@ pieces of each operation go at most (docs/step.md).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap
@@ -78,6 +78,8 @@ class Tile:
     #: itself.
     members: Members | None = None
     members_apart: int = 0
+    #: How many it takes.
+    descriptors: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,8 @@ class Encode:
     masks: Buffer | None
     die: int | None = None
     exchange: int = -1
+    #: How many it takes.
+    descriptors: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The operations of a Winograd layer: its tiles between maps and dies that multiply them, and the products of their
 elements. As those of :mod:`plinth.step.operations` they tell the tasks of each die."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 
 from plinth.buffers import Buffer
@@ -16,6 +17,7 @@ from plinth.step.tasks import (
     FPROP,
     UPDATE,
     Arrivals,
+    Encode,
     Item,
     Members,
     Multiplication,
@@ -82,19 +84,27 @@ def _touched(tiles: Buffer, count: int, plane: int, strips: Sequence[TileStrip])
 
 
 @dataclass(frozen=True)
-class Spread(Exchange):
+class Spread(Exchange, ABC):
     """What goes to all dies of a cluster in one task, if that can be: each of them counts what comes, also the die
-    itself."""
+    itself.
 
+    Parameters
+    ----------
+    share : float
+        Words that it sends for each of an element, where zeros are left out on the way.
+    """
+
+    share: float = field(default=1.0, kw_only=True)
+
+    @abstractmethod
     def members(self, die: int) -> Members | None:
         """The dies of a die's cluster, if one task reaches all. None: there is nobody else, or a task for each."""
-        raise NotImplementedError
 
     def arriving(self, die: int, other: int) -> int:
         """As :class:`~plinth.step.between.Exchange`: of each descriptor."""
         sent = self.tiles(other, die) if self.members(die) is None else self.sends(other)
-        works = [task.work for task in sent]
-        return sum(work.descriptors if isinstance(work, TileTransform) else 1 for work in works)
+        works = (task.work for task in sent)
+        return sum(work.descriptors for work in works if isinstance(work, (Tile, TileTransform, Encode)))
 
     def arrivals(self, die: int) -> Arrivals | None:
         """As :class:`~plinth.step.between.Exchange`: of a task for several dies also the die's own."""
@@ -117,14 +127,11 @@ class Scatter(Spread):
         Of those that a die makes for itself.
     marked : bool
         Whether zeros of tiles that a die makes for itself tell if they have a cause.
-    share : float
-        Words that it sends for each of an element, where zeros are left out on the way.
     """
 
     layer: Node | None = None
     outputs: bool = False
     strips: Strips | None = None
-    share: float = 1.0
     by_tasks = True
     marked: bool = False
 
@@ -206,14 +213,7 @@ class Gather(Spread):
     to all before the next ones, so that these go while others are multiplied: in one task to all in turn, so that words
     go both ways round at any time. Where there is a task for each, and a cluster is of all dies, every other die goes
     through the others the other way round; what a die keeps is copied while others' words come.
-
-    Parameters
-    ----------
-    share : float
-        Words that it sends for each of an element, where zeros are left out on the way.
     """
-
-    share: float = 1.0
 
     def members(self, die: int) -> Members | None:
         """As :class:`Spread`: they are as far from each other, so many as a block has places, and samples of each lie

@@ -336,7 +336,7 @@ class _Walk:
         for task in tasks:
             work, count = task.work, 1
             if isinstance(work, TileTransform) or (isinstance(work, Tile) and work.members is not None):
-                made, count = transform_cost(self.parameters, work), getattr(work, "descriptors", 1)
+                made, count = transform_cost(self.parameters, work), work.descriptors
                 (first, more), read, written = made.cycles, made.reads, made.writes
             elif isinstance(work, Tile):
                 copy = tile_copy(self.machine, work)
