@@ -159,13 +159,9 @@ class DecodeStrings:
         """As :class:`~plinth.step.operations.Operation`: a task for neighbouring elements of a level."""
         assert self.node.tiling is not None
         mine, whole = self.source.at(die), self.target.at(die)
-        if not whole.words:
-            return
-        behind = mine.first + mine.count
-        for low, high in ((0, mine.first), (behind, whole.count)) if mine.count else ((0, whole.count),):
-            for first, count, part in level_runs(self.part, self.node.tiling.form, low, high - low):
-                words = whole.of(self.target.buffer(die), first)
-                runs = words.part(words.name, 0, count, whole.part.words, whole.plane)
+        for low, others in whole.besides(mine):
+            for first, count, part in level_runs(self.part, self.node.tiling.form, low, others):
+                runs = whole.runs(self.target.buffer(die), first, count)
                 strings = self.strings.of(die, first, count)
                 masks = None if self.masks is None else self.masks.of(die, first, count)
                 yield code_task(f"{self.name}.{first}", Decode(part, strings, runs, masks), self.node)

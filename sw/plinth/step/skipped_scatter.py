@@ -107,13 +107,9 @@ class OwnMaps:
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
         whole, mine = self.tiles.at(die), self.elements.at(die)
-        part, behind = SkipPart(True, 1 / WORD_BITS, maps=True), mine.first + mine.count
-        for first, end in ((0, mine.first), (behind, whole.count)) if mine.count else ((0, whole.count),):
-            if not (whole.words and first < end):
-                continue
-            words = whole.of(self.tiles.buffer(die), first)
-            runs = words.part(words.name, 0, end - first, whole.part.words, whole.plane)
-            strings = self.maps.strings(die, first, end - first)
+        part = SkipPart(True, 1 / WORD_BITS, maps=True)
+        for first, count in whole.besides(mine):
+            runs, strings = whole.runs(self.tiles.buffer(die), first, count), self.maps.strings(die, first, count)
             yield code_task(f"{self.name}.{first}", Encode(part, runs, strings, None))
 
 

@@ -234,6 +234,19 @@ class Elements:
         return buffer.part(f"{buffer.name}[{element}]", (element - self.first) * self.plane, part.rows, part.channels,
                            self.width)
 
+    def runs(self, buffer: Buffer, element: int, count: int) -> Buffer:
+        """Some elements, a row each."""
+        words = self.of(buffer, element)
+        return words.part(words.name, 0, count, self.part.words, self.plane)
+
+    def besides(self, own: "Elements") -> list[tuple[int, int]]:
+        """Of tiles in whole, the elements but for some of a die: first one and how many, of neighbours."""
+        if not self.words:
+            return []
+        behind = own.first + own.count
+        ends = ((0, own.first), (behind, self.count)) if own.count else ((0, self.count),)
+        return [(first, end - first) for first, end in ends if first < end]
+
 
 @dataclass(frozen=True)
 class Tiles(Tensor):
