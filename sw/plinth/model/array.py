@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.circles import circle_text, find_circle
-from plinth.model.layers import NAME_PATTERN, described, is_integer
+from plinth.model.forms import described, is_integer
+from plinth.model.layers import NAME_PATTERN
 from plinth.model.routes import Ways
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 

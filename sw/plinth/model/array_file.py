@@ -19,7 +19,8 @@ from plinth.model.array import (
     sized,
 )
 from plinth.model.files import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
-from plinth.model.layers import NAME_PATTERN, described
+from plinth.model.forms import described
+from plinth.model.layers import NAME_PATTERN
 from plinth_hw.isa.parameters import PRESETS
 
 #: Version of the array file format.

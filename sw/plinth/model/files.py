@@ -18,7 +18,7 @@ from typing import IO, Any
 import yaml
 
 from plinth.errors import UserError, quoted
-from plinth.model.layers import described
+from plinth.model.forms import described
 
 #: Largest file that is read, in bytes.
 MAXIMUM_FILE_BYTES = 1 << 20

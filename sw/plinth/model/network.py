@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
+from plinth.model.forms import MAXIMUM_SIZE, described, is_integer
 from plinth.model.layers import (
     MAXIMUM_ELEMENTS,
-    MAXIMUM_SIZE,
     NAME_PATTERN,
     Dense,
     Embedding,
@@ -16,9 +16,7 @@ from plinth.model.layers import (
     Relu,
     Shape,
     SoftmaxCrossEntropy,
-    described,
     feeder,
-    is_integer,
 )
 
 #: Most layers of a network.

@@ -5,7 +5,8 @@ from typing import Any
 
 from plinth.errors import UserError, quoted
 from plinth.model.files import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
-from plinth.model.layers import KINDS, NAME_PATTERN, Layer, Shape, described
+from plinth.model.forms import described
+from plinth.model.layers import KINDS, NAME_PATTERN, Layer, Shape
 from plinth.model.network import MAXIMUM_LAYERS, Network
 from plinth.model.zoo import NETWORKS
 

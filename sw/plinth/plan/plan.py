@@ -19,7 +19,7 @@ from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array, sized
 from plinth.model.array_file import array_to_data
 from plinth.model.files import dump_yaml
-from plinth.model.layers import described, is_integer
+from plinth.model.forms import described, is_integer
 from plinth.model.network import Network
 from plinth.model.network_file import network_to_data
 from plinth.model.update import PLAIN, UpdateRule

@@ -10,7 +10,8 @@ from plinth.errors import UserError, quoted
 from plinth.model.array import Array
 from plinth.model.array_file import array_from_data, array_to_data
 from plinth.model.files import check_mapping, check_version, nearest, read_yaml
-from plinth.model.layers import NAME_PATTERN, described, is_integer
+from plinth.model.forms import described, is_integer
+from plinth.model.layers import NAME_PATTERN
 from plinth.model.network import Network
 from plinth.model.network_file import network_from_data
 from plinth.model.update import FORMS, PLAIN, check_engines

@@ -6,7 +6,7 @@ from math import isclose
 
 from plinth.errors import UserError
 from plinth.model.array import Array, prime_factors
-from plinth.model.layers import described, is_integer
+from plinth.model.forms import described, is_integer
 from plinth.model.network import Network
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.model.winograd import with_fit

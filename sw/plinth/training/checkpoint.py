@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plinth.errors import UserError
 from plinth.model.files import check_mapping, check_version, parse_yaml
-from plinth.model.layers import described, is_integer
+from plinth.model.forms import described, is_integer
 from plinth.model.network import Network
 from plinth.model.parameters import KeptVectors, Parameters
 from plinth.model.update import KINDS, VECTORS, UpdateRule

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from plinth.errors import UserError, quoted
-from plinth.model.layers import MAXIMUM_SIZE, Flatten, Layer, Shape, feeder, is_integer
+from plinth.model.forms import MAXIMUM_SIZE, is_integer
+from plinth.model.layers import Flatten, Layer, Shape, feeder
 from plinth.model.network import INPUT
 from plinth.model.onnx.proto import Node, fixed, is_uniform
 from plinth.model.onnx.sizes import BATCH, Size, Sizes, of_constant

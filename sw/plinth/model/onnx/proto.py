@@ -8,7 +8,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from plinth.errors import UserError, quoted
-from plinth.model.layers import MAXIMUM_SIZE, is_integer
+from plinth.model.forms import MAXIMUM_SIZE, is_integer
 
 #: Largest file that is read, in bytes: VGG-E with its weights has 575 million.
 MAXIMUM_BYTES = 640 << 20
