@@ -75,18 +75,26 @@ def first_layers(trained, samples: int):
             for start in (0, samples)]
 
 
+@pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("lines", [False, True])
-def test_bits_of_gathers(trained, lines) -> None:
-    """Of all schemes: none drops a neuron, the oracle's is the arithmetic of units, more bits find more units."""
-    one, two = first_layers(trained, 8)
+def test_bits_of_gathers(trained, lines, pooled) -> None:
+    """Of all schemes: none drops a neuron, the oracles' are the arithmetic of units, more bits find more units."""
+    one, two = (replace(layer, pooled=pooled) for layer in first_layers(trained, 8))
     sent = gathers.measured(one, gathers.chosen(two, lines), lines)
     words = one.elements(lines).size
     unit = 4 if lines else 16
     assert sent.dropped == 0 and sent.all == 32 * words and sent.units == words // unit
     assert sent.oracle == words + 32 * unit * (sent.units - sent.dead)
-    neurons = prediction.neurons(one.way(False), one.products) + one.bias > 0
-    assert sent.dead == (~neurons.any(axis=1 if lines else (0, 1))).sum() > 0
+    assert sent.pooled_oracle == words + 32 * unit * (sent.units - sent.unread)
+    neurons = prediction.neurons(one.way(False), one.products) + one.bias
+    axes = 1 if lines else (0, 1)
+    assert sent.dead == (~(neurons > 0).any(axis=axes)).sum() > 0
+    # A window of a pool is a tile.
+    read = (neurons > 0) & (neurons == neurons.max(axis=(0, 1), keepdims=True) if pooled else True)
+    assert sent.unread == (~read.any(axis=axes)).sum()
+    assert (sent.unread > sent.dead) is (lines and pooled) and (sent.two_rounds < sent.unpooled) is pooled
     assert 0 < sent.two_rounds_found <= sent.dead and sent.one_round_found <= sent.dead
+    assert sent.two_rounds_found <= sent.two_rounds_unread <= sent.unread >= sent.one_round_unread
     assert sent.share("two_rounds") < 0.9
     found = [(~gathers.by_regions(one, lines, bits)[1]).sum() for bits in REGION_BITS]
     assert found[0] <= found[-1]
@@ -133,8 +141,9 @@ def test_words_of_scatters(trained) -> None:
 def test_no_live_neuron_is_dropped_and_the_tiles_can_tell(monkeypatch) -> None:
     monkeypatch.setattr(drops, "CHUNK", 1 << 10)
     tally = drops.dropped(1, seed=1)
-    assert tally.tiles == 30 << 10 and tally.dropped == 0
+    assert tally.tiles == 36 << 10 and tally.dropped == 0
     assert tally.live > tally.tiles and tally.dead > tally.tiles and tally.printed > 100
+    assert tally.tiles < tally.pooled_live < tally.live and tally.dead < tally.pooled_dead
 
 
 def test_trained_weights_are_kept(monkeypatch, tmp_path) -> None:

@@ -18,6 +18,14 @@ its high is 0 or below; NaN is not.
 fill lies between its element's ends (:mod:`plinth_hw.isa.codes`), so a dead neuron made of fills is 0 or below as well,
 and the ReLU makes the same +0 of it, and the same mask for errors; the others are made of exact words.
 
+**Pools.** Where a max-pool of 2x2 windows, each within a tile, is all that reads what the ReLU makes, a neuron is dead
+as well if its high is below another's low in its window. Of a window take the neuron of the largest low: no low is
+above its own high, so it is not dead, if its high is above 0, and made of exact words. What is below another's low, and
+above 0, is below that one, of words as of fills: it neither wins nor ties. So the pool makes the same of the window,
+and gives errors to the same neurons, +0 to the others if errors are finite; what a ReLU's mask then says of these does
+not matter. A NaN is neither below a low, nor is its low above anything. Of a window that hangs over the edge of the map
+a pool must not read anything.
+
 **Rounds.** All elements are sent to the first level. Neurons are predicted, and elements needed go to the next level,
 and so on, in the end to exact words. In a later round all fills are read as of the new level: of elements that were
 not needed, too, which are then between ends no wider than those known, so that what was dead remains dead, and nothing
@@ -104,10 +112,19 @@ def of_units(way: Way, live: Mask) -> Mask:
     return np.broadcast_to(units, (rows, len(across[0]), *live.shape[2:]))
 
 
-def live(way: Way, elements: Ends, after: After, inside: Any = True) -> Mask:
-    """Neurons that are not dead."""
-    _, high = after(bounds(way, elements))
-    return ~(high <= 0) & inside
+def live(way: Way, elements: Ends, after: After, inside: Any = True, pooled: bool = False) -> Mask:
+    """Neurons that are not dead; ``pooled``: a max-pool of 2x2 windows follows the ReLU."""
+    low, high = after(bounds(way, elements))
+    alive = ~(high <= 0) & inside
+    return alive & ~(high < largest(low)) if pooled else alive
+
+
+def largest(values: Array) -> Array:
+    """Of neurons ``[m, m', ..]`` each one's largest of its 2x2, of numbers."""
+    down, across, *others = values.shape
+    windows = values.reshape(down // 2, 2, across // 2, 2, *others)
+    found = np.fmax.reduce(windows, axis=(1, 3), keepdims=True)
+    return np.broadcast_to(found, windows.shape).reshape(values.shape)
 
 
 def ends(fills: Words, levels: Levels) -> Ends:
@@ -147,8 +164,10 @@ class Gathered(NamedTuple):
         return sum(self.words) + self.mask_words
 
 
-def gathered(way: Way, words: Words, levels: Sequence[Levels], after: After, inside: Any = True) -> Gathered:
-    """Elements ``[T, T', ..]`` sent in a round for each of ``levels``, falling, ``[T, T']`` each."""
+def gathered(way: Way, words: Words, levels: Sequence[Levels], after: After, inside: Any = True,
+             pooled: bool = False) -> Gathered:
+    """Elements ``[T, T', ..]`` sent in a round for each of ``levels``, falling, ``[T, T']`` each; ``pooled`` as of
+    :func:`live`."""
     runs = words.reshape(*words.shape[:2], -1)
     fills, sent = np.empty_like(runs), [0] * (len(levels) + 1)
     for place, level in np.ndenumerate(levels[0]):
@@ -156,7 +175,7 @@ def gathered(way: Way, words: Words, levels: Sequence[Levels], after: After, ins
         fills[place] = codes.filled(runs[place], int(level))
     mask = np.ones(words.shape, dtype=bool)
     for number, here in enumerate(levels):
-        alive = live(way, ends(fills.reshape(words.shape), here), after, inside)
+        alive = live(way, ends(fills.reshape(words.shape), here), after, inside, pooled)
         mask = needed(way, alive)
         lower = levels[number + 1] if number + 1 < len(levels) else None
         for place, level in np.ndenumerate(here):

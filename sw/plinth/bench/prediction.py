@@ -19,10 +19,13 @@ def _gather_detail(name: str, outputs: int, lines: bool) -> dict[str, Any]:
     """What is sent by all schemes, of all and of one another."""
     layers = gathers.network(name, outputs, lines)
     total = sum(layers, gathers.Sent())
-    return {"dead_units": total.dead / total.units,
-            **{scheme: total.share(scheme) for scheme in ("paper", "oracle", "one_round", "two_rounds")},
+    return {"dead_units": total.dead / total.units, "unread_units": total.unread / total.units,
+            **{scheme: total.share(scheme) for scheme in (
+                "paper", "oracle", "pooled_oracle", "one_round", "two_rounds", "unpooled")},
             "found": {scheme: total.found(scheme) for scheme in ("paper", "one_round", "two_rounds")},
+            "found_unread": {scheme: total.found_unread(scheme) for scheme in ("one_round", "two_rounds")},
             "over_paper": total.two_rounds / total.paper, "over_oracle": total.two_rounds / total.oracle,
+            "over_pooled_oracle": total.two_rounds / total.pooled_oracle,
             "dropped": total.dropped, "accuracy": trained(name).accuracy, "layers": [asdict(one) for one in layers]}
 
 

@@ -1,8 +1,9 @@
 """Random and adversarial tiles through prediction: no neuron that lives may be found dead.
 
 Each neuron is computed in the gather's own order of roundings, from exact words, with a bias; schemes are the block
-code in one round and in two, and MPT's regions with the sign-aware bound. MPT's bound as it is printed runs along on
-the same tiles: what it drops shows that these tiles can tell.
+code in one round and in two, the same before a max-pool, and MPT's regions with the sign-aware bound. Before a pool the
+largest of a window's neurons are to be kept, if they live, all of those that are equal. MPT's bound as it is printed
+runs along on the same tiles: what it drops shows that these tiles can tell.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,8 @@ Array = NDArray[np.float32]
 CHUNK = 1 << 13
 #: Tiles of standard normal words; of words of very different sizes; of which one neuron is nearly 0; the same of words
 #: just below the next quantum, with the signs that make truncation matter most for that neuron; of mostly negative
-#: words.
-KINDS = ("normal", "wide", "cancelling", "truncated", "negative")
+#: words; of which two neurons of a pool's window are nearly the same, or just that.
+KINDS = ("normal", "wide", "cancelling", "truncated", "negative", "tied")
 #: Level of the first round, and scale and bits of regions: sizes of words are about 1.
 LEVEL, SCALE, BITS = 0, -3, (6, 5)
 
@@ -34,8 +35,10 @@ class Tally:
     ----------
     tiles, live, dead : int
         Tiles; neurons that live, and those that the block code's two rounds found dead.
+    pooled_live, pooled_dead : int
+        Neurons that live and are the largest of their window, and those that were found dead before a pool.
     dropped : int
-        Live neurons that a scheme found dead, all schemes together.
+        Live neurons that a scheme found dead, all schemes together; before a pool of those that are the largest.
     printed : int
         Live neurons that the printed rule finds dead.
     """
@@ -43,6 +46,8 @@ class Tally:
     tiles: int = 0
     live: int = 0
     dead: int = 0
+    pooled_live: int = 0
+    pooled_dead: int = 0
     dropped: int = 0
     printed: int = 0
 
@@ -75,6 +80,18 @@ def drawn(way: prediction.Way, kind: str, count: int, rng: np.random.Generator) 
         u, v = rng.choice(np.argwhere(coefficients[:, :, 0]))
         over = prediction.neurons(way, words)[i, j] - np.exp2(-rng.integers(0, 24, count)).astype(np.float32)
         words[u, v] -= over / coefficients[u, v, 0]
+    if kind == "tied":
+        unit = np.zeros((*shape[:2], 1), dtype=np.float32)
+        neurons = prediction.neurons(way, words)
+        i, j = int(rng.integers(len(neurons))), int(rng.integers(neurons.shape[1]))
+        other = (i ^ 1, j) if rng.random() < 0.5 else (i, j ^ 1)
+        u, v = (int(rng.integers(side)) for side in shape[:2])
+        unit[u, v] = 1
+        moved = prediction.neurons(way, unit)
+        slope = float((moved[i, j] - moved[other])[0])
+        if slope:
+            apart = np.exp2(-rng.integers(0, 24, count)).astype(np.float32) * rng.integers(-1, 2, count)
+            words[u, v] -= ((neurons[i, j] - neurons[other] - apart) / slope).astype(np.float32)
     return words
 
 
@@ -91,9 +108,13 @@ def through(way: prediction.Way, elements: Array, bias: Array) -> Tally:
     sound, printed = (~prediction.live(way, ends(codes, bits, SCALE), after)
                       for ends in (regions.ends, regions.printed_ends))
     # What is dead remains dead: the last round has the drops of the first.
-    two = ~prediction.gathered(way, words, [first, first - 3], after).live
-    return Tally(elements.shape[2], int(true.sum()), int(two.sum()),
-                 sum(int((true & dead).sum()) for dead in (sound, two)), int((true & printed).sum()))
+    two, pooled = (~prediction.gathered(way, words, [first, first - 3], after, pooled=some).live
+                   for some in (False, True))
+    made = after((neurons, neurons))[1]
+    largest = true & (made == prediction.largest(made))
+    dropped = sum(int((kept & dead).sum()) for kept, dead in ((true, sound), (true, two), (largest, pooled)))
+    return Tally(elements.shape[2], int(true.sum()), int(two.sum()), int(largest.sum()), int(pooled.sum()), dropped,
+                 int((true & printed).sum()))
 
 
 def parts(count: int, seed: int, which: Sequence[prediction.Way]) -> Iterator[Tally]:

@@ -6,15 +6,20 @@ Beside each other, headers, maps and all rounds counted:
 paper      MPT's regions, 6 bits in 2-D and 5 in 1-D, then whole words of each unit that is not found dead, by the
            sign-aware bound, at the scale of each layer that takes the fewest bits of the very batch
 oracle     the words of each unit of which a neuron lives, and a bit a word for the map
+pooled     the same of units of which a neuron is read: lives, and, before a max-pool, is the largest of its window
 code       the block code in one round and in two, at the levels of each layer that take the fewest bits of
-           another batch, as a host could set them by the words of steps before
+           another batch, as a host could set them by the words of steps before; it knows of max-pools
+unpooled   the same in two rounds as if it did not
 =========  ============================================================================================
+
+MPT's scheme, which knows of no pools, finds units that are *dead*, of which no neuron lives; the code those that are
+*unread* as well, of which none is read.
 
 A unit is a tile where sources hold single elements (2-D), and a line of it where they hold whole lines (1-D); then
 elements are those behind the first direction, m instead of T a line.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -39,26 +44,33 @@ class Sent:
 
     Attributes
     ----------
-    all, paper, oracle, one_round, two_rounds : int
+    all, paper, oracle, pooled_oracle, one_round, two_rounds, unpooled : int
         Bits.
-    units, dead : int
-        Units, and those of which no neuron lives.
+    units, dead, unread : int
+        Units, those of which no neuron lives, and those of which none is read.
     paper_found, one_round_found, two_rounds_found : int
         Of the dead ones, those that were found.
+    one_round_unread, two_rounds_unread : int
+        Of the unread ones.
     dropped : int
-        Neurons that live and were found dead, of all of these.
+        Neurons that live, or of the code: are read, and were found dead, of all of these.
     """
 
     all: int = 0
     paper: int = 0
     oracle: int = 0
+    pooled_oracle: int = 0
     one_round: int = 0
     two_rounds: int = 0
+    unpooled: int = 0
     units: int = 0
     dead: int = 0
+    unread: int = 0
     paper_found: int = 0
     one_round_found: int = 0
     two_rounds_found: int = 0
+    one_round_unread: int = 0
+    two_rounds_unread: int = 0
     dropped: int = 0
 
     def __add__(self, other: "Sent") -> "Sent":
@@ -72,12 +84,17 @@ class Sent:
         """Of dead units."""
         return float(getattr(self, f"{name}_found") / max(self.dead, 1))
 
+    def found_unread(self, name: str) -> float:
+        """Of unread units."""
+        return float(getattr(self, f"{name}_unread") / max(self.unread, 1))
+
 
 class Chosen(NamedTuple):
-    """Levels of a layer's rounds, ``[T, T']`` each."""
+    """Levels of a layer's rounds, ``[T, T']`` each; the last ones of a code that knows of no pools."""
 
     one: list[Levels]
     two: list[Levels]
+    unpooled: list[Levels]
 
 
 def chosen(layer: Layer, lines: bool) -> Chosen:
@@ -87,16 +104,19 @@ def chosen(layer: Layer, lines: bool) -> Chosen:
     middle = int(np.floor(np.log2(max(float(np.median(np.abs(elements))), 2.0**-90))))
     below = np.broadcast_to(np.array(shifts(*layer.way(lines))), elements.shape[:2])
 
-    def words(levels: list[Levels]) -> int:
-        return _code(layer, elements, lines, levels).total
+    def least(found: Iterable[list[Levels]], pooled: bool = True) -> list[Levels]:
+        return min(found, key=lambda levels: _code(layer, elements, lines, levels, pooled).total)
 
     firsts = [np.clip(middle + more - below, LEVELS.start + 8, LEVELS.stop - 1) for more in range(-1, 4)]
-    return Chosen(min(([first] for first in firsts), key=words),
-                  min(([first, first - less] for first in firsts for less in range(3, 6)), key=words))
+    twos = [[first, first - less] for first in firsts for less in range(3, 6)]
+    two = least(twos)
+    return Chosen(least([first] for first in firsts), two, least(twos, False) if layer.pooled else two)
 
 
-def _code(layer: Layer, elements: Array, lines: bool, levels: list[Levels]) -> prediction.Gathered:
-    return prediction.gathered(layer.way(lines), elements.view(np.uint32), levels, layer.after, layer.inside)
+def _code(layer: Layer, elements: Array, lines: bool, levels: list[Levels], pooled: bool = True
+          ) -> prediction.Gathered:
+    return prediction.gathered(layer.way(lines), elements.view(np.uint32), levels, layer.after, layer.inside,
+                               pooled and layer.pooled)
 
 
 def _units(neurons: Mask, lines: bool) -> Mask:
@@ -122,7 +142,8 @@ def by_regions(layer: Layer, lines: bool, bits: int) -> tuple[int, Mask]:
 
 
 class Ratio(NamedTuple):
-    """Of all units: those that are dead, and those found so by regions of so many bits, and by the block code."""
+    """Of all units: those that are dead, and those found so by regions of so many bits, and by the block code, whatever
+    pools there are."""
 
     dead: float
     by_bits: dict[int, float]
@@ -138,25 +159,32 @@ def ratio(name: str, outputs: int, lines: bool) -> Ratio:
         units, dead = units + alive.size, dead + int((~alive).sum())
         for bits in by_bits:
             by_bits[bits] += int((~_units(by_regions(layer, lines, bits)[1], lines)).sum())
-        found = _code(layer, layer.elements(lines), lines, chosen(before, lines).two)
+        found = _code(layer, layer.elements(lines), lines, chosen(before, lines).unpooled, False)
         code += int((~_units(found.live, lines)).sum())
     return Ratio(dead / units, {bits: found / units for bits, found in by_bits.items()}, code / units)
 
 
 def measured(layer: Layer, levels: Chosen, lines: bool) -> Sent:
     """Of a layer and a batch."""
-    elements, true = layer.elements(lines), layer.live
+    elements, live, read = layer.elements(lines), layer.live, layer.read
     words = elements.view(np.uint32)
-    one, two = (_code(layer, elements, lines, some) for some in levels)
+    one, two = (_code(layer, elements, lines, some) for some in (levels.one, levels.two))
+    unpooled = _code(layer, elements, lines, levels.unpooled, False)
     paper, by_paper = by_regions(layer, lines, PAPER_BITS[lines])
-    alive = _units(true, lines)
-    needed = int(alive.sum()) * (words.shape[1] if lines else words.shape[0] * words.shape[1])
-    schemes = by_paper, one.live, two.live
-    paper_found, one_found, two_found = (int((~_units(some, lines) & ~alive).sum()) for some in schemes)
-    return Sent(all=32 * words.size, paper=paper, oracle=words.size + 32 * needed, one_round=32 * one.total,
-                two_rounds=32 * two.total, units=alive.size, dead=int((~alive).sum()), paper_found=paper_found,
-                one_round_found=one_found, two_rounds_found=two_found,
-                dropped=sum(int((true & ~some).sum()) for some in schemes))
+    dead, unread = (~_units(some, lines) for some in (live, read))
+    unit = words.shape[1] if lines else words.shape[0] * words.shape[1]
+    oracle, pooled_oracle = (words.size + 32 * unit * int((~some).sum()) for some in (dead, unread))
+
+    def found(scheme: Mask, those: Mask) -> int:
+        return int((~_units(scheme, lines) & those).sum())
+
+    return Sent(all=32 * words.size, paper=paper, oracle=oracle, pooled_oracle=pooled_oracle, one_round=32 * one.total,
+                two_rounds=32 * two.total, unpooled=32 * unpooled.total, units=dead.size, dead=int(dead.sum()),
+                unread=int(unread.sum()), paper_found=found(by_paper, dead), one_round_found=found(one.live, dead),
+                two_rounds_found=found(two.live, dead), one_round_unread=found(one.live, unread),
+                two_rounds_unread=found(two.live, unread),
+                dropped=sum(int((true & ~some).sum()) for true, some in (
+                    (live, by_paper), (read, one.live), (read, two.live), (live, unpooled.live))))
 
 
 def pairs(name: str, outputs: int) -> Iterator[tuple[Layer, Layer]]:

@@ -37,6 +37,8 @@ class Layer:
     bias : ``[channels]``
     error : ``[samples, rows, columns, channels]``
         Of its outputs, before the ReLU.
+    pooled : bool
+        Whether a 2x2 max-pool follows the ReLU.
     """
 
     form: Form
@@ -47,6 +49,7 @@ class Layer:
     products: Array
     bias: Array
     error: Array
+    pooled: bool
 
     def way(self, lines: bool) -> prediction.Way:
         """A^T each way; where sources hold whole lines, they have done the first."""
@@ -69,10 +72,21 @@ class Layer:
         return prediction.plus(ends, self.bias)
 
     @property
+    def neurons(self) -> Array:
+        """Of exact words, with the bias."""
+        neurons = prediction.neurons(self.way(False), self.products)
+        return self.after((neurons, neurons))[1]
+
+    @property
     def live(self) -> Mask:
         """Neurons that the ReLU lets pass."""
-        neurons = prediction.neurons(self.way(False), self.products)
-        return (self.after((neurons, neurons))[1] > 0) & self.inside
+        return (self.neurons > 0) & self.inside
+
+    @property
+    def read(self) -> Mask:
+        """Neurons that what is behind depends on: those of them that the pool, if there is one, finds the largest of
+        their windows."""
+        return self.live & (self.neurons == prediction.largest(self.neurons)) if self.pooled else self.live
 
 
 def front(tiles: Array) -> Array:
@@ -105,7 +119,7 @@ def layers(found: Trained, outputs: int, x: Array, labels: NDArray[np.int64]) ->
         z = gather(lattices, np.moveaxis(products, (0, 1), (3, 4)), (x.shape[1], x.shape[2])) + bias
         error = np.where(z > 0, by_z[number], np.float32(0))
         if number:
-            yield Layer(made, inputs, lattices, x, tiles, products, bias, error)
+            yield Layer(made, inputs, lattices, x, tiles, products, bias, error, pool)
         x = np.maximum(z, 0)
         if pool:
             x = pooled(x)[0]

@@ -3,8 +3,7 @@
 Forward, tiles of inputs go in skip code: a word of map for each 32, then the words of which the window has something
 other than +0 where the element has a coefficient. Errors of inputs come back by the same map, for where the window is
 +0 a ReLU lets nothing pass. Errors of outputs go by the masks of the forward gather, which both sides have and which
-name every neuron that lives, without a map; or, as layers before a max-pool do better, whose errors are mostly +0, in
-skip code: of each layer what takes fewer words of another batch.
+name every neuron that is read, without a map; or in skip code: of each layer what takes fewer words of another batch.
 
 In one dimension a source does the direction across, and sends rows of that, each once.
 """
@@ -83,7 +82,8 @@ class Back(NamedTuple):
 def back(layer: Layer, levels: Sequence[gathers.Levels]) -> Back:
     """Of a layer and a batch; levels of its gather in two dimensions."""
     errors = front(scatter(layer.outputs, layer.error)).view(np.uint32)
-    found = prediction.gathered(layer.way(False), layer.products.view(np.uint32), levels, layer.after, layer.inside)
+    found = prediction.gathered(layer.way(False), layer.products.view(np.uint32), levels, layer.after, layer.inside,
+                                layer.pooled)
     mask = named(layer.outputs, layer.error)
     assert not errors[~found.mask].any() and not errors[~mask].any(), "what is not sent is +0"
     return Back(int(found.mask.sum()), int(mask.sum()) + _maps(errors))

@@ -80,6 +80,74 @@ def test_the_same_bits(way, kind, after) -> None:
             assert (~found.live).mean() > 0.2
 
 
+def pool(y):
+    """Of neurons ``[m, m', ..]`` 2x2 windows: what the dies' max-pool makes, and errors of neurons, behind the ReLU's
+    mask, of finite ones of the windows; down, then across, and back."""
+    def run(op, a, b):
+        return LANES.apply(op, np.ascontiguousarray(a), np.ascontiguousarray(b), 0)[0]
+
+    y = y.view(np.uint32)
+    windows = y.reshape(y.shape[0] // 2, 2, y.shape[1] // 2, 2, *y.shape[2:])
+    middle = run(VectorOp.MAX, windows[:, 0], windows[:, 1])
+    made = run(VectorOp.MAX, middle[:, :, 0], middle[:, :, 1])
+    errors = np.random.default_rng(8).standard_normal(made.shape).astype(np.float32)
+    # Where there is a NaN all errors are.
+    errors[np.isnan(made.view(np.float32))] = 0
+
+    def back(largest, taps, error):
+        found = []
+        for tap in taps:
+            left = run(VectorOp.RELU_MASK, error, run(VectorOp.SUB, largest, tap))
+            found.append(run(VectorOp.SUB, error, left))
+            error = left
+        return found
+
+    columns = np.stack(back(made, (middle[:, :, 0], middle[:, :, 1]), errors.view(np.uint32)), axis=2)
+    rows = np.stack(back(middle, (windows[:, 0], windows[:, 1]), columns), axis=1)
+    return made, run(VectorOp.RELU_MASK, rows, windows)
+
+
+@pytest.mark.parametrize("after", AFTERS)
+@pytest.mark.parametrize("kind", ["normal", "wide", "negative", "special", "huge", "equal", "steps"])
+@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "1x3"])
+def test_the_same_bits_behind_a_pool(way, kind, after) -> None:
+    """What the pool makes, and errors of neurons, to the bit, whether numbers of a window are equal or not; more is
+    dead than a ReLU makes so, and stays dead."""
+    rng = np.random.default_rng(len(kind))
+    words = drawn(way, kind, rng)
+    if kind in ("equal", "steps"):
+        # Few numbers, of which sums are the same; a level that cuts nothing off, or some.
+        words = rng.integers(-2, 3, words.shape).astype(np.float32).view(np.uint32)
+    bias = rng.integers(0, 3, TAIL[-1]).astype(np.float32)
+    behind = AFTERS[after](bias, rng.choice([1, -0.5], TAIL[-1]).astype(np.float32))
+    y = prediction.neurons(way, words.view(np.float32))
+    wanted = pool(relu(behind((y, y))[0]))
+    first = {"huge": 100, "equal": -3, "steps": 1}.get(kind, -2)
+    levels = np.broadcast_to(first - np.array(isa.shifts(*way)), words.shape[:2])
+    for rounds in ([levels], [levels, levels - 3], [levels - 60]):
+        found = prediction.gathered(way, words, rounds, behind, pooled=True)
+        plain = prediction.gathered(way, words, rounds, behind)
+        made = prediction.neurons(way, found.elements.view(np.float32))
+        for one, other in zip(pool(relu(behind((made, made))[1])), wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+        once = prediction.gathered(way, words, rounds[:1], behind, pooled=True)
+        assert (found.live <= once.live).all() and (found.live <= plain.live).all()
+        assert kind not in ("normal", "equal") or found.live.sum() < 0.9 * plain.live.sum()
+
+
+@pytest.mark.parametrize(("highs", "lows", "live"), [
+    ((4, 3, 2, 1), (3, 2, 1, 0), (1, 1, 0, 0)), ((2, 2, 2, 2), (2, 2, 2, 2), (1, 1, 1, 1)),
+    ((-1, 0, 5, 6), (-2, -1, -3, -4), (0, 0, 1, 1)), ((np.nan, 1, 2, 2), (np.nan, 0, 2, 1), (1, 0, 1, 1)),
+    ((np.inf, 1, 3, 0), (-np.inf, -np.inf, 1, -1), (1, 1, 1, 0)), ((1, 1, 1, 1), (np.nan,) * 4, (1, 1, 1, 1))])
+def test_below_another_is_strict(highs, lows, live) -> None:
+    """Equal ends may tie; NaN is neither below a number nor above it."""
+    way = WAYS["F(2,3), 2-D"]
+    ends = np.array(lows, dtype=np.float32).reshape(2, 2), np.array(highs, dtype=np.float32).reshape(2, 2)
+    nothing = (np.zeros((4, 4), dtype=np.float32),) * 2
+    found = prediction.live(way, nothing, lambda _: ends, pooled=True)
+    assert found.ravel().tolist() == [bool(one) for one in live]
+
+
 def test_the_gather_itself_makes_the_same_map() -> None:
     """Of whole maps, edge tiles cut: what lies outside is dead."""
     rng = np.random.default_rng(3)

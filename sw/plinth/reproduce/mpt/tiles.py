@@ -51,7 +51,8 @@ def prediction(made: Draft) -> None:
         made.add(series, "1-D, scatters saved, %", 100 * (1 - skipped.line_words / skipped.all))
         made.add(series, "1-D, zeros of lines alone, %", 100 * (1 - skipped.line_words / skipped.lines))
     made.notes += ["of all words of tiles, headers and maps counted; 1-D with what lines save by being transformed "
-                   "before they are sent, without which the paper's numbers are out of reach", _networks()]
+                   "before they are sent, without which the paper's numbers are out of reach; the block code knows of "
+                   "max-pools, the paper's scheme of none", _networks()]
 
 
 def _networks() -> str:
