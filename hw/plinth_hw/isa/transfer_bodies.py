@@ -126,8 +126,11 @@ class CodeBody(TransformBody):
     first element, by ``source_row_stride`` from tile to tile and ``source_plane_stride`` from element to element, row
     by row of a tile; ``down`` and ``across`` are numbers of A^T, or of 1; ``codes`` has what is added to each
     channel's neurons, ``first`` is the level. ``destination_rows`` and ``destination_columns``, unless the first is 0,
-    are the sides of maps whose tiles lie row by row, map after map: neurons outside are dead. At ``destination`` it
-    makes masks, ``destination_row_stride`` from element to element, of the tiles' channels one behind the other."""
+    are the sides of maps whose tiles lie row by row, map after map: neurons outside are dead. Before a max-pool
+    ``destination_row_step`` and ``destination_column_step`` are 2, the sides of its windows, of which a matrix makes
+    whole ones, else 0: of these neurons below another are dead as well, of windows that are cut by the map's edge, too.
+    At ``destination`` it makes masks, ``destination_row_stride`` from element to element, of the tiles' channels one
+    behind the other."""
 
     #: DECODE: first string. PREDICT: what is added.
     codes: Pointer

@@ -224,6 +224,9 @@ def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[i
             or not levelled):
         raise BadOperandError("A prediction has one plane, no index, matrices of the die and a level")
     way = MATRICES[body.down], MATRICES[body.across]
+    window = body.destination_row_step, body.destination_column_step
+    if window not in ((0, 0), (2, 2)) or (any(window) and any(len(matrix) % 2 for matrix in way)):
+        raise BadOperandError("A pool behind a prediction has windows of 2x2, whole ones in a tile")
     sizes = len(way[0][0]), len(way[1][0])
 
     def start(pointer: Any) -> int:
@@ -241,7 +244,7 @@ def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[i
     else:
         ends = prediction.ends(fills, body.first - np.array(shifts(*way)))
     live = prediction.live(way, ends, lambda neurons: prediction.plus(neurons, bias),
-                           _in_map(body, len(way[0]), len(way[1])))
+                           _in_map(body, len(way[0]), len(way[1])), any(window))
     named = (prediction.of_units if body.regions else prediction.needed)(way, live)
     masks = named.reshape(sizes[0] * sizes[1], -1)
     targets = start(body.destination) + np.arange(len(masks)) * body.destination_row_stride & ADDRESS_MASK

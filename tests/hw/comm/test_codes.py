@@ -184,9 +184,12 @@ def masks(rows: int, columns: int, ways: tuple[int, int], level: int, **others: 
 @pytest.mark.parametrize(("flit_words", "ways"), [
     (2, (4, 4)), (2, (0, 4)), (2, (8, 8)), pytest.param(16, (4, 4), marks=pytest.mark.long)])
 def test_predictions(flit_words, ways):
-    """Masks of elements, tiles and lines, of fills and words of any kind; of a few bits of a word, and of several."""
+    """Masks of elements, tiles and lines, of fills and words of any kind; of a few bits of a word, and of several;
+    before a pool and without."""
     rng = np.random.default_rng(7)
     elements = prod(len(MATRICES[way][0]) for way in ways)
+    window = {"destination_row_step": 2, "destination_column_step": 2}
+    pools = 0 if any(len(MATRICES[way]) % 2 for way in ways) else 1
     for number in range(16):
         channels = flit_words * int(rng.integers(1, 1 + 32 // flit_words))
         tiles, level = int(rng.integers(1, 1 + PITCH // channels)), int(rng.integers(-4, 4))
@@ -195,22 +198,29 @@ def test_predictions(flit_words, ways):
         for element in range(elements):
             words = rng.standard_normal(PITCH).astype(np.float32).view(np.uint32)
             words[rng.random(PITCH) < 0.3] = 0
+            if number % 4 == 3:
+                # Neurons of a window are often the same.
+                words = rng.integers(-2, 3, PITCH).astype(np.float32).view(np.uint32)
             run = memory[SOURCE + element * PITCH:][:PITCH]
             # Fills as they come, after a few numbers of any kind.
-            run[number:] = codes.filled(words, int(levels[element]))[number:]
+            run[number:] = (words if number % 8 == 7 else codes.filled(words, int(levels[element])))[number:]
         memory[STRINGS + 9000:][:channels] = (rng.standard_normal(channels) - 1).astype(np.float32).view(np.uint32)
         place = {"offset": STRINGS + 9000 - BASES[3], "base": 3}
         target = {"offset": 12000 + number - BASES[3], "base": 3}
         # Of all neurons, or of those in maps of which some end within.
         sides = {} if number % 3 == 0 else {"destination_rows": int(rng.integers(1, 10)),
                                             "destination_columns": int(rng.integers(1, 10))}
-        check(flit_words, memory, [(PREDICT, masks(tiles, channels, ways, level, codes=place, destination=target,
-                                                   **sides))], number)
+        other = {"offset": 14000 - number - BASES[3], "base": 3}
+        check(flit_words, memory, [
+            (PREDICT, masks(tiles, channels, ways, level, codes=place, destination=target, **sides)),
+            *[(PREDICT, masks(tiles, channels, ways, level, codes=place, destination=other, **sides, **window)),
+              (PREDICT, masks(1, channels, ways, level, codes=place, destination=target, **sides))] * pools], number)
 
 
 @pytest.mark.parametrize("change", [
     {"columns": 3}, {"down": 1}, {"across": 12}, {"planes": 2}, {"first": LEVELS.start}, {"first": LEVELS.stop},
-    {"scatter": 1}])
+    {"scatter": 1}, {"destination_row_step": 2}, {"destination_row_step": 4, "destination_column_step": 4},
+    {"destination_row_step": 2, "destination_column_step": 2, "down": 0}])
 def test_predictions_that_are_none(change):
     """BAD_OPERAND, of both."""
     given = {**masks(2, 4, (4, 4), 0), **change}

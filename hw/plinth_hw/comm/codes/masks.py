@@ -50,13 +50,14 @@ def last_places(matrices: Sequence[Matrix], task: Any, *, neurons: bool) -> dict
 def predicted_layout(parameters: DieParameters, matrices: int) -> data.StructLayout:
     """A task: ``fills``, ``bias``, ``masks``: first words; ``element`` and ``tile``: words from one to the next,
     ``pitch`` of masks; ``tiles``, ``channels``; ``level``; log2 n of ``regions``, whose units are whole tiles, or 0;
-    numbers of matrices ``down`` and ``across``; ``bounded``: tiles are those of maps of ``map_rows`` x ``map_columns``
-    neurons."""
+    matrices' numbers ``down`` and ``across``; ``pools``: a max-pool follows; ``bounded``: tiles are those of maps of
+    ``map_rows`` x ``map_columns`` neurons."""
     address, word, number = unsigned(parameters.address_bits), unsigned(WORD), unsigned(index_bits(matrices))
     return data.StructLayout({
         **dict.fromkeys(("fills", "bias", "masks"), address),
         **dict.fromkeys(("element", "tile", "pitch", "tiles", "channels"), word),
-        "level": LEVEL, "regions": NUMBER, "down": number, "across": number, "bounded": unsigned(1),
+        "level": LEVEL, "regions": NUMBER, "down": number, "across": number,
+        **dict.fromkeys(("pools", "bounded"), unsigned(1)),
         **dict.fromkeys(("map_rows", "map_columns"), unsigned(SIDE_BITS))})
 
 

@@ -2,12 +2,13 @@
 
 ::
 
-    high, low --> turn --> sums --> turn --> sums --> + bias --> live
-                    columns, H and L      rows, H
+    high, low --> turn --> sums --> turn --> sums --> + bias --+--H--> wait --> above 0, and not below --> live
+                    columns, H and L      rows, H and L       +--L--> largest of windows ---^
 
 A line is that of the highest values, then that of the lowest; a matrix with a column for each takes of an element what
 the sign of its coefficient asks for, in the order of the gather's sums, so that what is found is at least what the
-gather finds of any elements in between.
+gather finds of any elements in between; likewise what is found of the lowest is at most that. Before a max-pool of 2x2
+a neuron waits for the largest of its window's lowest values above 0, of which only the magnitude counts.
 
 Throughput: a window of T x T' elements in 2 T T' cycles. Latency: a window, and that of two
 :class:`~plinth_hw.comm.line_sums.LineSums`.
@@ -15,8 +16,9 @@ Throughput: a window of T x T' elements in 2 T T' cycles. Latency: a window, and
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -27,12 +29,15 @@ from plinth_hw.comm.line_sums import LineSums
 from plinth_hw.isa.codes import FRACTION_BITS
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.winograd import Matrix, terms
+from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits, stepped
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO
 
-#: Neurons that are under way, or wait.
+#: Neurons that are under way, or wait: of more than two rows.
 PLACES = 16
+MAGNITUDE = unsigned(FP32.bits - 1)
+_HIGH = data.StructLayout({"magnitude": MAGNITUDE, "above": 1})
 
 
 def ends_matrix(matrix: Matrix, low: bool) -> Matrix:
@@ -61,6 +66,8 @@ class LiveNeurons(wiring.Component):
     -------
     down, across : In
         Numbers of the matrices; stable while there is something under way.
+    pools : In(1)
+        As these: neurons below another of their window of 2x2 are dead, too; both matrices make an even number.
     window : In stream of ``words``
         Taken before its elements: what is added to each neuron.
     i : In stream of ``words``
@@ -72,8 +79,11 @@ class LiveNeurons(wiring.Component):
     def __init__(self, words: data.ArrayLayout, matrices: Sequence[Matrix]):
         self.words = words
         self.matrices = tuple(matrices)
+        #: Of a tile, each way, at most.
+        self.neurons = max(len(matrix) for matrix in self.matrices)
+        self.place = data.StructLayout({"column": unsigned(index_bits(self.neurons)), "odd": 1, "low": 1, "last": 1})
         number, flit = In(range(len(self.matrices))), stream.Signature(words)
-        super().__init__({"down": number, "across": number, "window": In(flit), "i": In(flit),
+        super().__init__({"down": number, "across": number, "pools": In(1), "window": In(flit), "i": In(flit),
                           "o": Out(stream.Signature(unsigned(words.length)))})
 
     def elaborate(self, platform: object) -> Module:
@@ -85,7 +95,7 @@ class LiveNeurons(wiring.Component):
         m.submodules.first = first = LineSums(
             self.words, [ends_matrix(matrix, True) for matrix in self.matrices], by_element)
         m.submodules.second = second = LineSums(
-            self.words, [ends_matrix(matrix, False) for matrix in self.matrices], by_element)
+            self.words, [ends_matrix(matrix, True) for matrix in self.matrices], by_element)
         wiring.connect(m, wiring.flipped(self.i), before.i)
         wiring.connect(m, first.o, between.i)
         for name, turn, sums in (("before", before, first), ("between", between, second)):
@@ -118,20 +128,65 @@ class LiveNeurons(wiring.Component):
     def _add(self, m: Module, second: LineSums, added: FIFO) -> None:
         """What is added to a window's neurons, and what they are then."""
         left, takes = Signal(range(PLACES + 1), init=PLACES, name="left"), Signal(name="takes")
-        *_, ends = grid_walk(m, "neuron", takes, last_places(self.matrices, self, neurons=True),
-                             index_bits(max(len(matrix) for matrix in self.matrices)))
-        m.submodules.live = live = FIFO(unsigned(self.words.length), PLACES)
-        wiring.connect(m, live.o, wiring.flipped(self.o))
+        place, ends = self._place(m, takes)
         m.d.comb += [
-            second.o.ready.eq(added.o.valid & (left != 0)), takes.eq(second.o.valid & second.o.ready),
+            # Highest values alone wait for others.
+            second.o.ready.eq(added.o.valid & (place.low | (left != 0))), takes.eq(second.o.valid & second.o.ready),
             added.o.ready.eq(takes & ends),
         ]
-        m.d.sync += left.eq(stepped(left, self.o.valid & self.o.ready, takes))
-        latency = 0
+        m.d.sync += left.eq(stepped(left, self.o.valid & self.o.ready, takes & ~place.low))
+        latency, sums = 0, Signal(self.words, name="with_added")
         for lane in range(self.words.length):
             m.submodules[f"adder_{lane}"] = adder = FloatAdder(FP32)
             latency = adder.latency
-            magnitude, none = adder.o[:-1], adder.o[FRACTION_BITS:-1].all() & adder.o[:FRACTION_BITS].any()
             m.d.comb += [adder.a.eq(second.o.payload[lane]), adder.b.eq(added.o.payload[lane]),
-                         live.i.payload[lane].eq((magnitude != 0) & (~adder.o[-1] | none))]
-        m.d.comb += live.i.valid.eq(delayed(m, "taken", takes, latency))
+                         sums[lane].eq(adder.o)]
+        self._compare(m, sums, delayed(m, "taken", takes, latency), delayed(m, "place", place, latency))
+
+    def _place(self, m: Module, takes: Signal) -> tuple[Any, Value]:
+        """What a sum is of: the column of its neuron, whether that one's row is odd, whether it is its lowest value, of
+        the last column; whether it is the window's last sum."""
+        last, bits = last_places(self.matrices, self, neurons=True), index_bits(self.neurons)
+        row, place = Signal(bits, name="sum_row"), Signal(self.place, name="sum_place")
+        low, column, ends_row = grid_walk(m, "sum", takes, {"down": Const(1), "across": last["across"]}, bits)
+        with m.If(takes & ends_row):
+            m.d.sync += row.eq(Mux(row == last["down"], 0, row + 1))
+        m.d.comb += [place.column.eq(column), place.odd.eq(row[0]), place.low.eq(low),
+                     place.last.eq(column == last["across"])]
+        return place, ends_row & (row == last["down"])
+
+    def _compare(self, m: Module, sums: Any, valid: Value, place: Any) -> None:
+        """Neurons that live: of highest values above 0, and, before a pool, not below the largest lowest value of their
+        window, which comes behind them."""
+        lanes, halves, bits = range(self.words.length), range(self.neurons // 2), index_bits(self.neurons)
+        m.submodules.highs = highs = FIFO(data.ArrayLayout(_HIGH, self.words.length), PLACES)
+        m.submodules.live = live = FIFO(unsigned(self.words.length), PLACES)
+        wiring.connect(m, live.o, wiring.flipped(self.o))
+        coming, known = ([Signal(data.ArrayLayout(MAGNITUDE, self.words.length), name=f"{name}_{half}")
+                          for half in halves] for name in ("coming", "known"))
+        complete, waits, pops = (Signal(name=name, init=name == "waits") for name in ("complete", "waits", "pops"))
+        last = last_places(self.matrices, self, neurons=True)
+        row, column, _ = grid_walk(m, "neuron", pops, last, bits)
+        largest = select([one.as_value() for one in known], column[1:])
+        m.d.comb += [highs.i.valid.eq(valid & ~place.low), live.i.valid.eq(pops), highs.o.ready.eq(pops),
+                     pops.eq(highs.o.valid & ~(self.pools & waits))]
+        for lane in lanes:
+            magnitude, negative, none = sums[lane][:-1], sums[lane][-1], Signal(name=f"none_{lane}")
+            low, high, read = Signal(MAGNITUDE, name=f"low_{lane}"), highs.i.payload[lane], highs.o.payload[lane]
+            m.d.comb += [
+                none.eq(sums[lane][FRACTION_BITS:-1].all() & sums[lane][:FRACTION_BITS].any()),
+                low.eq(Mux(negative | none, 0, magnitude)), high.magnitude.eq(magnitude),
+                high.above.eq((magnitude != 0) & (~negative | none)),
+                # What is no number is larger than all that are.
+                live.i.payload[lane].eq(read.above & ~(self.pools & (
+                    read.magnitude < largest.word_select(lane, MAGNITUDE.width)))),
+            ]
+            for half, found in enumerate(coming):
+                begins = ~place.odd & ~place.column[0]
+                with m.If(valid & place.low & (place.column[1:] == half) & (begins | (low > found[lane]))):
+                    m.d.sync += found[lane].eq(low)
+        m.d.sync += complete.eq(self.pools & valid & place.low & place.odd & place.last)
+        with m.If(complete):
+            m.d.sync += [waits.eq(0), *(one.eq(other) for one, other in zip(known, coming, strict=True))]
+        with m.Elif(pops & row[0] & (column == last["across"])):
+            m.d.sync += waits.eq(1)

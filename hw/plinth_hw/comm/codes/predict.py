@@ -64,7 +64,7 @@ class Prediction(wiring.Component):
         m.submodules.ends = ends = FillEnds(words)
         m.submodules.neurons = neurons = LiveNeurons(words, self.matrices)
         wiring.connect(m, ends.o, neurons.i)
-        m.d.comb += [neurons.down.eq(self.task.down), neurons.across.eq(self.task.across)]
+        m.d.comb += [getattr(neurons, name).eq(self.task[name]) for name in ("down", "across", "pools")]
         m.submodules.masks = masks = NeededMasks(self.parameters, self.matrices)
         wiring.connect(m, neurons.o, masks.i)
         wiring.connect(m, masks.o, wiring.flipped(self.o))

@@ -126,12 +126,14 @@ class CodeStages(wiring.Component):
         numbers = [number for number in matrix_numbers(self.parameters.transforms) if number in FROM_ELEMENTS]
         m.submodules.prediction = prediction = Prediction(self.parameters, [MATRICES[number] for number in numbers])
         task = prediction.task
-        known = {way: Signal(name=f"{way}_known") for way in ("down", "across")}
+        known, even = ({way: Signal(name=f"{way}_{name}") for way in ("down", "across")} for name in ("known", "even"))
         for way, found in known.items():
             with m.Switch(body[way]):
                 for place, number in enumerate(numbers):
                     with m.Case(number):
-                        m.d.comb += [task[way].eq(place), found.eq(1)]
+                        m.d.comb += [task[way].eq(place), found.eq(1), even[way].eq(len(MATRICES[number]) % 2 == 0)]
+        unpooled = (body.destination_row_step == 0) & (body.destination_column_step == 0)
+        pooled = (body.destination_row_step == 2) & (body.destination_column_step == 2) & even["down"] & even["across"]
         lanes, level = self.parameters.flit_words, Signal(signed(9), name="fills_level")
         m.d.comb += [
             prediction.start.eq(self.start & self.predicts), task.fills.eq(addresses["source"]),
@@ -139,9 +141,9 @@ class CodeStages(wiring.Component):
             task.element.eq(body.source_plane_stride), task.tile.eq(body.source_row_stride),
             task.pitch.eq(body.destination_row_stride), task.tiles.eq(body.rows), task.channels.eq(body.columns),
             task.level.eq(body.first), task.regions.eq(body.regions), level.eq(body.first),
-            task.bounded.eq(body.destination_rows != 0),
+            task.bounded.eq(body.destination_rows != 0), task.pools.eq(~unpooled),
             task.map_rows.eq(body.destination_rows), task.map_columns.eq(body.destination_columns),
-            self.unpredictable.eq((body.planes != 1) | ~known["down"] | ~known["across"]
+            self.unpredictable.eq((body.planes != 1) | ~known["down"] | ~known["across"] | ~(unpooled | pooled)
                                   | (body.columns[:exact_log2(lanes)] != 0)
                                   | Mux(body.regions != 0, (level < SCALES.start) | (level >= SCALES.stop),
                                         (level < LEVELS.start + MOST_SHIFT) | (level >= LEVELS.stop))),
