@@ -25,6 +25,8 @@ LAYER_LEVELS = range(LEVELS.start + MOST_SHIFT + ROUND_STEP, LEVELS.stop)
 #: By how much levels of F(2, r) are below the size of neurons, by rounds; of others one more, as each neuron is a sum
 #: of more elements.
 BELOW = {1: 5, 2: 4}
+#: By how much more before a max-pool, where neurons are compared with each other.
+POOLED_BELOW = 1
 #: The same of scales of regions, by outputs of a tile.
 SCALE_BELOW = {2: 6, 4: 7}
 #: The size of neurons that steps before which nothing is known are taken to have.
@@ -46,8 +48,8 @@ def level_of(size: float, part: CodePart) -> int:
     if not isfinite(size) or size <= 0:
         raise UserError(f"levels of layer {part.layer!r} cannot follow from neurons of size {size}; it must be a "
                         "number above 0")
-    below = SCALE_BELOW[part.outputs] if part.regions else BELOW[part.rounds] + (part.outputs > 2)
-    found = round(log2(size)) - below
+    below = BELOW[part.rounds] + (part.outputs > 2) + POOLED_BELOW * part.pooled
+    found = round(log2(size)) - (SCALE_BELOW[part.outputs] if part.regions else below)
     return min(max(found, LAYER_LEVELS.start), LAYER_LEVELS.stop - 1)
 
 
@@ -101,12 +103,13 @@ def code_body(work: Encode | Decode | Predict, at: Callable[[Buffer], Buffer]
     if isinstance(work, Predict):
         fills, (down, across), window = at(work.fills), matrix_numbers(work.node), work.node.window
         assert window is not None
+        side = 2 * work.part.pooled
         return TransferOperation.PREDICT, {
             "source": fills.pointer, "source_row_stride": fills.stride, "source_plane_stride": work.plane,
             "destination": at(work.masks).pointer, "destination_row_stride": work.masks.stride,
             "columns": fills.columns, "rows": fills.rows, "planes": 1, "down": down, "across": across,
             "codes": at(work.bias).pointer, "destination_rows": window.output[0],
-            "destination_columns": window.output[1],
+            "destination_columns": window.output[1], "destination_row_step": side, "destination_column_step": side,
             **level_fields(work.part, level_of(FIRST_SIZE, work.part), predicts=True)}
     runs, strings = at(work.runs), at(work.strings)
     body: dict[str, Any] = {

@@ -22,6 +22,7 @@ from plinth.model.layers import (
     Layer,
     MaxPool,
     MeanPool,
+    Relu,
     Shape,
 )
 from plinth.model.network import INPUT, Network
@@ -93,6 +94,8 @@ class Tiling:
     shares: tuple[float, ...] = ()
     #: Whether that is by MPT's codes of regions, instead of the block code.
     regions: bool = False
+    #: Whether what is below another neuron of its window in a max-pool is not needed either: as the followers say.
+    pooled: bool = False
 
     @property
     def form(self) -> Form:
@@ -313,6 +316,17 @@ def _tiling(layer: Convolution, source: Shape) -> Tiling | None:
                   layer.rounds, layer.shares, layer.predict == REGIONS)
 
 
+def _pooled(tiling: Tiling, followers: Sequence[Follower]) -> bool:
+    """Whether a gather that is predicted by the block code is that of a max-pool behind a ReLU, of windows of 2x2 that
+    lie in tiles; none that is cut by the map's edge is pooled."""
+    if not tiling.rounds or tiling.regions or [one.kind for one in followers[:2]] != [Relu.kind, MaxPool.kind]:
+        return False
+    pool = followers[1]
+    return (pool.kernel == pool.stride == (2, 2) and pool.padding == (0, 0)
+            and all(2 * count <= size for count, size in zip(pool.output, pool.size, strict=True))
+            and not any(one.outputs % 2 for one in tiling.form.transforms))
+
+
 def from_network(network: Network) -> PlanGraph:
     """The graph of a network.
 
@@ -366,6 +380,7 @@ def from_network(network: Network) -> PlanGraph:
     sized = []
     for number, node in enumerate(nodes):
         reading = [edge.elements for edge in edges if edge.producer == number]
-        sized.append(replace(node, map_elements=reading[0] if reading else node.map_elements,
-                             followers=tuple(followers.get(number, ()))))
+        behind = tuple(followers.get(number, ()))
+        sized.append(replace(node, map_elements=reading[0] if reading else node.map_elements, followers=behind,
+                             tiling=node.tiling and replace(node.tiling, pooled=_pooled(node.tiling, behind))))
     return PlanGraph(name=network.name, nodes=tuple(sized), edges=tuple(edges))

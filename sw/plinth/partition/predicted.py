@@ -13,6 +13,8 @@ from plinth_hw.isa.layout import WORD_BITS
 
 #: Words of each part's strings over those of elements, by rounds and outputs of a tile: measured.
 SHARES = {(1, 2): (0.12, 0.36), (1, 4): (0.21, 0.38), (2, 2): (0.08, 0.07, 0.29), (2, 4): (0.17, 0.08, 0.31)}
+#: The same before a max-pool, of layers that have one.
+POOLED_SHARES = {(1, 2): (0.11, 0.32), (1, 4): (0.20, 0.35), (2, 2): (0.09, 0.06, 0.23), (2, 4): (0.16, 0.08, 0.27)}
 #: The same of regions, of :data:`REGION_CODE` bits; the second part is also what masks name.
 REGION_SHARES = {2: (0.19, 0.55), 4: (0.19, 0.99)}
 #: Bits of a code, as MPT has it where sources hold single elements.
@@ -21,13 +23,17 @@ REGION_CODE = REGION_BITS[-1]
 #: masks; of errors, those that masks of the gather name; of errors of inputs, those that masks of the inputs name.
 SKIPPED = {("fprop", "scatter"): {2: 0.61, 4: 0.67}, ("bprop", "scatter"): {2: 0.49, 4: 0.57},
            ("bprop", "gather"): {2: 0.57, 4: 0.64}}
+#: Of errors before a max-pool, by rounds and outputs of a tile.
+POOLED_ERRORS = {(1, 2): 0.44, (1, 4): 0.55, (2, 2): 0.36, (2, 4): 0.48}
 
 
 def part_shares(tiling: Tiling) -> tuple[float, ...]:
     """Words of each part over those of elements, as expected, but for masks."""
     if tiling.shares:
         return tiling.shares[:tiling.rounds + 1]
-    return REGION_SHARES[tiling.outputs] if tiling.regions else SHARES[tiling.rounds, tiling.outputs]
+    if tiling.regions:
+        return REGION_SHARES[tiling.outputs]
+    return (POOLED_SHARES if tiling.pooled else SHARES)[tiling.rounds, tiling.outputs]
 
 
 def mask_words(run: int) -> int:
@@ -48,6 +54,8 @@ def skip_share(tiling: Tiling, phase: str, kind: str) -> float:
         return dict(zip(SKIPPED, tiling.shares[tiling.rounds + 1:], strict=True))[phase, kind]
     if tiling.regions and (phase, kind) == ("bprop", "scatter"):
         return REGION_SHARES[tiling.outputs][1]
+    if tiling.pooled and (phase, kind) == ("bprop", "scatter"):
+        return POOLED_ERRORS[tiling.rounds, tiling.outputs]
     return SKIPPED[phase, kind][tiling.outputs]
 
 

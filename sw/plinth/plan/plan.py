@@ -270,10 +270,12 @@ def fingerprint(graph: PlanGraph) -> str:
     nodes = [{key: value for key, value in asdict(node).items() if key != "tiling" or value} for node in graph.nodes]
     for node in nodes:
         # Of a gather that sends everything nothing is said, as before there were others; nor of shares as measured, nor
-        # that regions are not asked for.
+        # that regions are not asked for, nor whether a pool is known of, which its followers say.
+        tiling = node.get("tiling", {})
+        tiling.pop("pooled", None)
         for key in ("rounds", "shares", "regions"):
-            if not node.get("tiling", {}).get(key, True):
-                del node["tiling"][key]
+            if not tiling.get(key, True):
+                del tiling[key]
     text = json.dumps([nodes, [asdict(edge) for edge in graph.edges]])
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -231,11 +231,13 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -
         step.constants.append(bias)
     shares, back = part_shares(node.tiling), replace(planned, source=planned.target, target=planned.source,
                                                        coded=None)
+    # Maps of 16 bits round, to the same perhaps, before the pool reads them.
+    pooled = node.tiling.pooled and not step.narrow
     masks: PerElement | None = None
     asked: PerMember | None = None
     for number in range(node.tiling.rounds + 1):
         part = CodePart(node.name, number, node.tiling.rounds, node.tiling.outputs, share=shares[number],
-                        regions=node.tiling.regions)
+                        regions=node.tiling.regions, pooled=pooled)
         end = f".{number}" if number else ""
         strings = step.reserve(PerElement(f"{gather.name}.strings{end}", target, part_room(part)))
         step.add(CodedGather(gather.name, gather.node, None, step.next_exchange() if number else gather.number, source,

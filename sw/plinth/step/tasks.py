@@ -164,6 +164,8 @@ class CodePart(NamedTuple):
         Words over those of runs, about.
     regions : bool
         They are MPT's codes, of a scale in place of a level.
+    pooled : bool
+        Neurons below another of their window of a max-pool are not needed either.
     """
 
     layer: str
@@ -173,6 +175,7 @@ class CodePart(NamedTuple):
     shift: int = 0
     share: float = 0.0
     regions: bool = False
+    pooled: bool = False
 
     @property
     def exact(self) -> bool:

@@ -25,6 +25,7 @@ from plinth.plan.plan_file import plan_from_data
 from plinth.step.tasks import CodePart
 from plinth.training.session import Session
 from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_sim.golden import prediction
 
 #: Of a word a flit: any number of channels is predicted.
 TINY = replace(preset("ndp-tiny-winograd"), codes=True)
@@ -140,6 +141,55 @@ def digits(rounds: int | str, outputs: int = 2, batch: int = 16) -> tuple[Networ
                          factors=(2, 2))
 
 
+@pytest.mark.parametrize(("rounds", "outputs"), [(1, 2), (2, 4)])
+def test_gathers_before_a_max_pool_need_less(monkeypatch: pytest.MonkeyPatch, rounds: int, outputs: int) -> None:
+    """Than those that do not know of it; the same bits as of both and of none."""
+    network, plan = digits(rounds, outputs)
+    assert [node.tiling.pooled for node in plan.graph.nodes if node.tiling] == [True, True]
+    apart = replace(plan, graph=replace(plan.graph, nodes=tuple(
+        node if node.tiling is None else replace(node, tiling=replace(node.tiling, pooled=False))
+        for node in plan.graph.nodes)))
+    counts, needed = [0], prediction.needed
+
+    def counted(way: prediction.Way, live: prediction.Mask) -> prediction.Mask:
+        found = needed(way, live)
+        counts[-1] += int(found.sum())
+        return found
+
+    monkeypatch.setattr(prediction, "needed", counted)
+    one = trained(network, plan)
+    counts.append(0)
+    check_alike(one, trained(network, apart))
+    check_alike(one, trained(*plain(network, plan)))
+    less, more = counts
+    assert 0 < less < 0.97 * more and plan.words < apart.words
+
+
+RELU, POOL = Relu(name="relu"), MaxPool(name="pool", kernel=(2, 2), stride=(2, 2))
+
+
+@pytest.mark.parametrize(("behind", "side", "convolution", "known"), [
+    ((RELU, POOL), 8, {}, True), ((RELU, POOL), 9, {}, True), ((RELU, replace(POOL, ceil=True)), 8, {}, True),
+    ((RELU, replace(POOL, ceil=True)), 9, {}, False), ((RELU, replace(POOL, kernel=(3, 3))), 8, {}, False),
+    ((RELU, replace(POOL, kernel=(3, 3), stride=(3, 3))), 8, {}, False),
+    ((RELU, replace(POOL, padding=(1, 1))), 8, {}, False), ((POOL, RELU), 8, {}, False),
+    ((RELU, MeanPool(name="pool", kernel=(2, 2), stride=(2, 2))), 8, {}, False),
+    ((RELU, POOL), 8, {"predict": 0}, False), ((RELU, POOL), 8, {"predict": "regions"}, False),
+    ((RELU, POOL), 8, {"kernel": (1, 3), "padding": (0, 1)}, False)])
+def test_pools_that_gathers_know_of(behind: tuple[Layer, ...], side: int, convolution: dict, known: bool) -> None:
+    """Of windows of 2x2 within tiles, right behind the ReLU; of others everything that lives is needed."""
+    settings = {"kernel": (3, 3), "padding": (1, 1), "winograd": 2, "predict": 1} | convolution
+    network = Network(name="one", input=Shape((2, side, side)), layers=(
+        Convolution(name="a", channels=4, **settings), *behind, Flatten(name="flatten"),
+        SoftmaxCrossEntropy(name="loss")))
+    graph = from_network(network)
+    tiling = graph.nodes[0].tiling
+    assert tiling is not None and tiling.pooled is known
+    plan = Plan(graph=graph, planner="data", model="exact", array="ring-2", batch=4, chunk_words=64, factors=(2,),
+                splits=(("ep",), ("dp",)))
+    check_alike(trained(network, plan, even=True), trained(*plain(network, plan), even=True))
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("demo-predict-dies")
 def test_dies_of_two_words_a_flit() -> None:
@@ -178,7 +228,7 @@ def test_levels_follow_the_neurons_of_the_step_before() -> None:
         for _ in made.epoch(0):
             living = made.program.living["conv1"].gather(made.driver.read_floats)
             size = float(np.sqrt((living[living > 0].astype(np.float64) ** 2).mean()))
-            assert made.levels["conv1"] == level_of(size, CodePart("conv1", 0, 1, 2))
+            assert made.levels["conv1"] == level_of(size, CodePart("conv1", 0, 1, 2, pooled=True))
         found.append(made)
     check_alike(*found)
     with pytest.raises(ValueError, match="the level of layer 'conv1' must be from"):
