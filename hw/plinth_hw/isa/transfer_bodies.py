@@ -129,16 +129,18 @@ class CodeBody(TransformBody):
     are the sides of maps whose tiles lie row by row, map after map: neurons outside are dead. Before a max-pool
     ``destination_row_step`` and ``destination_column_step`` are 2, the sides of its windows, of which a matrix makes
     whole ones, else 0: of these neurons below another are dead as well, of windows that are cut by the map's edge, too.
-    At ``destination`` it makes masks, ``destination_row_stride`` from element to element, of the tiles' channels one
-    behind the other."""
+    With sides and without a pool, and unless ``source_across`` is 0, ``mask`` has such maps that are added behind that
+    of channels, a place to the neuron of that place: ``source_down`` and ``source_across`` from a place to the one
+    below and to the right, ``mask_row_stride`` from map to map. At ``destination`` it makes masks,
+    ``destination_row_stride`` from element to element, of the tiles' channels one behind the other."""
 
-    #: DECODE: first string. PREDICT: what is added.
+    #: DECODE: first string. PREDICT: what is added to all neurons of a channel.
     codes: Pointer
     #: From a string's place to the next: its room.
     codes_row_stride: unsigned(32)
-    #: Of a next part, and of ``given`` masks: first word of the first run's mask.
+    #: Of a next part, and of ``given`` masks: first word of the first run's mask. PREDICT: of maps that are added.
     mask: Pointer
-    #: From a run's mask to the next.
+    #: From a run's mask to the next; PREDICT: from map to map.
     mask_row_stride: unsigned(32)
     # word 27
     #: Level, or log2 of the scale, of the first part, or of the fills.

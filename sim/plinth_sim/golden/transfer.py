@@ -26,6 +26,7 @@ unspecified (here: every read sees the memory as it was before the task).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -227,6 +228,8 @@ def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[i
     window = body.destination_row_step, body.destination_column_step
     if window not in ((0, 0), (2, 2)) or (any(window) and any(len(matrix) % 2 for matrix in way)):
         raise BadOperandError("A pool behind a prediction has windows of 2x2, whole ones in a tile")
+    if body.source_across and (any(window) or not body.destination_rows):
+        raise BadOperandError("Maps that a prediction adds have sides, and no pool behind them")
     sizes = len(way[0][0]), len(way[1][0])
 
     def start(pointer: Any) -> int:
@@ -239,27 +242,35 @@ def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[i
     if max(places.max(), added.max()) >= len(source):
         raise IndexError(f"a place lies outside a memory of {len(source)} words")
     bias, fills = source[added].astype(np.uint32).view(np.float32), source[places].astype(np.uint32)
+    inside, after = True, [bias]
+    if body.destination_rows:
+        number, row, column, inside = _map_places(body, len(way[0]), len(way[1]))
+    if body.source_across:
+        at = start(body.mask) + (number * body.mask_row_stride + row * body.source_down + column * body.source_across)
+        # Outside a map anything is added.
+        maps = np.where(inside, at & ADDRESS_MASK, added[0]) + np.arange(body.columns)
+        if maps.max() >= len(source):
+            raise IndexError(f"a place lies outside a memory of {len(source)} words")
+        after.append(source[maps].astype(np.uint32).view(np.float32))
     if body.regions:
         ends = regions.fill_ends(fills, body.regions + REGION_BITS[0] - 1, body.first)
     else:
         ends = prediction.ends(fills, body.first - np.array(shifts(*way)))
-    live = prediction.live(way, ends, lambda neurons: prediction.plus(neurons, bias),
-                           _in_map(body, len(way[0]), len(way[1])), any(window))
+    live = prediction.live(way, ends, lambda neurons: reduce(prediction.plus, after, neurons), inside, any(window))
     named = (prediction.of_units if body.regions else prediction.needed)(way, live)
     masks = named.reshape(sizes[0] * sizes[1], -1)
     targets = start(body.destination) + np.arange(len(masks)) * body.destination_row_stride & ADDRESS_MASK
     return Rows(targets, np.array([codes.packed(mask) for mask in masks], dtype=source.dtype), False)
 
 
-def _in_map(body: Any, down: int, across: int) -> Any:
-    """Which neurons ``[m, m', tiles, 1]`` of a prediction lie in their map."""
-    if not body.destination_rows:
-        return True
+def _map_places(body: Any, down: int, across: int) -> tuple[Any, Any, Any, Any]:
+    """Of neurons ``[m, m', tiles, 1]`` of a prediction: number of the map, row and column; whether they lie in it."""
     lines, columns = (max(1, -(-side // size)) for side, size in (
         (body.destination_rows, down), (body.destination_columns, across)))
     row, column, tile, _ = np.ogrid[:down, :across, :body.rows, :1]
-    inside_rows = tile // columns % lines * down + row < body.destination_rows
-    return inside_rows & (tile % columns * across + column < body.destination_columns)
+    row, column = tile // columns % lines * down + row, tile % columns * across + column
+    return (tile // columns // lines, row, column,
+            (row < body.destination_rows) & (column < body.destination_columns))
 
 
 def check(target: Words, rows: Rows) -> None:

@@ -211,16 +211,34 @@ def test_predictions(flit_words, ways):
         sides = {} if number % 3 == 0 else {"destination_rows": int(rng.integers(1, 10)),
                                             "destination_columns": int(rng.integers(1, 10))}
         other = {"offset": 14000 - number - BASES[3], "base": 3}
+        added = added_map(memory, sides, channels, number)
         check(flit_words, memory, [
-            (PREDICT, masks(tiles, channels, ways, level, codes=place, destination=target, **sides)),
+            (PREDICT, masks(tiles, channels, ways, level, codes=place, destination=target, **sides, **added)),
             *[(PREDICT, masks(tiles, channels, ways, level, codes=place, destination=other, **sides, **window)),
               (PREDICT, masks(1, channels, ways, level, codes=place, destination=target, **sides))] * pools], number)
+
+
+def added_map(memory: Any, sides: dict[str, int], channels: int, number: int) -> dict[str, Any]:
+    """Of a body that adds maps, of every other one that has sides: numbers about those of neurons, some of any kind,
+    places apart."""
+    if not sides or number % 2:
+        return {}
+    rng = np.random.default_rng(number)
+    rows, columns = sides.values()
+    right = channels + int(rng.integers(3))
+    below = columns * right + int(rng.integers(5))
+    values = memory[15000:]
+    values[:] = np.where(rng.random(len(values)) < 0.95, (rng.standard_normal(len(values)) * 3).astype(
+        np.float32).view(np.uint32), values)
+    return {"mask": {"offset": 15001 + number - BASES[3], "base": 3}, "source_down": below,
+            "source_across": right, "mask_row_stride": rows * below + int(rng.integers(7))}
 
 
 @pytest.mark.parametrize("change", [
     {"columns": 3}, {"down": 1}, {"across": 12}, {"planes": 2}, {"first": LEVELS.start}, {"first": LEVELS.stop},
     {"scatter": 1}, {"destination_row_step": 2}, {"destination_row_step": 4, "destination_column_step": 4},
-    {"destination_row_step": 2, "destination_column_step": 2, "down": 0}])
+    {"destination_row_step": 2, "destination_column_step": 2, "down": 0}, {"source_across": 4},
+    {"destination_row_step": 2, "destination_column_step": 2, "destination_rows": 4, "source_across": 4}])
 def test_predictions_that_are_none(change):
     """BAD_OPERAND, of both."""
     given = {**masks(2, 4, (4, 4), 0), **change}

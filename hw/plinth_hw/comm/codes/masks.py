@@ -47,17 +47,38 @@ def last_places(matrices: Sequence[Matrix], task: Any, *, neurons: bool) -> dict
     return {side: select(sizes, getattr(task, side)) for side in ("down", "across")}
 
 
+def tile_walk(m: Module, name: str, start: Value, window: Value, task: Any, lanes: int, last: dict[str, Value]
+              ) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Tiles of maps, ``window`` by window of their channels: row and column of a tile's first neuron, ``down`` and
+    ``across``; what a window ends: ``channels`` of a tile, ``row`` of tiles, ``map``. ``last``: neurons' places."""
+    channel = Signal(WORD, name=f"{name}_channel")
+    down, across = (Signal(SIDE_BITS + 1, name=f"{name}_{side}") for side in ("down", "across"))
+    next_down, next_across = down + last["down"] + 1, across + last["across"] + 1
+    ends = {"channels": channel + lanes >= task.channels, "row": next_across >= task.map_columns,
+            "map": next_down >= task.map_rows}
+    with m.If(start):
+        m.d.sync += [channel.eq(0), down.eq(0), across.eq(0)]
+    with m.Elif(window):
+        m.d.sync += channel.eq(channel + lanes)
+        with m.If(ends["channels"]):
+            m.d.sync += [channel.eq(0), across.eq(Mux(ends["row"], 0, next_across))]
+            with m.If(ends["row"]):
+                m.d.sync += down.eq(Mux(ends["map"], 0, next_down))
+    return {"down": down, "across": across}, ends
+
+
 def predicted_layout(parameters: DieParameters, matrices: int) -> data.StructLayout:
     """A task: ``fills``, ``bias``, ``masks``: first words; ``element`` and ``tile``: words from one to the next,
     ``pitch`` of masks; ``tiles``, ``channels``; ``level``; log2 n of ``regions``, whose units are whole tiles, or 0;
     matrices' numbers ``down`` and ``across``; ``pools``: a max-pool follows; ``bounded``: tiles are those of maps of
-    ``map_rows`` x ``map_columns`` neurons."""
+    ``map_rows`` x ``map_columns`` neurons; ``adds``: to these are added the places of ``maps``, first word, one
+    ``below`` and to the ``right`` of another by so many words, and ``map_pitch`` from map to map."""
     address, word, number = unsigned(parameters.address_bits), unsigned(WORD), unsigned(index_bits(matrices))
     return data.StructLayout({
-        **dict.fromkeys(("fills", "bias", "masks"), address),
-        **dict.fromkeys(("element", "tile", "pitch", "tiles", "channels"), word),
+        **dict.fromkeys(("fills", "bias", "masks", "maps"), address),
+        **dict.fromkeys(("element", "tile", "pitch", "tiles", "channels", "below", "right", "map_pitch"), word),
         "level": LEVEL, "regions": NUMBER, "down": number, "across": number,
-        **dict.fromkeys(("pools", "bounded"), unsigned(1)),
+        **dict.fromkeys(("pools", "bounded", "adds"), unsigned(1)),
         **dict.fromkeys(("map_rows", "map_columns"), unsigned(SIDE_BITS))})
 
 
@@ -115,21 +136,11 @@ class NeededMasks(wiring.Component):
         return m
 
     def _inside(self, m: Module, row: Signal, column: Signal, window: Value) -> Value:
-        """Whether a neuron of a window lies in its map; a tile ends with the last of its channels' windows."""
-        task, lanes, sizes = self.task, self.parameters.flit_words, last_places(self.matrices, self.task, neurons=True)
-        channel = Signal(WORD, name="channel_inside")
-        down, across = (Signal(SIDE_BITS + 1, name=f"first_{side}") for side in ("down", "across"))
-        next_down, next_across = down + sizes["down"] + 1, across + sizes["across"] + 1
-        ends_row = next_across >= task.map_columns
-        with m.If(self.start):
-            m.d.sync += [channel.eq(0), down.eq(0), across.eq(0)]
-        with m.Elif(window):
-            m.d.sync += channel.eq(channel + lanes)
-            with m.If(channel + lanes >= task.channels):
-                m.d.sync += [channel.eq(0), across.eq(Mux(ends_row, 0, next_across))]
-                with m.If(ends_row):
-                    m.d.sync += down.eq(Mux(next_down >= task.map_rows, 0, next_down))
-        return ~task.bounded | ((down + row < task.map_rows) & (across + column < task.map_columns))
+        """Whether a neuron of a window lies in its map."""
+        task = self.task
+        first, _ = tile_walk(m, "inside", self.start, window, task, self.parameters.flit_words,
+                             last_places(self.matrices, task, neurons=True))
+        return ~task.bounded | ((first["down"] + row < task.map_rows) & (first["across"] + column < task.map_columns))
 
     def _support(self, m: Module, side: str, neuron: Signal) -> Signal:
         """Rows, or columns, of a tile that a row, or column, of neurons has a coefficient for."""

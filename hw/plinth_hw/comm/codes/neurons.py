@@ -3,7 +3,7 @@
 ::
 
     high, low --> turn --> sums --> turn --> sums --> + bias --+--H--> wait --> above 0, and not below --> live
-                    columns, H and L      rows, H and L       +--L--> largest of windows ---^
+                    columns, H and L      rows, H and L (+ map) +--L--> largest of windows ---^
 
 A line is that of the highest values, then that of the lowest; a matrix with a column for each takes of an element what
 the sign of its coefficient asks for, in the order of the gather's sums, so that what is found is at least what the
@@ -31,13 +31,15 @@ from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.winograd import Matrix, terms
 from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits, stepped
-from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.delay import DelayLine, delayed
 from plinth_hw.lib.fifo import FIFO
 
 #: Neurons that are under way, or wait: of more than two rows.
 PLACES = 16
 MAGNITUDE = unsigned(FP32.bits - 1)
 _HIGH = data.StructLayout({"magnitude": MAGNITUDE, "above": 1})
+#: What is added to neurons of windows that are not yet summed: of four of the largest.
+ADDED = 64
 
 
 def ends_matrix(matrix: Matrix, low: bool) -> Matrix:
@@ -70,6 +72,10 @@ class LiveNeurons(wiring.Component):
         As these: neurons below another of their window of 2x2 are dead, too; both matrices make an even number.
     window : In stream of ``words``
         Taken before its elements: what is added to each neuron.
+    adds : In(1)
+        As these: something is added behind that; it does not pool.
+    added : In stream of ``words``
+        That, of each neuron, row by row, behind the window's elements.
     i : In stream of ``words``
         Of each element, row by row of a tile, the highest value, then the lowest.
     o : Out stream of a bit a word
@@ -83,8 +89,8 @@ class LiveNeurons(wiring.Component):
         self.neurons = max(len(matrix) for matrix in self.matrices)
         self.place = data.StructLayout({"column": unsigned(index_bits(self.neurons)), "odd": 1, "low": 1, "last": 1})
         number, flit = In(range(len(self.matrices))), stream.Signature(words)
-        super().__init__({"down": number, "across": number, "pools": In(1), "window": In(flit), "i": In(flit),
-                          "o": Out(stream.Signature(unsigned(words.length)))})
+        super().__init__({"down": number, "across": number, "pools": In(1), "window": In(flit), "adds": In(1),
+                          "added": In(flit), "i": In(flit), "o": Out(stream.Signature(unsigned(words.length)))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -129,19 +135,28 @@ class LiveNeurons(wiring.Component):
         """What is added to a window's neurons, and what they are then."""
         left, takes = Signal(range(PLACES + 1), init=PLACES, name="left"), Signal(name="takes")
         place, ends = self._place(m, takes)
+        m.submodules.of_map = of_map = FIFO(self.words, ADDED)
+        wiring.connect(m, wiring.flipped(self.added), of_map.i)
         m.d.comb += [
-            # Highest values alone wait for others.
-            second.o.ready.eq(added.o.valid & (place.low | (left != 0))), takes.eq(second.o.valid & second.o.ready),
-            added.o.ready.eq(takes & ends),
+            # Highest values alone wait for others, and are above 0 or not by what is added.
+            second.o.ready.eq(added.o.valid & (place.low | ((left != 0) & (~self.adds | of_map.o.valid)))),
+            takes.eq(second.o.valid & second.o.ready), added.o.ready.eq(takes & ends),
+            of_map.o.ready.eq(takes & self.adds & ~place.low),
         ]
         m.d.sync += left.eq(stepped(left, self.o.valid & self.o.ready, takes & ~place.low))
-        latency, sums = 0, Signal(self.words, name="with_added")
-        for lane in range(self.words.length):
-            m.submodules[f"adder_{lane}"] = adder = FloatAdder(FP32)
-            latency = adder.latency
-            m.d.comb += [adder.a.eq(second.o.payload[lane]), adder.b.eq(added.o.payload[lane]),
-                         sums[lane].eq(adder.o)]
-        self._compare(m, sums, delayed(m, "taken", takes, latency), delayed(m, "place", place, latency))
+        adders, map_adders = ([FloatAdder(FP32) for _ in range(self.words.length)] for _ in range(2))
+        latency, sums = adders[0].latency, Signal(self.words, name="with_added")
+        m.submodules.later = later = DelayLine(self.words, latency)
+        m.d.comb += later.i.eq(of_map.o.payload)
+        for lane, (adder, map_adder) in enumerate(zip(adders, map_adders, strict=True)):
+            m.submodules[f"adder_{lane}"], m.submodules[f"map_adder_{lane}"] = adder, map_adder
+            m.d.comb += [adder.a.eq(second.o.payload[lane]), adder.b.eq(added.o.payload[lane]), map_adder.a.eq(adder.o),
+                         map_adder.b.eq(later.o[lane]), sums[lane].eq(Mux(self.adds, map_adder.o, adder.o))]
+        biased, of_biased = delayed(m, "taken", takes, latency), delayed(m, "place", place, latency)
+        valid, of_sum = Signal(name="sum_valid"), Signal(self.place, name="place_of_sum")
+        m.d.comb += [valid.eq(Mux(self.adds, delayed(m, "biased", biased, latency), biased)),
+                     of_sum.eq(Mux(self.adds, delayed(m, "of_biased", of_biased, latency), of_biased))]
+        self._compare(m, sums, valid, of_sum)
 
     def _place(self, m: Module, takes: Signal) -> tuple[Any, Value]:
         """What a sum is of: the column of its neuron, whether that one's row is odd, whether it is its lowest value, of

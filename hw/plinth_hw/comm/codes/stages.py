@@ -143,8 +143,10 @@ class CodeStages(wiring.Component):
             task.level.eq(body.first), task.regions.eq(body.regions), level.eq(body.first),
             task.bounded.eq(body.destination_rows != 0), task.pools.eq(~unpooled),
             task.map_rows.eq(body.destination_rows), task.map_columns.eq(body.destination_columns),
+            task.adds.eq(body.source_across != 0), task.maps.eq(addresses["mask"]),
+            task.map_pitch.eq(body.mask_row_stride), task.below.eq(body.source_down), task.right.eq(body.source_across),
             self.unpredictable.eq((body.planes != 1) | ~known["down"] | ~known["across"] | ~(unpooled | pooled)
-                                  | (body.columns[:exact_log2(lanes)] != 0)
+                                  | (task.adds & (~task.bounded | task.pools)) | (body.columns[:exact_log2(lanes)] != 0)
                                   | Mux(body.regions != 0, (level < SCALES.start) | (level >= SCALES.stop),
                                         (level < LEVELS.start + MOST_SHIFT) | (level >= LEVELS.stop))),
         ]

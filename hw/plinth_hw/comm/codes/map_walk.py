@@ -1,0 +1,87 @@
+"""Places of the maps that are added to neurons, in the order in which neurons are found: of each window, a flit of
+channels of a tile, row by row.
+
+Throughput: a place a cycle.
+"""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from plinth_hw.comm.codes.masks import grid_walk, last_places, predicted_layout, tile_walk
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.winograd import Matrix
+from plinth_hw.lib.choice import select
+from plinth_hw.lib.count import index_bits
+
+
+class MapWalk(wiring.Component):
+    """Walks.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    matrices : sequence of Matrix
+        A^T of transforms, and 1; of powers of two of rows.
+
+    Members
+    -------
+    start : In(1)
+        Pulse: ``task`` is there, and stable while it is walked.
+    task : In, :func:`~plinth_hw.comm.codes.masks.predicted_layout`
+    moves : In(1)
+        On to the next place.
+    place : Out
+        Address of the first word.
+    inside : Out(1)
+        It lies in a map.
+    ends : Out(1)
+        It is the window's last one.
+    """
+
+    def __init__(self, parameters: DieParameters, matrices: Sequence[Matrix]):
+        self.parameters = parameters
+        self.matrices = tuple(matrices)
+        super().__init__({
+            "start": In(1), "task": In(predicted_layout(parameters, len(self.matrices))), "moves": In(1),
+            "place": Out(parameters.address_bits), "inside": Out(1), "ends": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        task, last = self.task, last_places(self.matrices, self.task, neurons=True)
+        row, column, ends = grid_walk(m, "neuron", self.moves, last, index_bits(max(map(len, self.matrices))))
+        first, tile_ends = tile_walk(m, "tile", self.start, self.moves & ends, task, self.parameters.flit_words, last)
+        m.d.comb += [self.ends.eq(ends), self.inside.eq((first["down"] + row < task.map_rows)
+                                                        & (first["across"] + column < task.map_columns))]
+        # First places of the map, of its line of tiles, of the tile, of the window, of its row.
+        names = ("map_place", "line_place", "tile_place", "window_place", "row_place")
+        of_map, of_line, of_tile, of_window, of_row = places = [
+            Signal(self.parameters.address_bits, name=name) for name in names]
+        next_tile, next_window, below = (Signal.like(self.place, name=name) for name in (
+            "next_tile", "next_window", "below"))
+        steps = {way: select([stride << exact_log2(len(matrix)) for matrix in self.matrices], task[way])
+                 for way, stride in (("down", task.below), ("across", task.right))}
+        m.d.comb += [
+            next_tile.eq(Mux(tile_ends["row"], Mux(tile_ends["map"], of_map + task.map_pitch, of_line + steps["down"]),
+                             of_tile + steps["across"])),
+            next_window.eq(Mux(tile_ends["channels"], next_tile, of_window + self.parameters.flit_words)),
+            below.eq(Mux(ends, next_window, of_row + task.below)),
+        ]
+        with m.If(self.start):
+            m.d.sync += [place.eq(task.maps) for place in (self.place, *places)]
+        with m.Elif(self.moves):
+            m.d.sync += self.place.eq(self.place + task.right)
+            with m.If(column == last["across"]):
+                m.d.sync += [self.place.eq(below), of_row.eq(below)]
+            with m.If(ends):
+                m.d.sync += of_window.eq(next_window)
+                with m.If(tile_ends["channels"]):
+                    m.d.sync += of_tile.eq(next_tile)
+                    with m.If(tile_ends["row"]):
+                        m.d.sync += of_line.eq(next_tile)
+                        with m.If(tile_ends["map"]):
+                            m.d.sync += of_map.eq(next_tile)
+        return m
