@@ -104,13 +104,19 @@ def code_body(work: Encode | Decode | Predict, at: Callable[[Buffer], Buffer]
         fills, (down, across), window = at(work.fills), matrix_numbers(work.node), work.node.window
         assert window is not None
         side = 2 * work.part.pooled
+        added: dict[str, Any] = {}
+        if work.added is not None:
+            maps = at(work.added)
+            below = window.output[1] * maps.stride
+            added = {"mask": maps.pointer, "source_across": maps.stride, "source_down": below,
+                     "mask_row_stride": window.output[0] * below}
         return TransferOperation.PREDICT, {
             "source": fills.pointer, "source_row_stride": fills.stride, "source_plane_stride": work.plane,
             "destination": at(work.masks).pointer, "destination_row_stride": work.masks.stride,
             "columns": fills.columns, "rows": fills.rows, "planes": 1, "down": down, "across": across,
             "codes": at(work.bias).pointer, "destination_rows": window.output[0],
             "destination_columns": window.output[1], "destination_row_step": side, "destination_column_step": side,
-            **level_fields(work.part, level_of(FIRST_SIZE, work.part), predicts=True)}
+            **added, **level_fields(work.part, level_of(FIRST_SIZE, work.part), predicts=True)}
     runs, strings = at(work.runs), at(work.strings)
     body: dict[str, Any] = {
         "columns": runs.columns, "rows": runs.rows, "planes": 1, "source": runs.pointer,

@@ -27,7 +27,7 @@ from plinth.model.array import AT_LINKS, BUILT, Array, ring
 from plinth.model.network import Network
 from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
-from plinth.partition.blocks import unpredictable
+from plinth.partition.blocks import sum_end, unpredictable
 from plinth.partition.graph import DP, EP, LOSS
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import ring_links
@@ -278,7 +278,7 @@ class _Lowering:
             for builder in (self.setup[die], self.builders[die]):
                 builder.check_dies(die, step.dies)
         for number, (node, here) in enumerate(zip(step.graph.nodes, step.layouts, strict=True)):
-            why = unpredictable(node, here, step.tile_sums.get(number))
+            why = unpredictable(node, here, step.tile_sums.get(number), step.residuals.get(number))
             if node.tiling is not None and node.tiling.rounds and why:
                 self.notes[f"layer {node.name!r}: its gather sends everything, as {why}"] = None
         assert step.array is not None
@@ -337,8 +337,9 @@ class _Lowering:
 
     def _relu(self, number: int) -> str:
         """The ReLU behind a gather that is predicted."""
-        summed = self.step.tile_sums.get(number)
-        return (self.step.graph.nodes[number] if summed is None else summed.junction).followers[0].name
+        step = self.step
+        end = sum_end(step.graph.nodes[number], step.tile_sums.get(number), step.residuals.get(number))
+        return end.followers[0].name
 
     # Addresses.
 

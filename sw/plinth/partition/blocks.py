@@ -1,5 +1,5 @@
-"""Blocks of Winograd layers: tiles that are added before they move, tiles that several layers share, and which
-exchanges of a layer send codes."""
+"""Blocks of Winograd layers: tiles that are added before they move, tiles that several layers share, maps that are
+added to what is gathered, and which exchanges of a layer send codes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,15 +68,61 @@ def shared_tiles(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, int]:
     return found
 
 
-def unpredictable(node: Node, here: Layout, summed: TileSum | None) -> str:
+@dataclass(frozen=True)
+class Residual:
+    """What a junction adds to the map of a Winograd layer that nothing else reads, before anything else follows."""
+
+    junction: Node
+    #: Number of the node whose last map it is.
+    producer: int | None
+    #: Why it is not there when the layer's tiles are gathered, where they are; empty if it is.
+    missing: str
+
+
+def residuals(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, Residual]:
+    """By Winograd layers whose map a junction of two inputs reads, and their tiles are not added before."""
+    found: dict[int, Residual] = {}
+    sums = tile_sums(graph, layouts)
+    for number, node in enumerate(graph.nodes):
+        reads = [graph.edges[edge].consumer for edge in graph.outputs[number]]
+        if node.tiling is None or node.followers or len(reads) != 1 or number in sums:
+            continue
+        junction, feeds = graph.nodes[reads[0]], graph.feeds(reads[0])
+        if not junction.junction or len(feeds) != 2:
+            continue
+        other, = (edge for edge in feeds if edge not in graph.outputs[number])
+        producer = None if other is None else graph.edges[other].producer
+        if producer is None:
+            missing = "the network's input is added to its sums"
+        elif producer > number:
+            missing = "what is added to its sums is made behind them"
+        elif not layouts[producer].home == layouts[reads[0]].input == layouts[number].output:
+            missing = "what is added to its sums lies on other dies"
+        else:
+            missing = ""
+        found[number] = Residual(junction, producer, missing)
+    return found
+
+
+def sum_end(node: Node, summed: TileSum | None, added: Residual | None) -> Node:
+    """Where all is added to a Winograd layer's sums: what else is done to them follows that."""
+    block = summed or added
+    return node if block is None else block.junction
+
+
+def unpredictable(node: Node, here: Layout, summed: TileSum | None, added: Residual | None) -> str:
     """Why a gather is not predicted though its layer asks for it; empty if it is."""
     if not here.ep:
         return "elements of its tiles are not split"
     if here.mp:
         return "its sums are parts, of dies that split its channels"
-    followers = node.followers if summed is None else summed.junction.followers
-    if not followers or followers[0].kind != Relu.kind:
+    end = sum_end(node, summed, added)
+    if not end.followers or end.followers[0].kind != Relu.kind:
         return "no ReLU follows its sums"
+    if end.bare:
+        return "its sums are read without the ReLU, too"
+    if added is not None and added.missing:
+        return added.missing
     if summed is not None and not summed.rounds:
         return "the last layer of its sum of tiles does not predict"
     if summed is not None and summed.biases > 1:
@@ -84,7 +130,7 @@ def unpredictable(node: Node, here: Layout, summed: TileSum | None) -> str:
     return "its samples or channels are cut by list" if here.output.orders else ""
 
 
-def coded_exchanges(graph: PlanGraph, here: Layout, number: int, summed: TileSum | None
+def coded_exchanges(graph: PlanGraph, here: Layout, number: int, summed: TileSum | None, added: Residual | None
                     ) -> tuple[tuple[str, str], ...]:
     """Phases and kinds of a Winograd layer's exchanges that send codes, if it asks for predictions: the gather of
     fprop, if it is predicted, with it the scatter of its errors; the scatter of inputs that are behind a ReLU, with it
@@ -92,7 +138,7 @@ def coded_exchanges(graph: PlanGraph, here: Layout, number: int, summed: TileSum
     node = graph.nodes[number]
     if node.tiling is None or not node.tiling.rounds or not here.ep:
         return ()
-    found = [] if unpredictable(node, here, summed) else [("fprop", "gather")]
+    found = [] if unpredictable(node, here, summed, added) else [("fprop", "gather")]
     # Of dies that split channels as well some have copies.
     if not (here.mp or here.op or here.input.orders or here.output.orders):
         found += [("bprop", "scatter")] * len(found)

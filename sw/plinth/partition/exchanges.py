@@ -22,7 +22,7 @@ from math import prod
 import numpy as np
 
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region, Sizes, overlap, pattern, plane
-from plinth.partition.blocks import coded_exchanges, shared_tiles, tile_sums
+from plinth.partition.blocks import coded_exchanges, residuals, shared_tiles, tile_sums
 from plinth.partition.cuts import Factors, Integers, Levels, halves, parts
 from plinth.partition.graph import Node, PlanGraph, Tiling
 from plinth.partition.predicted import expected_words, least_most
@@ -87,11 +87,11 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Exchange]:
     """All transfers of a training step between layers, in the order in which they happen."""
-    sums, shared = tile_sums(graph, regions), shared_tiles(graph, regions)
+    sums, shared, added = tile_sums(graph, regions), shared_tiles(graph, regions), residuals(graph, regions)
     for number, node in enumerate(graph.nodes):
         here, summed = regions[number], sums.get(number)
         if here.ep:
-            coded = coded_exchanges(graph, here, number, summed)
+            coded = coded_exchanges(graph, here, number, summed, added.get(number))
             if number not in shared:
                 yield tile_exchange(node, here, "fprop", "scatter", factors, coded)
             if summed is None or number == summed.members[-1]:
@@ -114,10 +114,10 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
             if node.bias and node.free:
                 yield tile_exchange(node, here, "bprop", "bias", factors)
             if summed is None or number == summed.members[-1]:
-                coded = coded_exchanges(graph, here, number, summed)
+                coded = coded_exchanges(graph, here, number, summed, added.get(number))
                 yield tile_exchange(node, here, "bprop", "scatter", factors, coded)
             if graph.inputs[number] and number not in shared:
-                coded = coded_exchanges(graph, here, number, summed)
+                coded = coded_exchanges(graph, here, number, summed, added.get(number))
                 yield tile_exchange(node, here, "bprop", "gather", factors, coded)
 
 

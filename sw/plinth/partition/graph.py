@@ -150,6 +150,8 @@ class Node:
     followers: tuple[Follower, ...] = ()
     #: Places among its inputs at which it reads the network's input.
     network_inputs: tuple[int, ...] = ()
+    #: Whether a node reads its sum as it is, beside what follows.
+    bare: bool = False
 
     @property
     def free(self) -> bool:
@@ -284,11 +286,13 @@ def chain(name: str, nodes: Sequence[Node]) -> PlanGraph:
 
 @dataclass(frozen=True)
 class _Flow:
-    """A tensor on its way: the node that it comes from (None: the input), its elements, and its channels."""
+    """A tensor on its way: the node that it comes from (None: the input), its elements, and its channels; whether it is
+    the node's sum as it is."""
 
     node: int | None
     elements: int
     channels: int
+    bare: bool = False
 
 
 def _follower(layer: Layer, source: Shape, target: Shape) -> Follower:
@@ -339,6 +343,7 @@ def from_network(network: Network) -> PlanGraph:
     nodes: list[Node] = []
     edges: list[Edge] = []
     followers: dict[int, list[Follower]] = {}
+    bare: set[int | None] = set()
     for layer in network.layers:
         shapes = network.shapes[layer.name]
         reads = [flows[name] for name in layer.inputs]
@@ -346,7 +351,8 @@ def from_network(network: Network) -> PlanGraph:
         made = isinstance(layer, (Dense, Convolution, Embedding, Add, Join)) or layer.is_loss
         if not made:
             channels = first.channels if isinstance(layer, Flatten) or shapes.output.flat else shapes.output.channels
-            flows[layer.name] = _Flow(first.node, shapes.output.elements, channels)
+            flows[layer.name] = _Flow(first.node, shapes.output.elements, channels,
+                                      first.bare and isinstance(layer, Flatten))
             if first.node is not None and not isinstance(layer, Flatten):
                 followers.setdefault(first.node, []).append(_follower(layer, shapes.inputs[0], shapes.output))
             continue
@@ -376,11 +382,13 @@ def from_network(network: Network) -> PlanGraph:
         if layer.is_loss:
             followers[number] = [Follower(layer.kind, name=layer.name)]
         edges += [Edge(flow.node, number, flow.elements, flow.channels) for flow in reads if flow.node is not None]
-        flows[layer.name] = _Flow(number, output, channels)
+        bare |= {flow.node for flow in reads if flow.bare}
+        flows[layer.name] = _Flow(number, output, channels, True)
     sized = []
     for number, node in enumerate(nodes):
         reading = [edge.elements for edge in edges if edge.producer == number]
         behind = tuple(followers.get(number, ()))
         sized.append(replace(node, map_elements=reading[0] if reading else node.map_elements, followers=behind,
+                             bare=number in bare and bool(behind),
                              tiling=node.tiling and replace(node.tiling, pooled=_pooled(node.tiling, behind))))
     return PlanGraph(name=network.name, nodes=tuple(sized), edges=tuple(edges))

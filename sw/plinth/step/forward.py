@@ -200,7 +200,8 @@ class Forward:
                 self._summand(made, summed)
                 return
             elif node.tiling is not None:
-                self.winograd[number].forward(made.x[0], made.z, first=self._scattered(number))
+                self.winograd[number].forward(made.x[0], made.z, first=self._scattered(number),
+                                              added=self._residual(number))
             else:
                 step.add(Products(node, step.parameters, FPROP, made.x[0], made.z, self.operand(node).buffer))
                 step.empty(made.x[0], made.z)
@@ -248,6 +249,13 @@ class Forward:
     def _scattered(self, number: int) -> WinogradLayer | None:
         """The layer whose tiles of the input a layer takes."""
         return self.winograd[self.step.shared_tiles[number]] if number in self.step.shared_tiles else None
+
+    def _residual(self, number: int) -> Tensor | None:
+        """The map that a junction adds to a Winograd layer's, if it is there."""
+        found = self.step.residuals.get(number)
+        if found is None or found.producer is None or found.missing:
+            return None
+        return self._made[found.producer].map
 
     def _partials(self, made: Made) -> list[Placed]:
         """The summands of a node's home, in die order."""

@@ -23,7 +23,7 @@ from plinth.step.coded_places import PerElement, PerMember
 from plinth.step.skipped_scatter import Masks
 from plinth.step.step import Step
 from plinth.step.tasks import CodePart, Decode, Encode, Members, Predict, SkipPart, Task, Tile, code_task
-from plinth.step.tensors import Constant, Placed, Tiles
+from plinth.step.tensors import Constant, Placed, Tensor, Tiles
 from plinth.step.tile_operations import Gather
 from plinth_hw.isa.codes import shifts
 from plinth_hw.isa.layout import WORD_BITS
@@ -177,6 +177,8 @@ class PredictNeeded:
     tiles: Tiles
     bias: Placed
     masks: PerElement
+    #: Maps that are added behind the bias.
+    added: Tensor | None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
@@ -184,8 +186,10 @@ class PredictNeeded:
         if not whole.words:
             return
         fills, bias, masks = whole.of(self.tiles.buffer(die), 0), self.bias.buffer(die), self.masks.buffer(die)
-        yield Task(self.name, Engine.TRANSFER, Predict(self.node, self.part, fills, whole.plane, bias, masks),
-                   (fills.repeated(whole.count, whole.plane), bias), (masks,), 1, self.node)
+        added = None if self.added is None else self.added.buffer(die)
+        yield Task(self.name, Engine.TRANSFER, Predict(self.node, self.part, fills, whole.plane, bias, masks, added),
+                   (fills.repeated(whole.count, whole.plane), bias, *([] if added is None else [added])), (masks,), 1,
+                   self.node)
 
 
 def check_predicted(node: Node, target: Tiles, parameters: DieParameters) -> None:
@@ -207,7 +211,8 @@ def check_predicted(node: Node, target: Tiles, parameters: DieParameters) -> Non
                         f"{parameters.name!r} takes multiples of {lanes}; say predict: 0 for it, or give it as many")
 
 
-def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -> Masks:
+def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None, added: Tensor | None
+                  ) -> Masks:
     """Append the operations of a predicted gather; its last masks.
 
     Parameters
@@ -216,6 +221,8 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -
         What it stands in place of; its exchange counts the first part.
     bias : Placed or None
         What is added to neurons.
+    added : Tensor or None
+        Maps that are added behind that, of which each die has those that it gathers.
 
     Raises
     ------
@@ -248,7 +255,7 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -
             return Masks(masks, asked)
         masks = step.reserve(PerElement(f"{gather.name}.masks{end}", target, mask_words))
         asked = step.reserve(PerMember(f"{gather.name}.asked{end}", source, target, cluster, mask_words))
-        step.add(PredictNeeded(f"{gather.name}.predict{end}", node, part, target, bias, masks))
+        step.add(PredictNeeded(f"{gather.name}.predict{end}", node, part, target, bias, masks, added))
         step.add(MaskExchange(gather.name, gather.node, None, step.next_exchange(), target, [source], None, False,
                               cluster, back, masks=masks, asked=asked))
     raise AssertionError("a predicted gather has a round")

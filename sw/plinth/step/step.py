@@ -53,7 +53,7 @@ import numpy as np
 from plinth.buffers import Buffer
 from plinth.model.array import Array
 from plinth.model.update import PLAIN, UpdateRule
-from plinth.partition.blocks import TileSum, shared_tiles, tile_sums
+from plinth.partition.blocks import Residual, TileSum, residuals, shared_tiles, tile_sums
 from plinth.partition.cuts import Factors, Integers, halves
 from plinth.partition.exchanges import Exchange
 from plinth.partition.graph import PlanGraph
@@ -131,9 +131,11 @@ class Step:
     def __post_init__(self) -> None:
         self.factors = self.factors or halves(len(self.splits[0]))
         self.layouts: tuple[Layout, ...] = layouts(self.graph, self.splits, self.lists, self.factors)
-        #: Of Winograd layers those whose tiles of the input they take; sums of tiles, by members.
+        #: Of Winograd layers those whose tiles of the input they take; sums of tiles, by members; maps that are added
+        #: to what a layer gathers.
         self.shared_tiles: dict[int, int] = shared_tiles(self.graph, self.layouts)
         self.tile_sums: dict[int, TileSum] = tile_sums(self.graph, self.layouts)
+        self.residuals: dict[int, Residual] = residuals(self.graph, self.layouts)
 
     @property
     def levels(self) -> int:

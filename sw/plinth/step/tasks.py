@@ -256,6 +256,8 @@ class Predict:
         What is added to each channel's neurons.
     masks : Buffer
         A row an element.
+    added : Buffer or None
+        Maps that are added behind that, dense.
     """
 
     node: Node
@@ -264,6 +266,7 @@ class Predict:
     plane: int
     bias: Buffer
     masks: Buffer
+    added: Buffer | None = None
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class WinogradLayer:
         self.summed = step.tile_sums.get(self.number)
         self._summands = (self.number,) if self.summed is None else self.summed.members
         #: Exchanges in codes; masks of the predicted gather, and of inputs by which their errors come back.
-        self._coded = coded_exchanges(step.graph, self.here, self.number, self.summed)
+        self._coded = coded_exchanges(step.graph, self.here, self.number, self.summed, step.residuals.get(self.number))
         self._masks: Masks | None = None
         self._causes: Masks | None = None
         self._cluster = step.members(TILES, self.number)
@@ -178,8 +178,9 @@ class WinogradLayer:
         return Untile(f"{self.node.name}.{'untile' if outputs else 'error_untile'}", self.node, outputs, tiles, maps,
                       not outputs, self._strips)
 
-    def _gather(self, name: str, phase: str, tiles: Tiles, maps: Tensor, *, outputs: bool) -> None:
-        """Maps of tiles."""
+    def _gather(self, name: str, phase: str, tiles: Tiles, maps: Tensor, *, outputs: bool,
+                added: Tensor | None = None) -> None:
+        """Maps of tiles; ``added``: what is added to them before their ReLU."""
         step, node = self.step, self.node
         if self.here.ep:
             whole = self._place(f"{name}_whole", maps, maps.region)
@@ -189,7 +190,7 @@ class WinogradLayer:
             if planned.coded is not None and outputs:
                 biased = [step.weights[step.graph.nodes[one].name] for one in self._summands
                           if step.graph.nodes[one].bias]
-                self._masks = add_predicted(step, node, gather, biased[0].bias_of(maps) if biased else None)
+                self._masks = add_predicted(step, node, gather, biased[0].bias_of(maps) if biased else None, added)
             elif planned.coded is not None and self._causes is not None:
                 add_named(step, node, gather, self._causes)
             else:
@@ -213,9 +214,10 @@ class WinogradLayer:
             step.add(KernelProducts(node, FPROP, self._matrix, step.weights[node.name].buffer, self.weights))
 
     def forward(self, x: Tensor, z: Tensor, others: Sequence["WinogradLayer"] | None = (),
-                first: "WinogradLayer | None" = None) -> None:
+                first: "WinogradLayer | None" = None, added: Tensor | None = None) -> None:
         """fprop; of a sum of tiles ``z`` is made of those of all by the last of its layers, which has the others; None:
-        it is one of these. ``first``: the layer that has made tiles of the input."""
+        it is one of these. ``first``: the layer that has made tiles of the input. ``added``: the map that a junction
+        adds to it before a ReLU, if it is there."""
         scattered = None if first is not None else self._scatter("tiles", "fprop", x, outputs=False)
         self._made: Tiles = self._place("product_tiles", z, self.here.tiles[1])
         if scattered is not None:
@@ -229,7 +231,7 @@ class WinogradLayer:
         self._product(FPROP, self._inputs, self._made)
         if others is not None:
             whole = self._sum("summed_tiles", [*(one._made for one in others), self._made], z, outputs=True)
-            self._gather("product_tiles", FPROP, whole, z, outputs=True)
+            self._gather("product_tiles", FPROP, whole, z, outputs=True, added=added)
 
     def backward(self, error: Tensor, found: Tensor | None, others: Sequence["WinogradLayer"] | None = (),
                  last: "WinogradLayer | None" = None) -> None:

@@ -3,6 +3,7 @@ between the plan's bounds."""
 
 from dataclasses import replace
 from math import inf, nan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,19 @@ from plinth.bench.holdouts import NETWORKS as NETWORKS_28
 from plinth.errors import UserError
 from plinth.lower.codes import LAYER_LEVELS, level_of
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import Convolution, Flatten, Layer, MaxPool, MeanPool, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.layers import (
+    Add,
+    Convolution,
+    Dense,
+    Flatten,
+    Join,
+    Layer,
+    MaxPool,
+    MeanPool,
+    Relu,
+    Shape,
+    SoftmaxCrossEntropy,
+)
 from plinth.model.network import Network
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import predicts, with_tiles
@@ -131,6 +144,66 @@ def test_errors_behind_a_mean_all_come_back() -> None:
     assert [("b", "bprop", "gather") in coded(followed(*between)[1]) for between in (
         (Relu(name="relu"), pool), (pool, Relu(name="relu")))] == [False, True]
     assert ("b", "fprop", "scatter") in coded(followed(Relu(name="relu"), pool)[1])
+
+
+def residual(rounds: int | str, outputs: int = 2, *, junction: type[Layer] = Add, swapped: bool = False,
+             bias: bool = True, behind: tuple[Layer, ...] = ()) -> tuple[Network, Plan]:
+    """A residual block, of maps that tiles do not divide."""
+    inputs = ("b", "relu") if swapped else ("relu", "b")
+    network = with_tiles(Network(name="block", input=Shape((2, 9, 7)), layers=(
+        Convolution(name="a", channels=4, kernel=(3, 3), padding=(1, 1)), Relu(name="relu"),
+        Convolution(name="b", channels=4, kernel=(3, 3), padding=(1, 1), bias=bias),
+        junction(name="sum", inputs=inputs), Relu(name="last"), *behind, Flatten(name="flatten"),
+        Dense(name="classifier", outputs=6), SoftmaxCrossEntropy(name="loss"))), outputs, None, rounds)
+    graph = from_network(network)
+    return network, Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64,
+                         factors=(2, 2), splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp")
+                                                      for node in graph.nodes))
+
+
+@pytest.mark.parametrize(("rounds", "outputs", "others"), [
+    (1, 2, {}), (2, 4, {"swapped": True}), ("regions", 2, {"bias": False}), (1, 4, {"junction": Join}),
+    (2, 2, {"behind": (MaxPool(name="pool", kernel=(2, 2), stride=(2, 2)),)})])
+def test_a_map_that_is_added_before_the_relu(rounds: int | str, outputs: int, others: dict[str, Any]) -> None:
+    """Neurons are dead with it, or live with it; errors of the layer are those that masks name."""
+    network, plan = residual(rounds, outputs, **others)
+    assert {("b", "fprop", "gather"), ("b", "bprop", "scatter")} <= set(coded(plan))
+    check_alike(trained(network, plan), trained(*plain(network, plan)))
+
+
+def test_maps_that_are_not_there() -> None:
+    """Made behind the gather, or the network's input, or on other dies."""
+    def reason(inputs: tuple[str, str], first: tuple[str, str] = ("dp", "dp")) -> str:
+        network = with_tiles(Network(name="block", input=Shape((4, 8, 8)), layers=(
+            Convolution(name="a", channels=4, kernel=(1, 1)), Relu(name="relu"),
+            Convolution(name="b", channels=4, kernel=(3, 3), padding=(1, 1), inputs=("relu",)),
+            Convolution(name="c", channels=4, kernel=(1, 1), inputs=("relu",)),
+            Add(name="sum", inputs=inputs), Relu(name="between"),
+            *(() if "c" in inputs else (Add(name="other", inputs=("between", "c")), Relu(name="last"))),
+            MaxPool(name="pool", kernel=(2, 2), stride=(2, 2)), Flatten(name="flatten"),
+            Dense(name="classifier", outputs=6), SoftmaxCrossEntropy(name="loss"))), 2, None, 1)
+        graph = from_network(network)
+        splits = tuple(("dp", "ep") if node.tiling else first if node.name == "a" else ("dp", "dp")
+                       for node in graph.nodes)
+        plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64,
+                    factors=(2, 2), splits=splits)
+        note, = lowered(network, plan).notes or ("",)
+        assert bool(note) != (("b", "fprop", "gather") in coded(plan))
+        return note.rpartition(", as ")[2]
+
+    assert reason(("relu", "b")) == ""
+    assert reason(("input", "b")) == "the network's input is added to its sums"
+    assert reason(("relu", "b"), ("dp", "op")) == "what is added to its sums lies on other dies"
+    assert reason(("b", "c")) == "what is added to its sums is made behind them"
+
+
+@pytest.mark.xdist_group("tiny-predict-dies")
+def test_rtl_equals_golden_where_a_map_is_added() -> None:
+    network, plan = residual(1)
+    made = trained(network, plan, rtl=True)
+    assert made.equal
+    least, most = plan.word_bounds
+    assert 2 * least <= sum(made.driver.injected_words(die) for die in range(4)) <= 2 * most
 
 
 def digits(rounds: int | str, outputs: int = 2, batch: int = 16) -> tuple[Network, Plan]:

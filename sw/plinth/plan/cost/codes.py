@@ -82,6 +82,8 @@ def code_cost(parameters: DieParameters, work: Encode | Decode | Predict, codes:
         elements, tiles, channels = work.masks.rows, work.fills.rows, work.fills.columns
         alone = elements * tiles * (channels / lanes) * ELEMENT_CYCLES + MEMORY_LATENCY
         reads = elements * tiles * row_words(parameters, channels)
+        if work.added is not None:
+            reads += work.added.rows * row_words(parameters, channels)
         return CodeCost((alone, alone + NEXT_CYCLES), reads, elements * work.masks.columns)
     decodes, runs, words = isinstance(work, Decode), work.runs.rows, work.runs.columns
     each = _cycles(lanes, work.part, decodes)

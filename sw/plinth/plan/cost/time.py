@@ -207,7 +207,7 @@ class StepTime:
                 here = self._layout(number, vector, first)
                 positions = node.raw_elements // node.output_channels
                 found = self._there_and_back(here.output, here.home, node.output_channels, positions)
-                coded = coded_exchanges(self.graph, here, number, None)
+                coded = coded_exchanges(self.graph, here, number, None, None)
                 for phase, back in (("fprop", "bprop"), ("bprop", "fprop")) if here.ep else ():
                     tiles = tile_exchange(node, here, phase, "scatter", self.factors)
                     # What a scatter sends, inputs or errors of outputs, comes back as their other half.
