@@ -289,6 +289,27 @@ def test_a_lenet_on_maps_of_28() -> None:
     assert made.compared_steps == 2
 
 
+def residual_12(rounds: int | str, outputs: int) -> tuple[Network, Plan]:
+    """A residual block, and a join one summand of which is made behind the other's gather."""
+    network = with_tiles(NETWORKS_28["residual-12"], outputs, None, rounds)
+    graph = from_network(network)
+    return network, Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=4, chunk_words=64,
+                         factors=(2, 2), splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp")
+                                                      for node in graph.nodes))
+
+
+def test_a_residual_block_of_a_whole_network() -> None:
+    network, plan = residual_12(2, 4)
+    assert ("conv3", "fprop", "gather") in coded(plan) and ("wide", "fprop", "gather") not in coded(plan)
+    check_alike(trained(network, plan, die=preset(DEMO)), trained(*plain(network, plan), die=preset(DEMO)))
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("demo-predict-dies")
+def test_a_residual_block_on_dies_of_two_words_a_flit() -> None:
+    assert trained(*residual_12(1, 2), rtl=True, die=preset(DEMO)).equal
+
+
 def test_levels_follow_the_neurons_of_the_step_before() -> None:
     network, plan = digits(1)
     data = random_data(network, 4 * plan.batch, np.random.default_rng(12))
