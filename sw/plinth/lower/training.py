@@ -20,7 +20,7 @@ from plinth.lower.places import KeptWeights, LayerWeights, RowNumbers, Tensor
 from plinth.lower.program import assemble, ring_setup, route_setup
 from plinth.lower.stages import check_network
 from plinth.lower.transforms import bodies as transform_bodies
-from plinth.lower.transforms import spread
+from plinth.lower.transforms import line_body, spread
 from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
 from plinth.model.array import AT_LINKS, BUILT, Array, ring
@@ -46,6 +46,7 @@ from plinth.step.tasks import (
     Decode,
     Encode,
     Item,
+    LineTransform,
     Multiplication,
     Optimisation,
     Phase,
@@ -404,6 +405,8 @@ class _Lowering:
             operation, body = VectorOperation.PROGRAM, self._program(work.program).body()
         elif isinstance(work, Tile):
             operation, body = self._tile(work)
+        elif isinstance(work, LineTransform):
+            operation, body = self._lines(work)
         elif isinstance(work, Rows):
             operation, body = self._rows(work)
         elif isinstance(work, Signal):
@@ -469,6 +472,10 @@ class _Lowering:
         if work.members is None:
             return TransferOperation.COPY, body | {"destination_die": work.die}
         return TransferOperation.TRANSFORM, body | spread(work.members, work.members_apart)
+
+    def _lines(self, work: LineTransform) -> tuple[TransferOperation, dict[str, Any]]:
+        operation, body = line_body(replace(work, source=self.at(work.source), target=self.at(work.target)))
+        return operation, body | ({"arrival": self._counter(work.exchange)} if "remote" in body else {})
 
     def _rows(self, work: Rows) -> tuple[TransferOperation, dict[str, Any]]:
         numbers, table, rows = map(self.at, (work.numbers, work.table, work.rows))

@@ -6,7 +6,7 @@ from typing import Any
 
 from plinth.mapping.convolution import FeatureMap
 from plinth.partition.graph import Node
-from plinth.step.tasks import Members, TileTransform
+from plinth.step.tasks import LineTransform, Members, TileTransform
 from plinth_hw.isa.operations import TransferOperation
 from plinth_hw.isa.winograd import PLAIN_NUMBERS, TRANSFORMS, Lattice, Transform, plain_sides
 
@@ -63,14 +63,14 @@ def _map_side(maps: FeatureMap, loops: _Loops, lattices: tuple[Lattice, Lattice]
 def _tile_side(work: TileTransform, loops: _Loops, columns: int) -> dict[str, Any]:
     """A side of a task that is tiles, with so many elements in a row of each."""
     tiles, (row, rows, column, wide) = work.tiles, work.elements
+    down, right = (work.plane, work.column * work.plane) if work.column else (columns * work.plane, work.plane)
     _, across = work.tiling.tiles
     image = work.tiling.positions * tiles.stride
     first = tiles.address + loops.image * image + loops.column * tiles.stride
     return {"pointer": {"offset": first, "base": tiles.base},
-            "origin": -(row * columns + column) * work.plane & ADDRESS_MASK, "plane_stride": across * tiles.stride,
-            "row_stride": image if loops.by_column else tiles.stride, "down": columns * work.plane,
-            "across": work.plane, "row": -row, "column": -column, "rows": rows, "columns": wide, "row_step": 0,
-            "column_step": 0}
+            "origin": -(row * down + column * right) & ADDRESS_MASK, "plane_stride": across * tiles.stride,
+            "row_stride": image if loops.by_column else tiles.stride, "down": down, "across": right,
+            "row": -row, "column": -column, "rows": rows, "columns": wide, "row_step": 0, "column_step": 0}
 
 
 def spread(members: Members, apart: int) -> dict[str, Any]:
@@ -89,24 +89,62 @@ def _members(members: Members) -> dict[str, int]:
             "member_places": members.elements, "longer_members": members.longer}
 
 
+def line_body(work: LineTransform) -> tuple[TransferOperation, dict[str, Any]]:
+    """The operation, and the body of its descriptor: blocks are a column of a tile, or of one of each die's as rows."""
+    assert work.node.tiling is not None
+    way, _ = matrix_numbers(work.node)
+    elements, outputs = work.sides
+    source, target = work.source, work.target
+    members = 1 if work.members is None else work.members.count
+    body = {
+        "source": source.pointer, "destination": target.pointer, "columns": source.columns, "planes": work.columns,
+        "rows": source.rows, "down": PLAIN_NUMBERS[members], "across": way, "source_down": work.members_apart,
+        "source_rows": members, "destination_rows": members}
+    for name, buffer, side, plane in zip(("source", "destination"), (source, target), (elements, outputs), work.planes,
+                                         strict=True):
+        body |= {f"{name}_plane_stride": side * plane, f"{name}_row_stride": buffer.stride, f"{name}_across": plane,
+                 f"{name}_columns": side}
+    if work.members is not None:
+        body |= {"remote": 1, "arrival_enable": 1, **_members(work.members), "member_places": outputs}
+    elif work.die is not None:
+        body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
+    return TransferOperation.TRANSFORM, body
+
+
+#: Fields of a body that turn into each other's where tiles lie on their sides.
+_TURNED = {"planes": "rows", "down": "across"} | {
+    f"{side}_{one}": f"{side}_{other}" for side in ("source", "destination")
+    for one, other in (("plane_stride", "row_stride"), ("down", "across"), ("row", "column"), ("rows", "columns"),
+                       ("row_step", "column_step"))}
+
+
+def _on_its_side(body: dict[str, Any]) -> dict[str, Any]:
+    """The same windows and tiles with rows as columns: what goes row by row goes column by column."""
+    other = _TURNED | {two: one for one, two in _TURNED.items()}
+    return {other.get(name, name): value for name, value in body.items()} | {"down_first": 1 - body["down_first"]}
+
+
 def bodies(work: TileTransform) -> tuple[TransferOperation, list[dict[str, Any]]]:
     """The operation, and the body of each descriptor; addresses are those of the work's buffers."""
     assert work.node.window is not None
     down, across = work.tiling.form.transforms
     lattices = work.tiling.form.lattices(work.node.window.size, work.node.window.padding)[work.outputs]
+    ways = (PLAIN_NUMBERS[down.outputs] if work.halved else _matrix(down, work.outputs, work.scatter),
+            _matrix(across, work.outputs, work.scatter))
     found = []
     for loops in _loops(work):
         sides = _map_side(work.maps, loops, lattices), _tile_side(work, loops, across.size)
         body: dict[str, Any] = {
             "columns": work.tiles.columns, "planes": loops.planes, "rows": loops.rows,
-            "down_first": int(not work.scatter), "down": _matrix(down, work.outputs, work.scatter),
-            "across": _matrix(across, work.outputs, work.scatter)}
+            "down_first": int(not work.scatter), "down": ways[0], "across": ways[1]}
         for name, side in zip(("source", "destination"), sides if work.scatter else sides[::-1], strict=True):
             body |= {name if key == "pointer" else f"{name}_{key}": value for key, value in side.items()}
         if work.marked:
             body["marks"] = 1
         if work.members is not None:
             body |= {"remote": 1, "arrival_enable": 1, **_members(work.members)}
+            # Dies get places in the order of the tile's rows.
+            body = _on_its_side(body) if work.column else body
         elif work.die is not None:
             body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
         found.append(body)

@@ -7,7 +7,8 @@ In a training step move, for a layer and each layer that reads it,
     bprop reduce   dX of the consumer   to the home, where it is added
     bprop copy     dZ (raw)             from the home to the Z of the layer
     fprop scatter  V of X               tiles to who has their elements             ep, for layers alike once
-    fprop gather   V of Z               elements to who has the samples             ep, of a sum of tiles once
+    fprop gather   V of Z               elements to who has the samples, or, of     ep, of a sum of tiles once
+                                        whole columns, lines made of them
     bprop scatter  V of dZ              as forwards                                 ep, of a sum of tiles once
     bprop gather   V of dX              as forwards, where the input has an error   ep, for layers alike once
     bprop bias     db of a die          to all of its cluster, which add them up    ep, elements trained
@@ -81,8 +82,16 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
     ends = _to_own(maps, copies), _to_own(here.tiles[of], copies)
     return Exchange(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
                     (node.input_channels, node.output_channels)[of], node.tiling.positions,
-                    ((ELEMENTS, node.tiling.elements), *extra),
+                    ((ELEMENTS, sent_elements(node.tiling, here, phase, kind, factors, coded)), *extra),
                     coded=node.tiling if (phase, kind) in coded else None)
+
+
+def sent_elements(tiling: Tiling, here: Layout, phase: str, kind: str, factors: Factors,
+                  coded: Sequence[tuple[str, str]]) -> int:
+    """Elements of a tile that move: a gather of dies that have whole columns sends lines of outputs, unless codes."""
+    if (phase, kind) == ("fprop", "gather") and (phase, kind) not in coded and tiling.column(parts(here.ep, factors)):
+        return tiling.line_elements
+    return tiling.elements
 
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Exchange]:

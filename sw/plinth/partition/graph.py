@@ -112,6 +112,23 @@ class Tiling:
         """Tiles of a map."""
         return self.tiles[0] * self.tiles[1]
 
+    def column(self, groups: int) -> int:
+        """Elements of a tile's column, where each of some groups of dies has as many whole columns: they are counted
+        column by column then. 0: row by row."""
+        down, across = self.form.sides
+        return down if groups > 1 and down > 1 and across % groups == 0 else 0
+
+    def order(self, groups: int) -> tuple[int, ...]:
+        """Numbers of elements, row by row, as so many groups of dies count them; none: by rising numbers."""
+        down, across = self.form.sides
+        return tuple(row * across + column for column in range(across) for row in range(down)) if self.column(
+            groups) else ()
+
+    @property
+    def line_elements(self) -> int:
+        """Of a tile of outputs whose columns have been made lines: as many as outputs down, of each column."""
+        return self.form.transforms[0].outputs * self.form.sides[1]
+
 
 def square(size: int, kernel: int, stride: int, padding: int) -> Window:
     """Windows of equal sides."""

@@ -18,6 +18,7 @@ from plinth.plan.cost.updates import message_words, optimiser_cost
 from plinth.step.tasks import (
     Decode,
     Encode,
+    LineTransform,
     Multiplication,
     Optimisation,
     Phase,
@@ -120,7 +121,7 @@ class DieCosts:
             return self._multiply(task, work)
         if isinstance(work, Vector):
             return self._vector(task, work)
-        if isinstance(work, TileTransform):
+        if isinstance(work, (TileTransform, LineTransform)):
             made, count = transform_cost(self.parameters, work), work.descriptors
             (alone, row), moved = made.cycles, made.reads + made.writes
             return Cost(count * row * self.second, max(0.0, alone - row) * self.second, count * moved,

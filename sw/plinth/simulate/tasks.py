@@ -30,6 +30,7 @@ from plinth.step.tasks import (
     Arrivals,
     Decode,
     Encode,
+    LineTransform,
     Multiplication,
     Optimisation,
     Phase,
@@ -257,7 +258,7 @@ class _Die:
             coded = self.costs.coded(work)
             self._work(key, "transfer", coded.cycles[1], coded.reads, coded.writes, after, signals=signals,
                        counted=self.costs.task(task))
-        elif isinstance(work, (Tile, TileTransform, Encode)):
+        elif isinstance(work, (Tile, TileTransform, LineTransform, Encode)):
             self._tile(key, work, after, signals)
         elif isinstance(work, Rows):
             self._rows(key, work, after, signals)
@@ -309,7 +310,8 @@ class _Die:
         self._work(key, "transfer", row, words - moved, moved, waits, latency=max(0.0, alone - row), signals=signals,
                    counted=Cost(adds=float(work.added * work.rows.rows * work.rows.columns)))
 
-    def _tile(self, key: str, work: Tile | TileTransform | Encode, waits: list[Wait], signals: list[str]) -> None:
+    def _tile(self, key: str, work: Tile | TileTransform | LineTransform | Encode, waits: list[Wait],
+              signals: list[str]) -> None:
         die, parameters, given = self.die, self.parameters, self.given
         other = die if work.die is None else work.die
         path, counted = given.path(die, other), Cost()
@@ -329,7 +331,7 @@ class _Die:
             found = transform_cost(parameters, work)
             (alone, row), flits, packets, read, written = (found.cycles, found.flits, found.packets, found.reads,
                                                            found.writes)
-            counted = Cost(adds=transform_adds(work)) if isinstance(work, TileTransform) else counted
+            counted = counted if isinstance(work, Tile) else Cost(adds=transform_adds(work))
             if path or work.members is not None:
                 # Links have nothing of it until then.
                 self._add(simulated.Task(name=f"{key} begin", die=die, engine="transfer",

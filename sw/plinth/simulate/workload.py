@@ -29,7 +29,7 @@ from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.operations import Operation, Products
 from plinth.step.step import Step
-from plinth.step.tasks import UPDATE, Accesses, Encode, Phase, Task, TileTransform
+from plinth.step.tasks import UPDATE, Accesses, Encode, LineTransform, Phase, Task, TileTransform
 from plinth.step.tile_operations import Spread
 from plinth_hw.isa.operations import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
@@ -250,7 +250,7 @@ class Groups(Collected):
     def _by_tasks(self, operation: Exchange, die: int) -> tuple[float, Cost]:
         """Seconds of all that a die makes and sends; and of what it codes seconds, and words moved in memory."""
         made = [(task.work, self.costs.task(task)) for task in operation.sends(die)
-                if isinstance(task.work, (TileTransform, Encode))]
+                if isinstance(task.work, (TileTransform, LineTransform, Encode))]
         codes = [cost for work, cost in made if isinstance(work, Encode)]
         return (sum(cost.seconds for _, cost in made),
                 Cost(sum(cost.seconds for cost in codes), words=sum(cost.words for cost in codes)))

@@ -6,7 +6,7 @@ from plinth.buffers import Buffer
 from plinth.model.array import Array
 from plinth.model.update import PLAIN, UpdateRule, check_engines
 from plinth.partition.axes import SAMPLES
-from plinth.partition.cuts import Factors, Integers
+from plinth.partition.cuts import Factors, Integers, parts
 from plinth.partition.graph import PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.regions import Partition, Splits
@@ -68,9 +68,10 @@ def _weights(step: Step, number: int, kind: str) -> Weights:
     """Weights of a layer, or their gradient."""
     node, here = step.graph.nodes[number], step.layouts[number]
     taps = node.weights // (node.input_channels * node.output_channels)
+    order = node.tiling.order(parts(here.ep, step.factors)) if node.tiling is not None and node.free else ()
     return step.reserve(Weights(
-        f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), here.weights,
-        step.factors, node.bias > 0, cuts.SPARE_ROWS if here.mp and node.gathers else 0))
+        f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), here.weights, step.factors,
+        node.bias > 0, cuts.SPARE_ROWS if here.mp and node.gathers else 0, tap_order=order))
 
 
 def _kept(step: Step, reductions: Reductions) -> None:

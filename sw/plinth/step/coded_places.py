@@ -15,7 +15,7 @@ def _longest(tiles: Tiles) -> int:
 
 @dataclass(frozen=True)
 class PerElement:
-    """Of tiles that dies have in whole: a row an element."""
+    """Of tiles that dies have in whole: a row an element, which lie as those do."""
 
     name: str
     tiles: Tiles
@@ -32,8 +32,10 @@ class PerElement:
         return Buffer(self.name, 0, self.tiles.elements, columns, max(1, columns))
 
     def of(self, die: int, element: int, count: int) -> Buffer:
-        """Rows of some elements."""
-        return self.buffer(die).lines(element, count)
+        """Rows of some elements that lie evenly."""
+        whole, tiles = self.buffer(die), self.tiles.at(die)
+        return whole.part(f"{self.name}[{element}]", tiles.place(element) * whole.stride, count, whole.columns,
+                          tiles.apart * whole.stride)
 
 
 @dataclass(frozen=True)

@@ -99,15 +99,19 @@ class KernelSums:
         assert self.node.tiling is not None
         down, across = self.node.tiling.form.transforms
 
-        def place(matrix: Buffer, first: int, width: int) -> Callable[[int, int], Buffer]:
-            return lambda row, column: matrix.lines((row * width + column - first) * piece.inputs, piece.inputs)
+        def place(matrix: Buffer, width: int) -> Callable[[int, int], Buffer]:
+            return lambda row, column: matrix.lines((row * width + column) * piece.inputs, piece.inputs)
 
-        taps, middle = (place(one.matrix(die), 0, across.taps) for one in (self.kernel, self.middle))
-        elements = place(self.elements.matrix(die), piece.first_tap, across.size)
-        # Elements that the die has, row by row.
+        taps, middle = (place(one.matrix(die), across.taps) for one in (self.kernel, self.middle))
+        # Elements that the die has, row by row, and where.
         have: dict[int, list[int]] = {}
-        for number in range(piece.first_tap, piece.first_tap + piece.taps):
-            have.setdefault(number // across.size, []).append(number % across.size)
+        where = {divmod(piece.tap(number), across.size): number for number in range(piece.taps)}
+        for row, column in sorted(where):
+            have.setdefault(row, []).append(column)
+
+        def elements(row: int, column: int) -> Buffer:
+            return self.elements.matrix(die).lines(where[row, column] * piece.inputs, piece.inputs)
+
         update = self.direction == UPDATE
         vertical = [(f"down[{column}]", [taps(k, column) for k in range(down.taps)],
                      [middle(row, column) for row in have], [down.g[row] for row in have])

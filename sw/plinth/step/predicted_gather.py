@@ -23,7 +23,7 @@ from plinth.step.coded_places import PerElement, PerMember
 from plinth.step.skipped_scatter import Masks
 from plinth.step.step import Step
 from plinth.step.tasks import CodePart, Decode, Encode, Members, Predict, SkipPart, Task, Tile, code_task
-from plinth.step.tensors import Constant, Placed, Tensor, Tiles
+from plinth.step.tensors import Constant, Elements, Placed, Tensor, Tiles
 from plinth.step.tile_operations import Gather
 from plinth_hw.isa.codes import shifts
 from plinth_hw.isa.layout import WORD_BITS
@@ -37,17 +37,19 @@ def part_room(part: CodePart) -> Callable[[int], int]:
     return lambda run: 1 + string_words(run, part.number, part.rounds, part.regions)
 
 
-def level_runs(part: CodePart | SkipPart, form: Form, first: int, count: int
+def level_runs(part: CodePart | SkipPart, form: Form, tiles: Elements, first: int, count: int
                ) -> Iterator[tuple[int, int, CodePart | SkipPart]]:
-    """Neighbouring elements of a tile whose levels are alike, or that have none: first one, how many, their part."""
-    if isinstance(part, SkipPart) or part.regions:
-        if count:
-            yield first, count, part
-        return
-    below = [shift for row in shifts(*(one.a for one in form.transforms)) for shift in row]
-    for shift, some in groupby(range(first, first + count), lambda element: below[element]):
-        found = list(some)
-        yield found[0], len(found), part._replace(shift=shift)
+    """Neighbouring elements of whole tiles that lie evenly and whose levels are alike, or that have none: first one,
+    how many, their part."""
+    rows = shifts(*(one.a for one in form.transforms))
+    below = [shift for line in (zip(*rows, strict=True) if tiles.column else rows) for shift in line]
+    for start, some in tiles.evenly(first, count):
+        if isinstance(part, SkipPart) or part.regions:
+            yield start, some, part
+            continue
+        for shift, alike in groupby(range(start, start + some), lambda element: below[element]):
+            found = list(alike)
+            yield found[0], len(found), part._replace(shift=shift)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ class CodedGather(Gather):
         (here, _), = met
         name = f"{self.name}[{other}]" + (f".{self.part.number}" if isinstance(self.part, CodePart) else "")
         for number, (first, count, part) in enumerate(level_runs(
-                self.part, self.layer.tiling.form, mine.first, mine.count)):
+                self.part, self.layer.tiling.form, theirs, mine.first, mine.count)):
             words = mine.part.view(mine.of(source.buffer(die), first), here)
             runs = words.part(words.name, 0, count, theirs.part.words, mine.plane)
             masks = None if self.asked is None else self.asked.of(die, other, first, count)
@@ -133,9 +135,11 @@ class MaskExchange(Exchange):
         theirs = self.asked.elements.at(other)
         if not (theirs.count and self.asked.samples.at(die).words):
             return
-        source = self.masks.of(die, theirs.first, theirs.count)
-        place = self.asked.of(other, die, theirs.first, theirs.count)
-        yield Task(f"{self.name}[{other}].masks", Engine.TRANSFER, Tile(source, place, other, self.number), (source,))
+        for first, count in self.masks.tiles.at(die).evenly(theirs.first, theirs.count):
+            source, place = self.masks.of(die, first, count), self.asked.of(other, die, first, count)
+            end = f".{first}" if first > theirs.first else ""
+            yield Task(f"{self.name}[{other}].masks{end}", Engine.TRANSFER, Tile(source, place, other, self.number),
+                       (source,))
 
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`."""
@@ -160,7 +164,7 @@ class DecodeStrings:
         assert self.node.tiling is not None
         mine, whole = self.source.at(die), self.target.at(die)
         for low, others in whole.besides(mine):
-            for first, count, part in level_runs(self.part, self.node.tiling.form, low, others):
+            for first, count, part in level_runs(self.part, self.node.tiling.form, whole, low, others):
                 runs = whole.runs(self.target.buffer(die), first, count)
                 strings = self.strings.of(die, first, count)
                 masks = None if self.masks is None else self.masks.of(die, first, count)

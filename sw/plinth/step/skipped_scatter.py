@@ -84,11 +84,13 @@ class SkipScatter(Exchange):
             yield Task(f"{self.name}.own", Engine.TRANSFER, Tile(words, place, planes=theirs.count, apart=apart),
                        (reads,), (writes,))
             return
-        runs = words.part(words.name, 0, theirs.count, mine.part.words, mine.plane)
-        strings = self.strings.of(other, die, theirs.first, theirs.count)
-        masks = None if self.masks is None or self.part.sent else self.masks.gathered.of(
-            die, theirs.first, theirs.count)
-        yield code_task(f"{self.name}[{other}]", Encode(self.part, runs, strings, masks, other, self.number))
+        given = None if self.masks is None or self.part.sent else self.masks.gathered
+        even = mine if given is None else given.tiles.at(die)
+        for first, count in even.evenly(theirs.first, theirs.count):
+            runs, strings = mine.runs(self.source.buffer(die), first, count), self.strings.of(other, die, first, count)
+            masks = None if given is None else given.of(die, first, count)
+            end = f".{first}" if first > theirs.first else ""
+            yield code_task(f"{self.name}[{other}]{end}", Encode(self.part, runs, strings, masks, other, self.number))
 
     def received(self, die: int) -> tuple[Buffer, ...]:
         """As :class:`~plinth.step.between.Exchange`: strings."""

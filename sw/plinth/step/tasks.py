@@ -108,6 +108,10 @@ class TileTransform:
         Dies that have the elements, in place of one; each counts what comes, also the die itself.
     lines : (first, count) or None
         Lines of tiles, of one image; None: all.
+    column : int
+        Elements of a column, where they lie column by column; 0: row by row.
+    halved : bool
+        Tiles are lines of outputs, made down already: only across is transformed, as many lines as outputs down.
     by_column : bool
         Whether a descriptor does a column of tiles of all images, else an image.
     marked : bool
@@ -128,6 +132,8 @@ class TileTransform:
     lines: tuple[int, int] | None = None
     by_column: bool = False
     marked: bool = False
+    column: int = 0
+    halved: bool = False
 
     @property
     def tiling(self) -> Tiling:
@@ -145,6 +151,43 @@ class TileTransform:
     def descriptors(self) -> int:
         """How many there are."""
         return self.tiling.tiles[1] if self.by_column else self.maps.images
+
+
+@dataclass(frozen=True)
+class LineTransform:
+    """Columns of tiles of outputs made lines of outputs, A^T down, and sent to who has the samples.
+
+    Attributes
+    ----------
+    node : Node
+    source, target : Buffer
+        Of the first column's first element, and of what is made of it: a row is a tile.
+    columns : int
+        That lie one behind the other.
+    planes : pair of int
+        Words from an element to the next, on either side.
+    die, exchange, members, members_apart
+        As of :class:`Tile`.
+    """
+
+    node: Node
+    source: Buffer
+    target: Buffer
+    columns: int
+    planes: tuple[int, int]
+    die: int | None = None
+    exchange: int = -1
+    members: Members | None = None
+    members_apart: int = 0
+    #: How many it takes.
+    descriptors: ClassVar[int] = 1
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Elements of a column, and outputs of it."""
+        assert self.node.tiling is not None
+        down, _ = self.node.tiling.form.transforms
+        return down.size, down.outputs
 
 
 class CodePart(NamedTuple):
@@ -348,8 +391,8 @@ class Share(NamedTuple):
     pieces: int = 1
 
 
-Work = (Multiplication | Vector | Tile | TileTransform | Encode | Decode | Predict | Rows | Reduction | Optimisation
-        | Signal)
+Work = (Multiplication | Vector | Tile | TileTransform | LineTransform | Encode | Decode | Predict | Rows | Reduction
+        | Optimisation | Signal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,13 @@ Every place begins at the same address on all dies, so that a die knows where it
 lies dense in its place, channels innermost; where it lies is told a die at a time, so that many dies cost nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, lcm
 from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from plinth.buffers import Buffer
 from plinth.partition.axes import CHANNELS, ELEMENTS, INPUTS, OUTPUTS, SAMPLES, Region, alike, plane
@@ -205,13 +207,16 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Elements:
-    """What a die has of the tiles of a map: some neighbouring elements, row by row of a tile, of some samples' tiles
-    and channels. In memory they lie dense: element, sample, tile, channel."""
+    """What a die has of the tiles of a map: some neighbouring elements of a tile, of some samples' tiles and channels.
+    In memory they lie dense: element, sample, tile, channel."""
 
     first: int
     count: int
     part: Part
     packed: bool = False
+    #: As of :class:`Tiles`.
+    column: int = 0
+    by_rows: bool = False
 
     @property
     def words(self) -> int:
@@ -228,16 +233,36 @@ class Elements:
         """Words of an element."""
         return self.part.rows * self.width
 
+    @property
+    def apart(self) -> int:
+        """Places from an element to the next one of its column, if they are counted column by column, or the next."""
+        return self.count // self.column if self.by_rows else 1
+
+    def place(self, element: int) -> int:
+        """Elements that lie before one."""
+        if not self.by_rows:
+            return element - self.first
+        column, row = divmod(element, self.column)
+        return row * self.apart + column
+
+    def evenly(self, first: int, count: int) -> Iterator[tuple[int, int]]:
+        """Some neighbours, first one and how many, as those whose places are as far from each other."""
+        end = first + count
+        while first < end:
+            stop = min(end, (first // self.column + 1) * self.column) if self.by_rows else end
+            yield first, stop - first
+            first = stop
+
     def of(self, buffer: Buffer, element: int) -> Buffer:
         """An element's matrix: a row is a tile."""
         part = self.part
-        return buffer.part(f"{buffer.name}[{element}]", (element - self.first) * self.plane, part.rows, part.channels,
+        return buffer.part(f"{buffer.name}[{element}]", self.place(element) * self.plane, part.rows, part.channels,
                            self.width)
 
     def runs(self, buffer: Buffer, element: int, count: int) -> Buffer:
-        """Some elements, a row each."""
+        """Some elements that lie evenly, a row each."""
         words = self.of(buffer, element)
-        return words.part(words.name, 0, count, self.part.words, self.plane)
+        return words.part(words.name, 0, count, self.part.words, self.apart * self.plane)
 
     def besides(self, own: "Elements") -> list[tuple[int, int]]:
         """Of tiles in whole, the elements but for some of a die: first one and how many, of neighbours."""
@@ -253,6 +278,10 @@ class Tiles(Tensor):
     """Winograd tiles of a map: ``positions`` of a sample, each of some elements, of which dies have ranges."""
 
     elements: int = 1
+    #: Elements of a column, where they are counted column by column; 0: row by row.
+    column: int = 0
+    #: They lie row by row all the same; dies have all.
+    by_rows: bool = False
 
     def _elements(self) -> tuple[Integers, Integers]:
         return self.region.bounds(ELEMENTS, self.elements, self.factors)
@@ -270,7 +299,8 @@ class Tiles(Tensor):
     def at(self, die: int) -> Elements:
         """What a die has."""
         low, high = self._elements()
-        return Elements(int(low[die]), int(high[die] - low[die]), self.part(die), self.packed)
+        return Elements(int(low[die]), int(high[die] - low[die]), self.part(die), self.packed, self.column,
+                        self.by_rows)
 
     def buffer(self, die: int) -> Buffer:
         """All its elements, one behind the other."""
@@ -364,11 +394,19 @@ class WeightSlice:
     input_order: Listed | None = None
     output_order: Listed | None = None
     first_tap: int = 0
+    #: Of elements: all numbers in the order in which they are counted; none: that of numbers.
+    tap_order: tuple[int, ...] = ()
 
     @property
     def tap_index(self) -> Selected:
         """Its taps in the whole layer."""
+        if self.tap_order:
+            return np.array(self.tap_order[self.first_tap:self.first_tap + self.taps])
         return slice(self.first_tap, self.first_tap + self.taps)
+
+    def tap(self, number: int) -> int:
+        """The number in the whole layer of one of its taps."""
+        return self.tap_order[self.first_tap + number] if self.tap_order else self.first_tap + number
 
     @property
     def input_index(self) -> Selected:
@@ -431,14 +469,14 @@ WHOLE = WeightPiece()
 
 
 @lru_cache(maxsize=1 << 14)
-def _slice(region: Region, shape: tuple[int, int, int], bias: bool, spare: int, factors: Factors, die: int
-           ) -> WeightSlice:
+def _slice(region: Region, shape: tuple[int, int, int], bias: bool, spare: int, factors: Factors,
+           order: tuple[int, ...], die: int) -> WeightSlice:
     """What a die has of a layer's weights."""
     (begin, end), (low, high), (first, last) = (
         tuple(int(bound[die]) for bound in region.bounds(axis, size, factors))
         for axis, size in zip((ELEMENTS, INPUTS, OUTPUTS), shape, strict=True))
     return WeightSlice(end - begin, low, high - low, first, last - first, bias, spare, region.orders.get(INPUTS),
-                       region.orders.get(OUTPUTS), begin)
+                       region.orders.get(OUTPUTS), begin, order)
 
 
 @dataclass(frozen=True)
@@ -454,6 +492,8 @@ class Weights:
     bias: bool
     spare: int = 0
     packed: bool = False
+    #: As of :class:`WeightSlice`.
+    tap_order: tuple[int, ...] = ()
 
     def place_words(self) -> int:
         """As :class:`Reservable`."""
@@ -470,7 +510,7 @@ class Weights:
 
     def slice(self, die: int) -> WeightSlice:
         """What a die has."""
-        return _slice(self.region, self.shape, self.bias, self.spare, self.factors, die)
+        return _slice(self.region, self.shape, self.bias, self.spare, self.factors, self.tap_order, die)
 
     def buffer(self, die: int) -> Buffer:
         """Weights and bias in one row."""

@@ -3,7 +3,7 @@ elements. As those of :mod:`plinth.step.operations` they tell the tasks of each 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
 from plinth.buffers import Buffer
@@ -19,6 +19,7 @@ from plinth.step.tasks import (
     Arrivals,
     Encode,
     Item,
+    LineTransform,
     Members,
     Multiplication,
     Share,
@@ -27,7 +28,7 @@ from plinth.step.tasks import (
     TileTransform,
     Vector,
 )
-from plinth.step.tensors import Constant, Inner, Part, Tensor, Tiles, Weights
+from plinth.step.tensors import Constant, Elements, Inner, Part, Tensor, Tiles, Weights
 from plinth.step.tile_strips import TileStrip
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.operations import Engine
@@ -104,7 +105,8 @@ class Spread(Exchange, ABC):
         """As :class:`~plinth.step.between.Exchange`: of each descriptor."""
         sent = self.tiles(other, die) if self.members(die) is None else self.sends(other)
         works = (task.work for task in sent)
-        return sum(work.descriptors for work in works if isinstance(work, (Tile, TileTransform, Encode)))
+        return sum(work.descriptors for work in works
+                   if isinstance(work, (Tile, TileTransform, LineTransform, Encode)))
 
     def arrivals(self, die: int) -> Arrivals | None:
         """As :class:`~plinth.step.between.Exchange`: of a task for several dies also the die's own."""
@@ -163,7 +165,8 @@ class Scatter(Spread):
                                there.samples * target.positions, there.channels, stride)
             touched = tiles.repeated(mine.count, mine.plane)
             work = TileTransform(layer, self.outputs, True, False, maps, tiles, mine.plane, (0, down, 0, across), None,
-                                 self.number, members, by_column=_by_column(layer, maps.images))
+                                 self.number, members, by_column=_by_column(layer, maps.images),
+                                 column=target.column)
             yield Task(f"{self.name}[{members.first}..]" + (f".{number}" if number else ""), Engine.TRANSFER, work,
                        (maps.buffer,), (touched,), 1, layer)
 
@@ -180,14 +183,18 @@ class Scatter(Spread):
         for number, (here, there) in enumerate(self.source.part(die).meet(theirs.part)):
             maps = _maps(layer, self.outputs, self.source, die, here)
             first = there.sample * target.positions * stride + there.channel
-            for corner, (row, rows, column, wide) in enumerate(rectangles(theirs.first, theirs.count, columns)):
-                element = row * columns + column
+            whole_columns = [(0, theirs.column, theirs.first // max(1, theirs.column),
+                              theirs.count // max(1, theirs.column))]
+            for corner, (row, rows, column, wide) in enumerate(
+                    whole_columns if theirs.column else rectangles(theirs.first, theirs.count, columns)):
+                element = column * rows if theirs.column else row * columns + column
                 tiles = whole.part(whole.name, (element - theirs.first) * theirs.plane + first,
                                    there.samples * target.positions, there.channels, stride)
-                touched = tiles.repeated((rows - 1) * columns + wide, theirs.plane)
+                touched = tiles.repeated(rows * wide if theirs.column else (rows - 1) * columns + wide, theirs.plane)
                 work = TileTransform(layer, self.outputs, True, False, maps, tiles, theirs.plane,
                                      (row, rows, column, wide), None if own else other, -1 if own else self.number,
-                                     by_column=_by_column(layer, maps.images), marked=own and self.marked)
+                                     by_column=_by_column(layer, maps.images), marked=own and self.marked,
+                                     column=theirs.column)
                 run = f".{number}.{corner}" if number or corner else ""
                 yield Task(f"{self.name}.own{run}" if own else f"{self.name}[{other}]{run}", Engine.TRANSFER, work,
                            (maps.buffer,), (touched,) if own else (), 1, layer)
@@ -267,27 +274,95 @@ class Gather(Spread):
                        (mine.of(whole, element).repeated(count, mine.plane),),
                        (theirs.of(own, element).repeated(count, theirs.plane),))
 
+    @staticmethod
+    def _groups(mine: Elements, theirs: Elements, words: int) -> Iterator[tuple[int, int]]:
+        """Elements of a task, of so many words each: first one, and how many."""
+        for first, count in theirs.evenly(mine.first, mine.count):
+            for group in cuts.groups(count, max(1, count * words // GATHERED_WORDS)):
+                yield first + group.start, len(group)
+
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`: a task a run of samples and so many elements."""
         source, target = self.source, self.targets[0]
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
         mine, theirs = source.at(die), target.at(other)
-        apart = mine.plane, theirs.plane
+        apart = mine.plane, theirs.apart * theirs.plane
         for number, (here, there) in enumerate(mine.part.meet(theirs.part) if mine.words else ()):
             words = here.samples * source.positions * here.channels
-            for group in cuts.groups(mine.count, max(1, mine.count * words // GATHERED_WORDS)):
-                first, count = mine.first + group.start, len(group)
+            for first, count in self._groups(mine, theirs, words):
                 one, two = (which.part.view(which.of(tensor.buffer(at), first), inner)
                             for which, tensor, at, inner in (
                                 (mine, source, die, here), (theirs, target, other, there)))
                 reads, writes = (tile.repeated(count, plane) for tile, plane in zip((one, two), apart, strict=True))
-                run = f".{number}.{first}" if number or group.start else ""
+                run = f".{number}.{first}" if number or first > mine.first else ""
                 if die == other:
                     yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(one, two, planes=count, apart=apart),
                                (reads,), (writes,))
                 else:
                     yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER,
                                Tile(one, two, other, self.number, count, apart), (reads,))
+
+
+@dataclass(frozen=True)
+class LineGather(Gather):
+    """As :class:`Gather`, of dies that have whole columns of tiles of outputs: each makes lines of them, A^T down, as
+    it sends them, so many columns to all dies before the next ones."""
+
+    layer: Node | None = None
+    by_tasks = True
+
+    def _columns(self, die: int, words: int) -> Iterator[tuple[int, int]]:
+        """Columns of a task, of so many words of an element: the first one's number, and how many."""
+        source, layer = self.source, self.layer
+        assert isinstance(source, Tiles) and layer is not None and layer.tiling is not None
+        mine, (down, _) = source.at(die), layer.tiling.form.transforms
+        count = mine.count // down.size
+        for group in cuts.groups(count, max(1, count * down.outputs * words // GATHERED_WORDS)):
+            yield mine.first // down.size + group.start, len(group)
+
+    def _work(self, die: int, other: int, column: int, count: int, here: Inner, there: Inner) -> LineTransform:
+        """Some columns of a die, for a run of another's samples."""
+        source, target, layer = self.source, self.targets[0], self.layer
+        assert isinstance(source, Tiles) and isinstance(target, Tiles) and layer is not None
+        assert layer.tiling is not None
+        mine, theirs, (down, _) = source.at(die), target.at(other), layer.tiling.form.transforms
+        one = mine.part.view(mine.of(source.buffer(die), column * down.size), here)
+        two = theirs.part.view(theirs.of(target.buffer(other), column * down.outputs), there)
+        return LineTransform(layer, one, two, count, (mine.plane, theirs.plane))
+
+    def _task(self, end: str, work: LineTransform) -> Task:
+        elements, outputs = work.sides
+        reads, writes = (buffer.repeated(work.columns * side, plane) for buffer, side, plane in zip(
+            (work.source, work.target), (elements, outputs), work.planes, strict=True))
+        if work.members is not None:
+            reads = reads.repeated(work.members.count, work.members_apart)
+        return Task(self.name + end, Engine.TRANSFER, work, (reads,), (writes,) if work.die is None else (), 1,
+                    self.layer)
+
+    def _to_all(self, die: int, members: Members) -> Iterator[Task]:
+        """A task for so many columns, for all dies of the cluster."""
+        source, target = self.source, self.targets[0]
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        mine, (first, second, *_) = source.at(die), (one for one, _ in members.shares)
+        ((here, there),), ((following, _),) = (mine.part.meet(target.part(other)) for other in (first, second))
+        apart = (following.sample - here.sample) * source.positions * mine.width
+        for column, count in self._columns(die, len(members.shares) * here.samples * source.positions * here.channels):
+            work = replace(self._work(die, first, column, count, here, there), exchange=self.number, members=members,
+                           members_apart=apart)
+            yield self._task(f"[{members.first}..].{column}", work)
+
+    def tiles(self, die: int, other: int) -> Iterator[Task]:
+        """As :class:`~plinth.step.between.Exchange`: a task a run of samples and so many columns."""
+        source, target = self.source, self.targets[0]
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        mine = source.at(die)
+        for number, (here, there) in enumerate(mine.part.meet(target.part(other)) if mine.words else ()):
+            for column, count in self._columns(die, here.samples * source.positions * here.channels):
+                work = self._work(die, other, column, count, here, there)
+                if die == other:
+                    yield self._task(f".own.{number}.{column}", work)
+                else:
+                    yield self._task(f"[{other}].{number}.{column}", replace(work, die=other, exchange=self.number))
 
 
 @dataclass(frozen=True)
@@ -300,6 +375,8 @@ class Untile:
         Windows overlap: what is made is added to the places of the maps, which hold zeros.
     strips : function
         A task each.
+    halved : bool
+        The tiles are lines, of :class:`LineGather`.
     """
 
     name: str
@@ -309,6 +386,7 @@ class Untile:
     target: Tensor
     added: bool
     strips: Strips
+    halved: bool = False
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
@@ -316,15 +394,16 @@ class Untile:
         if not part.words:
             return
         assert self.node.tiling is not None
-        down, across = self.node.tiling.form.sides
         whole, tiling = self.source.buffer(die), self.node.tiling
+        _, across = tiling.form.sides
         strips = self.strips(die) or _all(self.node, part)
         for number, strip in enumerate(strips):
             maps = _maps(self.node, self.outputs, self.target, die, Inner(strip.image, strip.images, 0, part.channels))
             some = tiles.of(whole, 0).lines(*strip.rows(tiling.tiles))
             work = TileTransform(self.node, self.outputs, False, self.added, maps, some, tiles.plane,
-                                 (0, down, 0, across), lines=(strip.line, strip.lines),
-                                 by_column=_by_column(self.node, part.samples, self.added))
+                                 (0, tiles.count // across, 0, across), lines=(strip.line, strip.lines),
+                                 by_column=_by_column(self.node, part.samples, self.added),
+                                 column=0 if tiles.by_rows else tiles.column, halved=self.halved)
             reads = _touched(some, tiles.count, tiles.plane, strips)
             yield Task(self.name + (f".{number}" if len(strips) > 1 else ""), Engine.TRANSFER, work,
                        (*reads, maps.buffer) if self.added else reads, (maps.buffer,), 1, self.node)
@@ -439,7 +518,7 @@ class ElementRates:
                 place = whole.part(whole.name, element * words + start, 1, columns)
                 program = VectorProgram(self.parameters, 1, columns)
                 program.load("g", place)
-                program.run(VectorOp.SCALE, "g", "g", immediate=self.rates[piece.first_tap + element])
+                program.run(VectorOp.SCALE, "g", "g", immediate=self.rates[piece.tap(element)])
                 program.store("g", place)
                 yield Task(f"{self.name}[{element},{start}]", Engine.VECTOR, Vector(program, 1, min(size, columns)),
                            (place,), (place,), len(group), self.node)

@@ -25,6 +25,7 @@ from plinth.model.array import AT_LINKS
 from plinth.model.winograd import MOST_GROWTH, element_rates, fit, growth
 from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges
+from plinth.partition.cuts import parts
 from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
@@ -37,7 +38,16 @@ from plinth.step.skipped_scatter import Masks, add_skipped
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 from plinth.step.tensors import Constant, Tensor, Tiles
-from plinth.step.tile_operations import ElementProducts, ElementRates, Gather, InStrips, KernelProducts, Scatter, Untile
+from plinth.step.tile_operations import (
+    ElementProducts,
+    ElementRates,
+    Gather,
+    InStrips,
+    KernelProducts,
+    LineGather,
+    Scatter,
+    Untile,
+)
 from plinth.step.tile_strips import TileStrip, tile_strips
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import OUTPUTS, form
@@ -87,22 +97,25 @@ class WinogradLayer:
         self._causes: Masks | None = None
         self._cluster = step.members(TILES, self.number)
         self._samples = self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors)
+        self._column = self.tiling.column(parts(self.here.ep, step.factors))
         if self.node.free:
             self.weights, self.gradient = step.weights[self.node.name], step.gradients[self.node.name]
             return
         whole, (down, across) = step.weights[self.node.name], (one.g for one in self.tiling.form.transforms)
+        order = self.tiling.order(parts(self.here.ep, step.factors))
         axes = whole.region.axes + (((ELEMENTS, self.here.ep),) if self.here.ep else ())
         self.weights = replace(
             whole, name=f"{self.node.name}.elements", shape=(self.tiling.elements, *whole.shape[1:]),
-            region=Region(axes, whole.region.owners), bias=False)
+            region=Region(axes, whole.region.owners), bias=False, tap_order=order)
         if step.narrow:
             self._middle = step.reserve(replace(
                 whole, name=f"{self.node.name}.half_elements", shape=(len(down) * len(across[0]), *whole.shape[1:]),
                 bias=False))
         else:
             # Rounded once.
+            rows = [tuple(float(one * other) for one in row for other in column) for row in down for column in across]
             self._matrix = step.reserve(Constant(f"{self.node.name}.transform", tuple(
-                tuple(float(one * other) for one in row for other in column) for row in down for column in across)))
+                rows[number] for number in order or range(len(rows)))))
             step.constants.append(self._matrix)
             step.reserve(self.weights)
         self.gradient = step.reserve(replace(self.weights, name=f"{self.node.name}.element_gradient"))
@@ -115,9 +128,12 @@ class WinogradLayer:
         return tile_strips(self.step.parameters, samples, self.tiling.tiles, self.tiling.elements, piece.inputs,
                            piece.outputs)
 
-    def _place(self, name: str, like: Tensor, region: Region) -> Tiles:
-        return self.step.reserve(Tiles(f"{self.node.name}.{name}", like.samples, self.tiling.positions, like.channels,
-                                       region, like.factors, elements=self.tiling.elements))
+    def _place(self, name: str, like: Tensor, region: Region, elements: int = 0, *, by_rows: bool = False) -> Tiles:
+        return self.step.reserve(Tiles(
+            f"{self.node.name}.{name}", like.samples, self.tiling.positions, like.channels, region, like.factors,
+            elements=elements or self.tiling.elements,
+            column=self._column * (elements or self.tiling.elements) // self.tiling.elements,
+            by_rows=by_rows and self._column > 0))
 
     def _scatter(self, name: str, phase: str, maps: Tensor, *, outputs: bool) -> tuple[Tiles, Scatter]:
         """Tiles of maps, where their elements are multiplied, and what makes them."""
@@ -176,17 +192,21 @@ class WinogradLayer:
     def _untile(self, tiles: Tiles, maps: Tensor, outputs: bool) -> Untile:
         """What makes maps of tiles where both are."""
         return Untile(f"{self.node.name}.{'untile' if outputs else 'error_untile'}", self.node, outputs, tiles, maps,
-                      not outputs, self._strips)
+                      not outputs, self._strips, tiles.elements < self.tiling.elements)
 
     def _gather(self, name: str, phase: str, tiles: Tiles, maps: Tensor, *, outputs: bool,
                 added: Tensor | None = None) -> None:
         """Maps of tiles; ``added``: what is added to them before their ReLU."""
         step, node = self.step, self.node
         if self.here.ep:
-            whole = self._place(f"{name}_whole", maps, maps.region)
             planned = tile_exchange(node, self.here, phase, "gather", step.factors, self._coded)
-            gather = Gather(f"{node.name}.{'' if outputs else 'error_'}gather", self.number, None,
-                            step.next_exchange(), tiles, [whole], None, True, self._cluster, planned)
+            elements = dict(planned.extra)[ELEMENTS]
+            # What is predicted is read row by row.
+            whole = self._place(f"{name}_whole", maps, maps.region, elements,
+                                by_rows=planned.coded is not None and outputs)
+            given = (f"{node.name}.{'' if outputs else 'error_'}gather", self.number, None, step.next_exchange(), tiles,
+                     [whole], None, True, self._cluster, planned)
+            gather = Gather(*given) if elements == self.tiling.elements else LineGather(*given, layer=node)
             if planned.coded is not None and outputs:
                 biased = [step.weights[step.graph.nodes[one].name] for one in self._summands
                           if step.graph.nodes[one].bias]

@@ -15,13 +15,14 @@ from plinth.model.network import Network
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import tiled, with_tiles
 from plinth.model.zoo import NETWORKS
+from plinth.partition import exchanges
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.step import tile_operations, tile_strips
 from plinth.step.build import step_of
-from plinth.step.tasks import Tile
+from plinth.step.tasks import LineTransform, Tile
 from plinth.step.tensors import Tiles
-from plinth.step.tile_operations import Gather
+from plinth.step.tile_operations import Gather, LineGather
 from plinth.training.data import Dataset
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import TaskHeader
@@ -198,19 +199,22 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
     step = step_of(plan.graph, plan.splits, plan.batch, preset(TINY), plan.factors)
     gather = next(one for one in step.operations if isinstance(one, Gather))
     assert isinstance(gather.source, Tiles) and gather.cluster is not None
+    assert isinstance(gather, LineGather) == (levels < 3)
     members, orders, ways = 1 << levels, set(), set()
     for die in range(dies):
         works = [task.work for task in gather.sends(die)]
         number, arrivals, peers = gather.cluster.number(die), gather.arrivals(die), gather.peers(die)
-        counts = [gather.source.at(other).count for other in peers]
+        # A task an element; of whole columns, which become lines, one of these.
+        side = 4 if isinstance(gather, LineGather) else 1
+        counts = [gather.source.at(other).count // side for other in peers]
         assert arrivals is not None
         ways.add(gather.members(die) is not None)
         if gather.members(die) is not None:
             assert len(works) == counts[0] and arrivals.count == sum(counts)
-            assert all(isinstance(work, Tile) and work.members is not None
+            assert all(isinstance(work, (Tile, LineTransform)) and work.members is not None
                        and work.members.shares == [(other, 1) for other in sorted(peers)] for work in works)
             continue
-        to = [die if work.die is None else work.die for work in works if isinstance(work, Tile)]
+        to = [die if work.die is None else work.die for work in works if isinstance(work, (Tile, LineTransform))]
         assert to == to[:members] * counts[0] and to[members - 1] == die
         orders.add((number % 2, *((gather.cluster.number(other) - number) % members for other in to[:members - 1])))
         assert arrivals.count == sum(counts[1:])
@@ -218,6 +222,39 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
     assert (True in ways) if even else (False in ways)
     around = tuple(range(1, members))
     assert orders <= {(0, *around), (1, *(around[::-1] if members == dies else around))}
+
+
+@pytest.mark.parametrize(("factors", "vector", "outputs", "weights", "elements"), [
+    ((2, 2), ("ep", "ep"), 2, "winograd", 8), ((2, 2), ("dp", "ep"), 4, "spatial", 24),
+    ((3,), ("ep",), 4, "winograd", 24), ((2, 2), ("op", "ep"), 2, "spatial", 8),
+    # Four groups have 9 of 36 elements each, no whole columns.
+    ((2, 2), ("ep", "ep"), 4, "spatial", 36)])
+def test_lines_change_no_bit(factors: tuple[int, ...], vector: tuple[str, ...], outputs: int, weights: str,
+                             elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of dies with whole columns the words of products are as many as outputs have lines; weights and gradients are
+    those of gathers that send all elements."""
+    network = with_tiles(NETWORKS["digits-cnn"], outputs, weights)
+    graph, dies, found, words = from_network(network), int(np.prod(factors)), [], []
+    plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=2 * dies + 1, chunk_words=64,
+                splits=tuple(vector if node.tiling else ("dp",) * len(factors) for node in graph.nodes),
+                factors=factors)
+    data = random_data(network, plan.batch, np.random.default_rng(9))
+    for whole in (False, True):
+        if whole:
+            monkeypatch.setattr(exchanges, "sent_elements", lambda tiling, *_: tiling.elements)
+            plan = replace(plan)
+        program = lowered(network, plan)
+        made = session(network, plan, data, program)
+        next(iter(made.epoch(0)))
+        assert made.checks is not None and made.checks.failure is None
+        words.append({one.exchange.layer: one.words for one in plan.transfers
+                      if (one.exchange.phase, one.exchange.kind) == ("fprop", "gather")})
+        found.append([made.driver.read(die, layer.buffers[die]) for layer in (
+            *program.weights.values(), *program.gradients.values()) for die in range(dies)])
+    tiling = next(node.tiling for node in graph.nodes if node.tiling)
+    assert all(lines * tiling.elements == words[1][name] * elements for name, lines in words[0].items())
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_more_groups_than_elements_are_refused() -> None:

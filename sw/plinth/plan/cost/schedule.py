@@ -35,6 +35,7 @@ from plinth.step.tasks import (
     Accesses,
     Decode,
     Encode,
+    LineTransform,
     Multiplication,
     Optimisation,
     Predict,
@@ -241,7 +242,7 @@ class _Walk:
             cycles, moved = rows_cost(self.machine, work)
             written = moved / (2 + work.added)
             return lambda die, ready: die.task("transfer", ready, cycles, (moved - written, written))
-        if isinstance(work, TileTransform):
+        if isinstance(work, (TileTransform, LineTransform)):
             made, moves, parts = *self._sent([task]), work.descriptors
             return lambda die, ready: die.task("transfer", ready, made, moves, 1, parts)
         if isinstance(work, (Encode, Decode, Predict)):
@@ -335,7 +336,8 @@ class _Walk:
         alone = row = reads = writes = 0.0
         for task in tasks:
             work, count = task.work, 1
-            if isinstance(work, TileTransform) or (isinstance(work, Tile) and work.members is not None):
+            if isinstance(work, (TileTransform, LineTransform)) or (
+                    isinstance(work, Tile) and work.members is not None):
                 made, count = transform_cost(self.parameters, work), work.descriptors
                 (first, more), read, written = made.cycles, made.reads, made.writes
             elif isinstance(work, Tile):

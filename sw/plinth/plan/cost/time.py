@@ -21,7 +21,7 @@ from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges
 from plinth.partition.cuts import bounds, parts
-from plinth.partition.exchanges import tile_exchange
+from plinth.partition.exchanges import sent_elements, tile_exchange
 from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.predicted import expected_share
@@ -215,7 +215,8 @@ class StepTime:
                             tiles.source, tiles.target, self.batch, tiles.channels, tiles.positions, tiles.extra),
                             strict=True):
                         assert node.tiling is not None
-                        found += cycles * (expected_share(node.tiling, *one) if one in coded else 1.0)
+                        found += cycles * (expected_share(node.tiling, *one) if one in coded else sent_elements(
+                            node.tiling, here, *one, self.factors, coded) / node.tiling.elements)
             self._owns[key] = found
         return found
 

@@ -1,14 +1,14 @@
 """What tasks that make Winograd tiles of maps, or maps of tiles, cost: docs/winograd.md."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
 from plinth.partition.graph import Node
 from plinth.plan.cost.machine import Cycles, row_words
-from plinth.step.tasks import Tile, TileTransform
+from plinth.step.tasks import LineTransform, Tile, TileTransform
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.winograd import Lattice, terms, transposed
+from plinth_hw.isa.winograd import MATRICES, PLAIN_NUMBERS, Lattice, terms, transposed
 
 #: Cycles of a descriptor beside its blocks, and from its end to the start of the next one.
 STAGES_CYCLES, NEXT_CYCLES = 115, 32
@@ -47,9 +47,12 @@ def _inside(lattice: Lattice, side: int) -> float:
 
 
 def lattices(work: TileTransform) -> tuple[Lattice, Lattice]:
-    """Windows of the maps, down and across."""
+    """Windows of the maps, down and across: of lines, as many down as outputs, which go as they are."""
     assert work.node.window is not None
-    return work.tiling.form.lattices(work.node.window.size, work.node.window.padding)[work.outputs]
+    down, across = work.tiling.form.lattices(work.node.window.size, work.node.window.padding)[work.outputs]
+    if work.halved:
+        down = replace(down, matrix=MATRICES[PLAIN_NUMBERS[down.reach]])
+    return down, across
 
 
 class _Blocks(NamedTuple):
@@ -65,7 +68,10 @@ class _Blocks(NamedTuple):
     written: float
 
 
-def _blocks(work: TileTransform | Tile) -> _Blocks:
+def _blocks(work: TileTransform | LineTransform | Tile) -> _Blocks:
+    if isinstance(work, LineTransform):
+        places, made = (side * (1 if work.members is None else work.members.count) for side in work.sides)
+        return _Blocks(work.columns * work.source.rows, work.source.columns, places, places, made, places, made)
     if isinstance(work, Tile):
         assert work.members is not None
         count = work.members.count
@@ -79,7 +85,7 @@ def _blocks(work: TileTransform | Tile) -> _Blocks:
                    elements, read, written)
 
 
-def transform_cost(parameters: DieParameters, work: TileTransform | Tile) -> TransformCost:
+def transform_cost(parameters: DieParameters, work: TileTransform | LineTransform | Tile) -> TransformCost:
     """What one of a task's descriptors costs; a copy's is one to several dies."""
     tiles, columns, places, middle, elements, read, made = _blocks(work)
     within, leaves = parameters.within, work.die is not None or work.members is not None
@@ -93,8 +99,13 @@ def transform_cost(parameters: DieParameters, work: TileTransform | Tile) -> Tra
                          tiles * read * words, tiles * made * (1 + added) * words)
 
 
-def transform_adds(work: TileTransform) -> float:
+def transform_adds(work: TileTransform | LineTransform) -> float:
     """Sums of one of a task's descriptors, in the mean: of both matrices, and of what is added to the map."""
+    if isinstance(work, LineTransform):
+        assert work.node.tiling is not None
+        each = sum(len(terms(row)) - 1 for row in work.node.tiling.form.transforms[0].a)
+        return float(each * (1 if work.members is None else work.members.count) * work.columns * work.source.rows
+                     * work.source.columns)
     down, across = lattices(work)
     ways = [one.matrix if work.scatter else transposed(one.matrix) for one in (down, across)]
     sums = [sum(len(terms(row)) - 1 for row in way) for way in ways]
