@@ -39,7 +39,7 @@ class _Loops:
 
 def _loops(work: TileTransform) -> Iterator[_Loops]:
     """Of each descriptor: rows of tiles x columns, or x images."""
-    down, across = work.tiling.tiles
+    down, across = work.counts
     line, lines = work.lines or (0, down)
     for number in range(work.descriptors):
         if work.by_column:
@@ -64,8 +64,8 @@ def _tile_side(work: TileTransform, loops: _Loops, columns: int) -> dict[str, An
     """A side of a task that is tiles, with so many elements in a row of each."""
     tiles, (row, rows, column, wide) = work.tiles, work.elements
     down, right = (work.plane, work.column * work.plane) if work.column else (columns * work.plane, work.plane)
-    _, across = work.tiling.tiles
-    image = work.tiling.positions * tiles.stride
+    lines, across = work.counts
+    image = lines * across * tiles.stride
     first = tiles.address + loops.image * image + loops.column * tiles.stride
     return {"pointer": {"offset": first, "base": tiles.base},
             "origin": -(row * down + column * right) & ADDRESS_MASK, "plane_stride": across * tiles.stride,
@@ -126,14 +126,12 @@ def _on_its_side(body: dict[str, Any]) -> dict[str, Any]:
 
 def bodies(work: TileTransform) -> tuple[TransferOperation, list[dict[str, Any]]]:
     """The operation, and the body of each descriptor; addresses are those of the work's buffers."""
-    assert work.node.window is not None
-    down, across = work.tiling.form.transforms
-    lattices = work.tiling.form.lattices(work.node.window.size, work.node.window.padding)[work.outputs]
-    ways = (PLAIN_NUMBERS[down.outputs] if work.halved else _matrix(down, work.outputs, work.scatter),
-            _matrix(across, work.outputs, work.scatter))
+    lattices = work.lattices
+    ways = [PLAIN_NUMBERS[places] if places else _matrix(one, work.outputs, work.scatter)
+            for one, places in zip(work.tiling.form.transforms, work.plain, strict=True)]
     found = []
     for loops in _loops(work):
-        sides = _map_side(work.maps, loops, lattices), _tile_side(work, loops, across.size)
+        sides = _map_side(work.maps, loops, lattices), _tile_side(work, loops, lattices[1].size)
         body: dict[str, Any] = {
             "columns": work.tiles.columns, "planes": loops.planes, "rows": loops.rows,
             "down_first": int(not work.scatter), "down": ways[0], "across": ways[1]}

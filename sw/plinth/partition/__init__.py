@@ -2,6 +2,6 @@
 
 ``graph`` is the network as planners see it. ``cuts`` cut an axis by levels or by list, ``groups`` are dies that belong
 together, ``axes`` has regions (products of cut axes) and what they have in common, ``regions`` those of a network's
-nodes, ``blocks`` Winograd layers whose tiles move together, ``exchanges`` who sends what to whom, and ``predicted`` how
-much of what data decide.
+nodes, ``blocks`` Winograd layers whose tiles move together, ``lines`` what of these goes half transformed,
+``exchanges`` who sends what to whom, and ``predicted`` how much of what data decide.
 """

@@ -7,13 +7,13 @@ In a training step move, for a layer and each layer that reads it,
     bprop reduce   dX of the consumer   to the home, where it is added
     bprop copy     dZ (raw)             from the home to the Z of the layer
     fprop scatter  V of X               tiles to who has their elements             ep, for layers alike once
-    fprop gather   V of Z               elements to who has the samples, or, of     ep, of a sum of tiles once
-                                        whole columns, lines made of them
+    fprop gather   V of Z               elements to who has the samples             ep, of a sum of tiles once
     bprop scatter  V of dZ              as forwards                                 ep, of a sum of tiles once
     bprop gather   V of dX              as forwards, where the input has an error   ep, for layers alike once
     bprop bias     db of a die          to all of its cluster, which add them up    ep, elements trained
 
-between regions of :mod:`plinth.partition.regions`; of blocks of Winograd layers as :mod:`plinth.partition.blocks` says.
+between regions of :mod:`plinth.partition.regions`; tiles whole or as lines (:mod:`plinth.partition.lines`); of blocks
+of Winograd layers as :mod:`plinth.partition.blocks` says.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +22,12 @@ from math import prod
 
 import numpy as np
 
+from plinth.model.array import Array
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region, Sizes, overlap, pattern, plane
 from plinth.partition.blocks import coded_exchanges, residuals, shared_tiles, tile_sums
 from plinth.partition.cuts import Factors, Integers, Levels, halves, parts
 from plinth.partition.graph import Node, PlanGraph, Tiling
+from plinth.partition.lines import tile_words
 from plinth.partition.predicted import expected_words, least_most
 from plinth.partition.regions import Layout, Partition, Splits, check_splits, layouts, ring_words
 
@@ -64,9 +66,9 @@ def _to_own(region: Region, copies: Levels) -> Region:
 
 
 def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors,
-                  coded: Sequence[tuple[str, str]] = ()) -> Exchange:
+                  coded: Sequence[tuple[str, str]] = (), array: Array | None = None) -> Exchange:
     """What the dies of a cluster send each other of a layer that splits the elements of its tiles; ``coded``: what of
-    it goes in codes."""
+    it goes in codes; ``array``: by whose links scatters go by lines."""
     assert node.tiling is not None
     # Of inputs or of outputs; there are dies that have the same of either.
     of = kind == "bias" or (phase == "fprop") != (kind == "scatter")
@@ -80,31 +82,25 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
         ends = _to_own(rows, copies), _to_own(sums, copies)
         return Exchange(node.name, phase, kind, None, *ends, node.output_channels, 1, extra, parts(levels, factors))
     ends = _to_own(maps, copies), _to_own(here.tiles[of], copies)
+    positions, elements = tile_words(node, here, phase, kind, factors, (phase, kind) in coded, array)
     return Exchange(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
-                    (node.input_channels, node.output_channels)[of], node.tiling.positions,
-                    ((ELEMENTS, sent_elements(node.tiling, here, phase, kind, factors, coded)), *extra),
+                    (node.input_channels, node.output_channels)[of], positions, ((ELEMENTS, elements), *extra),
                     coded=node.tiling if (phase, kind) in coded else None)
 
 
-def sent_elements(tiling: Tiling, here: Layout, phase: str, kind: str, factors: Factors,
-                  coded: Sequence[tuple[str, str]]) -> int:
-    """Elements of a tile that move: a gather of dies that have whole columns sends lines of outputs, unless codes."""
-    if (phase, kind) == ("fprop", "gather") and (phase, kind) not in coded and tiling.column(parts(here.ep, factors)):
-        return tiling.line_elements
-    return tiling.elements
-
-
-def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Exchange]:
-    """All transfers of a training step between layers, in the order in which they happen."""
+def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, array: Array | None = None
+              ) -> Iterator[Exchange]:
+    """All transfers of a training step between layers, in the order in which they happen; of an array, if its links
+    are known."""
     sums, shared, added = tile_sums(graph, regions), shared_tiles(graph, regions), residuals(graph, regions)
     for number, node in enumerate(graph.nodes):
         here, summed = regions[number], sums.get(number)
         if here.ep:
             coded = coded_exchanges(graph, here, number, summed, added.get(number))
             if number not in shared:
-                yield tile_exchange(node, here, "fprop", "scatter", factors, coded)
+                yield tile_exchange(node, here, "fprop", "scatter", factors, coded, array)
             if summed is None or number == summed.members[-1]:
-                yield tile_exchange(node, here, "fprop", "gather", factors, coded)
+                yield tile_exchange(node, here, "fprop", "gather", factors, coded, array)
         if node.weighted and here.mp:
             yield Exchange(node.name, "fprop", "reduce", None, here.output, here.home, node.output_channels,
                            node.raw_elements // node.output_channels)
@@ -124,10 +120,10 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
                 yield tile_exchange(node, here, "bprop", "bias", factors)
             if summed is None or number == summed.members[-1]:
                 coded = coded_exchanges(graph, here, number, summed, added.get(number))
-                yield tile_exchange(node, here, "bprop", "scatter", factors, coded)
+                yield tile_exchange(node, here, "bprop", "scatter", factors, coded, array)
             if graph.inputs[number] and number not in shared:
                 coded = coded_exchanges(graph, here, number, summed, added.get(number))
-                yield tile_exchange(node, here, "bprop", "gather", factors, coded)
+                yield tile_exchange(node, here, "bprop", "gather", factors, coded, array)
 
 
 def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
@@ -181,10 +177,11 @@ def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
     return exchange.positions * (max(held(source), held(target)) - overlap(source, target, sizes, factors))
 
 
-def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors = (), lists: Partition = ()) -> int:
+def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors = (), lists: Partition = (),
+                array: Array | None = None) -> int:
     """Words that all dies send in a training step, counted; without factors all levels halve."""
     factors = factors or halves(check_splits(graph, splits))
     regions = layouts(graph, splits, lists, factors)
-    between = sum(exchange_words(exchange, batch, factors) for exchange in exchanges(graph, regions, factors))
+    between = sum(exchange_words(exchange, batch, factors) for exchange in exchanges(graph, regions, factors, array))
     return between + sum(ring_words(node, here, factors) for node, here in zip(graph.nodes, regions, strict=True)
                          if node.weighted)

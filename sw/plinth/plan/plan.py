@@ -168,7 +168,7 @@ class Plan:
     def transfers(self) -> tuple[Transfer, ...]:
         """All exchanges between layers that move something, in the order of the step."""
         found = ((one, exchanges.exchange_words(one, self.batch, self.factors))
-                 for one in exchanges.exchanges(self.graph, self.layouts, self.factors))
+                 for one in exchanges.exchanges(self.graph, self.layouts, self.factors, self.hardware))
         return tuple(Transfer(one, words, exchanges.word_bounds(one, self.batch, self.factors))
                      for one, words in found if words)
 

@@ -143,8 +143,8 @@ class Planned:
 
 def outcome(given: Task, splits: Splits, lists: Partition = ()) -> Outcome:
     """Words and time of splits, and of lists if there are any."""
-    total = (4 * total_words(given.graph, splits, given.words.batch, given.factors, lists) if lists else
-             given.words.total_bytes(splits))
+    total = (4 * total_words(given.graph, splits, given.words.batch, given.factors, lists, given.time.array)
+             if lists else given.words.total_bytes(splits))
     total *= given.time.machine.parameters.word_bytes / 4
     return Outcome(total, given.time.seconds(splits, lists), given.time.step(splits, lists))
 

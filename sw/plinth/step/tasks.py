@@ -14,6 +14,7 @@ from plinth.mapping.convolution import ConvolutionShape, FeatureMap
 from plinth.partition.graph import Node, Tiling
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.operations import Engine
+from plinth_hw.isa.winograd import MATRICES, PLAIN_NUMBERS, Lattice
 
 FPROP, BPROP, UPDATE = DIRECTIONS = ("fprop", "bprop", "update")
 
@@ -110,8 +111,8 @@ class TileTransform:
         Lines of tiles, of one image; None: all.
     column : int
         Elements of a column, where they lie column by column; 0: row by row.
-    halved : bool
-        Tiles are lines of outputs, made down already: only across is transformed, as many lines as outputs down.
+    plain : (down, across)
+        Places of a window that go as they are, as the other direction's half alone is done; 0: transformed.
     by_column : bool
         Whether a descriptor does a column of tiles of all images, else an image.
     marked : bool
@@ -133,7 +134,7 @@ class TileTransform:
     by_column: bool = False
     marked: bool = False
     column: int = 0
-    halved: bool = False
+    plain: tuple[int, int] = (0, 0)
 
     @property
     def tiling(self) -> Tiling:
@@ -142,15 +143,31 @@ class TileTransform:
         return self.node.tiling
 
     @property
+    def lattices(self) -> tuple[Lattice, Lattice]:
+        """Windows of the maps, down and across."""
+        assert self.node.window is not None
+        both = self.tiling.form.lattices(self.node.window.size, self.node.window.padding)[self.outputs]
+        down, across = (
+            one if not places else Lattice(MATRICES[PLAIN_NUMBERS[places]], places, 0, -(-side // places))
+            for one, places, side in zip(both, self.plain, (self.maps.height, self.maps.width), strict=True))
+        return down, across
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Tiles of an image, down and across."""
+        down, across = self.lattices
+        return down.count, across.count
+
+    @property
     def positions(self) -> int:
         """Tiles of all images."""
-        down, across = self.tiling.tiles
+        down, across = self.counts
         return self.maps.images * (self.lines[1] if self.lines else down) * across
 
     @property
     def descriptors(self) -> int:
         """How many there are."""
-        return self.tiling.tiles[1] if self.by_column else self.maps.images
+        return self.counts[1] if self.by_column else self.maps.images
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,8 @@ class Scatter(Spread):
         Of those that a die makes for itself.
     marked : bool
         Whether zeros of tiles that a die makes for itself tell if they have a cause.
+    halved : bool
+        Only across: of each row of the maps go lines, of which :class:`LineTiles` makes tiles.
     """
 
     layer: Node | None = None
@@ -136,6 +138,7 @@ class Scatter(Spread):
     strips: Strips | None = None
     by_tasks = True
     marked: bool = False
+    halved: bool = False
 
     def members(self, die: int) -> Members | None:
         """As :class:`Spread`: they are as far from each other, and those that have an element more come first."""
@@ -164,9 +167,10 @@ class Scatter(Spread):
             tiles = whole.part(whole.name, there.sample * target.positions * stride + there.channel,
                                there.samples * target.positions, there.channels, stride)
             touched = tiles.repeated(mine.count, mine.plane)
-            work = TileTransform(layer, self.outputs, True, False, maps, tiles, mine.plane, (0, down, 0, across), None,
-                                 self.number, members, by_column=_by_column(layer, maps.images),
-                                 column=target.column)
+            work = TileTransform(layer, self.outputs, True, False, maps, tiles, mine.plane,
+                                 (0, 1 if self.halved else down, 0, across), None, self.number, members,
+                                 by_column=_by_column(layer, maps.images), column=target.column,
+                                 plain=(int(self.halved), 0))
             yield Task(f"{self.name}[{members.first}..]" + (f".{number}" if number else ""), Engine.TRANSFER, work,
                        (maps.buffer,), (touched,), 1, layer)
 
@@ -194,7 +198,7 @@ class Scatter(Spread):
                 work = TileTransform(layer, self.outputs, True, False, maps, tiles, theirs.plane,
                                      (row, rows, column, wide), None if own else other, -1 if own else self.number,
                                      by_column=_by_column(layer, maps.images), marked=own and self.marked,
-                                     column=theirs.column)
+                                     column=theirs.column, plain=(int(self.halved), 0))
                 run = f".{number}.{corner}" if number or corner else ""
                 yield Task(f"{self.name}.own{run}" if own else f"{self.name}[{other}]{run}", Engine.TRANSFER, work,
                            (maps.buffer,), (touched,) if own else (), 1, layer)
@@ -212,6 +216,31 @@ class Scatter(Spread):
                 layer, self.outputs, True, False, maps, tiles, mine.plane, (0, down, 0, across),
                 lines=(strip.line, strip.lines), by_column=_by_column(layer, mine.part.samples)),
                 (maps.buffer,), _touched(tiles, mine.count, mine.plane, strips), 1, layer)
+
+
+@dataclass(frozen=True)
+class LineTiles:
+    """The other half of a scatter of lines, down: tiles of the columns that a die has, a task each."""
+
+    name: str
+    node: Node
+    outputs: bool
+    source: Tiles
+    target: Tiles
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        lines, tiles = self.source.at(die), self.target.at(die)
+        assert self.node.tiling is not None
+        across = self.node.tiling.tiles[1]
+        for number in range(lines.count if lines.part.words else 0):
+            maps = FeatureMap(lines.of(self.source.buffer(die), lines.first + number), self.source.positions // across,
+                              across)
+            some = tiles.of(self.target.buffer(die), tiles.first + number * tiles.column)
+            work = TileTransform(self.node, self.outputs, True, False, maps, some, tiles.plane,
+                                 (0, tiles.column, 0, 1), by_column=_by_column(self.node, maps.images), plain=(0, 1))
+            yield Task(f"{self.name}.{number}", Engine.TRANSFER, work, (maps.buffer,),
+                       (some.repeated(tiles.column, tiles.plane),), 1, self.node)
 
 
 @dataclass(frozen=True)
@@ -403,7 +432,8 @@ class Untile:
             work = TileTransform(self.node, self.outputs, False, self.added, maps, some, tiles.plane,
                                  (0, tiles.count // across, 0, across), lines=(strip.line, strip.lines),
                                  by_column=_by_column(self.node, part.samples, self.added),
-                                 column=0 if tiles.by_rows else tiles.column, halved=self.halved)
+                                 column=0 if tiles.by_rows else tiles.column,
+                                 plain=(tiles.column if self.halved else 0, 0))
             reads = _touched(some, tiles.count, tiles.plane, strips)
             yield Task(self.name + (f".{number}" if len(strips) > 1 else ""), Engine.TRANSFER, work,
                        (*reads, maps.buffer) if self.added else reads, (maps.buffer,), 1, self.node)

@@ -45,6 +45,7 @@ from plinth.step.tile_operations import (
     InStrips,
     KernelProducts,
     LineGather,
+    LineTiles,
     Scatter,
     Untile,
 )
@@ -138,13 +139,17 @@ class WinogradLayer:
     def _scatter(self, name: str, phase: str, maps: Tensor, *, outputs: bool) -> tuple[Tiles, Scatter]:
         """Tiles of maps, where their elements are multiplied, and what makes them."""
         step, node = self.step, self.node
-        tiles = self._place(name, maps, self.here.tiles[outputs])
+        tiles = target = self._place(name, maps, self.here.tiles[outputs])
+        planned = tile_exchange(node, self.here, phase, "scatter", step.factors, self._coded, step.array)
+        columns = dict(planned.extra)[ELEMENTS]
+        if columns < self.tiling.elements:
+            target = step.reserve(replace(tiles, name=f"{tiles.name}.lines", positions=planned.positions,
+                                          elements=columns, column=0))
         # Where elements are not split nothing is sent, and there is no counter of what comes.
         number = step.next_exchange() if self.here.ep else -1
         return tiles, Scatter(
-            f"{node.name}.{'error_' * outputs}scatter", self.number, None, number, maps, [tiles], None, True,
-            self._cluster, tile_exchange(node, self.here, phase, "scatter", step.factors, self._coded), node, outputs,
-            self._strips)
+            f"{node.name}.{'error_' * outputs}scatter", self.number, None, number, maps, [target], None, True,
+            self._cluster, planned, node, outputs, self._strips, halved=target is not tiles)
 
     def _in_strips(self, direction: str, scatter: Scatter, tiles: Tiles, made: Tiles, maps: Tensor) -> bool:
         """Tiles, their products and the maps of these in strips, if the layer is cut so."""
@@ -170,6 +175,9 @@ class WinogradLayer:
         modelled = self._at_links(scatter)
         if modelled is not None or scatter.planned is None or scatter.planned.coded is None:
             self.step.add(modelled or scatter)
+            lines = scatter.targets[0]
+            if scatter.halved and isinstance(lines, Tiles):
+                self.step.add(LineTiles(f"{scatter.name}.tiles", self.node, scatter.outputs, lines, tiles))
         elif scatter.outputs:
             add_skipped(self.step, scatter, self._masks, kept=False)
         else:
@@ -199,7 +207,7 @@ class WinogradLayer:
         """Maps of tiles; ``added``: what is added to them before their ReLU."""
         step, node = self.step, self.node
         if self.here.ep:
-            planned = tile_exchange(node, self.here, phase, "gather", step.factors, self._coded)
+            planned = tile_exchange(node, self.here, phase, "gather", step.factors, self._coded, step.array)
             elements = dict(planned.extra)[ELEMENTS]
             # What is predicted is read row by row.
             whole = self._place(f"{name}_whole", maps, maps.region, elements,

@@ -109,7 +109,8 @@ def test_kernels_become_elements_and_back_in_fp32(split: str) -> None:
     for die in range(2):
         piece = program.gradients["conv2"].slices[die]
         # Half of a tile is two columns of it.
-        mine = [4 * row + column for column in (2 * die, 2 * die + 1) for row in range(4)] if split == "ep" else range(16)
+        columns = (2 * die, 2 * die + 1)
+        mine = [4 * row + column for column in columns for row in range(4)] if split == "ep" else list(range(16))
         count = len(mine)
         operand, gradients, found = (made.driver.read(die, program.buffers[f"conv2.{name}"]).ravel() for name in (
             "elements", "element_gradient", "gradients"))

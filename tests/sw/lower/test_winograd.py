@@ -15,7 +15,7 @@ from plinth.model.network import Network
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import tiled, with_tiles
 from plinth.model.zoo import NETWORKS
-from plinth.partition import exchanges
+from plinth.partition import exchanges, lines
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.step import tile_operations, tile_strips
@@ -224,37 +224,58 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
     assert orders <= {(0, *around), (1, *(around[::-1] if members == dies else around))}
 
 
-@pytest.mark.parametrize(("factors", "vector", "outputs", "weights", "elements"), [
-    ((2, 2), ("ep", "ep"), 2, "winograd", 8), ((2, 2), ("dp", "ep"), 4, "spatial", 24),
-    ((3,), ("ep",), 4, "winograd", 24), ((2, 2), ("op", "ep"), 2, "spatial", 8),
+@pytest.mark.parametrize(("factors", "vector", "outputs", "weights", "sent"), [
+    ((2, 2), ("ep", "ep"), 2, "winograd", (8, 8)), ((2, 2), ("dp", "ep"), 4, "spatial", (24, 24)),
+    ((3,), ("ep",), 4, "winograd", (24, 24)), ((2, 2), ("op", "ep"), 2, "spatial", (8, 8)),
     # Four groups have 9 of 36 elements each, no whole columns.
-    ((2, 2), ("ep", "ep"), 4, "spatial", 36)])
+    ((2, 2), ("ep", "ep"), 4, "spatial", (36, 36))])
 def test_lines_change_no_bit(factors: tuple[int, ...], vector: tuple[str, ...], outputs: int, weights: str,
-                             elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of dies with whole columns the words of products are as many as outputs have lines; weights and gradients are
-    those of gathers that send all elements."""
+                             sent: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of dies with whole columns the words of products are as many as outputs have lines, of maps that are multiples of
+    these tiles also those of scatters over slow links; weights and gradients are those of whole tiles."""
     network = with_tiles(NETWORKS["digits-cnn"], outputs, weights)
     graph, dies, found, words = from_network(network), int(np.prod(factors)), [], []
     plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=2 * dies + 1, chunk_words=64,
                 splits=tuple(vector if node.tiling else ("dp",) * len(factors) for node in graph.nodes),
                 factors=factors)
     data = random_data(network, plan.batch, np.random.default_rng(9))
-    for whole in (False, True):
-        if whole:
-            monkeypatch.setattr(exchanges, "sent_elements", lambda tiling, *_: tiling.elements)
+    for which in ("scatters too", "gathers", "nothing"):
+        with monkeypatch.context() as patch:
+            if which == "scatters too":
+                patch.setattr(lines, "_link_cycles", lambda *_: 1e9)
+            elif which == "nothing":
+                patch.setattr(exchanges, "tile_words", lambda node, *_: (node.tiling.positions, node.tiling.elements))
             plan = replace(plan)
-        program = lowered(network, plan)
+            words.append({(one.exchange.layer, one.exchange.phase, one.exchange.kind): one.words
+                          for one in plan.transfers})
+            program = lowered(network, plan)
         made = session(network, plan, data, program)
         next(iter(made.epoch(0)))
         assert made.checks is not None and made.checks.failure is None
-        words.append({one.exchange.layer: one.words for one in plan.transfers
-                      if (one.exchange.phase, one.exchange.kind) == ("fprop", "gather")})
         found.append([made.driver.read(die, layer.buffers[die]) for layer in (
             *program.weights.values(), *program.gradients.values()) for die in range(dies)])
-    tiling = next(node.tiling for node in graph.nodes if node.tiling)
-    assert all(lines * tiling.elements == words[1][name] * elements for name, lines in words[0].items())
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    elements = next(node.tiling for node in graph.nodes if node.tiling).elements
+    scattered, gathered, whole = words
+    for (name, phase, kind), count in whole.items():
+        tiles = kind == "scatter" or (phase, kind) == ("fprop", "gather")
+        for some, few in zip((scattered, gathered), (sent[0] if tiles else elements, sent[1] if (
+                phase, kind) == ("fprop", "gather") else elements), strict=True):
+            assert some[name, phase, kind] * elements == count * few, (name, phase, kind)
+    for one in found[1:]:
+        for mine, other in zip(found[0], one, strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.xdist_group("tiny-winograd-dies")
+def test_scatters_of_lines_on_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column each, and two; as slow links have them."""
+    monkeypatch.setattr(lines, "_link_cycles", lambda *_: 1e9)
+    network, plan = arranged(4, (("ep", "ep"), ("dp", "ep")), 8)
+    assert sum(one.exchange.positions > 16 for one in plan.transfers if one.exchange.kind == "scatter") == 2
+    made = session(network, plan, random_data(network, 8, np.random.default_rng(10)), lowered(network, plan), rtl=True)
+    next(iter(made.epoch(0)))
+    assert made.equal and made.checks is not None and made.checks.failure is None
+    assert sum(made.driver.injected_words(die) for die in range(4)) == plan.words
 
 
 def test_more_groups_than_elements_are_refused() -> None:

@@ -25,8 +25,8 @@ from plinth_hw.isa.parameters import PRESETS
 
 
 def step(codes: str | None, rounds: int, narrow: Fraction = Fraction(1, 8)) -> Simulated:
-    """Of 4 groups and 4 clusters with narrow links that much is sent on."""
-    array = replace(clusters(4, 4, codes), narrow_rate=narrow)
+    """Of 8 groups, which have no whole columns, and 2 clusters with narrow links that much is sent on."""
+    array = replace(clusters(8, 2, codes), narrow_rate=narrow)
     graph = from_network(with_tiles(late_layers(32, 8), 2, "winograd", rounds))
     return simulated(given_plan(graph, array, grouped(graph, array, array.group_levels), 64), array)
 
@@ -95,7 +95,7 @@ def test_what_has_no_codes_is_refused_with_the_way_out() -> None:
 
 def test_the_planner_counts_the_words_that_are_expected() -> None:
     """Layers behind a ReLU gather and scatter less; the first one, behind the images, only gathers less."""
-    array = clusters(4, 4, AT_LINKS)
+    array = clusters(8, 2, AT_LINKS)
     times = [StepTime(from_network(with_tiles(late_layers(32, 8), 2, "winograd", *some)), 64, array)
              for some in ((0,), (1,), (1, (0.0,) * 5))]
     vector = in_groups(array, array.group_levels)

@@ -34,7 +34,9 @@ def coded(plan: Plan) -> dict[tuple[str, str, str], float]:
     """Words over those of all elements, of exchanges in codes."""
     whole, found = ({(one.exchange.layer, one.exchange.phase, one.exchange.kind): one for one in some.transfers}
                     for some in (plan_of(None, 0), plan))
-    return {key: one.words / whole[key].words for key, one in found.items() if one.exchange.coded}
+    # Without codes products are gathered by lines, half of the elements.
+    return {key: one.words / (whole[key].words * 16 / dict(whole[key].exchange.extra)["elements"])
+            for key, one in found.items() if one.exchange.coded}
 
 
 def test_words_are_those_of_the_shares() -> None:

@@ -15,15 +15,17 @@ die's speed; cycles of words those of :mod:`links`.
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from math import prod
 
 from plinth.model.array import Array
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges
 from plinth.partition.cuts import bounds, parts
-from plinth.partition.exchanges import sent_elements, tile_exchange
+from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
+from plinth.partition.lines import tile_words
 from plinth.partition.predicted import expected_share
 from plinth.partition.regions import Layout, Partition, Splits, layout, tile_levels, weight_words
 from plinth.plan.cost.links import Links
@@ -215,8 +217,9 @@ class StepTime:
                             tiles.source, tiles.target, self.batch, tiles.channels, tiles.positions, tiles.extra),
                             strict=True):
                         assert node.tiling is not None
-                        found += cycles * (expected_share(node.tiling, *one) if one in coded else sent_elements(
-                            node.tiling, here, *one, self.factors, coded) / node.tiling.elements)
+                        sent = tile_words(node, here, *one, self.factors, one in coded, self.array)
+                        found += cycles * (expected_share(node.tiling, *one) if one in coded else prod(sent) / (
+                            node.tiling.positions * node.tiling.elements))
             self._owns[key] = found
         return found
 

@@ -1,6 +1,6 @@
 """What tasks that make Winograd tiles of maps, or maps of tiles, cost: docs/winograd.md."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from plinth.partition.graph import Node
 from plinth.plan.cost.machine import Cycles, row_words
 from plinth.step.tasks import LineTransform, Tile, TileTransform
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.winograd import MATRICES, PLAIN_NUMBERS, Lattice, terms, transposed
+from plinth_hw.isa.winograd import Lattice, terms, transposed
 
 #: Cycles of a descriptor beside its blocks, and from its end to the start of the next one.
 STAGES_CYCLES, NEXT_CYCLES = 115, 32
@@ -46,15 +46,6 @@ def _inside(lattice: Lattice, side: int) -> float:
         lattice.first + number * lattice.step for number in range(lattice.count))) / lattice.count
 
 
-def lattices(work: TileTransform) -> tuple[Lattice, Lattice]:
-    """Windows of the maps, down and across: of lines, as many down as outputs, which go as they are."""
-    assert work.node.window is not None
-    down, across = work.tiling.form.lattices(work.node.window.size, work.node.window.padding)[work.outputs]
-    if work.halved:
-        down = replace(down, matrix=MATRICES[PLAIN_NUMBERS[down.reach]])
-    return down, across
-
-
 class _Blocks(NamedTuple):
     """Of a task's descriptor: tiles, and words of a place; places of a window, what is made of them one way, and of a
     tile; of these how many are read, and written."""
@@ -76,7 +67,7 @@ def _blocks(work: TileTransform | LineTransform | Tile) -> _Blocks:
         assert work.members is not None
         count = work.members.count
         return _Blocks(work.planes * work.source.rows, work.source.columns, count, count, count, count, count)
-    both = lattices(work)
+    both = work.lattices
     sides = work.maps.height, work.maps.width
     places, elements = prod(one.reach for one in both), prod(one.size for one in both)
     inside = prod(_inside(one, side) for one, side in zip(both, sides, strict=True))
@@ -106,7 +97,7 @@ def transform_adds(work: TileTransform | LineTransform) -> float:
         each = sum(len(terms(row)) - 1 for row in work.node.tiling.form.transforms[0].a)
         return float(each * (1 if work.members is None else work.members.count) * work.columns * work.source.rows
                      * work.source.columns)
-    down, across = lattices(work)
+    down, across = work.lattices
     ways = [one.matrix if work.scatter else transposed(one.matrix) for one in (down, across)]
     sums = [sum(len(terms(row)) - 1 for row in way) for way in ways]
     # A scatter goes across first, a gather down: both have as many lines between.
