@@ -263,9 +263,12 @@ class Array:
                 if (port is None) != (die == other):
                     raise ValueError(f"the route from die {die} to die {other} must be "
                                      f"{'null' if die == other else 'a port'}, not {described(port)}")
-                if die != other and (not is_integer(port, 0, MAXIMUM_PORTS - 1) or port not in self.peers[die]):
-                    raise ValueError(f"the route from die {die} to die {other} is by port {described(port)}, which has "
-                                     f"no link; die {die} has links at {', '.join(map(str, self.peers[die]))}")
+                if die != other and not is_integer(port, 0, MAXIMUM_PORTS - 1):
+                    raise ValueError(f"the route from die {die} to die {other} is by port {described(port)}; a port is "
+                                     f"an integer from 0 to {MAXIMUM_PORTS - 1}")
+                if die != other and port not in self.peers[die]:
+                    raise ValueError(f"the route from die {die} to die {other} is by port {port}, which has no link; "
+                                     f"die {die} has links at {', '.join(map(str, self.peers[die]))}")
 
     @property
     def rate(self) -> Fraction:

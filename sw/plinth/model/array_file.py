@@ -73,8 +73,9 @@ def array_from_data(data: Any, where: str) -> Array:
     check_mapping(data, where, "an array", required=_REQUIRED, optional=_OPTIONAL)
     settings = {key: data[key] for key in ("name", "topology", "dies", "preset", "link_latency", "memory_bytes",
                                          "codes") if key in data}
-    for key, known in (("topology", TOPOLOGIES), ("preset", tuple(PRESETS))):
-        check_choice(settings[key], known, where, key)
+    for key, known in (("topology", TOPOLOGIES), ("preset", tuple(PRESETS)), ("codes", (BUILT, AT_LINKS))):
+        if key in settings:
+            check_choice(settings[key], known, where, key)
     if "dimensions" in data:
         settings["dimensions"] = tuple(_list(data["dimensions"], where, "dimensions", "sizes", 2))
     if "links" in data:
