@@ -218,7 +218,7 @@ class Convolution(_Weighted):
         wanted = 1 + self.rounds + SKIPPED
         if self.shares and not self.rounds:
             raise ValueError(f"shares of layer {self.name!r} are those of predictions, which it does without; say "
-                             "predict: 1, or 2, or leave them out")
+                             "predict: 1, 2 or regions, or leave them out")
         if self.shares and len(self.shares) != wanted:
             raise ValueError(f"shares of layer {self.name!r}, of predict: {self.predict}, must be {wanted} numbers, of "
                              f"{1 + self.rounds} parts of a gather, of scatters of inputs and of errors, and of the "
