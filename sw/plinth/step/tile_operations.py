@@ -4,6 +4,7 @@ elements. As those of :mod:`plinth.step.operations` they tell the tasks of each 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise, zip_longest
 
 from plinth.buffers import Buffer
@@ -101,12 +102,22 @@ class Spread(Exchange, ABC):
     def members(self, die: int) -> Members | None:
         """The dies of a die's cluster, if one task reaches all. None: there is nobody else, or a task for each."""
 
+    @cached_property
+    def _to_each(self) -> dict[int, int]:
+        """By die, the descriptors of its tasks for all of its cluster, which every one of these counts."""
+        return {}
+
     def arriving(self, die: int, other: int) -> int:
         """As :class:`~plinth.step.between.Exchange`: of each descriptor."""
-        sent = self.tiles(other, die) if self.members(die) is None else self.sends(other)
-        works = (task.work for task in sent)
-        return sum(work.descriptors for work in works
-                   if isinstance(work, (Tile, TileTransform, LineTransform, Encode)))
+        if other in self._to_each:
+            return self._to_each[other]
+        together = self.members(die) is not None
+        works = (task.work for task in (self.sends(other) if together else self.tiles(other, die)))
+        found = sum(work.descriptors for work in works
+                    if isinstance(work, (Tile, TileTransform, LineTransform, Encode)))
+        if together:
+            self._to_each[other] = found
+        return found
 
     def arrivals(self, die: int) -> Arrivals | None:
         """As :class:`~plinth.step.between.Exchange`: of a task for several dies also the die's own."""
