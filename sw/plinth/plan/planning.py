@@ -108,8 +108,8 @@ def chosen(given: Task, array: Array, planner: str) -> Splits:
     if planner not in SEARCHES:
         return splits
     seeds = [PLANNERS[name](given) for name in ("data", "model", "one-weird-trick")]
-    return fitting(given.graph, splits, given.words.splits if planner == "joint" else (DP, MP), seeds,
-                   factors=given.factors, need=lambda some: memory_bytes(given, some), most=array.memory_bytes,
+    return fitting(given.time, splits, given.words.splits if planner == "joint" else (DP, MP), seeds,
+                   need=lambda some: memory_bytes(given, some), most=array.memory_bytes,
                    cost=given.time.cycles if planner == "joint" else given.words.total_bytes)
 
 

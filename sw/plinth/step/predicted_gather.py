@@ -10,7 +10,7 @@ Each die's elements of its own samples are exact from the first on, which are fi
 back errors of inputs go by the masks with which the inputs came: in one part, of words as they are.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -196,6 +196,11 @@ class PredictNeeded:
                    self.node)
 
 
+def odd_channels(counts: Sequence[int], parameters: DieParameters) -> int | None:
+    """Of the channels that dies have of a layer, the first number that they cannot predict; None: they can all."""
+    return next((count for count in counts if count % parameters.within.flit_words), None)
+
+
 def check_predicted(node: Node, target: Tiles, parameters: DieParameters) -> None:
     """Refuse a layer whose gathers dies cannot predict.
 
@@ -208,11 +213,10 @@ def check_predicted(node: Node, target: Tiles, parameters: DieParameters) -> Non
         raise UserError(f"layer {node.name!r} predicts what its gather needs, for which dies of preset "
                         f"{parameters.name!r} have no codes; choose a preset that has them, such as "
                         "ndp-demo-predict, or an array that has, such as mpt-256-ideal, or --predict 0")
-    lanes = parameters.within.flit_words
-    odd = next((count for count in target.spans.channels.tolist() if count % lanes), None)
-    if odd is not None:
+    if (odd := odd_channels(target.spans.channels.tolist(), parameters)) is not None:
         raise UserError(f"layer {node.name!r} cannot be predicted on dies that have {odd} of its channels: preset "
-                        f"{parameters.name!r} takes multiples of {lanes}; say predict: 0 for it, or give it as many")
+                        f"{parameters.name!r} takes multiples of {parameters.within.flit_words}; say predict: 0 for "
+                        "it, or give it as many")
 
 
 def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None, added: Tensor | None

@@ -9,6 +9,9 @@ from tests.support.plan_graphs import dense, random_chain, random_graph
 
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array, prime_factors, ring
+from plinth.model.layers import Convolution, Flatten, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
+from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import DP, SPLITS, chain, from_network
 from plinth.partition.groups import RING, process_groups
@@ -137,3 +140,21 @@ def test_weight_reductions_hide_behind_what_follows_them() -> None:
     fast = task(chain("two", [dense("fc1", 64, 64), dense("fc2", 64, 64)]), ring(4), "exact", 4096)
     step = fast.time.step(PLANNERS["data"](fast))
     assert step.exposed < 0.7 * step.reductions
+
+
+@pytest.mark.parametrize(("channels", "after", "able"), [
+    (7, Relu(name="relu"), {("op", "dp"), ("ep", "mp"), ("dp", "dp")}),
+    (6, Relu(name="relu"), {("op", "dp"), ("ep", "mp"), ("dp", "dp"), ("dp", "ep"), ("ep", "ep")}),
+    (8, Relu(name="relu"), {("op", "dp"), ("ep", "mp"), ("dp", "dp"), ("dp", "ep"), ("ep", "ep"), ("op", "ep")}),
+    (7, None, {("op", "dp"), ("ep", "mp"), ("dp", "dp"), ("dp", "ep"), ("ep", "ep"), ("op", "ep")})])
+def test_splits_that_codes_cannot_take_are_left_out(channels: int, after: Relu | None, able: set) -> None:
+    """Dies of ndp-demo-predict code two channels at a time: those of a predicted gather must be even on each."""
+    network = with_tiles(Network(name="one", input=Shape((8, 8, 8)), layers=(
+        Convolution(name="a", channels=channels, kernel=(3, 3)), *((after,) if after else ()), Flatten(name="flatten"),
+        SoftmaxCrossEntropy(name="loss"))), 2, "winograd", 1)
+    given = task(from_network(network), ring(4, preset="ndp-demo-predict", link_rate=Fraction(1, 4)), "exact", 2)
+    some = [("op", "dp"), ("ep", "mp"), ("dp", "dp"), ("dp", "ep"), ("ep", "ep"), ("op", "ep")]
+    assert {vector for vector in some if given.time.able(0, vector)} == able
+    splits = PLANNERS["joint"](given)
+    assert given.time.able(0, splits[0])
+    assert given.time.seconds(splits) <= given.time.seconds(PLANNERS["data"](given))

@@ -19,21 +19,22 @@ from math import prod
 
 from plinth.model.array import Array
 from plinth.model.update import PLAIN, UpdateRule
-from plinth.partition.axes import SAMPLES, Region
-from plinth.partition.blocks import coded_exchanges
+from plinth.partition.axes import CHANNELS, SAMPLES, Region
+from plinth.partition.blocks import coded_exchanges, unpredictable
 from plinth.partition.cuts import bounds, parts
 from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.lines import tile_words
 from plinth.partition.predicted import expected_share
-from plinth.partition.regions import Layout, Partition, Splits, layout, tile_levels, weight_words
+from plinth.partition.regions import Layout, Partition, Splits, has_elements, layout, tile_levels, weight_words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, Work, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
 from plinth.plan.cost.transforms import node_transforms
 from plinth.plan.cost.updates import update_cycles
+from plinth.step.predicted_gather import odd_channels
 from plinth.step.sums import LEFT, additions
 
 Vector = tuple[str, ...]
@@ -114,6 +115,21 @@ class StepTime:
     def _layout(self, number: int, vector: Vector, first: Vector, *others: Vector) -> Layout:
         node = self.graph.nodes[number]
         return layout(node.weighted, vector, first, node.free, tile_levels(vector, first, *others))
+
+    def able(self, number: int, vector: Vector) -> bool:
+        """Whether dies can do a node split so: each group of them has an element of its tiles, and where its gather is
+        predicted they have as many channels as codes take."""
+        node = self.graph.nodes[number]
+        if not has_elements(node, vector, self.factors):
+            return False
+        if node.tiling is None or not node.tiling.rounds:
+            return True
+        here = self._layout(number, vector, self._whole)
+        readers = (self.graph.nodes[self.graph.edges[edge].consumer] for edge in self.graph.outputs[number])
+        if all(unpredictable(one, here, None) for one in (node, *(reader for reader in readers if reader.junction))):
+            return True
+        counts = here.output.lengths(CHANNELS, node.output_channels, self.factors)
+        return odd_channels(counts.tolist(), self.machine.parameters) is None
 
     def compute(self, number: int, vector: Vector) -> Compute:
         """Cycles of a node's tasks on the slowest die."""

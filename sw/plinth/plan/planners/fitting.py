@@ -9,21 +9,20 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 
-from plinth.partition.cuts import Factors
-from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Splits
+from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.joint import vectors
 
 #: Combinations that are searched whole, and steps that a descent may build.
 WHOLE, TRIALS = 1 << 9, 2000
 
 
-def fitting(graph: PlanGraph, found: Splits, splits: Sequence[str], seeds: Sequence[Splits], *,
-            factors: Factors, need: Callable[[Splits], int], most: int, cost: Callable[[Splits], float]) -> Splits:
+def fitting(time: StepTime, found: Splits, splits: Sequence[str], seeds: Sequence[Splits], *,
+            need: Callable[[Splits], int], most: int, cost: Callable[[Splits], float]) -> Splits:
     """What was found if it needs at most so much; else the cheapest that does, or that which needs least."""
     if need(found) <= most:
         return found
-    candidates = [vectors(graph, number, factors, splits, (found, *seeds)) for number in range(len(graph.nodes))]
+    candidates = [vectors(time, number, splits, (found, *seeds)) for number in range(len(time.graph.nodes))]
     if prod(map(len, candidates)) <= WHOLE:
         ends = list(product(*candidates))
     else:

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations, product
 from typing import Any
 
-from plinth.partition.cuts import Factors
 from plinth.partition.graph import SPLITS, PlanGraph
-from plinth.partition.regions import Splits, has_elements
+from plinth.partition.regions import Splits
 from plinth.plan.cost.time import StepTime, Vector
 
 #: States that the beam keeps.
@@ -39,11 +38,10 @@ ALL_LEVELS, MAXIMUM_VECTORS = 4, 64
 MAXIMUM_PAIRS = 250_000
 
 
-def vectors(graph: PlanGraph, number: int, factors: Factors, splits: Sequence[str],
-            seeds: Iterable[Splits]) -> list[Vector]:
-    """Combinations of splits that the search gives a node."""
-    found = _vectors(graph, number, len(factors), splits, seeds)
-    return [vector for vector in found if has_elements(graph.nodes[number], vector, factors)]
+def vectors(time: StepTime, number: int, splits: Sequence[str], seeds: Iterable[Splits]) -> list[Vector]:
+    """Combinations of splits that the search gives a node: those that dies can do."""
+    found = _vectors(time.graph, number, time.levels, splits, seeds)
+    return [vector for vector in found if time.able(number, vector)]
 
 
 def _vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str], seeds: Iterable[Splits]
@@ -159,7 +157,7 @@ def _improve(time: StepTime, cost: Callable[[Splits], float], splits: Splits,
                                         for node, split in ((number, one), (reader, two))})
             for change in changes:
                 if all(splits[node] == vector for node, vector in change.items()) or not all(
-                        has_elements(graph.nodes[node], vector, time.factors) for node, vector in change.items()):
+                        time.able(node, vector) for node, vector in change.items()):
                     continue
                 trials += 1
                 trial = list(splits)
@@ -178,7 +176,7 @@ def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Spl
     graph = time.graph
     if not time.levels:
         return seeds[0]
-    candidates = [vectors(graph, number, time.factors, splits, seeds) for number in range(len(graph.nodes))]
+    candidates = [vectors(time, number, splits, seeds) for number in range(len(graph.nodes))]
     rows = _Rows(time, candidates)
     ranked = sorted((*seeds, *(_beam(time, candidates, rows, exposed) for exposed in (1.0, 0.0))), key=time.estimate)
     budget = max(1, min(MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS // len(graph.nodes)))
