@@ -211,6 +211,8 @@ def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
         check_mapping(entry, place, "a layer's entry", required=("name", "kind", "splits"), optional=("parts",))
         if entry["name"] != node.name:
             raise UserError(f"{place}: the plan has {described(entry['name'])} in its place; {_AGAIN}")
+        if entry["kind"] != node.kind:
+            raise UserError(f"{place}: kind must be {node.kind}, not {described(entry['kind'])}; {_AGAIN}")
         vector = entry["splits"]
         if not isinstance(vector, list) or len(vector) != levels:
             raise UserError(f"{place}: splits must be a list of {levels}, one a level, not "

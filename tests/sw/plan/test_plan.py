@@ -98,6 +98,7 @@ def edit(data, path, value) -> None:
     (["layers", 0, "splits", 0], "xp", "unknown split"),
     (["layers", 0, "splits"], ["dp"], "list of 2"),
     (["layers", 0, "name"], "other", "in its place"),
+    (["layers", 0, "kind"], "dense", "kind must be convolution, not the text 'dense'"),
     (["layers"], [], "list of the 4 layers"),
     (["transfers", 0, "words"], 1, r"transfers\[0\].words is 1, but"),
     (["transfers", 0, "pairs", 0, 2], 1, r"transfers\[0\].pairs\[0\]\[2\] is 1, but"),
