@@ -7,12 +7,26 @@ JSON knows no NaN and no infinity. Every report, plan and ``--json`` output is m
 import json
 import math
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A file beside ``path``, which is gone behind; folders are made."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -23,16 +37,23 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     UserError
         If the file cannot be written.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _beside(path) as temporary:
         write(temporary)
         os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Before work that takes long: whether files can be written, of those that are; folders are made.
+
+    Raises
+    ------
+    UserError
+        If one cannot.
+    """
+    for path in paths:
+        if path is not None:
+            with _beside(path) as temporary:
+                temporary.touch()
 
 
 def _finite(data: Any) -> Any:

@@ -30,7 +30,7 @@ def arguments(tmp_path: Path, *given: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    (("--array", "hypar-16"), "array 'hypar-16' is an h-tree with 15 switches"),
+    (("--array", "hypar-16"), "array 'hypar-16' has topology h-tree, whose switches have no dies"),
     (("--array", "ring-2", "--dies", "4"), "--dies 4 does not fit array 'ring-2', which has 2"),
     (("--array", "nowhere"), "'nowhere'"),
     (("--array", "full-4", "--format", "mixed"), "does not compute in --format mixed"),

@@ -44,6 +44,7 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
+    from plinth.output import check_writable
     from plinth.partition.graph import from_network
     from plinth.plan.lists_file import load_lists
     from plinth.plan.planning import arranged, plan_network
@@ -53,6 +54,7 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
         raise UserError(f"--out {out} must end in .yaml or .json")
     if picture is not None and picture.suffix != ".png":
         raise UserError(f"--picture {picture} must end in .png")
+    check_writable(out, picture)
     given = with_settings(load_network(network), winograd, weights, predict, shares)
     array = able_array(load_array(array_name), given)
     given = arranged(given, array, planner, batch)
@@ -112,6 +114,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
+    from plinth.output import check_writable
     from plinth.plan.plan_file import check_use
     from plinth.plan.planning import arranged, check_prediction
     from plinth.report.progress import simulation_progress
@@ -121,6 +124,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     for option, path, suffix in (("--trace", trace_file, ".json"), ("--picture", picture, ".png")):
         if path is not None and path.suffix != suffix:
             raise UserError(f"{option} {path} must end in {suffix}")
+    check_writable(trace_file, picture)
     factors = _slow(slow)
     network, plan_file = network_or_plan(network, plan_file)
     if plan_file is not None:

@@ -162,8 +162,8 @@ def check_array(array: Array) -> None:
         raise UserError(f"array {array.name!r} has codes: {AT_LINKS}, a model that no die follows: it can be planned "
                         f"for and simulated, not lowered; choose codes: {BUILT}")
     if array.switches:
-        raise UserError(f"array {array.name!r} is an {array.topology} with {array.switches} switches without dies: it "
-                        "can be planned for and simulated, not lowered; choose a ring, a torus or a full array")
+        raise UserError(f"array {array.name!r} has topology {array.topology}, whose switches have no dies: it can be "
+                        "planned for and simulated, not lowered; choose a ring, a torus or a full array")
 
 
 def _check(plan: Plan, narrow: bool) -> None:

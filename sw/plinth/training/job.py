@@ -1,6 +1,5 @@
 """The training job from network to report: plan, lower, run on an array, compare, save."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +13,7 @@ from plinth.lower.training import check_array, lower_training
 from plinth.model.array import Array
 from plinth.model.network import Network
 from plinth.model.update import UpdateRule
-from plinth.output import write_json
+from plinth.output import check_writable, write_json
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use, load_plan
 from plinth.plan.planning import check_prediction, plan_network, predicted_seconds
@@ -102,6 +101,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         say(f"note: {note}")
     start = _start(options)
     seed = start.seed
+    check_writable(options.save)
     report_path = prepare_output(options.out)
     golden = Driver(backends.golden_array(parameters, dies, memory_words), program,
                     memory_words=memory_words, links=array)
@@ -192,14 +192,11 @@ def prepare_output(folder: Path) -> Path:
         If the folder cannot be written.
     """
     path = folder / "report.json"
+    check_writable(path)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        probe = folder / f".{os.getpid()}.part"
-        probe.touch()
-        probe.unlink()
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from error
+        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
     return path
 
 
