@@ -63,7 +63,7 @@ def with_tiles(network: Network, winograd: str | int | None, weights: str | None
         raise ValueError(f"no layer of network {network.name!r} is predicted, so --shares are of none; say --predict "
                          "1, 2 or regions, or leave --shares out")
     if not found and (winograd not in (None, OFF, AUTO) or weights not in (None, SPATIAL)):
-        what = "trains Winograd tiles" if winograd is None else f"has a Winograd transform of {winograd} outputs"
+        what = "trains Winograd tiles" if winograd in (None, OFF) else f"has a Winograd transform of {winograd} outputs"
         raise ValueError(f"no layer of network {network.name!r} {what}; say --winograd off, or auto, and --weights "
                          "spatial")
     return made_of

@@ -209,10 +209,6 @@ def check_predicted(node: Node, target: Tiles, parameters: DieParameters) -> Non
     UserError
         With the layer, and what it lacks.
     """
-    if not parameters.codes:
-        raise UserError(f"layer {node.name!r} predicts what its gather needs, for which dies of preset "
-                        f"{parameters.name!r} have no codes; choose a preset that has them, such as "
-                        "ndp-demo-predict, or an array that has, such as mpt-256-ideal, or --predict 0")
     if (odd := odd_channels(target.spans.channels.tolist(), parameters)) is not None:
         raise UserError(f"layer {node.name!r} cannot be predicted on dies that have {odd} of its channels: preset "
                         f"{parameters.name!r} takes multiples of {parameters.within.flit_words}; say predict: 0 for "

@@ -78,6 +78,20 @@ def check_transforms(node: Node, parameters: DieParameters) -> None:
                             f"ndp-demo-{'mixed-' * (parameters.packing > 1)}winograd, or --winograd off")
 
 
+def check_codes(node: Node, parameters: DieParameters) -> None:
+    """Refuse a layer with exchanges in codes, on dies that have none.
+
+    Raises
+    ------
+    UserError
+        With the layer.
+    """
+    if not parameters.codes:
+        raise UserError(f"layer {node.name!r} predicts what dies need of its tiles, for which those of preset "
+                        f"{parameters.name!r} have no codes; choose a preset that has them, such as "
+                        "ndp-demo-predict, or an array that has, such as mpt-256-ideal, or --predict 0")
+
+
 @dataclass
 class WinogradLayer:
     """Builds fprop, bprop and updateGrad of a layer."""
@@ -94,6 +108,8 @@ class WinogradLayer:
         self._summands = (self.number,) if self.summed is None else self.summed.members
         #: Exchanges in codes; masks of the predicted gather, and of inputs by which their errors come back.
         self._coded = coded_exchanges(step.graph, self.here, self.number, self.summed, step.residuals.get(self.number))
+        if self._coded:
+            check_codes(self.node, step.parameters)
         self._masks: Masks | None = None
         self._causes: Masks | None = None
         self._cluster = step.members(TILES, self.number)

@@ -396,7 +396,7 @@ def test_gathers_that_cannot_be_predicted_send_everything_and_are_noted() -> Non
 
 
 @pytest.mark.parametrize(("die", "channels", "why"), [
-    ("ndp-demo-winograd", 8, "for which dies of preset 'ndp-demo-winograd' have no codes; choose .* ndp-demo-predict"),
+    ("ndp-demo-winograd", 8, "for which those of preset 'ndp-demo-winograd' have no codes; .* ndp-demo-predict"),
     (DEMO, 7, "layer 'a' cannot be predicted on dies that have 7 of its channels: .* takes multiples of 2")])
 def test_dies_that_cannot_are_refused(die: str, channels: int, why: str) -> None:
     network = with_tiles(Network(name="one", input=Shape((2, 8, 8)), layers=(
@@ -406,6 +406,21 @@ def test_dies_that_cannot_are_refused(die: str, channels: int, why: str) -> None
                 factors=(2,), splits=(("ep",), ("dp",)))
     with pytest.raises(UserError, match=why):
         lowered(network, plan, preset(die))
+
+
+def test_dies_without_codes_skip_no_zeros() -> None:
+    """Refused as well where a gather sends everything, but what the layer reads is behind a ReLU."""
+    network = with_tiles(Network(name="one", input=Shape((2, 8, 8)), layers=(
+        Convolution(name="a", channels=8, kernel=(3, 3)), Relu(name="after"),
+        Convolution(name="b", channels=8, kernel=(3, 3)), Flatten(name="flatten"),
+        SoftmaxCrossEntropy(name="loss"))), 2, None, 1)
+    graph = from_network(network)
+    plan = Plan(graph=graph, planner="data", model="exact", array="ring-2", batch=8, chunk_words=64, factors=(2,),
+                splits=(("dp",), ("ep",), ("dp",)))
+    assert {one.exchange.kind for one in plan.transfers if one.exchange.coded and one.exchange.phase == "fprop"} == {
+        "scatter"}
+    with pytest.raises(UserError, match=r"layer 'b' predicts .* preset 'ndp-demo-winograd' have no codes"):
+        lowered(network, plan, preset("ndp-demo-winograd"))
 
 
 def test_networks_say_whether_they_predict() -> None:

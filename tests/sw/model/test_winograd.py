@@ -94,6 +94,8 @@ def test_what_no_layer_can_is_refused() -> None:
     with pytest.raises(ValueError, match="no layer of network 'digits-mlp' has a Winograd transform of 4 outputs"):
         with_tiles(NETWORKS["digits-mlp"], 4, None)
     with pytest.raises(ValueError, match="no layer of network 'digits-cnn' trains Winograd tiles"):
+        with_tiles(NETWORKS["digits-cnn"], "off", "winograd")
+    with pytest.raises(ValueError, match="no layer of network 'digits-cnn' trains Winograd tiles"):
         with_tiles(DIGITS, None, "winograd")
     assert with_tiles(NETWORKS["digits-mlp"], "auto", None) == NETWORKS["digits-mlp"]
     assert with_tiles(with_tiles(DIGITS, 4, "winograd"), "off", None) == DIGITS
