@@ -1,5 +1,7 @@
-"""Kernels made elements of tiles, and gradients of elements those of kernels, by the vector engine in FP32: for dies
-whose matrix engine would round both to 16 bits. Down, then across, or, of gradients, across, then down::
+"""Kernels made elements of tiles, W = G w G^T, and gradients of elements those of kernels, dw = G^T dW G.
+
+Dies of FP32 do it by the matrix engine, in one product with all G[u, k] G'[v, l]. Those whose matrix engine would round
+both to 16 bits do it by the vector engine in FP32. Down, then across, or, of gradients, across, then down::
 
     T[u, l] = sum over k of G[u, k] w[k, l]          W[u, v] = sum over l of G'[v, l] T[u, l]
     T[u, l] = sum over v of G'[v, l] dW[u, v]        dw[k, l] = sum over u of G[u, k] T[u, l]
@@ -9,17 +11,19 @@ subtracted, others are multiplied by their ratio to it before, and the sum by th
 rounded. A die that has some of the elements adds up those.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from plinth.buffers import Buffer
 from plinth.partition.graph import Node
 from plinth.step.operands import Operands
 from plinth.step.operations import Sweep
-from plinth.step.tasks import UPDATE, Task
-from plinth.step.tensors import Part, Tiles, Weights
+from plinth.step.tasks import FPROP, UPDATE, Multiplication, Share, Task
+from plinth.step.tensors import Constant, Part, Tiles, Weights
 from plinth.step.vector import VectorProgram
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.vector_body import VECTOR_STORES, VectorOp
 
@@ -62,16 +66,13 @@ def _sum(program: VectorProgram, name: str, row: Row, sources: Sequence[int]) ->
 
 
 @dataclass(frozen=True)
-class KernelSums:
-    """Elements of tiles made of a kernel's weights, W = G w G^T, or the kernel's gradient of theirs, dw = G^T dW G, for
-    transforms of at most as many taps and elements each way as a vector program loads.
+class _OfKernels(ABC):
+    """What either engine does.
 
     Parameters
     ----------
-    kernel : Weights
-        Of the kernel, or their gradient.
-    middle : Weights
-        Room for what is between the directions: elements down, taps across.
+    direction : str
+        FPROP: elements of a kernel; UPDATE: its gradient of theirs.
     elements : Operands or Weights
         Of tiles, as the matrix engine reads them, or their gradient.
     of : Tiles or None
@@ -79,12 +80,9 @@ class KernelSums:
     """
 
     node: Node
-    parameters: DieParameters
     direction: str
-    kernel: Weights
-    middle: Weights
     elements: Operands | Weights
-    of: Tiles | None = None
+    of: Tiles | None = field(default=None, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -93,9 +91,61 @@ class KernelSums:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
+        if self.elements.slice(die).words and (self.of is None or self.of.at(die).words):
+            yield from self.made(die, most)
+
+    @abstractmethod
+    def made(self, die: int, most: int | None) -> Iterator[Task]:
+        """The tasks of a die that has elements."""
+
+
+@dataclass(frozen=True)
+class KernelProducts(_OfKernels):
+    """By the matrix engine.
+
+    Parameters
+    ----------
+    matrix : Constant
+        ``[elements, taps]`` of all G[u, k] G[v, l].
+    kernel : function
+        Where a die has the kernel's weights, or their gradient.
+    """
+
+    matrix: Constant
+    kernel: Callable[[int], Buffer]
+
+    def made(self, die: int, most: int | None) -> Iterator[Task]:
+        """As :class:`_OfKernels`: one product."""
         piece = self.elements.slice(die)
-        if not piece.words or (self.of is not None and not self.of.at(die).words):
-            return
+        words, taps = piece.inputs * piece.outputs, len(self.matrix.values[0])
+        matrix = self.matrix.buffer(die).lines(piece.first_tap, piece.taps)
+        kernel, elements = (one.part(one.name, 0, rows, words) for one, rows in (
+            (self.kernel(die), taps), (self.elements.buffer(die), piece.taps)))
+        operands, made = (((matrix, kernel, elements), elements) if self.direction == FPROP else
+                          ((matrix, elements, kernel), kernel))
+        yield Task(self.name, Engine.MATRIX, Multiplication(self.node.name, self.direction, None, *operands),
+                   operands[:2], (made,), 1, self.node, Share(matrix.rows, matrix.rows, taps, words))
+
+
+@dataclass(frozen=True)
+class KernelSums(_OfKernels):
+    """By the vector engine, for transforms of at most as many taps and elements each way as a vector program loads.
+
+    Parameters
+    ----------
+    kernel : Weights
+        Of the kernel, or their gradient.
+    middle : Weights
+        Room for what is between the directions: elements down, taps across.
+    """
+
+    parameters: DieParameters
+    kernel: Weights
+    middle: Weights
+
+    def made(self, die: int, most: int | None) -> Iterator[Task]:
+        """As :class:`_OfKernels`."""
+        piece = self.elements.slice(die)
         assert self.node.tiling is not None
         down, across = self.node.tiling.form.transforms
 

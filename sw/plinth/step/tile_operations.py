@@ -29,7 +29,7 @@ from plinth.step.tasks import (
     TileTransform,
     Vector,
 )
-from plinth.step.tensors import Constant, Elements, Inner, Part, Tensor, Tiles, Weights
+from plinth.step.tensors import Elements, Inner, Part, Tensor, Tiles, Weights
 from plinth.step.tile_strips import TileStrip
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.operations import Engine
@@ -563,36 +563,3 @@ class ElementRates:
                 program.store("g", place)
                 yield Task(f"{self.name}[{element},{start}]", Engine.VECTOR, Vector(program, 1, min(size, columns)),
                            (place,), (place,), len(group), self.node)
-
-
-@dataclass(frozen=True)
-class KernelProducts:
-    """Elements of tiles made of a kernel's weights, W = G w G^T, or the kernel's gradient of theirs, dw = G^T dW G: one
-    product with the matrix ``[elements, taps]`` of all G[u, k] G[v, l]."""
-
-    node: Node
-    direction: str
-    matrix: Constant
-    kernel: Callable[[int], Buffer]
-    elements: Weights
-    #: Of a gradient: the tiles that it is made of; a die that has none has no gradient.
-    of: Tiles | None = None
-
-    @property
-    def name(self) -> str:
-        """Of its tasks."""
-        return f"{self.node.name}.{'kernel_grad' if self.direction == UPDATE else 'elements'}"
-
-    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
-        piece = self.elements.slice(die)
-        if not piece.words or (self.of is not None and not self.of.at(die).words):
-            return
-        words, taps = piece.inputs * piece.outputs, len(self.matrix.values[0])
-        matrix = self.matrix.buffer(die).lines(piece.first_tap, piece.taps)
-        kernel, elements = (one.part(one.name, 0, rows, words) for one, rows in (
-            (self.kernel(die), taps), (self.elements.buffer(die), piece.taps)))
-        operands, made = (((matrix, kernel, elements), elements) if self.direction == FPROP else
-                          ((matrix, elements, kernel), kernel))
-        yield Task(self.name, Engine.MATRIX, Multiplication(self.node.name, self.direction, None, *operands),
-                   operands[:2], (made,), 1, self.node, Share(matrix.rows, matrix.rows, taps, words))

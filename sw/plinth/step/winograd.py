@@ -30,7 +30,7 @@ from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
 from plinth.partition.predicted import skip_share
-from plinth.step.kernel_sums import KernelSums
+from plinth.step.kernel_sums import KernelProducts, KernelSums
 from plinth.step.operands import Operands, add_tiles, narrow_tiles, narrow_weights
 from plinth.step.operations import Clear
 from plinth.step.predicted_gather import add_named, add_predicted
@@ -43,7 +43,6 @@ from plinth.step.tile_operations import (
     ElementRates,
     Gather,
     InStrips,
-    KernelProducts,
     LineGather,
     LineTiles,
     Scatter,
@@ -253,9 +252,9 @@ class WinogradLayer:
         self._operand = Operands(self.weights.name, self.weights, step.narrow)
         if step.narrow:
             step.reserve(self._operand)
-            step.add(KernelSums(node, step.parameters, FPROP, step.weights[node.name], self._middle, self._operand))
+            step.add(KernelSums(node, FPROP, self._operand, step.parameters, step.weights[node.name], self._middle))
         else:
-            step.add(KernelProducts(node, FPROP, self._matrix, step.weights[node.name].buffer, self.weights))
+            step.add(KernelProducts(node, FPROP, self.weights, self._matrix, step.weights[node.name].buffer))
 
     def forward(self, x: Tensor, z: Tensor, others: Sequence["WinogradLayer"] | None = (),
                 first: "WinogradLayer | None" = None, added: Tensor | None = None) -> None:
@@ -310,15 +309,15 @@ class WinogradLayer:
 
     def update(self) -> None:
         """updateGrad."""
-        step = self.step
-        step.add(ElementProducts(self.node, UPDATE, self._inputs, self._errors, self.gradient))
-        rates = element_rates(self.tiling.form) if self.node.free and not step.rule.squares else ()
+        step, node = self.step, self.node
+        step.add(ElementProducts(node, UPDATE, self._inputs, self._errors, self.gradient))
+        rates = element_rates(self.tiling.form) if node.free and not step.rule.squares else ()
         if rates:
-            step.add(ElementRates(self.node, step.parameters, self.gradient, rates))
-        if self.node.free:
+            step.add(ElementRates(node, step.parameters, self.gradient, rates))
+        if node.free:
             return
-        kernel = step.gradients[self.node.name]
+        kernel = step.gradients[node.name]
         if step.narrow:
-            step.add(KernelSums(self.node, step.parameters, UPDATE, kernel, self._middle, self.gradient, self._inputs))
+            step.add(KernelSums(node, UPDATE, self.gradient, step.parameters, kernel, self._middle, of=self._inputs))
         else:
-            step.add(KernelProducts(self.node, UPDATE, self._matrix, kernel.buffer, self.gradient, self._inputs))
+            step.add(KernelProducts(node, UPDATE, self.gradient, self._matrix, kernel.buffer, of=self._inputs))

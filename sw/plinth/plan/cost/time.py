@@ -126,7 +126,8 @@ class StepTime:
             return True
         here = self._layout(number, vector, self._whole)
         readers = (self.graph.nodes[self.graph.edges[edge].consumer] for edge in self.graph.outputs[number])
-        if all(unpredictable(one, here, None, None) for one in (node, *(reader for reader in readers if reader.junction))):
+        asked = (node, *(reader for reader in readers if reader.junction))
+        if all(unpredictable(one, here, None, None) for one in asked):
             return True
         counts = here.output.lengths(CHANNELS, node.output_channels, self.factors)
         return odd_channels(counts.tolist(), self.machine.parameters) is None
