@@ -3,7 +3,7 @@ elements. As those of :mod:`plinth.step.operations` they tell the tasks of each 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, zip_longest
 
@@ -41,8 +41,12 @@ from plinth_hw.isa.winograd import plain_sides
 GATHERED_WORDS = 2048
 
 
-def rectangles(first: int, count: int, columns: int) -> Iterator[tuple[int, int, int, int]]:
-    """Neighbouring elements of a tile, row by row, as rectangles: first row, rows, first column, columns."""
+def rectangles(mine: Elements, columns: int) -> Iterator[tuple[int, int, int, int]]:
+    """Neighbouring elements of a tile as rectangles, in their order: first row, rows, first column, columns."""
+    if mine.column:
+        yield 0, mine.column, mine.first // mine.column, mine.count // mine.column
+        return
+    first, count = mine.first, mine.count
     while count:
         row, column = divmod(first, columns)
         rows = count // columns if not column else 0
@@ -59,7 +63,7 @@ def _maps(node: Node, outputs: bool, tensor: Tensor, die: int, inner: Inner) -> 
     return FeatureMap(tensor.part(die).view(tensor.buffer(die), inner), *size)
 
 
-def _by_column(node: Node, images: int, added: bool = False) -> bool:
+def by_column(node: Node, images: int, added: bool = False) -> bool:
     """Whether a descriptor does a column of tiles of all images, else an image: what makes fewer of them, and with
     sums what keeps tiles that overlap apart."""
     assert node.tiling is not None
@@ -141,7 +145,7 @@ class Scatter(Spread):
     marked : bool
         Whether zeros of tiles that a die makes for itself tell if they have a cause.
     halved : bool
-        Only across: of each row of the maps go lines, of which :class:`LineTiles` makes tiles.
+        Only across: of each row of the maps go lines, tiles of :class:`~plinth.step.line_operations.LineTiles`.
     """
 
     layer: Node | None = None
@@ -180,7 +184,7 @@ class Scatter(Spread):
             touched = tiles.repeated(mine.count, mine.plane)
             work = TileTransform(layer, self.outputs, True, False, maps, tiles, mine.plane,
                                  (0, 1 if self.halved else down, 0, across), None, self.number, members,
-                                 by_column=_by_column(layer, maps.images), column=target.column,
+                                 by_column=by_column(layer, maps.images), column=target.column,
                                  plain=(int(self.halved), 0))
             yield Task(f"{self.name}[{members.first}..]" + (f".{number}" if number else ""), Engine.TRANSFER, work,
                        (maps.buffer,), (touched,), 1, layer)
@@ -198,17 +202,13 @@ class Scatter(Spread):
         for number, (here, there) in enumerate(self.source.part(die).meet(theirs.part)):
             maps = _maps(layer, self.outputs, self.source, die, here)
             first = there.sample * target.positions * stride + there.channel
-            whole_columns = [(0, theirs.column, theirs.first // max(1, theirs.column),
-                              theirs.count // max(1, theirs.column))]
-            for corner, (row, rows, column, wide) in enumerate(
-                    whole_columns if theirs.column else rectangles(theirs.first, theirs.count, columns)):
-                element = column * rows if theirs.column else row * columns + column
-                tiles = whole.part(whole.name, (element - theirs.first) * theirs.plane + first,
-                                   there.samples * target.positions, there.channels, stride)
-                touched = tiles.repeated(rows * wide if theirs.column else (rows - 1) * columns + wide, theirs.plane)
+            for corner, (row, rows, column, wide) in enumerate(rectangles(theirs, columns)):
+                tiles = whole.part(whole.name, first, there.samples * target.positions, there.channels, stride)
+                touched = tiles.repeated(rows * wide, theirs.plane)
+                first += rows * wide * theirs.plane
                 work = TileTransform(layer, self.outputs, True, False, maps, tiles, theirs.plane,
                                      (row, rows, column, wide), None if own else other, -1 if own else self.number,
-                                     by_column=_by_column(layer, maps.images), marked=own and self.marked,
+                                     by_column=by_column(layer, maps.images), marked=own and self.marked,
                                      column=theirs.column, plain=(int(self.halved), 0))
                 run = f".{number}.{corner}" if number or corner else ""
                 yield Task(f"{self.name}.own{run}" if own else f"{self.name}[{other}]{run}", Engine.TRANSFER, work,
@@ -225,33 +225,8 @@ class Scatter(Spread):
             tiles = mine.of(whole, mine.first).lines(*strip.rows(tiling.tiles))
             yield Task(f"{self.name}.own.{number}", Engine.TRANSFER, TileTransform(
                 layer, self.outputs, True, False, maps, tiles, mine.plane, (0, down, 0, across),
-                lines=(strip.line, strip.lines), by_column=_by_column(layer, mine.part.samples)),
+                lines=(strip.line, strip.lines), by_column=by_column(layer, mine.part.samples)),
                 (maps.buffer,), _touched(tiles, mine.count, mine.plane, strips), 1, layer)
-
-
-@dataclass(frozen=True)
-class LineTiles:
-    """The other half of a scatter of lines, down: tiles of the columns that a die has, a task each."""
-
-    name: str
-    node: Node
-    outputs: bool
-    source: Tiles
-    target: Tiles
-
-    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
-        lines, tiles = self.source.at(die), self.target.at(die)
-        assert self.node.tiling is not None
-        across = self.node.tiling.tiles[1]
-        for number in range(lines.count if lines.part.words else 0):
-            maps = FeatureMap(lines.of(self.source.buffer(die), lines.first + number), self.source.positions // across,
-                              across)
-            some = tiles.of(self.target.buffer(die), tiles.first + number * tiles.column)
-            work = TileTransform(self.node, self.outputs, True, False, maps, some, tiles.plane,
-                                 (0, tiles.column, 0, 1), by_column=_by_column(self.node, maps.images), plain=(0, 1))
-            yield Task(f"{self.name}.{number}", Engine.TRANSFER, work, (maps.buffer,),
-                       (some.repeated(tiles.column, tiles.plane),), 1, self.node)
 
 
 @dataclass(frozen=True)
@@ -344,68 +319,6 @@ class Gather(Spread):
 
 
 @dataclass(frozen=True)
-class LineGather(Gather):
-    """As :class:`Gather`, of dies that have whole columns of tiles of outputs: each makes lines of them, A^T down, as
-    it sends them, so many columns to all dies before the next ones."""
-
-    layer: Node | None = None
-    by_tasks = True
-
-    def _columns(self, die: int, words: int) -> Iterator[tuple[int, int]]:
-        """Columns of a task, of so many words of an element: the first one's number, and how many."""
-        source, layer = self.source, self.layer
-        assert isinstance(source, Tiles) and layer is not None and layer.tiling is not None
-        mine, (down, _) = source.at(die), layer.tiling.form.transforms
-        count = mine.count // down.size
-        for group in cuts.groups(count, max(1, count * down.outputs * words // GATHERED_WORDS)):
-            yield mine.first // down.size + group.start, len(group)
-
-    def _work(self, die: int, other: int, column: int, count: int, here: Inner, there: Inner) -> LineTransform:
-        """Some columns of a die, for a run of another's samples."""
-        source, target, layer = self.source, self.targets[0], self.layer
-        assert isinstance(source, Tiles) and isinstance(target, Tiles) and layer is not None
-        assert layer.tiling is not None
-        mine, theirs, (down, _) = source.at(die), target.at(other), layer.tiling.form.transforms
-        one = mine.part.view(mine.of(source.buffer(die), column * down.size), here)
-        two = theirs.part.view(theirs.of(target.buffer(other), column * down.outputs), there)
-        return LineTransform(layer, one, two, count, (mine.plane, theirs.plane))
-
-    def _task(self, end: str, work: LineTransform) -> Task:
-        elements, outputs = work.sides
-        reads, writes = (buffer.repeated(work.columns * side, plane) for buffer, side, plane in zip(
-            (work.source, work.target), (elements, outputs), work.planes, strict=True))
-        if work.members is not None:
-            reads = reads.repeated(work.members.count, work.members_apart)
-        return Task(self.name + end, Engine.TRANSFER, work, (reads,), (writes,) if work.die is None else (), 1,
-                    self.layer)
-
-    def _to_all(self, die: int, members: Members) -> Iterator[Task]:
-        """A task for so many columns, for all dies of the cluster."""
-        source, target = self.source, self.targets[0]
-        assert isinstance(source, Tiles) and isinstance(target, Tiles)
-        mine, (first, second, *_) = source.at(die), (one for one, _ in members.shares)
-        ((here, there),), ((following, _),) = (mine.part.meet(target.part(other)) for other in (first, second))
-        apart = (following.sample - here.sample) * source.positions * mine.width
-        for column, count in self._columns(die, len(members.shares) * here.samples * source.positions * here.channels):
-            work = replace(self._work(die, first, column, count, here, there), exchange=self.number, members=members,
-                           members_apart=apart)
-            yield self._task(f"[{members.first}..].{column}", work)
-
-    def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: a task a run of samples and so many columns."""
-        source, target = self.source, self.targets[0]
-        assert isinstance(source, Tiles) and isinstance(target, Tiles)
-        mine = source.at(die)
-        for number, (here, there) in enumerate(mine.part.meet(target.part(other)) if mine.words else ()):
-            for column, count in self._columns(die, here.samples * source.positions * here.channels):
-                work = self._work(die, other, column, count, here, there)
-                if die == other:
-                    yield self._task(f".own.{number}.{column}", work)
-                else:
-                    yield self._task(f"[{other}].{number}.{column}", replace(work, die=other, exchange=self.number))
-
-
-@dataclass(frozen=True)
 class Untile:
     """The tiles of what a die has of a layer's inputs or outputs made maps.
 
@@ -416,7 +329,7 @@ class Untile:
     strips : function
         A task each.
     halved : bool
-        The tiles are lines, of :class:`LineGather`.
+        The tiles are lines, of :class:`~plinth.step.line_operations.LineGather`.
     """
 
     name: str
@@ -442,7 +355,7 @@ class Untile:
             some = tiles.of(whole, 0).lines(*strip.rows(tiling.tiles))
             work = TileTransform(self.node, self.outputs, False, self.added, maps, some, tiles.plane,
                                  (0, tiles.count // across, 0, across), lines=(strip.line, strip.lines),
-                                 by_column=_by_column(self.node, part.samples, self.added),
+                                 by_column=by_column(self.node, part.samples, self.added),
                                  column=0 if tiles.by_rows else tiles.column,
                                  plain=(tiles.column if self.halved else 0, 0))
             reads = _touched(some, tiles.count, tiles.plane, strips)

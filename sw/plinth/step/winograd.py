@@ -31,6 +31,7 @@ from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
 from plinth.partition.predicted import skip_share
 from plinth.step.kernel_sums import KernelProducts, KernelSums
+from plinth.step.line_operations import LineGather, LineTiles
 from plinth.step.operands import Operands, add_tiles, narrow_tiles, narrow_weights
 from plinth.step.operations import Clear
 from plinth.step.predicted_gather import add_named, add_predicted
@@ -43,8 +44,6 @@ from plinth.step.tile_operations import (
     ElementRates,
     Gather,
     InStrips,
-    LineGather,
-    LineTiles,
     Scatter,
     Untile,
 )

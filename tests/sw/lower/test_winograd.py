@@ -18,11 +18,12 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition import exchanges, lines
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
-from plinth.step import tile_operations, tile_strips
+from plinth.step import line_operations, tile_operations, tile_strips
 from plinth.step.build import step_of
+from plinth.step.line_operations import LineGather
 from plinth.step.tasks import LineTransform, Tile
 from plinth.step.tensors import Tiles
-from plinth.step.tile_operations import Gather, LineGather
+from plinth.step.tile_operations import Gather
 from plinth.training.data import Dataset
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import TaskHeader
@@ -193,7 +194,8 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
     """Each die sends as many as make a task to all dies of its cluster in one, where all have as many samples; else to
     all others before the next ones, its own last; where all are of a cluster neighbours go through the others in
     opposite orders. Every tile is waited for."""
-    monkeypatch.setattr(tile_operations, "GATHERED_WORDS", 1)
+    for module in (tile_operations, line_operations):
+        monkeypatch.setattr(module, "GATHERED_WORDS", 1)
     _, plan = arranged(dies, (("ep",) * levels + ("dp",) * (dies.bit_length() - 1 - levels),) * 2,
                        2 * dies + (not even))
     step = step_of(plan.graph, plan.splits, plan.batch, preset(TINY), plan.factors)
