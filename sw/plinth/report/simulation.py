@@ -217,7 +217,7 @@ def _rows(found: Simulated, fullest: list[int]) -> list[tuple[str, list[tuple[fl
     order = np.argsort(-busy, kind="stable").tolist()
     dies = sorted({*order[:SHOWN_DIES - 1], order[-1]})
     rows: dict[tuple[int, str] | int, list[tuple[float, float, str]]] = {
-        (die, engine): [] for die in dies for engine in ENGINES[:2] if (die, engine) in found.result.engines}
+        (die, engine): [] for die in dies for engine in ENGINES[:3] if (die, engine) in found.result.engines}
     rows |= {link: [] for link in fullest[:4]}
     for one, phase, start, end in zip(found.work.activities, found.work.phases, found.result.starts.tolist(),
                                       found.result.ends.tolist(), strict=True):
