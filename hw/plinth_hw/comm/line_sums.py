@@ -29,6 +29,7 @@ from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.arith.power import times_power
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.winograd import Matrix, terms
+from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits, stepped
 from plinth_hw.lib.delay import DelayLine, delayed
 from plinth_hw.lib.fifo import FIFO
@@ -42,6 +43,12 @@ _MINUS_ZERO = 1 << FP32.bits - 1
 def line_layout(words: data.ArrayLayout, matrices: int) -> data.StructLayout:
     """A flit of a line: ``data``, ``tag`` (number of the matrix), ``ends_line``."""
     return data.StructLayout({"data": words, "tag": unsigned(index_bits(matrices)), "ends_line": unsigned(1)})
+
+
+def last_places(matrices: Sequence[Matrix], task: Any, *, made: bool) -> dict[str, Value]:
+    """Last row and column of a block that a task's matrices are multiplied with, or that they have ``made``."""
+    sizes = [len(matrix) - 1 if made else len(matrix[0]) - 1 for matrix in matrices]
+    return {side: select(sizes, getattr(task, side)) for side in ("down", "across")}
 
 
 class LineSums(wiring.Component):

@@ -31,11 +31,10 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.block_turn import BlockTurn, Order
 from plinth_hw.comm.flit import payload_layout
-from plinth_hw.comm.line_sums import LineSums
+from plinth_hw.comm.line_sums import LineSums, last_places
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
-from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits
 
 
@@ -110,9 +109,9 @@ class TileTransform(wiring.Component):
         block, turns = self.block.payload, (before, between, behind)
         columns, rows = ({side: Signal(range(places), name=f"{side}_{many}") for side in ("down", "across")}
                          for many in ("columns", "rows"))
+        last_columns, last_rows = (last_places(matrices, block, made=made) for made in (False, True))
         for side in ("down", "across"):
-            m.d.comb += [columns[side].eq(select([len(matrix[0]) - 1 for matrix in matrices], block[side])),
-                         rows[side].eq(select([len(matrix) - 1 for matrix in matrices], block[side]))]
+            m.d.comb += [columns[side].eq(last_columns[side]), rows[side].eq(last_rows[side])]
         by_down, by_across = Cat(Order.DOWN), Cat(Order.ACROSS)
         one_way, other_way = (Mux(block.down_first, *orders) for orders in ((by_down, by_across), (by_across, by_down)))
         turned = {"down": block.down_first, "across": ~block.down_first}  # in between, that way's matrix is behind

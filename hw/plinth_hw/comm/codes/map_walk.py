@@ -11,7 +11,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.comm.codes.masks import grid_walk, last_places, predicted_layout, tile_walk
+from plinth_hw.comm.codes.masks import grid_walk, predicted_layout, tile_walk
+from plinth_hw.comm.line_sums import last_places
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
 from plinth_hw.lib.choice import select
@@ -51,7 +52,7 @@ class MapWalk(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        task, last = self.task, last_places(self.matrices, self.task, neurons=True)
+        task, last = self.task, last_places(self.matrices, self.task, made=True)
         row, column, ends = grid_walk(m, "neuron", self.moves, last, index_bits(max(map(len, self.matrices))))
         first, tile_ends = tile_walk(m, "tile", self.start, self.moves & ends, task, self.parameters.flit_words, last)
         m.d.comb += [self.ends.eq(ends), self.inside.eq((first["down"] + row < task.map_rows)

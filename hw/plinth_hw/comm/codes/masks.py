@@ -18,6 +18,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.block import LEVEL
 from plinth_hw.comm.codes.regions import NUMBER
+from plinth_hw.comm.line_sums import last_places
 from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
@@ -39,12 +40,6 @@ def grid_walk(m: Module, name: str, moves: Value, last: dict[str, Value], bits: 
         with m.If(ends_row):
             m.d.sync += down.eq(Mux(ends_column, 0, down + 1))
     return down, across, ends_row & ends_column
-
-
-def last_places(matrices: Sequence[Matrix], task: Any, *, neurons: bool) -> dict[str, Value]:
-    """Last row and column of a task's tiles, or of their neurons."""
-    sizes = [len(matrix) - 1 if neurons else len(matrix[0]) - 1 for matrix in matrices]
-    return {side: select(sizes, getattr(task, side)) for side in ("down", "across")}
 
 
 def tile_walk(m: Module, name: str, start: Value, window: Value, task: Any, lanes: int, last: dict[str, Value]
@@ -117,7 +112,7 @@ class NeededMasks(wiring.Component):
         m = Module()
         task, lanes, places = self.task, self.parameters.flit_words, self.places
         takes, shifts = Signal(name="takes"), Signal(name="shifts")
-        row, column, ends = grid_walk(m, "neuron", takes, last_places(self.matrices, task, neurons=True),
+        row, column, ends = grid_walk(m, "neuron", takes, last_places(self.matrices, task, made=True),
                                       index_bits(places))
         supports = self._support(m, "down", row), self._support(m, "across", column)
         whole, live = task.regions != 0, Signal(lanes, name="live")
@@ -139,7 +134,7 @@ class NeededMasks(wiring.Component):
         """Whether a neuron of a window lies in its map."""
         task = self.task
         first, _ = tile_walk(m, "inside", self.start, window, task, self.parameters.flit_words,
-                             last_places(self.matrices, task, neurons=True))
+                             last_places(self.matrices, task, made=True))
         return ~task.bounded | ((first["down"] + row < task.map_rows) & (first["across"] + column < task.map_columns))
 
     def _support(self, m: Module, side: str, neuron: Signal) -> Signal:
@@ -159,7 +154,7 @@ class NeededMasks(wiring.Component):
         at = Signal(self.parameters.address_bits, name="at")
         word = Signal(WORD, name="given_word")
         down, across, ends = grid_walk(m, "given", self.o.valid & self.o.ready, last_places(
-            self.matrices, task, neurons=False), index_bits(places))
+            self.matrices, task, made=False), index_bits(places))
         m.d.comb += [
             word.eq(select([select(words[first:first + places], across) for first in range(0, len(words), places)],
                            down)),

@@ -24,8 +24,8 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.block_turn import BlockTurn, Order
-from plinth_hw.comm.codes.masks import grid_walk, last_places
-from plinth_hw.comm.line_sums import LineSums
+from plinth_hw.comm.codes.masks import grid_walk
+from plinth_hw.comm.line_sums import LineSums, last_places
 from plinth_hw.isa.codes import FRACTION_BITS
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.winograd import Matrix, terms
@@ -114,8 +114,8 @@ class LiveNeurons(wiring.Component):
             ]
             with m.If(turn.o.valid & turn.o.ready & turn.o.payload.ends_line):
                 m.d.sync += half.eq(~half)
-        rows = last_places(self.matrices, self, neurons=True)["down"]
-        columns = last_places(self.matrices, self, neurons=False)
+        rows = last_places(self.matrices, self, made=True)["down"]
+        columns = last_places(self.matrices, self, made=False)
         m.submodules.added = added = FIFO(self.words, PLACES)
         receivers = (before.block, between.block, added.i)
         m.d.comb += self.window.ready.eq(Cat(one.ready for one in receivers).all())
@@ -161,7 +161,7 @@ class LiveNeurons(wiring.Component):
     def _place(self, m: Module, takes: Signal) -> tuple[Any, Value]:
         """What a sum is of: the column of its neuron, whether that one's row is odd, whether it is its lowest value, of
         the last column; whether it is the window's last sum."""
-        last, bits = last_places(self.matrices, self, neurons=True), index_bits(self.neurons)
+        last, bits = last_places(self.matrices, self, made=True), index_bits(self.neurons)
         row, place = Signal(bits, name="sum_row"), Signal(self.place, name="sum_place")
         low, column, ends_row = grid_walk(m, "sum", takes, {"down": Const(1), "across": last["across"]}, bits)
         with m.If(takes & ends_row):
@@ -180,7 +180,7 @@ class LiveNeurons(wiring.Component):
         coming, known = ([Signal(data.ArrayLayout(MAGNITUDE, self.words.length), name=f"{name}_{half}")
                           for half in halves] for name in ("coming", "known"))
         complete, waits, pops = (Signal(name=name, init=name == "waits") for name in ("complete", "waits", "pops"))
-        last = last_places(self.matrices, self, neurons=True)
+        last = last_places(self.matrices, self, made=True)
         row, column, _ = grid_walk(m, "neuron", pops, last, bits)
         largest = select([one.as_value() for one in known], column[1:])
         m.d.comb += [highs.i.valid.eq(valid & ~place.low), live.i.valid.eq(pops), highs.o.ready.eq(pops),

@@ -18,9 +18,10 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.ends import FillEnds
 from plinth_hw.comm.codes.map_walk import MapWalk
-from plinth_hw.comm.codes.masks import NeededMasks, grid_walk, last_places, predicted_layout
+from plinth_hw.comm.codes.masks import NeededMasks, grid_walk, predicted_layout
 from plinth_hw.comm.codes.neurons import LiveNeurons
 from plinth_hw.comm.flit import payload_layout
+from plinth_hw.comm.line_sums import last_places
 from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layout
 from plinth_hw.isa.codes import shifts
 from plinth_hw.isa.parameters import DieParameters
@@ -77,7 +78,7 @@ class Prediction(wiring.Component):
 
     def _elements(self, m: Module, name: str, moves: Value) -> tuple[Signal, Signal, Value]:
         """Row and column of an element, and whether it is a tile's last one."""
-        return grid_walk(m, name, moves, last_places(self.matrices, self.task, neurons=False), index_bits(self.places))
+        return grid_walk(m, name, moves, last_places(self.matrices, self.task, made=False), index_bits(self.places))
 
     def _walk(self, m: Module, walked: Signal) -> None:
         """Pieces: of each flit of a tile's channels that of the bias, then that of each element, and that of the map of
