@@ -31,7 +31,7 @@ POOLED_BELOW = 1
 SCALE_BELOW = {2: 6, 4: 7}
 #: The size of neurons that steps before which nothing is known are taken to have.
 FIRST_SIZE = 1.0
-#: The word of a descriptor that has levels.
+#: The word of a descriptor that has levels; what else a PREDICT says stands in others.
 LEVEL_WORD = HEADER_WORDS + field_word(CodeBody, "first")
 assert ROUND_STEP in STEPS and LAYER_LEVELS[0] in SCALES and LAYER_LEVELS[-1] in SCALES
 
