@@ -14,8 +14,9 @@ the source, beats do. A tile for this die takes the same way as one for another,
 tasks, here or on other dies, store or add to the same words, their waits must order them: the counter that a task
 names in ``arrival`` advances on the destination's die when its tile is in memory there.
 
-A task for another die is done when its last flit has gone to the network interface, so that its source may be written
-again; one for this die when its tile is in memory. Dies with transforms have tasks whose pieces are blocks, which
+A task for another die is done when its last flit has gone to the network interface, or where links are narrower than
+what moves within the die to the flits that wait for it, so that its source may be written again; one for this die when
+its tile is in memory. Dies with transforms have tasks whose pieces are blocks, which
 :class:`~plinth_hw.comm.tile_blocks.TileBlocks` makes packets of. One task at a time; the next one's body is taken once
 all pieces of this one are under way, and blocks are made. Source and destination must not overlap.
 
@@ -47,7 +48,7 @@ from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import stepped
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
 #: Bits of the number of packets for this die that are not in memory, more than its receive path holds.
@@ -388,7 +389,9 @@ class TransferEngine(wiring.Component):
         if self.parameters.within is not self.parameters:
             m.submodules.split = split = FlitSplit(self.parameters)
             wiring.connect(m, split.o, wiring.flipped(self.send))
-            send = split.i
+            m.submodules.leaving = waiting = FIFO(split.i.payload.shape(), self.parameters.leaving_flits, Storage.BLOCK)
+            wiring.connect(m, waiting.o, split.i)
+            send = waiting.i
         flit, given, sent = leaving.payload, own.payload, send.payload
         remote: Value = target.remote
         die: Value = target.die

@@ -28,6 +28,9 @@ _MAY_BE_NONE = ("axi_ports", "block_ram_words", "link_phits", "ports", "transfer
 MOST_PHITS = 16
 #: Packets of a class that a router holds of its own die, and the least number of flits.
 INJECT_PACKETS, INJECT_FLITS = 4, 128
+#: Flits that wait for the network behind a transfer engine that moves wider ones: while it makes some hundred cycles'
+#: worth of maps, links have what is there.
+LEAVING_FLITS = 256
 #: Cycles for which a reset of a die lasts at least: in Verilog it passes a register at each level of modules.
 RESET_CYCLES = 8
 #: Row numbers that a transfer reads at once, in a packet's buffer.
@@ -396,6 +399,12 @@ class DieParameters:
         """Flits of a class that a router holds behind a link: a packet may enter a ring where two are free, and does
         so without waiting if the credits of its predecessors come back within the time of the other two."""
         return self.link_buffer_packets * self.packet_flits
+
+    @property
+    def leaving_flits(self) -> int:
+        """Flits, as wide as what moves within the die, that wait for the network behind its transfer engine: none where
+        links are as wide."""
+        return 0 if self.within is self else LEAVING_FLITS
 
     @property
     def inject_buffer_flits(self) -> int:

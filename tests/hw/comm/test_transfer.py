@@ -383,6 +383,14 @@ def test_tiles_for_this_die_go_a_beat_a_cycle():
     assert counted[:4].sum() < 1.1 * places + 250
 
 
+def test_flits_for_another_die_wait_behind_the_engine():
+    """As many as there is room for leave it a beat a cycle; the link takes four times as long."""
+    beats = BROAD.leaving_flits
+    body = tile(200, HALF, (1, 1, beats * BROAD.beat_words), remote=1, destination_die=4, arrival_enable=1, arrival=3)
+    strobes, _ = run(BROAD, [[(COPY, body)], []], latency=6, availability=1)
+    assert np.array(strobes[0])[:, :4].sum() < 1.1 * beats + 60
+
+
 @pytest.mark.parametrize(("parameters", "seed", "count"), [
     (TILES, None, 4), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
         (NARROW_TILES, 1, 3), (BROAD_TILES, 3, 3), (HALF_BEAT_TILES, 4, 3))),

@@ -16,9 +16,10 @@ LOOKUP_CYCLES = 3
 
 
 def buffered(parameters: DieParameters, links: int = 0) -> int:
-    """Flits that routers hold between a die and another, so many links away: in the buffer of the first, and in those
-    behind the links."""
-    return parameters.inject_buffer_flits + links * parameters.link_buffer_flits
+    """Flits that are held between a die's engine and another die, so many links away: before the first router, in its
+    buffer, and in those behind the links."""
+    wide = parameters.within.flit_words // parameters.flit_words
+    return (wide * parameters.leaving_flits + parameters.inject_buffer_flits + links * parameters.link_buffer_flits)
 
 
 @lru_cache(maxsize=1 << 12)
