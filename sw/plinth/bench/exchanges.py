@@ -91,7 +91,7 @@ def exchange_rows() -> list[Row]:
             "the first tiles of a link, and the last ones' way"),
         _row("gather_efficiency", "conv.gather", lambda mine: max(
             one.end for one in mine if one.task.startswith("conv.untile")), 3 * words + SIDE**2 * CHANNELS,
-            "maps are made when all tiles are there, one task at a time")]
+            "the last strip's way, and its maps")]
 
 
 #: Names and functions of these rows.

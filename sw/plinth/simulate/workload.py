@@ -213,7 +213,7 @@ class Groups(Collected):
         """A transfer between layers; where it ends."""
         source, target, step, name = operation.source, operation.targets[0], self.step, operation.name
         flow, added = operation.flow, not operation.own
-        positions, share = flow.positions, operation.share
+        positions, share = round(operation.portion * flow.positions), operation.share
         found: dict[int, Wait] = {}
         groups = self.ways.exchange(flow.source, flow.target, flow.sizes)
         if not groups:

@@ -75,6 +75,11 @@ class Exchange:
             return Flow(source.region, self.targets[0].region, plane(source.samples, source.channels), source.positions)
         return Flow(planned.source, planned.target, planned.sizes(source.samples), planned.positions)
 
+    @property
+    def portion(self) -> float:
+        """Of its flow's words those that it moves; others do the rest."""
+        return 1.0
+
     def peers(self, die: int) -> Sequence[int]:
         """The dies that a die may send to, itself first, then in their order from the next one on."""
         if self.cluster is None:

@@ -40,6 +40,16 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
         if graph.nodes[number].tiling is not None:
             check_transforms(graph.nodes[number], parameters)
     step = Step(graph, splits, batch, parameters, factors, lists, array, rule)
+    _build(step)
+    if len(Engine) + step.exchanges > parameters.counters and parameters.leaving_flits:
+        step = Step(graph, splits, batch, parameters, factors, lists, array, rule, whole_gathers=True)
+        _build(step)
+    return step
+
+
+def _build(step: Step) -> None:
+    """Its places and operations."""
+    graph, parameters, rule = step.graph, step.parameters, step.rule
     for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
             found[graph.nodes[number].name] = _weights(step, number, kind)
@@ -61,7 +71,6 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
         _kept(step, reductions)
     for one in reversed(made):
         backward.run(one, reductions)
-    return step
 
 
 def _weights(step: Step, number: int, kind: str) -> Weights:

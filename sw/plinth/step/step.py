@@ -126,6 +126,8 @@ class Step:
     predictions: Tensor = field(init=False)
     #: Counts what other dies send.
     exchanges: int = 0
+    #: No gather of tiles goes in strips, which have an exchange each.
+    whole_gathers: bool = False
     _chain: list[Chained] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -80,10 +80,10 @@ def _all(node: Node, part: Part) -> list[TileStrip]:
     return [TileStrip(0, part.samples, 0, node.tiling.tiles[0])]
 
 
-def _touched(tiles: Buffer, count: int, plane: int, strips: Sequence[TileStrip]) -> tuple[Buffer, ...]:
+def _touched(tiles: Buffer, count: int, plane: int, strips: Sequence[object]) -> tuple[Buffer, ...]:
     """Words of some tiles of ``count`` elements, the first one's given, ``plane`` words apart: those of all tiles in
     one, of a strip for each element, so that strips do not wait for each other."""
-    if len(strips) == 1:
+    if len(strips) < 2:
         return (tiles.repeated(count, plane),)
     return tuple(tiles.part(tiles.name, number * plane, tiles.rows, tiles.columns, tiles.stride)
                  for number in range(count))
@@ -235,7 +235,27 @@ class Gather(Spread):
     to all before the next ones, so that these go while others are multiplied: in one task to all in turn, so that words
     go both ways round at any time. Where there is a task for each, and a cluster is of all dies, every other die goes
     through the others the other way round; what a die keeps is copied while others' words come.
+
+    Parameters
+    ----------
+    strips : sequence of (first tile, tiles)
+        Those of a die's samples in which the last elements go to all, each in an exchange; none: they go at once.
+    strip : int
+        Which of them goes, with the first one what goes before.
     """
+
+    strips: Sequence[tuple[int, int]] = ()
+    strip: int = 0
+
+    @property
+    def portion(self) -> float:
+        """As :class:`~plinth.step.between.Exchange`: what the first die sends."""
+        if not self.strips:
+            return 1.0
+        source = self.source
+        assert isinstance(source, Tiles)
+        sent = sum(count * tiles for _, count, (_, tiles) in self.runs(0))
+        return sent / (source.at(0).count * self.targets[0].part(0).rows)
 
     def members(self, die: int) -> Members | None:
         """As :class:`Spread`: they are as far from each other, so many as a block has places, and samples of each lie
@@ -276,18 +296,39 @@ class Gather(Spread):
         theirs, own, whole = target.at(first), target.buffer(die), source.buffer(die)
         ((here, there),), ((following, _),) = (mine.part.meet(target.part(other)) for other in (first, second))
         apart = (following.sample - here.sample) * source.positions * mine.width
-        rows = here.samples * source.positions
-        # Rows that follow each other on both sides are one.
-        fold = rows if here.channels == mine.width == theirs.width else 1
-        for group in cuts.groups(mine.count, max(1, mine.count * rows * here.channels // GATHERED_WORDS)):
-            element, count = mine.first + group.start, len(group)
-            one, two = (which.part.view(which.of(buffer, element), inner).folded(fold) for which, buffer, inner in (
-                (mine, whole, here), (theirs, target.buffer(first), there)))
+        for element, count, (start, rows) in self.runs(die):
+            # Rows that follow each other on both sides are one.
+            fold = rows if here.channels == mine.width == theirs.width else 1
+            one, two = (which.part.view(which.of(buffer, element), inner).lines(start, rows).folded(fold)
+                        for which, buffer, inner in ((mine, whole, here), (theirs, target.buffer(first), there)))
             work = Tile(one, two, None, self.number, count, (mine.plane, theirs.plane), members, apart)
-            run = f".{element}" if group.start else ""
+            run = (f".{element}" if element > mine.first else "") + (f".{self.strip}" if self.strip else "")
             yield Task(f"{self.name}[{members.first}..]{run}", Engine.TRANSFER, work,
                        (mine.of(whole, element).repeated(count, mine.plane),),
-                       (theirs.of(own, element).repeated(count, theirs.plane),))
+                       _touched(theirs.of(own, element).lines(start, rows), count, theirs.plane, self.strips))
+
+    def runs(self, die: int) -> Iterator[tuple[int, int, tuple[int, int]]]:
+        """What a die sends to all: first element, elements, and of these first tile and tiles of each die's samples."""
+        source, target = self.source, self.targets[0]
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        mine = source.at(die)
+        ((here, _),) = mine.part.meet(target.part(die))
+        rows = here.samples * source.positions
+        groups = list(cuts.groups(mine.count, max(1, mine.count * rows * here.channels // GATHERED_WORDS)))
+        for group in groups:
+            cut = self.strips if self.strips and group is groups[-1] else ((0, rows),)
+            if self.strip < len(cut):
+                yield mine.first + group.start, len(group), cut[self.strip]
+
+    def received(self, die: int) -> tuple[Buffer, ...]:
+        """As :class:`~plinth.step.between.Exchange`."""
+        if not self.strips:
+            return super().received(die)
+        target = self.targets[0]
+        assert isinstance(target, Tiles)
+        theirs, whole = target.at(die), target.buffer(die)
+        return tuple(one for other in self.peers(die) for element, count, tiles in self.runs(other)
+                     for one in _touched(theirs.of(whole, element).lines(*tiles), count, theirs.plane, self.strips))
 
     @staticmethod
     def _groups(mine: Elements, theirs: Elements, words: int) -> Iterator[tuple[int, int]]:
@@ -330,6 +371,8 @@ class Untile:
         A task each.
     halved : bool
         The tiles are lines, of :class:`~plinth.step.line_operations.LineGather`.
+    strip : int or None
+        The one that is made; None: all.
     """
 
     name: str
@@ -340,6 +383,7 @@ class Untile:
     added: bool
     strips: Strips
     halved: bool = False
+    strip: int | None = None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
@@ -351,6 +395,8 @@ class Untile:
         _, across = tiling.form.sides
         strips = self.strips(die) or _all(self.node, part)
         for number, strip in enumerate(strips):
+            if self.strip not in (None, number):
+                continue
             maps = _maps(self.node, self.outputs, self.target, die, Inner(strip.image, strip.images, 0, part.channels))
             some = tiles.of(whole, 0).lines(*strip.rows(tiling.tiles))
             work = TileTransform(self.node, self.outputs, False, self.added, maps, some, tiles.plane,

@@ -6,21 +6,31 @@ maps of the one before.
 
 What is chosen, of all ways to cut images, or lines of a single image's tiles, in up to three strips, is the one that
 ends first by the few numbers below; planners and simulator predict the tasks that come of it as all others.
+
+Where elements are split, the last ones of a gather go in up to five strips, if flits wait for the network behind the
+transfer engine: links have these while it makes a strip's maps, so that what follows is sent before as far as it has
+room to wait.
+
+    transfer    gather 0, gather 1, .., maps 0, gather n, maps 1, ..   maps n
+    links       gather 0, gather 1, ..          gather n
 """
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
-from math import ceil
+from itertools import combinations, pairwise
+from math import ceil, prod
 from typing import NamedTuple
 
 from plinth.mapping.tiles import interleave_m_log2
+from plinth.partition.graph import Tiling
 from plinth_hw.isa.parameters import DieParameters
 
 #: Cycles that an element's product of all tiles takes at least; fewer are not cut. Cycles of a task beside its product.
 LEAST_CYCLES, TASK_CYCLES = 8192, 64
-#: Pieces that are put together as strips, at most.
-MOST_PIECES = 24
+#: Pieces that are put together as strips, at most; strips of a gather.
+MOST_PIECES, MOST_GATHERED = 24, 5
+#: Cycles of a descriptor of a transform beside its blocks, and from a strip's last word on a link until it may begin.
+BEGIN_CYCLES, ARRIVAL_CYCLES = 160, 300
 
 
 class TileStrip(NamedTuple):
@@ -50,6 +60,20 @@ def _place(parameters: DieParameters, channels: int) -> float:
     return max(-(-channels // parameters.within.flit_words), 2 * channels / float(parameters.memory_words_per_cycle))
 
 
+def _pieces(images: int, tiles: tuple[int, int]) -> tuple[int, int]:
+    """Pieces that may be put together: images, or lines of a single one; and tiles of each."""
+    lines, across = tiles
+    return (images, lines * across) if images > 1 else (lines, across)
+
+
+def _cut(bounds: Sequence[int], images: int, lines: int) -> tuple[TileStrip, ...]:
+    """The strips between some pieces; none if it is one."""
+    if len(bounds) < 3:
+        return ()
+    return tuple(TileStrip(start, stop - start, 0, lines) if images > 1 else TileStrip(0, images, start, stop - start)
+                 for start, stop in pairwise(bounds))
+
+
 @lru_cache(maxsize=1 << 12)
 def tile_strips(parameters: DieParameters, images: int, tiles: tuple[int, int], elements: int, inputs: int,
                 outputs: int) -> tuple[TileStrip, ...]:
@@ -64,8 +88,7 @@ def tile_strips(parameters: DieParameters, images: int, tiles: tuple[int, int], 
     inputs, outputs : int
         Rows and columns of an element's weights.
     """
-    lines, across = tiles
-    pieces, each = (images, lines * across) if images > 1 else (lines, across)
+    pieces, each = _pieces(images, tiles)
     if not parameters.systolic or _product(parameters, pieces * each, inputs, outputs) < LEAST_CYCLES:
         return ()
     made, mapped = (elements * _place(parameters, channels) for channels in (inputs, outputs))
@@ -87,8 +110,67 @@ def tile_strips(parameters: DieParameters, images: int, tiles: tuple[int, int], 
     whole = (0, pieces)
     ways = [whole, *((0, one, pieces) for one in places),
             *((0, one, two, pieces) for one in places for two in places if one < two)]
-    best = min(ways, key=end)
-    if best == whole:
-        return ()
-    return tuple(TileStrip(start, stop - start, 0, lines) if images > 1 else TileStrip(0, images, start, stop - start)
-                 for start, stop in pairwise(best))
+    return _cut(min(ways, key=end), images, tiles[0])
+
+
+class GatherStrips(NamedTuple):
+    """Strips in which a die's last elements come and are made maps; how many of them each die has sent before it makes
+    the maps of each."""
+
+    strips: tuple[TileStrip, ...]
+    ahead: tuple[int, ...]
+
+
+@lru_cache(maxsize=1 << 12)
+def gather_strips(parameters: DieParameters, images: int, tiling: Tiling, channels: int, elements: int, dies: int,
+                  added: bool) -> GatherStrips | None:
+    """The strips of a gather; None: its last elements come at once.
+
+    Parameters
+    ----------
+    channels : int
+        Of a tile, at the die.
+    elements : int
+        Of a tile, that each of the cluster's ``dies`` sends. Links take what those of a ring do.
+    added : bool
+        As of :class:`~plinth.step.tile_operations.Untile`.
+    """
+    if not parameters.leaving_flits:
+        return None
+    wide, flit = parameters.within.flit_words, parameters.flit_words
+    pieces, each = _pieces(images, tiling.tiles)
+    words = elements * channels * each
+    sent, flits, link = words * dies / wide, words * (dies - 1) / flit, words * dies * (dies + 2) / 8 / flit
+    # Cycles for which links have what waits.
+    held = (parameters.leaving_flits * wide / flit + parameters.inject_buffer_flits) * link / flits
+    # A beat a cycle, read or written.
+    mapped = each * (tiling.elements + prod(one.outputs for one in tiling.form.transforms)) * -(-channels // wide)
+    by_column = images > 1 and (added or tiling.tiles[1] < images)
+
+    def ahead(sizes: Sequence[int]) -> tuple[int, ...]:
+        """As many as what waits for links has room for, once a strip has come; at least the next one."""
+        found = []
+        for number in range(1, len(sizes) + 1):
+            more = [last for last in range(number + 2, len(sizes) + 1)
+                    if sum(sizes[number:last]) * link <= held + ARRIVAL_CYCLES]
+            found.append(max([min(number + 1, len(sizes)), *more]))
+        return tuple(found)
+
+    def end(bounds: Sequence[int]) -> float:
+        """Cycles until the last map is there."""
+        sizes = [two - one for one, two in pairwise(bounds)]
+        engine, links, came = 0.0, 0.0, list[float]()
+        for number, (size, before) in enumerate(zip(sizes, ahead(sizes), strict=True)):
+            for more in sizes[len(came):before]:
+                engine += BEGIN_CYCLES
+                links = max(links, engine) + more * link
+                came.append(links + ARRIVAL_CYCLES)
+                engine = max(engine + more * sent, links - held)
+            descriptors = tiling.tiles[1] if by_column else size if images > 1 else 1
+            engine = max(engine, came[number]) + descriptors * BEGIN_CYCLES + size * mapped
+        return engine
+
+    places = range(0, pieces, -(-pieces // MOST_PIECES))[1:]
+    best = min(((0, *some, pieces) for count in range(MOST_GATHERED) for some in combinations(places, count)), key=end)
+    strips = _cut(best, images, tiling.tiles[0])
+    return GatherStrips(strips, ahead([two - one for one, two in pairwise(best)])) if strips else None

@@ -39,15 +39,8 @@ from plinth.step.skipped_scatter import Masks, add_skipped
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 from plinth.step.tensors import Constant, Tensor, Tiles
-from plinth.step.tile_operations import (
-    ElementProducts,
-    ElementRates,
-    Gather,
-    InStrips,
-    Scatter,
-    Untile,
-)
-from plinth.step.tile_strips import TileStrip, tile_strips
+from plinth.step.tile_operations import ElementProducts, ElementRates, Gather, InStrips, Scatter, Untile
+from plinth.step.tile_strips import GatherStrips, TileStrip, gather_strips, tile_strips
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import OUTPUTS, form
 
@@ -216,6 +209,34 @@ class WinogradLayer:
         return Untile(f"{self.node.name}.{'untile' if outputs else 'error_untile'}", self.node, outputs, tiles, maps,
                       not outputs, self._strips, tiles.elements < self.tiling.elements)
 
+    def _gather_strips(self, gather: Gather, outputs: bool) -> GatherStrips | None:
+        """The strips in which the last elements come and are made maps, if dies of a cluster have alike and are cut;
+        lines are not."""
+        step, target = self.step, gather.targets[0]
+        parts = [target.part(die) for die in range(step.dies)]
+        samples, channels = parts[0].samples, parts[0].channels
+        if step.whole_gathers or isinstance(gather, LineGather) or any(
+                (part.samples, part.channels) != (samples, channels) or gather.members(die) is None
+                for die, part in enumerate(parts)):
+            return None
+        *_, last = (count for _, count, _ in gather.runs(0))
+        return gather_strips(step.parameters, samples, self.tiling, channels, last, len(gather.peers(0)), not outputs)
+
+    def _gathered_in_strips(self, gather: Gather, cut: GatherStrips, tiles: Tiles, maps: Tensor, *,
+                            outputs: bool) -> None:
+        """What is gathered made maps strip by strip: of one the maps, while the next ones come."""
+        step, sent = self.step, 0
+        if not outputs:
+            self._clear(maps)
+        rows = [strip.rows(self.tiling.tiles) for strip in cut.strips]
+        untile = replace(self._untile(tiles, maps, outputs), strips=lambda die: cut.strips)
+        for number, ahead in enumerate(cut.ahead):
+            for strip in range(sent, ahead):
+                step.add(replace(gather, number=step.next_exchange() if strip else gather.number, strips=rows,
+                                 strip=strip))
+            sent = ahead
+            step.add(replace(untile, strip=number))
+
     def _gather(self, name: str, phase: str, tiles: Tiles, maps: Tensor, *, outputs: bool,
                 added: Tensor | None = None) -> None:
         """Maps of tiles; ``added``: what is added to them before their ReLU."""
@@ -235,8 +256,13 @@ class WinogradLayer:
                 self._masks = add_predicted(step, node, gather, biased[0].bias_of(maps) if biased else None, added)
             elif planned.coded is not None and self._causes is not None:
                 add_named(step, node, gather, self._causes)
+            elif (modelled := self._at_links(gather)) is not None:
+                step.add(modelled)
+            elif (cut := self._gather_strips(gather, outputs)) is not None:
+                self._gathered_in_strips(gather, cut, whole, maps, outputs=outputs)
+                return
             else:
-                step.add(self._at_links(gather) or gather)
+                step.add(gather)
             tiles = whole
         if not outputs:
             self._clear(maps)

@@ -170,6 +170,57 @@ def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, mo
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize(("dies", "batch", "outputs", "rtl"), [
+    (2, 2, 2, False), (4, 12, 4, False), pytest.param(8, 8, 2, True, marks=pytest.mark.slow),
+    pytest.param(4, 12, 2, True, marks=pytest.mark.slow)])
+def test_maps_made_while_the_rest_is_sent_change_no_bit(dies: int, batch: int, outputs: int, rtl: bool,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of some lines of an image's tiles, or some images, once these have come; those of errors are added in their
+    order."""
+    network = with_tiles(Network(name="two", input=Shape((2, 12, 12)), layers=(
+        Convolution(name="a", channels=4, kernel=(3, 3), padding=(1, 1)), Relu(name="relu"),
+        Convolution(name="b", channels=4, kernel=(3, 3), padding=(1, 1)), Flatten(name="flatten"),
+        Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss"))), outputs, "winograd")
+    graph, levels = from_network(network), dies.bit_length() - 1
+    plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
+                splits=tuple(("ep" if node.tiling else "dp",) * levels for node in graph.nodes), factors=(2,) * levels)
+    data, found = random_data(network, batch, np.random.default_rng(6)), []
+    monkeypatch.setattr(tile_strips, "BEGIN_CYCLES", 0)
+    monkeypatch.setattr(tile_strips, "ARRIVAL_CYCLES", 0)
+    for most in (4, 1):
+        monkeypatch.setattr(tile_strips, "MOST_GATHERED", most)
+        tile_strips.gather_strips.cache_clear()
+        program = lowered(network, plan, die=preset(TINY, transfer_words=4))
+        names = [task.name for task in program.step[0].tasks if task.engine is Engine.TRANSFER]
+        for gather, untile in (("b.gather[0..]", "b.untile"), ("b.error_gather[0..]", "b.error_untile")):
+            assert (f"{gather}.1" in names) == (most > 1)
+            if most > 1:
+                assert names.index(f"{gather}.1") < names.index(f"{untile}.0.0") < names.index(f"{untile}.1.0")
+        made = session(network, plan, data, program, rtl=rtl and most > 1)
+        next(iter(made.epoch(0)))
+        assert made.equal and made.checks is not None and made.checks.failure is None
+        if rtl and most > 1:
+            assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
+        found.append([made.driver.read(die, layer.buffers[die]) for layer in (
+            *program.weights.values(), *program.gradients.values()) for die in range(dies)])
+    tile_strips.gather_strips.cache_clear()
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_gathers_go_whole_where_counters_would_not_do() -> None:
+    """Each strip of a gather has a counter of its own."""
+    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
+    graph = from_network(network)
+    splits = tuple(("ep" if node.tiling else "dp",) * 3 for node in graph.nodes)
+    die = preset(TINY, transfer_words=4)
+    step = step_of(graph, splits, 64, die, (2,) * 3)
+    whole = step_of(graph, splits, 64, preset(TINY), (2,) * 3)
+    assert step.exchanges > whole.exchanges
+    few = step_of(graph, splits, 64, replace(die, counters=16), (2,) * 3)
+    assert len(Engine) + few.exchanges <= 16 and few.exchanges == whole.exchanges
+
+
 @pytest.mark.parametrize(("outputs", "dies", "spreads"), [(2, 8, True), (4, 4, True), (4, 8, False)])
 def test_one_task_sends_to_a_cluster_where_a_word_can_say_whom(outputs: int, dies: int, spreads: bool) -> None:
     """16 elements on 8 dies are 2 each; 36 on 4 are 9; 36 on 8, halved three times, are 5, 4, 5, 4, .., which do not

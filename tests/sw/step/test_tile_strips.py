@@ -1,8 +1,11 @@
-"""Strips of a Winograd layer: they are its tiles, in order, and there are some where products are long."""
+"""Strips of a Winograd layer: they are its tiles, in order, and there are some where products, or maps, are long."""
 
 import pytest
 
-from plinth.step.tile_strips import TileStrip, tile_strips
+from plinth.model.layers import Convolution, MeanSquaredError, Shape
+from plinth.model.network import Network
+from plinth.partition.graph import Tiling, from_network
+from plinth.step.tile_strips import TileStrip, gather_strips, tile_strips
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.winograd import TRANSFORMS
 
@@ -32,3 +35,40 @@ def test_rows_of_a_strip_are_of_all_images() -> None:
 
 def test_row_stationary_dies_have_none() -> None:
     assert not tile_strips(preset("hypar-demo"), 1, (14, 14), 36, 128, 128)
+
+
+def tiling(side: int) -> Tiling:
+    """F(2x2,3x3) of a map of so many rows."""
+    graph = from_network(Network(name="one", input=Shape((8, side, side)), layers=(
+        Convolution(name="conv", channels=8, kernel=(3, 3), padding=(1, 1), winograd=2, weights="winograd"),
+        MeanSquaredError(name="loss"))))
+    found = graph.nodes[0].tiling
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("images", "side", "channels", "cut"), [
+    (1, 16, 32, True), (1, 56, 128, True), (6, 16, 32, True), (1, 4, 8, False), (2, 2, 16, False)])
+@pytest.mark.parametrize("added", [False, True])
+def test_a_gather_goes_in_strips_where_maps_are_longer_than_tasks(images: int, side: int, channels: int, cut: bool,
+                                                                  added: bool) -> None:
+    """The shortest strip is the last one, whose maps nothing hides, where links hide all others."""
+    given = tiling(side)
+    found = gather_strips(preset("ndp-bench", transforms=TRANSFORMS, transfer_words=16), images, given, channels, 1, 8,
+                          added)
+    assert (found is not None) == cut
+    if found is None:
+        return
+    rows = [strip.rows(given.tiles) for strip in found.strips]
+    assert [first for first, _ in rows] == [sum(count for _, count in rows[:place]) for place in range(len(rows))]
+    assert sum(count for _, count in rows) == images * given.positions
+    assert found.ahead == tuple(sorted(found.ahead)) and found.ahead[-1] == len(rows)
+    assert all(sent > number + (number + 1 < len(rows)) for number, sent in enumerate(found.ahead))
+    if (images, side) == (1, 16):
+        assert rows[-1][1] == min(count for _, count in rows)
+
+
+@pytest.mark.parametrize("transfer_words", [0, 4])
+def test_no_gather_goes_in_strips_where_nothing_waits_for_links(transfer_words: int) -> None:
+    die = preset("ndp-bench", transforms=TRANSFORMS, transfer_words=transfer_words)
+    assert gather_strips(die, 1, tiling(56), 128, 1, 8, False) is None

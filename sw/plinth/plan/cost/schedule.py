@@ -301,8 +301,9 @@ class _Walk:
             link, _ = given.links.exchanges(flow.source, flow.target, batch, channels, flow.positions, tuple(further))
             hops = max(one.hops for one in found)
             tiles.append(self._count)
-            link *= operation.share
-            copy = Copy.part(sum(one.samples for one in found) * flow.positions, source.part(die).channels)
+            link *= operation.share * operation.portion
+            rows = round(operation.portion * sum(one.samples for one in found) * flow.positions)
+            copy = Copy.part(rows, source.part(die).channels)
             self._add(waits, self._tile(cycles, words, 1, link, hops, copy, 0))
         for turn, (samples, width, link, hops, count, lane) in enumerate(() if spread else found):
             if not (samples and width) or not (turn or operation.own):
