@@ -147,6 +147,11 @@ def network_schema() -> dict[str, Any]:
     }
 
 
+def holds_plan(data: Any) -> bool:
+    """Whether what a file holds is a plan rather than a network."""
+    return isinstance(data, dict) and "fingerprint" in data
+
+
 def load_network(name_or_path: str, loss: str | None = None) -> Network:
     """A network of the zoo by its name, or one read from a YAML or ONNX file.
 
@@ -172,4 +177,8 @@ def load_network(name_or_path: str, loss: str | None = None) -> Network:
     if path.suffix not in (".yaml", ".yml"):
         raise UserError(f"network {quoted(name_or_path)} is unknown; {nearest(name_or_path, NETWORKS)}, "
                         "or give a .yaml or .onnx file")
-    return network_from_data(read_yaml(path), str(path))
+    data = read_yaml(path)
+    if holds_plan(data):
+        raise UserError(f"{path}: a plan, where a network is wanted; give the network that it names, or run the plan "
+                        "with `plinth train` or `plinth simulate`")
+    return network_from_data(data, str(path))

@@ -13,7 +13,7 @@ from plinth.model.files import check_mapping, check_version, nearest, read_yaml
 from plinth.model.forms import described, is_integer
 from plinth.model.layers import NAME_PATTERN
 from plinth.model.network import Network
-from plinth.model.network_file import network_from_data
+from plinth.model.network_file import holds_plan, network_from_data
 from plinth.model.update import FORMS, PLAIN, check_engines
 from plinth.model.zoo import NETWORKS
 from plinth.output import json_text, write_whole
@@ -64,8 +64,7 @@ def is_plan(path: Path) -> bool:
     UserError
         If it cannot be read or is not plain YAML.
     """
-    data = read_yaml(path, MAXIMUM_FILE_BYTES)
-    return isinstance(data, dict) and "fingerprint" in data
+    return holds_plan(read_yaml(path, MAXIMUM_FILE_BYTES))
 
 
 def network_of(data: Any, where: str) -> Network:

@@ -147,6 +147,9 @@ def test_what_cannot_be_planned_is_refused_in_one_line(capsys, tmp_path) -> None
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert "cannot be written" in refused(capsys, "lenet-c", "--planner", "data", "--out", str(blocked / "plan.yaml"))
+    made = tmp_path / "plan.yaml"
+    run(capsys, "lenet-c", "--planner", "data", "--out", str(made))
+    assert "plan.yaml: a plan, where a network is wanted; give the network" in refused(capsys, str(made))
 
 
 def test_the_schema_is_printed(capsys) -> None:
