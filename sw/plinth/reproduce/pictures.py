@@ -33,7 +33,8 @@ def bar(axis: Any, left: float, value: float, wide: float, colour: str, alpha: f
         inside: bool = False) -> None:
     """A bar in a place of ``wide`` from ``left`` on, its value above it, or inside."""
     axis.bar(left, value, wide * FILLED, align="edge", color=colour, alpha=alpha)
-    axis.annotate(f"{value:.3g}", (left + wide / 2, value), (0, -4 if inside else 2), textcoords="offset points",
+    digits = f"{value:.3g}" if abs(value) < 1000 else f"{float(f'{value:.3g}'):,.0f}"
+    axis.annotate(digits, (left + wide / 2, value), (0, -4 if inside else 2), textcoords="offset points",
                   ha="center", va="top" if inside else "bottom", rotation=90, fontsize=size,
                   color="white" if inside and alpha == 1 else "black")
 

@@ -62,7 +62,8 @@ def _plain(figure: Table) -> Any:
             bar(axis, place - 0.4, float(row.paper or 0), 0.4, COLOURS["w_mp"], PAPER)
         bar(axis, place - (0 if both else 0.4), float(row.ours or 0), 0.4 if both else 0.8, COLOURS["w_mp"])
     names = [row.what.replace(", ", "\n") + (f"\n{row.series}" if row.series in COLOURS else "") for row in rows]
-    axis.set_xticks(range(len(rows)), names, fontsize=8, rotation=0 if len(rows) < 6 else 45)
+    turned = {"rotation": 45, "rotation_mode": "anchor", "ha": "right"} if len(rows) > 5 else {}
+    axis.set_xticks(range(len(rows)), names, fontsize=8, **turned)
     axis.margins(y=0.12)
     axis.set_ylabel(figure.unit)
     bare(axis)
@@ -123,7 +124,7 @@ def _workers(figure: Table) -> Any:
                 bar(axis, place - 0.42 + number * wide, value, wide, colours[what])
         axis.set_xticks(range(len(groups)), list(groups), fontsize=9)
         axis.margins(y=0.12)
-        axis.set_xlabel(f"workers, {MPT.data['series'][series]}")
+        axis.set_xlabel(f"workers, {MPT.data['series'][series]}" if len(found) > 1 else "workers")
         axis.set_ylabel("MB a worker")
         bare(axis)
     made.legend(handles=[Patch(facecolor=colour, label=what) for what, colour in colours.items()],
