@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MemoryError:
         _fail("more memory is needed than there is; give smaller files, networks or batches")
     except (KeyboardInterrupt, click.Abort):
-        click.echo("plinth: interrupted; epochs that were saved are kept", err=True)
+        click.echo("plinth: interrupted; what was saved is kept", err=True)
         sys.exit(130)
 
 
