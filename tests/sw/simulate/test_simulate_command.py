@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from matplotlib.figure import Figure
 
 from plinth import cli
 from plinth.bench.rows import BENCHES
@@ -90,6 +91,21 @@ def test_the_trace_has_every_task_and_opens_as_json(capsys, plan, tmp_path) -> N
     assert {name for process, name in tracks if process == 4} == used
     last = max(event["ts"] + event["dur"] for event in events if event["ph"] == "X")
     assert last == pytest.approx(found["seconds"] * 1e6, rel=0.05)
+
+
+def test_the_picture_has_engines_that_work(capsys, tmp_path, monkeypatch) -> None:
+    """Those that make tiles as well."""
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(
+        {label.get_text() for label in figure.axes[0].get_yticklabels()}))
+    monkeypatch.setattr("plinth.report.simulation.write_whole", lambda path, write: write(path))
+    for more in ((), ("--winograd", "2")):
+        run(capsys, "digits-cnn", "--array", "ring-2", "--planner", "data", "--batch", "8", *more, "--picture",
+            str(tmp_path / "p.png"))
+    direct, tiles = ({label for label in labels if label.endswith(("matrix", "vector", "transfer"))}
+                     for labels in drawn)
+    assert {"die 0 matrix", "die 0 vector"} <= direct and "die 0 transfer" not in direct
+    assert tiles == direct | {"die 0 transfer", "die 1 transfer"}
 
 
 def test_the_picture_is_drawn(capsys, tmp_path) -> None:
