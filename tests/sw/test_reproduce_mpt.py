@@ -111,8 +111,9 @@ def test_communication_falls_as_workers_are_more() -> None:
         assert few["data"].tiles == many["data"].tiles == 0 < many["data"].weights
         assert many["data"].all / 256 > few["data"].all / 16
         assert many["groups"].weights / 256 < few["groups"].weights / 16
-        # |Tiles| / p (Ng - 1) / Ng.
-        assert many["groups"].tiles / 256 / (few["groups"].tiles / 16) == pytest.approx((15 / 16) / (3 / 4) / 16)
+        # |Tiles| / p (Ng - 1) / Ng; of four groups half of it, but for errors of inputs, as lines.
+        assert many["groups"].tiles / 256 / (few["groups"].tiles / 16) == pytest.approx(
+            (15 / 16) / (3 / 4 * (3 / 2 + 1) / 4) / 16)
     assert words("fractalnet-4-4")["chosen"].all < words("fractalnet-4-4")["groups"].all
 
 

@@ -13,8 +13,7 @@ COMMUNICATING, WORKERS = ("mpt-mid-1", "mpt-late-2"), (4, 16, 64, 256)
 _MEGABYTES = 4 / 1e6
 #: What words are counted by, and what systems that predict are.
 _WORDS = ("trained tiles of F(2x2,3x3), batch 256, as many groups as clusters; reductions go twice round their ring, "
-          "which the paper counts once; no activation prediction; gathers of outputs go as lines, others as all "
-          "elements")
+          "which the paper counts once; no activation prediction; of four groups what can goes as lines")
 _PREDICTED = ("prediction, in one round, and skipping: the words of the block code on networks trained here, codes "
               "modelled to keep up with links; 'stated': the same with words as section V.B states them; 'built': with "
               "our stages' cycles")
@@ -111,7 +110,7 @@ def figure_17(made: Draft) -> None:
     for system, found in alone.items():
         made.add("one", system, mean(found))
     made.notes += ["batch 256; single precision, 64x64 PEs (the paper: FP16 with 96x96 here); no batch normalisation; "
-                   "gathers of outputs go as lines, others as all elements", _PREDICTED]
+                   "of four groups gathers of outputs go as lines, others as all elements", _PREDICTED]
 
 
 def figure_18(made: Draft) -> None:
