@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plinth.model.array import Array
-from plinth.plan.cost.copies import MEMORY_LATENCY, buffered, lookups
+from plinth.plan.cost.copies import MEMORY_LATENCY, buffered, lookups, waiting
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
 from plinth.plan.cost.transforms import transform_adds, transform_cost
@@ -180,6 +180,8 @@ class _Die:
         self._arrived: dict[int, int] = {}
         self._counts = dict.fromkeys(Engine, 0)
         self._phase, self._node = "", ""
+        #: What waits behind the transfer engine, as the last of it.
+        self._behind: list[Wait] = []
         for number, operation in enumerate(given.step.operations):
             self._phase = phase(given.step, number, operation)
             for item in operation.tasks(die):
@@ -345,8 +347,13 @@ class _Die:
         else:
             shares = [(other, 1.0)]
         self._sent(key, shares, (alone, row), (flits, packets, read, written), counted, waits, signals)
+        behind = [f"{key} behind"] if self._waits_behind(shares) else []
         for to, _ in shares if work.die is not None or len(shares) > 1 else ():
-            self._arrival([key, *([f"{key} held {to}"] if given.path(die, to) else [])], to, work.exchange)
+            self._arrival([key, *([f"{key} held {to}"] if given.path(die, to) else []), *behind], to, work.exchange)
+
+    def _waits_behind(self, shares: Sequence[tuple[int, float]]) -> bool:
+        """Whether flits of what goes to dies wait behind the engine."""
+        return bool(self.parameters.leaving_flits) and any(self.given.path(self.die, other) for other, _ in shares)
 
     def _sent(self, key: str, shares: Sequence[tuple[int, float]], cycles: tuple[float, float],
               moved: tuple[float, ...], counted: Cost, waits: list[Wait], signals: list[str]) -> None:
@@ -381,11 +388,19 @@ class _Die:
             # In the order of the way: what is full behind a queue holds up who stands in it.
             for link, amount in ((receives, flits * (1 - held)), (writes, written * (1 - held))):
                 add(loads, link, amount)
+        together = all_flits * parameters.flit_words * given.fullest(tuple(shares))
+        if self._waits_behind(shares):
+            # It goes on without the engine, in its turn.
+            behind = min(1.0, waiting(parameters) / all_flits)
+            self._add(Flow(name=f"{key} behind", links=np.array(list(loads)[1:]), words=behind * np.array(
+                list(loads.values())[1:]), waits=[*waits, *self._behind], together=behind * together))
+            self._behind = [Wait(f"{key} behind")]
+            loads = {link: amount * (1 - behind * (link != reads)) for link, amount in loads.items()}
+            together *= 1 - behind
         self._add(Flow(name=key, links=np.array(list(loads)), words=np.array(list(loads.values())), seconds=row * cycle,
                        latency=max(0.0, alone - row) * cycle, dies=np.array(list(memory)),
                        die_words=np.array(list(memory.values())), die=die, engine="transfer", waits=waits,
-                       together=all_flits * parameters.flit_words * given.fullest(tuple(shares)), signals=signals,
-                       adds=counted.adds))
+                       together=together, signals=signals, adds=counted.adds))
 
     def _arrival(self, keys: Sequence[str], other: int, exchange: int) -> None:
         """A counter of another die advances once a task's words are there: after some activities."""

@@ -217,6 +217,9 @@ def test_gathers_go_whole_where_counters_would_not_do() -> None:
     step = step_of(graph, splits, 64, die, (2,) * 3)
     whole = step_of(graph, splits, 64, preset(TINY), (2,) * 3)
     assert step.exchanges > whole.exchanges
+    for name in ("conv1.gather", "conv2.gather", "conv2.error_gather"):
+        parts = [one.portion for one in step.operations if isinstance(one, Gather) and one.name == name]
+        assert len(parts) > 1 and sum(parts) == pytest.approx(1)
     few = step_of(graph, splits, 64, replace(die, counters=16), (2,) * 3)
     assert len(Engine) + few.exchanges <= 16 and few.exchanges == whole.exchanges
 

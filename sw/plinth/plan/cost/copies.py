@@ -16,10 +16,14 @@ LOOKUP_CYCLES = 3
 
 
 def buffered(parameters: DieParameters, links: int = 0) -> int:
-    """Flits that are held between a die's engine and another die, so many links away: before the first router, in its
-    buffer, and in those behind the links."""
-    wide = parameters.within.flit_words // parameters.flit_words
-    return (wide * parameters.leaving_flits + parameters.inject_buffer_flits + links * parameters.link_buffer_flits)
+    """Flits that routers hold between a die and another, so many links away: in the buffer of the first, and in those
+    behind the links."""
+    return parameters.inject_buffer_flits + links * parameters.link_buffer_flits
+
+
+def waiting(parameters: DieParameters) -> int:
+    """Flits that wait for the network behind a die's engine."""
+    return parameters.leaving_flits * parameters.within.flit_words // parameters.flit_words
 
 
 @lru_cache(maxsize=1 << 12)
@@ -68,10 +72,9 @@ class Copy(NamedTuple):
             return max(1.0, self.rows * self.columns / parameters.chunk_words)
         return float(self.rows * -(-self.columns // parameters.chunk_words))
 
-    def held(self, parameters: DieParameters, links: int = 0) -> float:
-        """Share of its flits that routers can hold up to so many links away; by default its die's, when the copy
-        ends."""
-        return min(1.0, buffered(parameters, links) / self.flits(parameters))
+    def held(self, parameters: DieParameters) -> float:
+        """Share of its flits that its die can hold when the copy ends."""
+        return min(1.0, (waiting(parameters) + buffered(parameters)) / self.flits(parameters))
 
     def read(self, parameters: DieParameters) -> float:
         """Words of the beats read."""

@@ -21,7 +21,7 @@ from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
 from plinth.plan.cost.codes import code_cost
-from plinth.plan.cost.copies import FIRST_FLIT, MEMORY_LATENCY, Copy, buffered, lookups
+from plinth.plan.cost.copies import FIRST_FLIT, MEMORY_LATENCY, Copy, buffered, lookups, waiting
 from plinth.plan.cost.engines import ENGINES, Die, Words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine
@@ -361,5 +361,5 @@ class _Walk:
               lane: int) -> Run:
         parameters, machine = self.parameters, self.machine
         later = machine.control["arrival"] + hops * self.given.hop - LINK_LATENCY
-        held = link * buffered(parameters) / copy.flits(parameters)
+        held = link * (waiting(parameters) + buffered(parameters)) / copy.flits(parameters)
         return lambda die, ready: die.tiles(ready, cycles, words, count, count * link, lane, held, FIRST_FLIT) + later
