@@ -171,8 +171,8 @@ def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, mo
 
 
 @pytest.mark.parametrize(("dies", "batch", "outputs", "rtl"), [
-    (2, 2, 2, False), (4, 12, 4, False), pytest.param(8, 8, 2, True, marks=pytest.mark.slow),
-    pytest.param(4, 12, 2, True, marks=pytest.mark.slow)])
+    (8, 8, 2, False), (4, 12, 4, False), pytest.param(8, 8, 2, True, marks=pytest.mark.slow),
+    pytest.param(8, 24, 2, True, marks=pytest.mark.slow)])
 def test_maps_made_while_the_rest_is_sent_change_no_bit(dies: int, batch: int, outputs: int, rtl: bool,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     """Of some lines of an image's tiles, or some images, once these have come; those of errors are added in their
