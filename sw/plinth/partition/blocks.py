@@ -1,7 +1,7 @@
 """Blocks of Winograd layers: tiles that are added before they move, tiles that several layers share, maps that are
 added to what is gathered, and which exchanges of a layer send codes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plinth.model.layers import MaxPool, MeanPool, Relu
@@ -79,10 +79,9 @@ class Residual:
     missing: str
 
 
-def residuals(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, Residual]:
+def residuals(graph: PlanGraph, layouts: Sequence[Layout], sums: Mapping[int, TileSum]) -> dict[int, Residual]:
     """By Winograd layers whose map a junction of two inputs reads, and their tiles are not added before."""
     found: dict[int, Residual] = {}
-    sums = tile_sums(graph, layouts)
     for number, node in enumerate(graph.nodes):
         reads = [graph.edges[edge].consumer for edge in graph.outputs[number]]
         if node.tiling is None or node.followers or len(reads) != 1 or number in sums:

@@ -92,15 +92,17 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, arr
               ) -> Iterator[Exchange]:
     """All transfers of a training step between layers, in the order in which they happen; of an array, if its links
     are known."""
-    sums, shared, added = tile_sums(graph, regions), shared_tiles(graph, regions), residuals(graph, regions)
+    sums, shared = tile_sums(graph, regions), shared_tiles(graph, regions)
+    added = residuals(graph, regions, sums)
+    coded = [coded_exchanges(graph, here, number, sums.get(number), added.get(number))
+             for number, here in enumerate(regions)]
     for number, node in enumerate(graph.nodes):
         here, summed = regions[number], sums.get(number)
         if here.ep:
-            coded = coded_exchanges(graph, here, number, summed, added.get(number))
             if number not in shared:
-                yield tile_exchange(node, here, "fprop", "scatter", factors, coded, array)
+                yield tile_exchange(node, here, "fprop", "scatter", factors, coded[number], array)
             if summed is None or number == summed.members[-1]:
-                yield tile_exchange(node, here, "fprop", "gather", factors, coded, array)
+                yield tile_exchange(node, here, "fprop", "gather", factors, coded[number], array)
         if node.weighted and here.mp:
             yield Exchange(node.name, "fprop", "reduce", None, here.output, here.home, node.output_channels,
                            node.raw_elements // node.output_channels)
@@ -119,11 +121,9 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, arr
             if node.bias and node.free:
                 yield tile_exchange(node, here, "bprop", "bias", factors)
             if summed is None or number == summed.members[-1]:
-                coded = coded_exchanges(graph, here, number, summed, added.get(number))
-                yield tile_exchange(node, here, "bprop", "scatter", factors, coded, array)
+                yield tile_exchange(node, here, "bprop", "scatter", factors, coded[number], array)
             if graph.inputs[number] and number not in shared:
-                coded = coded_exchanges(graph, here, number, summed, added.get(number))
-                yield tile_exchange(node, here, "bprop", "gather", factors, coded, array)
+                yield tile_exchange(node, here, "bprop", "gather", factors, coded[number], array)
 
 
 def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:

@@ -137,7 +137,7 @@ class Step:
         #: to what a layer gathers.
         self.shared_tiles: dict[int, int] = shared_tiles(self.graph, self.layouts)
         self.tile_sums: dict[int, TileSum] = tile_sums(self.graph, self.layouts)
-        self.residuals: dict[int, Residual] = residuals(self.graph, self.layouts)
+        self.residuals: dict[int, Residual] = residuals(self.graph, self.layouts, self.tile_sums)
 
     @property
     def levels(self) -> int:
