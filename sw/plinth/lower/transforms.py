@@ -89,26 +89,28 @@ def _members(members: Members) -> dict[str, int]:
             "member_places": members.elements, "longer_members": members.longer}
 
 
+def _leaving(work: TileTransform | LineTransform) -> dict[str, int]:
+    """Fields of a task for another die, or for several."""
+    if work.members is not None:
+        return {"remote": 1, "arrival_enable": 1, **_members(work.members)}
+    return {} if work.die is None else {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
+
+
 def line_body(work: LineTransform) -> tuple[TransferOperation, dict[str, Any]]:
     """The operation, and the body of its descriptor: blocks are a column of a tile, or of one of each die's as rows."""
     assert work.node.tiling is not None
     way, _ = matrix_numbers(work.node)
     elements, outputs = work.sides
     source, target = work.source, work.target
-    members = 1 if work.members is None else work.members.count
     body = {
         "source": source.pointer, "destination": target.pointer, "columns": source.columns, "planes": work.columns,
-        "rows": source.rows, "down": PLAIN_NUMBERS[members], "across": way, "source_down": work.members_apart,
-        "source_rows": members, "destination_rows": members}
+        "rows": source.rows, "down": PLAIN_NUMBERS[work.blocks], "across": way, "source_down": work.members_apart,
+        "source_rows": work.blocks, "destination_rows": work.blocks} | _leaving(work)
     for name, buffer, side, plane in zip(("source", "destination"), (source, target), (elements, outputs), work.planes,
                                          strict=True):
         body |= {f"{name}_plane_stride": side * plane, f"{name}_row_stride": buffer.stride, f"{name}_across": plane,
                  f"{name}_columns": side}
-    if work.members is not None:
-        body |= {"remote": 1, "arrival_enable": 1, **_members(work.members), "member_places": outputs}
-    elif work.die is not None:
-        body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
-    return TransferOperation.TRANSFORM, body
+    return TransferOperation.TRANSFORM, body if work.members is None else body | {"member_places": outputs}
 
 
 #: Fields of a body that turn into each other's where tiles lie on their sides.
@@ -134,16 +136,11 @@ def bodies(work: TileTransform) -> tuple[TransferOperation, list[dict[str, Any]]
         sides = _map_side(work.maps, loops, lattices), _tile_side(work, loops, lattices[1].size)
         body: dict[str, Any] = {
             "columns": work.tiles.columns, "planes": loops.planes, "rows": loops.rows,
-            "down_first": int(not work.scatter), "down": ways[0], "across": ways[1]}
+            "down_first": int(not work.scatter), "down": ways[0], "across": ways[1], **_leaving(work)}
         for name, side in zip(("source", "destination"), sides if work.scatter else sides[::-1], strict=True):
             body |= {name if key == "pointer" else f"{name}_{key}": value for key, value in side.items()}
         if work.marked:
             body["marks"] = 1
-        if work.members is not None:
-            body |= {"remote": 1, "arrival_enable": 1, **_members(work.members)}
-            # Dies get places in the order of the tile's rows.
-            body = _on_its_side(body) if work.column else body
-        elif work.die is not None:
-            body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
-        found.append(body)
+        # Several dies get places in the order of the tile's rows.
+        found.append(_on_its_side(body) if work.column and work.members is not None else body)
     return TransferOperation.TRANSFORM_ADD if work.added else TransferOperation.TRANSFORM, found

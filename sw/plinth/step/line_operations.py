@@ -76,14 +76,11 @@ class LineGather(Gather):
 
     def _to_all(self, die: int, members: Members) -> Iterator[Task]:
         """A task for so many columns, for all dies of the cluster."""
-        source, target = self.source, self.targets[0]
-        assert isinstance(source, Tiles) and isinstance(target, Tiles)
-        mine, (first, second, *_) = source.at(die), (one for one, _ in members.shares)
-        ((here, there),), ((following, _),) = (mine.part.meet(target.part(other)) for other in (first, second))
-        apart = (following.sample - here.sample) * source.positions * mine.width
-        for column, count in self._columns(die, here.samples * source.positions * here.channels):
-            work = replace(self._work(die, first, column, count, here, there), exchange=self.number, members=members,
-                           members_apart=apart)
+        assert isinstance(self.source, Tiles)
+        here, there, apart = self._first(die, members)
+        for column, count in self._columns(die, here.samples * self.source.positions * here.channels):
+            work = replace(self._work(die, members.first, column, count, here, there), exchange=self.number,
+                           members=members, members_apart=apart)
             yield self._task(f"[{members.first}..].{column}", work)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:

@@ -200,6 +200,11 @@ class LineTransform:
     descriptors: ClassVar[int] = 1
 
     @property
+    def blocks(self) -> int:
+        """Columns that go together: one of each die's."""
+        return 1 if self.members is None else self.members.count
+
+    @property
     def sides(self) -> tuple[int, int]:
         """Elements of a column, and outputs of it."""
         assert self.node.tiling is not None

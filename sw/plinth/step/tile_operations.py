@@ -292,10 +292,9 @@ class Gather(Spread):
         """A task for so many elements, for all dies of the cluster."""
         source, target = self.source, self.targets[0]
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
-        mine, (first, second, *_) = source.at(die), (one for one, _ in members.shares)
+        mine, first = source.at(die), members.first
         theirs, own, whole = target.at(first), target.buffer(die), source.buffer(die)
-        ((here, there),), ((following, _),) = (mine.part.meet(target.part(other)) for other in (first, second))
-        apart = (following.sample - here.sample) * source.positions * mine.width
+        here, there, apart = self._first(die, members)
         for element, count, (start, rows) in self.runs(die):
             # Rows that follow each other on both sides are one.
             fold = rows if here.channels == mine.width == theirs.width else 1
@@ -306,6 +305,15 @@ class Gather(Spread):
             yield Task(f"{self.name}[{members.first}..]{run}", Engine.TRANSFER, work,
                        (mine.of(whole, element).repeated(count, mine.plane),),
                        _touched(theirs.of(own, element).lines(start, rows), count, theirs.plane, self.strips))
+
+    def _first(self, die: int, members: Members) -> tuple[Inner, Inner, int]:
+        """Of what goes to all: what the first die gets, where a die has it and where it goes; words of an element from
+        there to what the next one gets."""
+        source, target = self.source, self.targets[0]
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        mine, (first, second, *_) = source.at(die), (one for one, _ in members.shares)
+        ((here, there),), ((following, _),) = (mine.part.meet(target.part(other)) for other in (first, second))
+        return here, there, (following.sample - here.sample) * source.positions * mine.width
 
     def runs(self, die: int) -> Iterator[tuple[int, int, tuple[int, int]]]:
         """What a die sends to all: first element, elements, and of these first tile and tiles of each die's samples."""

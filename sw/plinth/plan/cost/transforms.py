@@ -61,7 +61,7 @@ class _Blocks(NamedTuple):
 
 def _blocks(work: TileTransform | LineTransform | Tile) -> _Blocks:
     if isinstance(work, LineTransform):
-        places, made = (side * (1 if work.members is None else work.members.count) for side in work.sides)
+        places, made = (side * work.blocks for side in work.sides)
         return _Blocks(work.columns * work.source.rows, work.source.columns, places, places, made, places, made)
     if isinstance(work, Tile):
         assert work.members is not None
@@ -95,8 +95,7 @@ def transform_adds(work: TileTransform | LineTransform) -> float:
     if isinstance(work, LineTransform):
         assert work.node.tiling is not None
         each = sum(len(terms(row)) - 1 for row in work.node.tiling.form.transforms[0].a)
-        return float(each * (1 if work.members is None else work.members.count) * work.columns * work.source.rows
-                     * work.source.columns)
+        return float(each * work.blocks * work.columns * work.source.rows * work.source.columns)
     down, across = work.lattices
     ways = [one.matrix if work.scatter else transposed(one.matrix) for one in (down, across)]
     sums = [sum(len(terms(row)) - 1 for row in way) for way in ways]
