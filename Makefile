@@ -94,7 +94,7 @@ bitstream: $(STAMP) ## plinth.bit with reports, into build/bitstream/ (BOARD=ulx
 fpga-arith: $(STAMP) ## the table of docs/arith.md: LUT4, FF, DSP, Fmax on ECP5
 	@$(BIN)/python -m plinth_hw.fpga arith
 
-fpga-area: $(STAMP) ## LUT4, FF, DSP, DP16KD of each block of ndp-demo and fpga-demo, of ends of links and of codes, on ECP5
+fpga-area: $(STAMP) ## LUT4, FF, DSP, DP16KD of each block of ndp-demo and fpga-demo, of ends of links, of codes and tiles, on ECP5
 	@$(BIN)/python -m plinth_hw.fpga area
 
 accuracy: $(STAMP) ## the digits in every number format, ten seeds each, into docs/formats.md (ARGS="--only adagrad")

@@ -7,6 +7,7 @@
     python -m plinth_hw.fpga area fpga-demo     # of one of them
     python -m plinth_hw.fpga link      # of ends of links
     python -m plinth_hw.fpga codes     # of stages that code
+    python -m plinth_hw.fpga tiles     # of what tiles take in the network, beside the stages that make them
     python -m plinth_hw.fpga host      # the host bridge; table of docs/host.md
     python -m plinth_hw.fpga optimiser # the optimiser of the board's die; table of docs/optimiser.md
     python -m plinth_hw.fpga check     # whether those of dies are of today's
@@ -24,7 +25,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,15 @@ from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedRounder, Fix
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.arith.reference import ReferenceAdder, ReferenceMultiplier
 from plinth_hw.comm.codes.stages import CodeStages
+from plinth_hw.comm.flit import flit_layout
 from plinth_hw.comm.link import LinkLayer, phit_bits
+from plinth_hw.comm.router import Router
 from plinth_hw.comm.tile_blocks import TileBlocks
 from plinth_hw.host.bridge import Bridge
 from plinth_hw.isa.formats import FP16, FP32, Q3_12
 from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.pe import ProcessingElement
 from plinth_hw.optimiser.engine import OptimiserEngine
 
@@ -56,6 +60,7 @@ SEEDS = (1, 2, 3)
 AIM_MHZ = 250
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "fpga"
+AREA = ROOT / "docs" / "area.md"
 #: What the table of blocks is of.
 _DIGEST = "SHA-256 of the Verilog, first 16 digits: "
 
@@ -269,6 +274,30 @@ def codes(page: Path) -> None:
     replace_table(page, f"fpga-{name}", lines)
 
 
+def tiles(page: Path) -> None:
+    """Synthesise routers without and with what tiles take, of that the parts kept apart, and the queue behind a wider
+    transfer engine, and write their table."""
+    name, plain, wide = "router", preset("ndp-demo"), preset("ndp-bench", transforms=((2, 3),), transfer_words=16)
+    given = replace(plain, transforms=((2, 3),))
+    lines = list(_BLOCK_HEADING)
+    for title, parameters in (("router, `ndp-demo`", plain), ("the same with F(2,3)", given)):
+        modules = synthesise(Router(parameters), name, f"{name}.*")
+        lines.append(_block_row(title, Size.of(_total(modules, name))))
+    blocks = _blocks(modules, name) | _blocks(modules, f"{name}.input_0")
+    rows = {kind.removeprefix(f"{name}."): size for kind, size in blocks.items()}
+    ejection = f"ejection_{given.transfer_class}_0"
+    lines += [_block_row(title, rows[part]) for title, part in (
+        (f"of it: routes looked up ahead, of each of {given.ports + 1} inputs", "input_0.ahead"),
+        (f"of it: queue of own tiles, of each of {given.ports} links", "tiles_0"),
+        (f"of it: queue of tiles that end here, of each of {given.ports} links", ejection),
+        ("of it: turns of these queues", "ejected"))]
+    waiting = FIFO(flit_layout(wide.within), wide.leaving_flits, Storage.BLOCK)
+    lines.append(_block_row(f"queue behind the transfer engine, `ndp-bench`, {wide.leaving_flits} flits of "
+                            f"{wide.transfer_words} words", Size.of(_total(synthesise(waiting, "leaving"), "leaving"))))
+    print("\n".join(lines))
+    replace_table(page, "fpga-tiles", lines)
+
+
 def parts(page: Path, name: str, title: str, make: Callable[[], wiring.Component]) -> None:
     """Measure a component, its parts kept apart for size, and write their table."""
     modules = synthesise(make(), name, f"{name}.*")
@@ -280,6 +309,8 @@ def parts(page: Path, name: str, title: str, make: Callable[[], wiring.Component
     replace_table(page, f"fpga-{name}", lines)
 
 
+#: Tables of the page of areas, beside those of whole dies.
+TABLES: dict[str, Callable[[Path], None]] = {"link": link, "codes": codes, "tiles": tiles}
 #: Components by themselves: page, title, and what makes each.
 PARTS: dict[str, tuple[str, str, Callable[[], wiring.Component]]] = {
     "host": ("host.md", "host bridge", lambda: Bridge(BridgeParameters(cycles_per_bit=Fraction(80, 3)))),
@@ -333,27 +364,24 @@ def main(arguments: list[str]) -> int:
             arith(ROOT / "docs" / "arith.md")
         elif arguments == ["area"]:
             for name in DIES:
-                area(ROOT / "docs" / "area.md", preset(name))
-            link(ROOT / "docs" / "area.md")
-            codes(ROOT / "docs" / "area.md")
+                area(AREA, preset(name))
+            for measure in TABLES.values():
+                measure(AREA)
         elif len(arguments) == 2 and arguments[0] == "area" and arguments[1] in DIES:
-            area(ROOT / "docs" / "area.md", preset(arguments[1]))
-        elif arguments == ["link"]:
-            link(ROOT / "docs" / "area.md")
-        elif arguments == ["codes"]:
-            codes(ROOT / "docs" / "area.md")
+            area(AREA, preset(arguments[1]))
+        elif len(arguments) == 1 and arguments[0] in TABLES:
+            TABLES[arguments[0]](AREA)
         elif len(arguments) == 1 and arguments[0] in PARTS:
             page, title, make = PARTS[arguments[0]]
             parts(ROOT / "docs" / page, arguments[0], title, make)
         elif arguments == ["check"]:
-            if stale := [name for name in DIES if not is_current(ROOT / "docs" / "area.md", preset(name))]:
+            if stale := [name for name in DIES if not is_current(AREA, preset(name))]:
                 print(f"docs/area.md is of other Verilog, of {' and '.join(stale)}: run make fpga-area",
                       file=sys.stderr)
                 return 1
         else:
-            print(f"plinth_hw.fpga: error: say arith, area (of {' or '.join(DIES)}), link, codes, "
-                  f"{', '.join(PARTS)} or check",
-                  file=sys.stderr)
+            print(f"plinth_hw.fpga: error: say arith, area (of {' or '.join(DIES)}), "
+                  f"{', '.join((*TABLES, *PARTS))} or check", file=sys.stderr)
             return 2
     except tools.ToolError as error:
         print(f"plinth_hw.fpga: error: {error}", file=sys.stderr)

@@ -38,7 +38,7 @@ def test_table_is_replaced(tmp_path) -> None:
 
 
 def test_every_table_has_its_page() -> None:
-    for page, marker in (("arith", "fpga-arith"), ("area", "fpga-link"),
+    for page, marker in (("arith", "fpga-arith"), *(("area", f"fpga-{name}") for name in fpga.TABLES),
                          *((page.removesuffix(".md"), f"fpga-{name}") for name, (page, *_) in fpga.PARTS.items()),
                          *(("area", f"fpga-area-{name}") for name in fpga.DIES)):
         assert f"<!-- {marker} -->\n|" in (fpga.ROOT / "docs" / f"{page}.md").read_text()
@@ -106,5 +106,5 @@ def test_a_unit_is_measured(monkeypatch, tmp_path) -> None:
 
 def test_wrong_arguments(capsys) -> None:
     assert fpga.main(["speed"]) == 2
-    assert ("say arith, area (of ndp-demo or fpga-demo), link, codes, host, optimiser, transforms-small, "
-            "transforms-all or check") in capsys.readouterr().err
+    assert ("say arith, area (of ndp-demo or fpga-demo), link, codes, tiles, host, optimiser, "
+            "transforms-small, transforms-all or check") in capsys.readouterr().err
