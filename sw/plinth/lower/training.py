@@ -450,9 +450,13 @@ class _Lowering:
         maps = replace(work.maps, buffer=self.at(work.maps.buffer))
         placed = replace(work, maps=maps, tiles=self.at(work.tiles))
         operation, made = transform_bodies(placed)
-        bodies = [body | ({"arrival": self._counter(work.exchange)} if "remote" in body else {}) for body in made]
+        bodies = [self._announced(body, work) for body in made]
         names = [f"{task.name}.{number}" for number in range(len(bodies))]
         builder.add_parts(names, Engine.TRANSFER, operation, bodies, reads=task.reads, writes=task.writes)
+
+    def _announced(self, body: dict[str, Any], work: TileTransform | LineTransform) -> dict[str, Any]:
+        """A body with the counter that it advances where it goes, if that is another die."""
+        return body | ({"arrival": self._counter(work.exchange)} if "remote" in body else {})
 
     def _code(self, work: Encode | Decode | Predict) -> tuple[TransferOperation, dict[str, Any]]:
         operation, body = code_body(work, self.at)
@@ -475,7 +479,7 @@ class _Lowering:
 
     def _lines(self, work: LineTransform) -> tuple[TransferOperation, dict[str, Any]]:
         operation, body = line_body(replace(work, source=self.at(work.source), target=self.at(work.target)))
-        return operation, body | ({"arrival": self._counter(work.exchange)} if "remote" in body else {})
+        return operation, self._announced(body, work)
 
     def _rows(self, work: Rows) -> tuple[TransferOperation, dict[str, Any]]:
         numbers, table, rows = map(self.at, (work.numbers, work.table, work.rows))

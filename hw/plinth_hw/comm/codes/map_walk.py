@@ -11,7 +11,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.comm.codes.masks import grid_walk, predicted_layout, tile_walk
+from plinth_hw.comm.codes.masks import grid_walk, in_map, predicted_layout, tile_walk
 from plinth_hw.comm.line_sums import last_places
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
@@ -55,8 +55,7 @@ class MapWalk(wiring.Component):
         task, last = self.task, last_places(self.matrices, self.task, made=True)
         row, column, ends = grid_walk(m, "neuron", self.moves, last, index_bits(max(map(len, self.matrices))))
         first, tile_ends = tile_walk(m, "tile", self.start, self.moves & ends, task, self.parameters.flit_words, last)
-        m.d.comb += [self.ends.eq(ends), self.inside.eq((first["down"] + row < task.map_rows)
-                                                        & (first["across"] + column < task.map_columns))]
+        m.d.comb += [self.ends.eq(ends), self.inside.eq(in_map(task, first, row, column))]
         # First places of the map, of its line of tiles, of the tile, of the window, of its row.
         names = ("map_place", "line_place", "tile_place", "window_place", "row_place")
         of_map, of_line, of_tile, of_window, of_row = places = [

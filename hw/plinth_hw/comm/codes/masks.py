@@ -62,6 +62,11 @@ def tile_walk(m: Module, name: str, start: Value, window: Value, task: Any, lane
     return {"down": down, "across": across}, ends
 
 
+def in_map(task: Any, first: dict[str, Value], row: Value, column: Value) -> Value:
+    """Whether a neuron of a tile, of which :func:`tile_walk` gives the first, lies in its map."""
+    return (first["down"] + row < task.map_rows) & (first["across"] + column < task.map_columns)
+
+
 def predicted_layout(parameters: DieParameters, matrices: int) -> data.StructLayout:
     """A task: ``fills``, ``bias``, ``masks``: first words; ``element`` and ``tile``: words from one to the next,
     ``pitch`` of masks; ``tiles``, ``channels``; ``level``; log2 n of ``regions``, whose units are whole tiles, or 0;
@@ -135,7 +140,7 @@ class NeededMasks(wiring.Component):
         task = self.task
         first, _ = tile_walk(m, "inside", self.start, window, task, self.parameters.flit_words,
                              last_places(self.matrices, task, made=True))
-        return ~task.bounded | ((first["down"] + row < task.map_rows) & (first["across"] + column < task.map_columns))
+        return ~task.bounded | in_map(task, first, row, column)
 
     def _support(self, m: Module, side: str, neuron: Signal) -> Signal:
         """Rows, or columns, of a tile that a row, or column, of neurons has a coefficient for."""
