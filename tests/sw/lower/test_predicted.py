@@ -43,6 +43,8 @@ from plinth_sim.golden import prediction
 #: Of a word a flit: any number of channels is predicted.
 TINY = replace(preset("ndp-tiny-winograd"), codes=True)
 DEMO = "ndp-demo-predict"
+#: Of two words a flit.
+WIDER = preset(DEMO, rows=4, columns=4)
 
 
 def lowered(network: Network, plan: Plan, die: DieParameters = TINY) -> TrainingProgram:
@@ -268,9 +270,9 @@ def test_pools_that_gathers_know_of(behind: tuple[Layer, ...], side: int, convol
 def test_dies_of_two_words_a_flit() -> None:
     """Channels are multiples of what moves a cycle; both rounds, and levels that differ by element."""
     network, plan = digits(2, 4, 8)
-    made = trained(network, plan, rtl=True, die=preset(DEMO))
+    made = trained(network, plan, rtl=True, die=WIDER)
     assert made.equal
-    check_alike(made, trained(*plain(network, plan), die=preset(DEMO)))
+    check_alike(made, trained(*plain(network, plan), die=WIDER))
 
 
 @pytest.mark.slow
@@ -283,7 +285,7 @@ def test_a_lenet_on_maps_of_28() -> None:
                 splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes))
     data = enlarged_digits()
     data = replace(data, train_x=data.train_x[:8], train_y=data.train_y[:8])
-    made = session(network, plan, data, lowered(network, plan, preset(DEMO)), rtl=True)
+    made = session(network, plan, data, lowered(network, plan, WIDER), rtl=True)
     for _ in made.epoch(0):
         assert made.equal and made.checks is not None and made.checks.failure is None
     assert made.compared_steps == 2
@@ -301,13 +303,13 @@ def residual_12(rounds: int | str, outputs: int) -> tuple[Network, Plan]:
 def test_a_residual_block_of_a_whole_network() -> None:
     network, plan = residual_12(2, 4)
     assert ("conv3", "fprop", "gather") in coded(plan) and ("wide", "fprop", "gather") not in coded(plan)
-    check_alike(trained(network, plan, die=preset(DEMO)), trained(*plain(network, plan), die=preset(DEMO)))
+    check_alike(trained(network, plan, die=WIDER), trained(*plain(network, plan), die=WIDER))
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("demo-predict-dies")
 def test_a_residual_block_on_dies_of_two_words_a_flit() -> None:
-    assert trained(*residual_12(1, 2), rtl=True, die=preset(DEMO)).equal
+    assert trained(*residual_12(1, 2), rtl=True, die=WIDER).equal
 
 
 def test_levels_follow_the_neurons_of_the_step_before() -> None:

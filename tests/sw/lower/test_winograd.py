@@ -81,6 +81,7 @@ def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: in
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("broad-winograd-dies")
 @pytest.mark.parametrize(("seed", "dies"), [(0, 2), (1, 4), (2, 1), (3, 8)])
 def test_dies_that_move_a_beat_a_cycle_within(seed: int, dies: int) -> None:
     network, plan, data = case(100 + seed, dies)
