@@ -1,13 +1,40 @@
-"""A hundred million random and adversarial tiles through prediction, of which no live neuron may be found dead."""
+"""A hundred million random and adversarial tiles through prediction, of which no live neuron may be found dead; a
+million through the RTL's engine, which codes, predicts and decodes them."""
 
+from functools import cache
+from typing import Any
+
+import numpy as np
 import pytest
+from tests.hw.comm.test_codes import BASES, DECODE, ENCODE, PREDICT, Lone, fields
+from tests.support.engine_bench import body_words
+from tests.support.verilated_engine import VerilatedEngine
 
 from plinth.sparsity import drops
-from plinth_hw.isa.winograd import TRANSFORMS
+from plinth_hw.isa.codes import shifts
+from plinth_hw.isa.operations import ErrorCode
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.transfer_bodies import CodeBody
+from plinth_hw.isa.winograd import MATRICES, TRANSFORMS
+from plinth_sim.golden import prediction
 
 pytestmark = pytest.mark.long
 
 TILES = 100_000_000
+TILES_ON_RTL = 1_000_000
+#: Tiles and channels of a task on the RTL, and what they are in words of a mask.
+ROWS, CHANNELS = 64, 32
+COLUMNS, PITCH = ROWS * CHANNELS, ROWS
+#: Where words, strings, what is made of them, masks and a bias lie: of at most so many elements.
+ELEMENTS = 36
+STRINGS = 1000 + ELEMENTS * COLUMNS
+MADE = STRINGS + 2 * ELEMENTS * COLUMNS
+MASKS = MADE + ELEMENTS * COLUMNS
+BIAS = MASKS + ELEMENTS * PITCH
+WORDS = 1 << 19
+#: How far the second round's level is below the first one's, and what codes: two rounds, the same before a max-pool,
+#: MPT's regions.
+STEP, SCHEMES = 3, ("rounds", "pooled", "regions")
 
 
 @pytest.mark.parametrize("number", range(2 * len(TRANSFORMS)))
@@ -16,3 +43,84 @@ def test_a_hundred_million_tiles(number: int) -> None:
     print(tally)
     assert tally.tiles >= TILES // (2 * len(TRANSFORMS)) and tally.dropped == 0
     assert tally.live and tally.dead and tally.printed, "the printed bound fails on these tiles"
+
+
+@cache
+def engine() -> VerilatedEngine:
+    parameters = preset("ndp-tiny-winograd", codes=True, flit_words=2)
+    return VerilatedEngine(Lone(parameters, WORDS), parameters, CodeBody, ["read", "add_read", "codes_read"], ["write"])
+
+
+def place(offset: int) -> dict[str, int]:
+    return {"offset": offset - BASES[3], "base": 3}
+
+
+def coded(elements: int, levels: list[tuple[int, int | None, int | None]], **others: Any) -> list[tuple[int, Any]]:
+    """Tasks that code a run of each element, and those that decode them."""
+    return [(operation.value, fields(operation, 1, COLUMNS, levels[number], source=place(
+        (1000 if operation is ENCODE else MADE) + number * COLUMNS), codes=place(STRINGS + 2 * number * COLUMNS),
+        destination=place(STRINGS + 2 * number * COLUMNS if operation is ENCODE else MADE + number * COLUMNS),
+        destination_row_stride=2 * COLUMNS, codes_row_stride=2 * COLUMNS, mask=place(MASKS + number * PITCH), **others))
+        for operation in (ENCODE, DECODE) for number in range(elements)]
+
+
+def through(way: prediction.Way, words: Any, bias: Any, scheme: str) -> Any:
+    """What the engine has of words ``[T, T', COLUMNS]`` in the end."""
+    numbers = [0 if one is None else MATRICES.index(one) for one in way]
+    elements = words.shape[0] * words.shape[1]
+    memory = np.zeros(WORDS, dtype=np.uint32)
+    memory[1000:][:words.size] = words.ravel()
+    memory[BIAS:][:CHANNELS] = bias.view(np.uint32)
+    side = 2 * (scheme == "pooled")
+
+    def predicts(level: int, **others: int) -> tuple[int, Any]:
+        return PREDICT.value, fields(PREDICT, ROWS, CHANNELS, (level, None, None), source=place(MADE),
+                                     source_row_stride=CHANNELS, source_plane_stride=COLUMNS, codes=place(BIAS),
+                                     destination=place(MASKS), destination_row_stride=PITCH, down=numbers[0],
+                                     across=numbers[1], destination_row_step=side, destination_column_step=side,
+                                     **others)
+
+    if scheme == "regions":
+        code = {"regions": drops.BITS[way[0] is None] - 3}
+        scale = [(drops.SCALE, None, None)] * elements
+        tasks = [*coded(elements, scale, **code), predicts(drops.SCALE, **code),
+                 *coded(elements, scale, **code, follows=1, exact=1)]
+    else:
+        levels = [int(level) for level in (drops.LEVEL - np.array(shifts(*way))).ravel()]
+        tasks = [*coded(elements, [(level, None, None) for level in levels]), predicts(drops.LEVEL),
+                 *coded(elements, [(level, level, level - STEP) for level in levels]), predicts(drops.LEVEL - STEP),
+                 *coded(elements, [(level - STEP, level - STEP, None) for level in levels])]
+    outcome = engine().run([(operation, body_words(CodeBody, body)) for operation, body in tasks], BASES, memory,
+                           limit=1 << 30)
+    assert {done.error for done in outcome.done} == {ErrorCode.NONE}
+    return memory[MADE:][:words.size].reshape(words.shape)
+
+
+@pytest.mark.parametrize("number", range(2 * len(TRANSFORMS)))
+def test_a_million_tiles_on_the_rtl(number: int) -> None:
+    """Neurons of what it has in the end are those of all words behind the ReLU, and behind the max-pool: as numbers and
+    in what wins, none is dropped."""
+    way, rng, done, dead = drops.ways()[number], np.random.default_rng(number), 0, dict.fromkeys(SCHEMES, 0)
+    while done < TILES_ON_RTL // (2 * len(TRANSFORMS)):
+        for kind in drops.KINDS:
+            for scheme in SCHEMES if way[0] is not None else ("rounds", "regions"):
+                words = drops.drawn(way, kind, COLUMNS, rng)
+                if way[0] is None:
+                    # A line is a tile of its own.
+                    words = np.ascontiguousarray(words[int(rng.integers(len(words)))][None])
+                bias = rng.standard_normal(CHANNELS).astype(np.float32) * np.float32(rng.random() < 0.5)
+                kept = through(way, words.view(np.uint32), bias, scheme).view(np.float32)
+                neurons, made = (prediction.plus((found, found), np.tile(bias, ROWS))[1] for found in (
+                    prediction.neurons(way, one) for one in (words, kept)))
+                wanted, found = np.maximum(neurons, 0), np.maximum(made, 0)
+                if scheme == "pooled":
+                    tops = prediction.largest(wanted), prediction.largest(found)
+                    np.testing.assert_array_equal(*tops)
+                    wins = (wanted == tops[0]) & (wanted > 0)
+                    np.testing.assert_array_equal(wins, (found == tops[1]) & (found > 0))
+                else:
+                    np.testing.assert_array_equal(wanted, found)
+                dead[scheme] += int((neurons != made).sum())
+                done += COLUMNS
+    print(f"{done:,} tiles; neurons of other words, all dead: {dead}")
+    assert all(dead[scheme] for scheme in SCHEMES if way[0] is not None or scheme != "pooled")

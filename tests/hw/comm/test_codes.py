@@ -36,10 +36,11 @@ PITCH, ROOM = 263, 600
 
 
 class Lone(wiring.Component):
-    """An engine of the only die."""
+    """An engine of the only die, which has so many words."""
 
-    def __init__(self, parameters):
+    def __init__(self, parameters, words=WORDS):
         self.inner = TransferEngine(parameters)
+        self.words = words
         self.ports = ("engine", "read", "add_read", "codes_read", "write")
         super().__init__({name: Out(self.inner.signature.members[name].signature) for name in self.ports})
 
@@ -48,7 +49,7 @@ class Lone(wiring.Component):
         m.submodules.inner = inner = self.inner
         for name in self.ports:
             wiring.connect(m, getattr(inner, name), wiring.flipped(getattr(self, name)))
-        m.d.comb += [inner.dies.eq(1), inner.limit.eq(WORDS // inner.parameters.beat_words)]
+        m.d.comb += [inner.dies.eq(1), inner.limit.eq(self.words // inner.parameters.beat_words)]
         return m
 
 
