@@ -1,5 +1,6 @@
 """Puts the repository root on the import path, so that tests share ``tests.support``; options of tests."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -16,7 +17,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     """Simulations of xdist's workers have one thread each: threads meet every few cycles, and wait long where another
-    worker holds the processor of one of them. They are short, so that quick builds count for more than quick runs."""
+    worker holds the processor of one of them. They are short, so that quick builds count for more than quick runs.
+    Garbage is looked for as seldom as under the command line."""
+    from plinth.cli import COLLECTED
+
+    gc.set_threshold(*COLLECTED)
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ["PLINTH_THREADS"] = "1"
         os.environ["PLINTH_COMPILE"] = "quick"
