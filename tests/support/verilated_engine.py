@@ -19,6 +19,7 @@ from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.layout import Struct
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import request_layout
+from plinth_sim.rtl.elaborate import module_text
 from plinth_sim.rtl.verilator import build_library
 
 #: 32-bit words of a ``Done``.
@@ -84,8 +85,9 @@ class VerilatedEngine:
         self.word_type = word_type(parameters.memory_format)
         headers = {**checked_memory.headers(parameters, reads, writes),
                    "engine_ports.h": checked_memory.references("ENGINE", ["engine"], _ENGINE)}
-        library = build_library({"engine.sv": emit.verilog(engine, "engine_top", array_form)}, "engine_top",
-                                cpp=[Path(__file__).with_name("engine_harness.cpp")],
+        # Tests of a machine's products and of its convolutions are of one engine.
+        text = emit.verilog(engine, "engine_top", array_form, cache=module_text)
+        library = build_library({"engine.sv": text}, "engine_top", cpp=[Path(__file__).with_name("engine_harness.cpp")],
                                 headers=headers, jobs=1)
         self._run = ctypes.CDLL(str(library)).engine_run
 

@@ -23,7 +23,7 @@ from plinth_sim.rtl.cosim import CosimArray
 from plinth_sim.rtl.elaborate import die_verilog
 from plinth_sim.rtl.simulated_port import SimulatedPort
 
-WORDS = 1 << 13
+WORDS = 1 << 12
 #: As boards have them: 16-bit fixed point, all memory on the chip.
 DIE = preset("fpga-tiny", block_ram_words=WORDS, axi_ports=0)
 BRIDGE = BridgeParameters(cycles_per_bit=4)

@@ -32,7 +32,7 @@ def _parameters_text(parameters: DieParameters) -> str:
                  for name, value in fields])
 
 
-def _module_text(make: Callable[[str], str], netlist: str) -> str:
+def module_text(make: Callable[[str], str], netlist: str) -> str:
     """Verilog of a module's RTLIL; dies have many modules in common."""
     folder = verilator.build_root() / "verilog" / "modules" / verilator.digest(amaranth.__version__, netlist)
     with verilator.cached_folder(folder) as scratch:
@@ -63,5 +63,5 @@ def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"]
             from plinth_hw.die import Die
             from plinth_hw.host.top import SerialDie
             top = SerialDie(parameters, bridge) if bridge else Die(parameters)
-            (scratch / f"{name}.sv").write_text(emit.verilog(top, name, array_form, cache=_module_text))
+            (scratch / f"{name}.sv").write_text(emit.verilog(top, name, array_form, cache=module_text))
     return {f"{name}.sv": (folder / f"{name}.sv").read_text()}

@@ -393,7 +393,7 @@ def test_flits_for_another_die_wait_behind_the_engine():
 
 @pytest.mark.parametrize(("parameters", "seed", "count"), [
     (TILES, None, 4), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (NARROW_TILES, 1, 3), (BROAD_TILES, 3, 3), (HALF_BEAT_TILES, 4, 3))),
+        (NARROW_TILES, 1, 2), (BROAD_TILES, 3, 2), (HALF_BEAT_TILES, 4, 2))),
     pytest.param(LARGE_TILES, 2, 4, marks=pytest.mark.long)])
 def test_transforms(parameters, seed, count) -> None:
     """Of both dies, between other tasks, here and to the other one, with arrivals."""

@@ -50,7 +50,7 @@ def test_yosys_runs_once_for_a_module(tmp_path: Path, monkeypatch: pytest.Monkey
         def once(text: str) -> str:
             made.append(text)
             return make(text)
-        return elaborate._module_text(once, netlist)
+        return elaborate.module_text(once, netlist)
 
     texts = [emit.verilog(Whole(added), "whole", cache=counted) for added in (1, 1, 2)]
     assert [text.count("module \\whole") + text.count("module \\part") for text in made] == [1, 1, 1]
