@@ -454,15 +454,13 @@ class _Lowering:
         names = [f"{task.name}.{number}" for number in range(len(bodies))]
         builder.add_parts(names, Engine.TRANSFER, operation, bodies, reads=task.reads, writes=task.writes)
 
-    def _announced(self, body: dict[str, Any], work: TileTransform | LineTransform) -> dict[str, Any]:
+    def _announced(self, body: dict[str, Any], work: TileTransform | LineTransform | Encode) -> dict[str, Any]:
         """A body with the counter that it advances where it goes, if that is another die."""
         return body | ({"arrival": self._counter(work.exchange)} if "remote" in body else {})
 
     def _code(self, work: Encode | Decode | Predict) -> tuple[TransferOperation, dict[str, Any]]:
         operation, body = code_body(work, self.at)
-        if isinstance(work, Encode) and work.die is not None:
-            body |= {"arrival": self._counter(work.exchange)}
-        return operation, body
+        return operation, self._announced(body, work) if isinstance(work, Encode) else body
 
     def _tile(self, work: Tile) -> tuple[TransferOperation, dict[str, Any]]:
         source, target = self.at(work.source), self.at(work.target)
