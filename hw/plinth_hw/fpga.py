@@ -233,6 +233,11 @@ def _block_row(title: str, size: Size) -> str:
     return f"| {title} | {size.lut4:,} | {size.lut_ram:,} | {size.ff:,} | {size.dsp} | {size.block_ram} |"
 
 
+def _whole_row(title: str, modules: dict[str, Counter[str]], name: str) -> str:
+    """Row of a module with all that it instances."""
+    return _block_row(title, Size.of(_total(modules, name)))
+
+
 def _blocks(modules: dict[str, Counter[str]], name: str) -> dict[str, Size]:
     """Sizes of the blocks of a design that stay apart, by module."""
     return {kind: Size.of(_total(modules, kind)) for kind in sorted(modules[name]) if kind in modules}
@@ -255,8 +260,8 @@ def link(page: Path) -> None:
     for name, phits in LINKS:
         parameters = preset(name)
         modules = synthesise(LinkLayer(parameters, phits), "link", "link.*")
-        lines.append(_block_row(f"link layer, `{name}`, {phits} x {phit_bits(parameters, phits)} wires",
-                                Size.of(_total(modules, "link"))))
+        lines.append(_whole_row(f"link layer, `{name}`, {phits} x {phit_bits(parameters, phits)} wires", modules,
+                                "link"))
         print(lines[-1], flush=True)
     replace_table(page, "fpga-link", lines)
 
@@ -269,7 +274,7 @@ def codes(page: Path) -> None:
     within = [_blocks(modules, kind) for kind in blocks if kind in (f"{name}.encoder", f"{name}.decoder")]
     lines = _block_rows(dict(sorted({kind: size for some in (blocks, *within) for kind, size in some.items()}.items())),
                         name)
-    lines.append(_block_row("all of them", Size.of(_total(modules, name))))
+    lines.append(_whole_row("all of them", modules, name))
     print("\n".join(lines))
     replace_table(page, f"fpga-{name}", lines)
 
@@ -282,7 +287,7 @@ def tiles(page: Path) -> None:
     lines = list(_BLOCK_HEADING)
     for title, parameters in (("router, `ndp-demo`", plain), ("the same with F(2,3)", given)):
         modules = synthesise(Router(parameters), name, f"{name}.*")
-        lines.append(_block_row(title, Size.of(_total(modules, name))))
+        lines.append(_whole_row(title, modules, name))
     blocks = _blocks(modules, name) | _blocks(modules, f"{name}.input_0")
     rows = {kind.removeprefix(f"{name}."): size for kind, size in blocks.items()}
     ejection = f"ejection_{given.transfer_class}_0"
@@ -292,8 +297,8 @@ def tiles(page: Path) -> None:
         (f"of it: queue of tiles that end here, of each of {given.ports} links", ejection),
         ("of it: turns of these queues", "ejected"))]
     waiting = FIFO(flit_layout(wide.within), wide.leaving_flits, Storage.BLOCK)
-    lines.append(_block_row(f"queue behind the transfer engine, `ndp-bench`, {wide.leaving_flits} flits of "
-                            f"{wide.transfer_words} words", Size.of(_total(synthesise(waiting, "leaving"), "leaving"))))
+    lines.append(_whole_row(f"queue behind the transfer engine, `ndp-bench`, {wide.leaving_flits} flits of "
+                            f"{wide.transfer_words} words", synthesise(waiting, "leaving"), "leaving"))
     print("\n".join(lines))
     replace_table(page, "fpga-tiles", lines)
 
@@ -302,7 +307,7 @@ def parts(page: Path, name: str, title: str, make: Callable[[], wiring.Component
     """Measure a component, its parts kept apart for size, and write their table."""
     modules = synthesise(make(), name, f"{name}.*")
     lines = _block_rows(_blocks(modules, name), name)
-    lines.append(_block_row(title, Size.of(_total(modules, name))))
+    lines.append(_whole_row(title, modules, name))
     synthesise(Bench(make()), f"{name}_bench")
     lines += ["", f"Between registers: {fmax(f'{name}_bench'):.0f} MHz."]
     print("\n".join(lines))
