@@ -59,13 +59,18 @@ def engine(flit_words: int) -> VerilatedEngine:
     return VerilatedEngine(Lone(parameters), parameters, CodeBody, ["read", "add_read", "codes_read"], ["write"])
 
 
+def place(at: int) -> dict[str, int]:
+    """A pointer to a word."""
+    return {"offset": at - BASES[3], "base": 3}
+
+
 def fields(operation: TransferOperation, rows: int, columns: int, levels: tuple[int, int | None, int | None],
            **others: Any) -> dict[str, Any]:
     """Of a body: from words to strings, or from strings to what is made of them. Levels as of a code's part."""
     first, known, lower = levels
     source, destination = (SOURCE, STRINGS) if operation is ENCODE else (MADE, MADE)
     strides = (PITCH, ROOM) if operation is ENCODE else (PITCH, PITCH)
-    places = {name: {"offset": at - BASES[3], "base": 3} for name, at in (
+    places = {name: place(at) for name, at in (
         ("source", source), ("destination", destination), ("codes", STRINGS), ("mask", MASKS), ("index", BASES[3]))}
     return {**{name: 0 for name in CodeBody.FIELDS if not name.startswith("reserved")}, **places, "rows": rows,
             "columns": columns, "planes": 1, "source_row_stride": strides[0], "destination_row_stride": strides[1],
@@ -126,8 +131,8 @@ def test_places():
     words = (rng.standard_normal(130) * 30).astype(np.float32).view(np.uint32)
     for number in range(24):
         memory = memory_of(words, 2, number)
-        at = {"offset": STRINGS + number - BASES[3], "base": 3}
-        target = {"offset": MADE + 600 + number - BASES[3], "base": 3}
+        at = place(STRINGS + number)
+        target = place(MADE + 600 + number)
         columns = int(rng.integers(1, 130))
         check(2, memory, [
             (ENCODE, fields(ENCODE, 2, columns, (3, None, None), destination=at, destination_row_stride=401 + number)),
@@ -178,8 +183,8 @@ def masks(rows: int, columns: int, ways: tuple[int, int], level: int, **others: 
     """Of a body that predicts of elements ``PITCH`` apart."""
     given = fields(PREDICT, 1, columns, (level, None, None), down=ways[0], across=ways[1])
     return {**given, "rows": rows, "source_row_stride": columns, "source_plane_stride": PITCH,
-            "destination": {"offset": MASKS - BASES[3], "base": 3}, "destination_row_stride": 9,
-            "source": {"offset": SOURCE - BASES[3], "base": 3}, **others}
+            "destination": place(MASKS), "destination_row_stride": 9,
+            "source": place(SOURCE), **others}
 
 
 @pytest.mark.parametrize(("flit_words", "ways"), [
@@ -206,17 +211,17 @@ def test_predictions(flit_words, ways):
             # Fills as they come, after a few numbers of any kind.
             run[number:] = (words if number % 8 == 7 else codes.filled(words, int(levels[element])))[number:]
         memory[STRINGS + 9000:][:channels] = (rng.standard_normal(channels) - 1).astype(np.float32).view(np.uint32)
-        place = {"offset": STRINGS + 9000 - BASES[3], "base": 3}
-        target = {"offset": 12000 + number - BASES[3], "base": 3}
+        bias = place(STRINGS + 9000)
+        target = place(12000 + number)
         # Of all neurons, or of those in maps of which some end within.
         sides = {} if number % 3 == 0 else {"destination_rows": int(rng.integers(1, 10)),
                                             "destination_columns": int(rng.integers(1, 10))}
-        other = {"offset": 14000 - number - BASES[3], "base": 3}
+        other = place(14000 - number)
         added = added_map(memory, sides, channels, number)
         check(flit_words, memory, [
-            (PREDICT, masks(tiles, channels, ways, level, codes=place, destination=target, **sides, **added)),
-            *[(PREDICT, masks(tiles, channels, ways, level, codes=place, destination=other, **sides, **window)),
-              (PREDICT, masks(1, channels, ways, level, codes=place, destination=target, **sides))] * pools], number)
+            (PREDICT, masks(tiles, channels, ways, level, codes=bias, destination=target, **sides, **added)),
+            *[(PREDICT, masks(tiles, channels, ways, level, codes=bias, destination=other, **sides, **window)),
+              (PREDICT, masks(1, channels, ways, level, codes=bias, destination=target, **sides))] * pools], number)
 
 
 def added_map(memory: Any, sides: dict[str, int], channels: int, number: int) -> dict[str, Any]:
@@ -231,7 +236,7 @@ def added_map(memory: Any, sides: dict[str, int], channels: int, number: int) ->
     values = memory[15000:]
     values[:] = np.where(rng.random(len(values)) < 0.95, (rng.standard_normal(len(values)) * 3).astype(
         np.float32).view(np.uint32), values)
-    return {"mask": {"offset": 15001 + number - BASES[3], "base": 3}, "source_down": below,
+    return {"mask": place(15001 + number), "source_down": below,
             "source_across": right, "mask_row_stride": rows * below + int(rng.integers(7))}
 
 
