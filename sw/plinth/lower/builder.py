@@ -3,7 +3,7 @@
 Every engine finishes its tasks in order, so one update counter per engine is enough: counter e counts the
 tasks that engine e has completed, and "task n of engine e is done" is ``counter[e] >= n + 1``. Tiles that other
 dies send advance a counter of their exchange. A task names the places that it reads and writes; from them the
-builder derives its waits (:class:`plinth.step.tasks.Accesses`), at most one for each counter.
+builder derives its waits (:class:`plinth.step.accesses.Accesses`), at most one for each counter.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 from plinth.buffers import STATIC_BASE, Buffer
 from plinth.driver.program import Task
 from plinth.errors import UserError
-from plinth.step.tasks import Accesses
+from plinth.step.accesses import Accesses
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, WAITS, TaskHeader
 from plinth_hw.isa.limits import TASK_DIES, field_most

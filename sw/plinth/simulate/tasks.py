@@ -24,9 +24,9 @@ from plinth.plan.cost.transforms import transform_adds, transform_cost
 from plinth.plan.cost.updates import message_words, optimiser_cost
 from plinth.simulate.costs import VAULTS, Cost, DieCosts
 from plinth.simulate.phases import Collected, phase
+from plinth.step.accesses import Accesses
 from plinth.step.step import Step
 from plinth.step.tasks import (
-    Accesses,
     Arrivals,
     Decode,
     Encode,

@@ -25,11 +25,12 @@ from plinth.simulate.phases import Collected, phase
 from plinth.simulate.tasks import TaskByTask
 from plinth.simulate.ways import Group, Ways
 from plinth.step import cuts
+from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.operations import Operation, Products
 from plinth.step.step import Step
-from plinth.step.tasks import UPDATE, Accesses, Encode, LineTransform, Phase, Task, TileTransform
+from plinth.step.tasks import UPDATE, Encode, LineTransform, Phase, Task, TileTransform
 from plinth.step.tile_operations import Spread
 from plinth_hw.isa.operations import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait

@@ -4,10 +4,10 @@ A task may stand for several equal ones that follow each other: whoever asks for
 pieces of each operation go at most (docs/step.md).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple
 
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap
@@ -454,51 +454,3 @@ class Arrivals:
 
 
 Item = Task | Arrivals
-
-When = TypeVar("When")
-
-
-class _Access(NamedTuple, Generic[When]):
-    """Words of a place that are touched until ``when``."""
-
-    low: int
-    high: int
-    when: When
-    writes: bool
-
-
-@dataclass
-class Accesses(Generic[When]):
-    """What tasks of a die wait for: read after write, write after read, write after write.
-
-    Places are told apart by their first and last word.
-    """
-
-    _found: dict[str, list[_Access[When]]] = field(default_factory=dict)
-
-    def needed(self, reads: Iterable[Buffer], writes: Iterable[Buffer]) -> list[When]:
-        """When everything that a task with these places waits for is done."""
-        found = []
-        for buffers, own in ((reads, False), (writes, True)):
-            for buffer in buffers:
-                low, high = buffer.address, buffer.end
-                for first, end, when, written in self._found.get(buffer.place, ()):
-                    if (own or written) and first < high and low < end:
-                        found.append(when)
-        return found
-
-    def touch(self, reads: Iterable[Buffer], writes: Iterable[Buffer], when: When) -> None:
-        """Note a task that has waited for those before; what its writes cover is behind it."""
-        for buffers, own in ((reads, False), (writes, True)):
-            for buffer in buffers:
-                low, high = buffer.address, buffer.end
-                found = self._found.setdefault(buffer.place, [])
-                if own:
-                    found[:] = [other for other in found if other.low < low or high < other.high]
-                found.append(_Access(low, high, when, own))
-
-    def arrive(self, buffers: Iterable[Buffer], when: When) -> None:
-        """Note what others write, beside all that is known."""
-        for buffer in buffers:
-            self._found.setdefault(buffer.place, []).append(
-                _Access(buffer.address, buffer.end, when, True))

@@ -20,12 +20,13 @@ from plinth.plan.cost.tasks import matrix_cost, product_of
 from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.simple import data, one_weird_trick
 from plinth.simulate.step import simulated
+from plinth.step.accesses import Accesses
 from plinth.step.activation import ACTIVATIONS, Activation
 from plinth.step.between import Exchange
 from plinth.step.build import step_of
 from plinth.step.operations import Chain, Pool
 from plinth.step.step import Step
-from plinth.step.tasks import Accesses, Arrivals, Multiplication, Reduction, Signal, Task, Tile
+from plinth.step.tasks import Arrivals, Multiplication, Reduction, Signal, Task, Tile
 from plinth.step.tensors import WeightPiece, WeightSlice
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import preset

@@ -28,11 +28,11 @@ from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
 from plinth.plan.cost.transforms import transform_cost
 from plinth.plan.cost.updates import message_words, optimiser_cost
+from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.step import Step
 from plinth.step.tasks import (
-    Accesses,
     Decode,
     Encode,
     LineTransform,

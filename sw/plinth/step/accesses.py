@@ -1,0 +1,72 @@
+"""What a task waits for: others of its die that touched the same words."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+from plinth.buffers import Buffer
+
+When = TypeVar("When")
+
+
+class _Access(NamedTuple, Generic[When]):
+    """Words of a place that are touched until ``when``."""
+
+    low: int
+    high: int
+    when: When
+
+
+class _Place(Generic[When]):
+    """What has touched a place, in order; ``written`` holds what has written alone, for that is all that a read waits
+    for, and most tasks read."""
+
+    def __init__(self) -> None:
+        self.touched: list[_Access[When]] = []
+        self.written: list[_Access[When]] = []
+
+    def cover(self, low: int, high: int) -> None:
+        """Forget what lies within these words."""
+        for accesses in (self.touched, self.written):
+            accesses[:] = [one for one in accesses if one.low < low or high < one.high]
+
+    def add(self, access: _Access[When], writes: bool) -> None:
+        """Note it behind all others."""
+        self.touched.append(access)
+        if writes:
+            self.written.append(access)
+
+
+class Accesses(Generic[When]):
+    """What tasks of a die wait for: read after write, write after read, write after write.
+
+    Places are told apart by their first and last word.
+    """
+
+    def __init__(self) -> None:
+        self._places: defaultdict[str, _Place[When]] = defaultdict(_Place)
+
+    def needed(self, reads: Iterable[Buffer], writes: Iterable[Buffer]) -> list[When]:
+        """When everything that a task with these places waits for is done."""
+        found = []
+        for buffers, own in ((reads, False), (writes, True)):
+            for buffer in buffers:
+                place = self._places[buffer.place]
+                low, high = buffer.address, buffer.end
+                found += [when for first, end, when in (place.touched if own else place.written)
+                          if first < high and low < end]
+        return found
+
+    def touch(self, reads: Iterable[Buffer], writes: Iterable[Buffer], when: When) -> None:
+        """Note a task that has waited for those before; what its writes cover is behind it."""
+        for buffers, own in ((reads, False), (writes, True)):
+            for buffer in buffers:
+                place, access = self._places[buffer.place], _Access(buffer.address, buffer.end, when)
+                if own:
+                    place.cover(access.low, access.high)
+                place.add(access, own)
+
+    def arrive(self, buffers: Iterable[Buffer], when: When) -> None:
+        """Note what others write, beside all that is known."""
+        for buffer in buffers:
+            self._places[buffer.place].add(_Access(buffer.address, buffer.end, when), True)
