@@ -287,12 +287,15 @@ def _together(folder: Path, names: Sequence[str]) -> list[list[str]]:
 
 def _units(folder: Path, own: Sequence[str], optimise: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
     """Generated C++ and our own grouped into translation units, the largest first: (file, flags). What runs once is one
-    unit; a quick build has few further ones, and of a small model only one."""
+    unit; a quick build has few further ones, and of a small model only one. It takes waves, of some thousand cycles,
+    by code that is not optimised either: there is as much of it as of all else, and it takes as long to compile."""
     files = sorted(path.name for path in folder.glob(f"{MODEL}*.cpp"))
-    once = [name for name in files if name.endswith("__Slow.cpp") or "__Slow__" in name]
+    quick = optimise == QUICK_COMPILE
+    once = [name for name in files if name.endswith("__Slow.cpp") or "__Slow__" in name
+            or quick and name.startswith(f"{MODEL}__Trace")]
     often = [*(name for name in files if name not in once), *own]
     groups = [([name], optimise) for name in often]
-    if optimise == QUICK_COMPILE:
+    if quick:
         if sum((folder / name).stat().st_size for name in once) < _TOGETHER_BYTES // 20:
             often, once = [*often, *once], []
         groups = [(names, optimise) for names in _together(folder, often)]

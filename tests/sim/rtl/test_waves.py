@@ -9,15 +9,13 @@ from tests.support import vcd
 from tests.support.compiled import WINDOW_CYCLES, compare
 from tests.support.graphs import random_program
 
-from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 from plinth_sim.golden import transfer
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 15
-#: Waves of a whole die take a minute to compile.
-DIE = preset("ndp-tiny", engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}))
+DIE = preset("ndp-tiny")
 
 
 def test_a_difference_leaves_waves_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
