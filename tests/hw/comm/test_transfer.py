@@ -291,37 +291,33 @@ def test_narrow_rows(columns, strides, beats_read, packets, cycles, remote):
     assert len(memories[remote].writes) == packets
 
 
-@pytest.mark.parametrize(("changes", "operation", "error"), [
+REFUSED = [
     ({"columns": 0}, COPY, ErrorCode.BAD_OPERAND), ({"rows": 0}, ADD, ErrorCode.BAD_OPERAND),
     ({"planes": 0}, COPY, ErrorCode.BAD_OPERAND), ({"gather": 1, "scatter": 1}, COPY, ErrorCode.BAD_OPERAND),
     ({"arrival_enable": 1, "arrival": TINY.counters}, COPY, ErrorCode.BAD_OPERAND),
-    ({"remote": 1, "destination_die": 8}, COPY, ErrorCode.BAD_DIE), ({}, ADD + 1, ErrorCode.BAD_OPERATION)])
-def test_refused(changes, operation, error):
-    """The memory is left alone, and the next task runs."""
-    refuse(TINY, changes, operation, error)
-
-
-@pytest.mark.parametrize(("changes", "operation", "error"), [
+    ({"remote": 1, "destination_die": 8}, COPY, ErrorCode.BAD_DIE), ({}, ADD + 1, ErrorCode.BAD_OPERATION)]
+REFUSED_TRANSFORMS = [(NO_PLACES | changes, operation, error) for changes, operation, error in (
     ({"gather": 1}, TRANSFORM, ErrorCode.BAD_OPERAND), ({"scatter": 1}, TRANSFORM_ADD, ErrorCode.BAD_OPERAND),
     ({"down": 5}, TRANSFORM, ErrorCode.BAD_OPERAND), ({"across": 15}, TRANSFORM, ErrorCode.BAD_OPERAND),
     ({"rows": 0}, TRANSFORM, ErrorCode.BAD_OPERAND), ({}, TRANSFORM_ADD + 1, ErrorCode.BAD_OPERATION),
-    ({"remote": 1, "destination_die": 8}, TRANSFORM, ErrorCode.BAD_DIE)])
-def test_refused_of_transforms(changes, operation, error):
-    refuse(TILES, NO_PLACES | changes, operation, error)
+    ({"remote": 1, "destination_die": 8}, TRANSFORM, ErrorCode.BAD_DIE))]
 
 
-def refuse(parameters, changes, operation, error):
+@pytest.mark.parametrize(("parameters", "bad"), [(TINY, REFUSED), (TILES, REFUSED_TRANSFORMS)], ids=["tiny", "tiles"])
+def test_refused(parameters, bad):
+    """The memory is left alone, and the next task runs."""
     memory, layout = MemoryModel(parameters, WORDS), parameters.body(Engine.TRANSFER)
     memory.words[:] = np.arange(WORDS)
-    good = tile(101, HALF + 2, (1, 1, 5))
-    expected = memory.words.copy()
-    golden([expected, expected], 0, COPY, good)
+    expected, tasks = memory.words.copy(), []
+    for place, (changes, operation, _) in enumerate(bad):
+        good = tile(101, HALF + 2 + 16 * place, (1, 1, 5))
+        golden([expected, expected], 0, COPY, good)
+        tasks += [(operation, body_words(layout, {**good, **changes})), (COPY, body_words(layout, good))]
     dut = Pair(parameters)
     results = []
-    tasks = [(operation, body_words(layout, {**good, **changes})), (COPY, body_words(layout, good))]
-    simulate(dut, *run_tasks(dut.engine_0, layout, tasks, BASES, results), limit_cycles=2000,
+    simulate(dut, *run_tasks(dut.engine_0, layout, tasks, BASES, results), limit_cycles=2000 * len(bad),
              background=memory.benches([dut.read_0], [dut.write_0]))
-    assert [result.error for result in results] == [error, ErrorCode.NONE]
+    assert [result.error for result in results] == [found for *_, error in bad for found in (error, ErrorCode.NONE)]
     assert (memory.words == expected).all()
 
 
