@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo-dies")]
 
 @pytest.mark.parametrize("planner", [name for name in names.PLANNER_NAMES if name != "exhaustive"])
 def test_three_steps(planner: str, tmp_path: Path) -> None:
-    cli.main(["train", "digits-cnn", "--planner", planner, "--batch", "32", "--steps", "3", "--out", str(tmp_path)])
+    cli.main(["train", "digits-cnn", "--planner", planner, "--batch", "16", "--steps", "3", "--out", str(tmp_path)])
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["compared_steps"] == 3
     assert report["planner"] == planner
@@ -22,7 +22,7 @@ def test_three_steps(planner: str, tmp_path: Path) -> None:
 
 
 def test_three_steps_on_row_stationary_dies(tmp_path: Path) -> None:
-    cli.main(["train", "digits-cnn", "--machine", "hypar", "--dies", "4", "--batch", "32", "--steps", "3",
+    cli.main(["train", "digits-cnn", "--machine", "hypar", "--dies", "4", "--batch", "16", "--steps", "3",
               "--out", str(tmp_path)])
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["preset"] == "hypar-demo"
