@@ -1,11 +1,14 @@
 """Figures of the README from measurements: ``python -m plinth.report.figures README.md REPORT BENCH``.
 
-``REPORT`` is the ``report.json`` of ``make train``, ``BENCH`` the file of ``make bench``. The table between the
-markers is replaced as a whole.
+``REPORT`` is the ``report.json`` of ``make train``, ``BENCH`` the file of ``make bench``. The tables between the
+markers are replaced, but for benchmark rows that ``BENCH`` does not have: a row takes up to a quarter of an hour, and
+can be measured anew by itself.
 """
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +27,16 @@ def training_lines(report: dict[str, Any]) -> list[str]:
     ]
 
 
-def bench_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Lines of the table from benchmark rows."""
+def bench_lines(rows: Sequence[dict[str, Any]], before: str = "") -> list[str]:
+    """Lines of the table from benchmark rows, each in the place of its line in the text ``before``, or behind all of
+    these."""
     def text(value: float) -> str:
         return f"{value:.3f}" if value < 100 else f"{value:,.0f}"
 
     bar = "\\|"
-    return [f"| `{row['name']}`, {row['unit'].replace('|', bar)} | {text(row['value'])} |" for row in rows]
+    lines = {line[1]: line[0] for line in re.finditer(r"^\| `(\w+)`, .* \|$", before, re.MULTILINE)}
+    return list((lines | {row["name"]: f"| `{row['name']}`, {row['unit'].replace('|', bar)} | {text(row['value'])} |"
+                          for row in rows}).values())
 
 
 def main(arguments: list[str]) -> int:
@@ -38,11 +44,11 @@ def main(arguments: list[str]) -> int:
     readme, report, bench = (Path(argument) for argument in arguments)
     text = readme.read_text(encoding="utf-8")
     head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
+    before, _, tail = rest.partition(END)
     found = json.loads(report.read_text(encoding="utf-8"))
     title = f"`make train`: {found['network']} on {found['dies']} x {found['preset']}"
     lines = [f"| {title} | |", "| --- | ---: |", *training_lines(found), "", "| `make bench` | |", "| --- | ---: |",
-             *bench_lines(json.loads(bench.read_text(encoding="utf-8")))]
+             *bench_lines(json.loads(bench.read_text(encoding="utf-8")), before)]
     readme.write_text(head + BEGIN + "\n".join(lines) + "\n" + END + tail, encoding="utf-8")
     return 0
 
