@@ -292,7 +292,7 @@ def _units(folder: Path, own: Sequence[str], optimise: tuple[str, ...]) -> list[
     files = sorted(path.name for path in folder.glob(f"{MODEL}*.cpp"))
     quick = optimise == QUICK_COMPILE
     once = [name for name in files if name.endswith("__Slow.cpp") or "__Slow__" in name
-            or quick and name.startswith(f"{MODEL}__Trace")]
+            or (quick and name.startswith(f"{MODEL}__Trace"))]
     often = [*(name for name in files if name not in once), *own]
     groups = [([name], optimise) for name in often]
     if quick:
