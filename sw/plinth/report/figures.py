@@ -34,7 +34,7 @@ def bench_lines(rows: Sequence[dict[str, Any]], before: str = "") -> list[str]:
         return f"{value:.3f}" if value < 100 else f"{value:,.0f}"
 
     bar = "\\|"
-    lines = {line[1]: line[0] for line in re.finditer(r"^\| `(\w+)`, .* \|$", before, re.MULTILINE)}
+    lines = {line[1]: line[0] for line in re.finditer(r"^\| `([^`]+)`, .* \|$", before, re.MULTILINE)}
     return list((lines | {row["name"]: f"| `{row['name']}`, {row['unit'].replace('|', bar)} | {text(row['value'])} |"
                           for row in rows}).values())
 
