@@ -15,8 +15,8 @@ def test_rows_that_were_measured_are_replaced(tmp_path: Path) -> None:
     readme, report, bench = (tmp_path / name for name in ("README.md", "report.json", "bench.json"))
     report.write_text(json.dumps(REPORT))
     bench.write_text(json.dumps(ROWS))
-    readme.write_text(f"head\n{figures.BEGIN}| old | |\n| `first_1e-5`, seconds | 1.000 |\n| `second`, \\|old\\| | 0.100 |\n"
-                      f"{figures.END}tail | `fourth`, x | 1 |\n")
+    readme.write_text(f"head\n{figures.BEGIN}| old | |\n| `first_1e-5`, seconds | 1.000 |\n"
+                      f"| `second`, \\|old\\| | 0.100 |\n{figures.END}tail | `fourth`, x | 1 |\n")
     assert figures.main([str(readme), str(report), str(bench)]) == 0
     text = readme.read_text()
     assert text.startswith(f"head\n{figures.BEGIN}| `make train`: net on 2 x tiny | |\n")

@@ -36,6 +36,7 @@ Direct = Callable[[str, int], int]
 #: What tasks of the layer are called, forward and back: operands to results. The update stage is not among them.
 FORWARD = ("conv.scatter", "conv.fprop", "conv.untile")
 BACKWARD = ("conv.error_scatter", "conv.bprop", "conv.error_untile", "conv.input_error", "conv.update_grad")
+UPDATES = ("conv.rates", "conv.all_reduce")
 
 
 def bench_die() -> DieParameters:
@@ -128,8 +129,10 @@ def winograd_rows(ending: str, whole: Direct) -> list[Row]:
             {**common, "cycles": forward, "cycles_direct_in_a_step": step, "cycles_direct_by_itself": alone}),
         Row(f"winograd_backward_speedup_{ending}", plain_back / back,
             "cycles of bprop and updateGrad, direct convolution / Winograd", "sums of tiles that overlap",
-            {**common, "cycles": back, "cycles_direct": plain_back, "cycles_with_rates": _cycles(
-                tiled, (*BACKWARD, "conv.rates")), "start, end, sum of tasks": _phases(tiled, BACKWARD),
+            {**common, "cycles": back, "cycles_direct": plain_back, **{
+                f"{what}_with_updates": _cycles(records, (*BACKWARD, *UPDATES))
+                for what, records in (("cycles", tiled), ("cycles_direct", direct))},
+             "start, end, sum of tasks": _phases(tiled, BACKWARD),
              "direct, start, end, sum of tasks": _phases(direct, BACKWARD)})]
 
 

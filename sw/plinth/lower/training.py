@@ -492,7 +492,8 @@ class _Lowering:
                 "words": work.target.columns, "group": min(work.group, self.fixed_rows),
                 "message": work.message % MESSAGES}
         if work.phase is Phase.UPDATE:
-            body |= {"update": UpdateOperation.SGD, "rate": self.rate}
+            rate = factor_word(self.parameters.memory_format, self.rule.rate * work.rate)
+            body |= {"update": UpdateOperation.SGD, "rate": rate}
         return body
 
     def _optimisation(self, work: Optimisation) -> dict[str, Any]:

@@ -214,10 +214,12 @@ class Backward:
             others = [layers[one] for one, first in step.shared_tiles.items() if first == made.number]
             winograd.backward(error, found, None if made.number in step.shared_tiles else others,
                               None if last == made.number else layers[last])
-            winograd.update()
+            elements = reductions.elements(made.number, winograd.rates)
+            winograd.update(multiplied=not elements)
             if made.number in self._rows:
                 self._sum_bias(made)
-            reductions.add(made.number, WHOLE)
+            for piece in elements or [WHOLE]:
+                reductions.add(made.number, piece)
             return
         if found is not None:
             step.add(Products(node, step.parameters, BPROP, found, error, self.forward.operand(node).buffer))

@@ -204,11 +204,12 @@ class Reduce:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
-        message = self.message(die)
-        first, words = self.piece.words(self.parameters, self.target.slice(die))
+        message, piece = self.message(die), self.target.slice(die)
+        first, words = self.piece.words(self.parameters, piece)
         if words and message is not None:
             source, target = (one.buffer(die) for one in (self.source, self.target))
             if words < source.columns:
                 source, target = (one.part(one.name, first, 1, words) for one in (source, target))
-            work = Reduction(self.phase, self.group, self.rings.of(die), message, source, target, self.after)
+            work = Reduction(self.phase, self.group, self.rings.of(die), message, source, target, self.after,
+                             self.piece.rate(piece))
             yield Task(self.name, Engine.COLLECTIVE, work, (source,), (target,), 1, self.node)

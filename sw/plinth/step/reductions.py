@@ -5,7 +5,7 @@ from plinth.partition.rounds import rounds
 from plinth.step.between import Barrier, Reduce
 from plinth.step.step import Step
 from plinth.step.tasks import Phase
-from plinth.step.tensors import WHOLE, WeightPiece, Weights
+from plinth.step.tensors import WHOLE, ElementPiece, WeightPiece, Weights
 from plinth.step.updates import StateUpdate
 from plinth_hw.isa.operations import Engine
 
@@ -52,6 +52,21 @@ class Reductions:
         of = max(1, min(MOST_PIECES, weights.place_words() // least,
                         weights.most_rows // (LEAST_ROWS * step.parameters.rows)))
         return [WeightPiece(piece, of) for piece in range(of)]
+
+    def elements(self, number: int, rates: tuple[float, ...]) -> list[WeightPiece]:
+        """Pieces of a layer's weights that have learning rates of their own, by elements of tiles, one each, and the
+        bias; none, if these would be too short to be messages, or begin within a beat: the gradient is multiplied
+        then."""
+        step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
+        parameters, weights = step.parameters, step.weights[node.name]
+        slices = [weights.slice(die) for die in range(step.dies)]
+        words = {one.inputs * one.outputs for one in slices}
+        least = LEAST_CHUNKS * rings.size * parameters.chunk_words
+        if (not rates or node.name in step.kept or len(self._together(rings)) > 1
+                or any(each < least or each % parameters.beat_words for each in words)):
+            return []
+        most = max(one.taps for one in slices)
+        return [ElementPiece(piece, most + 1, rates) for piece in range(most + 1)]
 
     def add(self, number: int, piece: WeightPiece) -> None:
         """The reduction of a piece of one layer."""

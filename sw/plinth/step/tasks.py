@@ -379,6 +379,8 @@ class Reduction:
     target: Buffer
     #: Exchange whose arrivals it waits for, if any.
     after: int | None = None
+    #: Factor on the learning rate.
+    rate: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -463,6 +463,30 @@ class WeightPiece:
         end = (first + rows) * piece.outputs if first + rows < piece.rows else piece.words
         return first * piece.outputs, end - first * piece.outputs
 
+    def rate(self, piece: WeightSlice) -> float:
+        """The factor on its learning rate, of a slice."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class ElementPiece(WeightPiece):
+    """The weights of each die's element of tiles of one number, which have a learning rate of their own; behind the
+    elements comes the bias. Empty where a die has fewer elements."""
+
+    #: Factors on the learning rate, by elements of the whole layer.
+    rates: tuple[float, ...] = ()
+
+    def words(self, parameters: DieParameters, piece: WeightSlice) -> tuple[int, int]:
+        """First word and number of words, of a slice with its bias."""
+        each = piece.inputs * piece.outputs
+        if self.number < self.of - 1:
+            return (self.number * each, each) if self.number < piece.taps else (0, 0)
+        return piece.weights, piece.words - piece.weights
+
+    def rate(self, piece: WeightSlice) -> float:
+        """The factor on its learning rate, of a slice."""
+        return self.rates[piece.tap(self.number)] if self.number < self.of - 1 else 1.0
+
 
 #: All of a slice.
 WHOLE = WeightPiece()

@@ -10,7 +10,7 @@ of outputs Z, W the weights of their elements::
              dV to who has the samples, dX = B dV B^T  transfer
     update   dW[e] = V[e]^T dU[e]                   matrix
              dw = G^T dW G                          matrix, if the kernel is trained
-             dW[e] = r[e] dW[e]                     vector, if elements are, with rates of their own
+             dW[e] = r[e] dW[e]                     vector, if elements are, with rates that updates do not take
 
 Where the elements of tiles are not split over dies nothing is sent, and fprop and bprop may go in strips of tiles
 (:mod:`~plinth.step.tile_strips`). Where the matrix engine's operands have 16 bits the vector engine makes W, V and dU
@@ -332,13 +332,17 @@ class WinogradLayer:
         add_tiles(self.step, self.node, tiles, total)
         return total
 
-    def update(self) -> None:
-        """updateGrad."""
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Factors on the learning rates of elements, if they are updated, and by different ones."""
+        return element_rates(self.tiling.form) if self.node.free and not self.step.rule.squares else ()
+
+    def update(self, *, multiplied: bool) -> None:
+        """updateGrad; ``multiplied``: the gradient is by rates, which the update does not take."""
         step, node = self.step, self.node
         step.add(ElementProducts(node, UPDATE, self._inputs, self._errors, self.gradient))
-        rates = element_rates(self.tiling.form) if node.free and not step.rule.squares else ()
-        if rates:
-            step.add(ElementRates(node, step.parameters, self.gradient, rates))
+        if multiplied and self.rates:
+            step.add(ElementRates(node, step.parameters, self.gradient, self.rates))
         if node.free:
             return
         kernel = step.gradients[node.name]

@@ -364,17 +364,29 @@ def test_updates_with_a_state_train_tiles_too() -> None:
     assert made.checks is not None and made.checks.failure is None
 
 
+def rated(rule: UpdateRule) -> tuple[Network, Plan]:
+    """The digits' network with tiles of 36 trained, their elements over two of four dies, and a second layer that is
+    wide enough for messages by element."""
+    digits = NETWORKS["digits-cnn"]
+    network = with_tiles(replace(digits, layers=tuple(
+        replace(layer, channels=64) if layer.name == "conv2" else layer for layer in digits.layers)), 4, "winograd")
+    graph = from_network(network)
+    splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
+    return network, Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64,
+                         splits=splits, factors=(2, 2), rule=rule)
+
+
 @pytest.mark.parametrize("rule", [
     UpdateRule(rate=0.1), UpdateRule("momentum", rate=0.05), UpdateRule("adagrad", rate=0.01)])
 def test_elements_have_rates_of_their_own(rule: UpdateRule) -> None:
-    """Of tiles of 36; the float64 reference takes them, but not for Adagrad, whose steps do not depend on it."""
-    network = with_tiles(NETWORKS["digits-cnn"], 4, "winograd")
-    graph = from_network(network)
-    splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
-    plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64, splits=splits,
-                factors=(2, 2), rule=rule)
+    """Of tiles of 36; the float64 reference takes them, but not for Adagrad, whose steps do not depend on it. Elements
+    of the second layer are messages of their own, with their rates; the first layer's are too short."""
+    network, plan = rated(rule)
     program = lowered(network, plan, rule)
-    assert any(".rates" in task.name for task in program.step[0].tasks) == (rule.kind != "adagrad")
+    names = [task.name for task in program.step[0].tasks]
+    for layer, multiplied in (("conv1", rule.kind != "adagrad"), ("conv2", rule.kind == "momentum")):
+        assert any(name.startswith(f"{layer}.rates") for name in names) == multiplied
+    assert sum(name.startswith("conv2.all_reduce[") for name in names) == (19 if rule.kind == "sgd" else 0)
     made = session(network, plan, random_data(network, 8, np.random.default_rng(7)), program, rule=rule)
     next(iter(made.epoch(0)))
     assert made.checks is not None and made.checks.failure is None
@@ -384,6 +396,17 @@ def test_elements_have_rates_of_their_own(rule: UpdateRule) -> None:
         again.checks = wrong
         next(iter(again.epoch(0)))
         assert wrong.failure is not None and "update" in wrong.failure
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tiny-winograd-dies")
+def test_messages_by_element_on_rtl() -> None:
+    """Rings carry the words of one message a layer."""
+    network, plan = rated(UpdateRule(rate=0.1))
+    made = session(network, plan, random_data(network, 8, np.random.default_rng(7)), lowered(network, plan), rtl=True)
+    next(iter(made.epoch(0)))
+    assert made.equal and made.checks is not None and made.checks.failure is None
+    assert sum(made.driver.injected_words(die) for die in range(4)) == plan.words
 
 
 def test_kernels_train_as_without_tiles() -> None:
