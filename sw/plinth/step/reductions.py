@@ -62,7 +62,7 @@ class Reductions:
         slices = [weights.slice(die) for die in range(step.dies)]
         words = {one.inputs * one.outputs for one in slices}
         least = LEAST_CHUNKS * rings.size * parameters.chunk_words
-        if (not rates or node.name in step.kept or len(self._together(rings)) > 1
+        if (not rates or node.name in step.kept or (rings.size > 1 and len(self._together(rings)) > 1)
                 or any(each < least or each % parameters.beat_words for each in words)):
             return []
         most = max(one.taps for one in slices)
