@@ -148,8 +148,8 @@ def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
     assert made.output == f"checkpoint: {second}\n"
     found = checkpoint.load(second, tiles)
     assert (found.epoch, found.seed) == (2, 3)
-    with pytest.raises(UserError, match=r"holds 296 weights of Winograd tiles, .*; say --winograd 4 --weights winograd, "
-                                        "as it was trained .* those nearest to them, another function"):
+    with pytest.raises(UserError, match=r"holds 296 weights of Winograd tiles, .*; say --winograd 4 --weights winograd,"
+                                        " as it was trained .* those nearest to them, another function"):
         checkpoint.load(second, DIGITS)
     made = run.invoke(cli, ["convert", str(second), str(third), "--network", "digits-cnn"])
     assert made.output == f"checkpoint: {third}\n", "these tiles are a kernel's"
