@@ -44,6 +44,16 @@ def test_the_convolutional_job_on_row_stationary_dies(tmp_path: Path) -> None:
     assert report["test_accuracy"] >= 0.97
 
 
+def test_the_convolutional_job_by_tiles(tmp_path: Path) -> None:
+    """``make train NETWORK=digits-cnn WINOGRAD=auto DIES=8``."""
+    cli.main(["train", "digits-cnn", "--dies", "8", "--winograd", "auto", "--out", str(tmp_path)])
+    report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
+    assert report["preset"] == "ndp-demo-winograd"
+    assert_report_exact(report)
+    assert report["compared_steps"] == report["steps"]
+    assert report["test_accuracy"] >= 0.97
+
+
 @pytest.mark.parametrize(("dies", "number_format"), [(1, "fp32"), (2, "fp32"), (4, "fp32"), (8, "fp32"),
                                                      (4, "mixed"), (4, "fixed")])
 def test_the_main_job(dies: int, number_format: str, tmp_path: Path) -> None:

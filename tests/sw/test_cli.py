@@ -9,6 +9,7 @@ from plinth import cli
 from plinth.cli import names, options
 from plinth.model.layers import Dense, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
+from plinth.model.network_file import load_network
 from plinth.training import checkpoint
 from plinth.training.session import initial_parameters
 
@@ -78,6 +79,17 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     (["simulate", "lenet-c", "--trace", "/proc/none/step.json"], "/proc/none/step.json: cannot be written"),
     (["train", "--resume", "nowhere.npz", "--device", "golden"], "cannot be read"),
     (["eval", "nowhere.npz"], "cannot be read"),
+    (["eval", "nowhere.npz", "--winograd", "3"], "'3' is not one of 'off', 'auto', '2', '4'"),
+    (["eval", "nowhere.npz", "--winograd", "2"], "no layer of network 'digits-mlp' has a Winograd transform of 2"),
+    (["convert", "nowhere.npz", "there/", "--network", "digits-cnn"],
+     "'TARGET': 'there/' is a folder, a pipe or a device; give the name of a file"),
+    (["convert", "nowhere.npz", "/proc", "--network", "digits-cnn"], "'/proc' is a folder"),
+    (["convert", "nowhere.npz", "/dev/null", "--network", "digits-cnn"], "'/dev/null' is a folder, a pipe or a dev"),
+    (["train", "--save", "there/", "--device", "golden"], "'--save': 'there/' is a folder"),
+    (["plan", "lenet-c", "--out", "there.yaml/"], "'--out': 'there.yaml/' is a folder"),
+    (["plan", "lenet-c", "--picture", "."], "'--picture': '.' is a folder"),
+    (["simulate", "lenet-c", "--trace", "there/.."], "'--trace': 'there/..' is a folder"),
+    (["simulate", "lenet-c", "--picture", ""], "'--picture': '' is a folder"),
     (["frobnicate"], "frobnicate"),
 ])
 def test_bad_input_gives_one_line_and_code_two(capsys, tmp_path, monkeypatch, arguments, needle) -> None:
@@ -87,6 +99,42 @@ def test_bad_input_gives_one_line_and_code_two(capsys, tmp_path, monkeypatch, ar
     assert needle in err
     assert err.startswith("plinth: error: ")
     assert err.count("\n") == 1
+
+
+def test_a_checkpoint_of_tiles_is_evaluated_as_it_was_trained(tmp_path, capsys) -> None:
+    """The options that the refusal names read it; what `plinth convert` makes of it is another function."""
+    path, other = str(tmp_path / "w.npz"), str(tmp_path / "made" / "v.npz")
+    generator = np.random.default_rng(0)
+    np.savez(tmp_path / "few.npz", x=generator.random((40, 1, 8, 8), dtype=np.float32),
+             y=generator.integers(0, 10, 40))
+    few = ["--data", str(tmp_path / "few.npz")]
+    tiles = ["--winograd", "2", "--weights", "winograd"]
+    assert run(capsys, *golden(tmp_path, *tiles, *few, "--epochs", "1", "--batch", "16", "--save", path),
+               "digits-cnn")[0] == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    code, _, err = run(capsys, "eval", path, "--network", "digits-cnn")
+    assert code == 2 and "; say --winograd 2 --weights winograd, as it was trained (`plinth convert` makes" in err
+    code, out, _ = run(capsys, "eval", path, "--network", "digits-cnn", *tiles, *few, "--json")
+    assert code == 0
+    assert json.loads(out)["test_loss"] == report["test_loss"]
+    code, out, _ = run(capsys, "convert", path, other, "--network", "digits-cnn")
+    assert code == 0 and out.startswith("note: this is another function: ") and out.endswith(f"checkpoint: {other}\n")
+    code, out, _ = run(capsys, "eval", other, "--network", "digits-cnn", *few, "--json")
+    assert code == 0 and json.loads(out)["test_loss"] != report["test_loss"]
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_checkpoint_is_not_converted_into_itself(tmp_path, capsys, link: bool) -> None:
+    network = load_network("digits-cnn")
+    path, target = tmp_path / "w.npz", tmp_path / "v.npz"
+    checkpoint.save(path, network, checkpoint.Checkpoint(initial_parameters(network, 0), 1, 0))
+    if link:
+        target.symlink_to(path)
+    before = path.read_bytes()
+    code, _, err = run(capsys, "convert", str(path), str(target if link else path), "--network", "digits-cnn",
+                       "--winograd", "2", "--weights", "winograd")
+    assert code == 2 and err.count("\n") == 1 and "whose weights would be lost; choose another place" in err
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", b"\x93NUMPY"])

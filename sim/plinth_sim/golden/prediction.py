@@ -11,8 +11,8 @@ first down, then across, each in the very order of roundings of :func:`plinth_si
 the gather. RN32(a + b) and RN32(2^k a) do not fall as a or b rise, so, by induction over that tree of sums, the
 *rounded* high is at least the *rounded* neuron: no guard for roundings is needed. Infinities fit in; where a neuron is
 NaN, its high is NaN or +infinity. What stands between gather and ReLU does the same: a bias or a residual is added
-(RN32(high + b)), a frozen affine multiplies first, and swaps ends where its scale is negative. A neuron is *dead* iff
-its high is 0 or below; NaN is not.
+(RN32(high + b)). A frozen affine is part of weights and bias. A neuron is *dead* iff its high is 0 or below; NaN is
+not.
 
 **Elements needed** are those that a neuron that is not dead has a coefficient for. What lies outside a map is dead. A
 fill lies between its element's ends (:mod:`plinth_hw.isa.codes`), so a dead neuron made of fills is 0 or below as well,
@@ -80,15 +80,6 @@ def plus(neuron: Ends, terms: Any) -> Ends:
     """With a bias or a residual added."""
     low, high = neuron
     return tuple(arithmetic.add(end, np.broadcast_to(terms, end.shape)) for end in (low, high))  # type: ignore[return-value]
-
-
-def times(neuron: Ends, scale: Any) -> Ends:
-    """Multiplied by an affine's scale: RN32; where that makes NaN of one end, both are."""
-    low, high = (arithmetic.multiply(end, np.broadcast_to(scale, end.shape)) for end in neuron)
-    swap = np.broadcast_to(np.signbit(scale), low.shape)
-    low, high = np.where(swap, high, low), np.where(swap, low, high)
-    none = np.isnan(low) | np.isnan(high)
-    return np.where(none, np.float32(np.nan), low), np.where(none, np.float32(np.nan), high)
 
 
 def needed(way: Way, live: Mask) -> Mask:

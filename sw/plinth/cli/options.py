@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
     from plinth.model.array import Array
     from plinth.model.network import Network
     from plinth.model.update import UpdateRule
+
+
+class OutputFile(click.Path):
+    """A file that is to be written: no folder, and no name that could only be one's, which paths do not tell apart."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or a message of one line."""
+        if os.path.basename(value) in ("", ".", "..") or (os.path.exists(value) and not os.path.isfile(value)):
+            self.fail(f"{str(value)!r} is a folder, a pipe or a device; give the name of a file", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def preset_of(machine: str | None, number_format: str | None) -> str:

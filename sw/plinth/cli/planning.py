@@ -11,6 +11,7 @@ import click
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import COST_NAMES, PAPERS, PLANNER_NAMES
 from plinth.cli.options import (
+    OutputFile,
     able_array,
     form_of,
     network_or_plan,
@@ -35,8 +36,8 @@ from plinth.errors import UserError
 @tile_options
 @predict_options
 @update_options
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="write the plan, .yaml or .json")
-@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the plan as a PNG")
+@click.option("--out", type=OutputFile(), help="write the plan, .yaml or .json")
+@click.option("--picture", type=OutputFile(), help="draw the plan as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
 def plan(network: str, array_name: str, planner: str, model: str, batch: int, parts: Path | None, update: str | None,
          wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
@@ -102,9 +103,9 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
               help="the array's dies by their engines' formulas, or HyPar's as its paper states them")
 @click.option("--slow", "slow", multiple=True, metavar="DIE=FACTOR",
               help="this die's tasks take longer by a factor; may be given several times")
-@click.option("--trace", "trace_file", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--trace", "trace_file", type=OutputFile(),
               help="write the step for Perfetto, .json")
-@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the step as a PNG")
+@click.option("--picture", type=OutputFile(), help="draw the step as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
 def simulate(network: str | None, array_name: str | None, plan_file: Path | None, planner: str | None,
              model: str | None, batch: int | None, update: str | None, wide: bool | None, stochastic: bool, cost: str,

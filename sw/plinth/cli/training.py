@@ -12,6 +12,7 @@ import click
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import ADAGRAD_EPOCHS, ADAGRAD_RATE, BATCH, EPOCHS, FORMATS, JOBS, PLANNER_NAMES, RATE
 from plinth.cli.options import (
+    OutputFile,
     able_array,
     array_of,
     network_or_plan,
@@ -104,7 +105,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
               help="memory of a die in MiB")
 @click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")
-@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="checkpoint after each epoch")
+@click.option("--save", type=OutputFile(), help="checkpoint after each epoch")
 @click.option("--resume", type=click.Path(path_type=Path, dir_okay=False), help="go on from a checkpoint")
 @click.option("--waves", help="record a window of one die as VCD: die=0,from=1000,to=2000")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of report and picture")
@@ -231,18 +232,21 @@ def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None
 @cli.command("eval")
 @click.argument("checkpoint", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--network", default="digits-mlp", show_default=True, help="network of the checkpoint")
+@tile_options
 @click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
               help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
-def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -> None:
-    """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64)."""
+def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | None, weights: str | None,
+             as_json: bool) -> None:
+    """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64); with the
+    --winograd and --weights that it was trained with."""
     from plinth.backends import float64_predictor
     from plinth.model.network_file import load_network
     from plinth.training import checkpoint as checkpoints
     from plinth.training.data import samples
     from plinth.training.evaluation import evaluate as evaluated
 
-    made = load_network(network)
+    made = with_settings(load_network(network), winograd, weights)
     found = checkpoints.load(checkpoint, made)
     given = samples(data, made)
     predict = float64_predictor(made)
@@ -261,15 +265,22 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -
 
 @cli.command()
 @click.argument("source", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("target", type=OutputFile())
 @click.option("--network", required=True, help="whose weights these are, by name or file")
 @tile_options
 def convert(source: Path, target: Path, network: str, winograd: str | None, weights: str | None) -> None:
     """Make checkpoint TARGET of checkpoint SOURCE: kernels as elements of Winograd tiles, where the network trains
-    those, and elements as the nearest kernels."""
+    those, and elements as the nearest kernels, which are another function if no kernel has these elements."""
     from plinth.model.network_file import load_network
     from plinth.training import checkpoint
 
     given = with_settings(load_network(network), winograd, weights)
-    checkpoint.save(target, given, checkpoint.load(source, given, convert=True))
+    if target.exists() and source.exists() and target.samefile(source):
+        raise UserError(f"{target} is {source} itself, whose weights would be lost; choose another place")
+    found = checkpoint.load(source, given, convert=True)
+    checkpoint.save(target, given, found)
+    if found.left_out:
+        parts = ", ".join(f"{share:.2%} of {name}" for name, share in found.left_out.items())
+        click.echo("note: this is another function: no kernel has the tiles that were trained, so it is that of the "
+                   f"nearest kernels, which leave out {parts}; `plinth eval` says what either is worth")
     click.echo(f"checkpoint: {target}")

@@ -86,6 +86,14 @@ def kernel_of_elements(tiles: Form, elements: Floats) -> NDArray[np.float64]:
     return np.einsum("ku,lv,uvio->klio", down, across, elements.astype(np.float64))
 
 
+def distance(tiles: Form, elements: Floats) -> float:
+    """How much of some elements those of the nearest kernel leave out, by roots of sums of squares; 0 if it is no more
+    than FP32 rounds off of a kernel's."""
+    left = elements - elements_of_kernel(tiles, kernel_of_elements(tiles, elements))
+    found = float(np.linalg.norm(left) / (np.linalg.norm(elements) or 1))
+    return found if found > 2 * np.finfo(np.float32).eps else 0.0
+
+
 def growth(tiles: Form) -> float:
     """How many times larger errors are than those of direct convolution where operands are rounded alike: inputs and
     weights of fprop, errors and weights of bprop, inputs and errors of updateGrad. Of independent numbers of one size
@@ -167,9 +175,17 @@ def other_forms(network: Network, name: str) -> dict[int, Form | None]:
     return found
 
 
-def converted(network: Network, name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Parameters of a layer, of one of its :func:`other_forms`, as the network has them: exact but for rounding to
-    FP32, unless tiles become a kernel that they do not follow from, which is the nearest then.
+def setting(tiles: Form | None) -> str:
+    """Options of commands by which a network trains kernels, or such tiles."""
+    if tiles is None:
+        return "--weights spatial"
+    return f"--winograd {max(one.outputs for one in tiles.transforms)} --weights winograd"
+
+
+def converted(network: Network, name: str, values: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
+    """Parameters of a layer, of one of its :func:`other_forms`, as the network has them, and their :func:`distance`:
+    exact but for rounding to FP32, unless these are tiles that follow from no kernel; what the network has is of the
+    nearest one then.
 
     Raises
     ------
@@ -181,7 +197,8 @@ def converted(network: Network, name: str, values: NDArray[np.float32]) -> NDArr
     tiles, inputs = other_forms(network, name)[len(values)], shapes.inputs
     shape = _shape(layer, tiles, inputs[0])
     weights: Floats = values[:prod(shape)].reshape(shape)
-    kernel = weights if tiles is None else kernel_of_elements(tiles, weights)
+    kernel, left = (weights, 0.0) if tiles is None else (
+        kernel_of_elements(tiles, weights), distance(tiles, weights.astype(np.float64)))
     outputs = layer.trained_tiles(inputs)
     made = kernel if outputs is None else elements_of_kernel(form(layer.kernel, outputs), kernel)
-    return np.concatenate([made.ravel(), values[prod(shape):]]).astype(np.float32)
+    return np.concatenate([made.ravel(), values[prod(shape):]]).astype(np.float32), left

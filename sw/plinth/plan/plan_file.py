@@ -172,10 +172,12 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
         check_engines(FORMS[update], hardware.die_parameters())
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-    plan = Plan(graph=graph, planner=data["planner"], model=data["model"], array=data["array"], batch=data["batch"],
-                chunk_words=data["chunk_words"], predicted_seconds=seconds,
-                splits=splits, factors=tuple(factors), lists=lists, hardware=hardware, definition=definition,
-                rule=FORMS[update])
+    try:
+        plan = Plan(graph=graph, planner=data["planner"], model=data["model"], array=data["array"],
+                    batch=data["batch"], chunk_words=data["chunk_words"], predicted_seconds=seconds, splits=splits,
+                    factors=tuple(factors), lists=lists, hardware=hardware, definition=definition, rule=FORMS[update])
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
     expected = plan.to_data()
     # Lists are read however they are written, and what is left out.
     given = {key: value for key, value in data.items() if key not in _OPTIONAL} | {

@@ -15,7 +15,7 @@ from plinth.model.forms import described, is_integer
 from plinth.model.network import Network
 from plinth.model.parameters import KeptVectors, Parameters
 from plinth.model.update import KINDS, VECTORS, UpdateRule
-from plinth.model.winograd import converted, other_forms
+from plinth.model.winograd import converted, other_forms, setting
 from plinth.output import write_whole
 from plinth.training.arrays import ArrayFile, array_file
 
@@ -43,6 +43,8 @@ class Checkpoint:
     #: What update the vectors beside the weights are the state of (``UpdateRule.kept``), and these; both may be empty.
     update: str = ""
     kept: KeptVectors = field(default_factory=dict)
+    #: Of what was converted, layers whose tiles no kernel has, and how much of these the nearest one leaves out.
+    left_out: dict[str, float] = field(default_factory=dict)
 
 
 def _key(layer: str) -> str:
@@ -97,28 +99,39 @@ def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
         if convert and update:
             raise UserError(f"{path}: holds the state of update {update!r}, which has no other form; train with it as "
                             "it is, or anew with --update sgd")
-        parameters = [_array(file, _key(layer.name), network, layer.name, convert=convert)
+        left_out: dict[str, float] = {}
+        parameters = [_array(file, _key(layer.name), network, layer.name, left_out if convert else None)
                       for layer in network.weighted]
         kept = {layer.name: {vector: _array(file, _kept_key(layer.name, vector), network, layer.name)
                              for vector in UPDATES[update]} for layer in network.weighted} if update else {}
-        return Checkpoint(parameters, epoch, seed, update, kept)
+        return Checkpoint(parameters, epoch, seed, update, kept, left_out)
 
 
-def _array(file: ArrayFile, key: str, network: Network, layer: str, *, convert: bool = False) -> NDArray[np.float32]:
-    """As many numbers as a layer has parameters."""
+def _array(file: ArrayFile, key: str, network: Network, layer: str, left_out: dict[str, float] | None = None
+           ) -> NDArray[np.float32]:
+    """As many numbers as a layer has parameters; with ``left_out`` of another form, too, and what it leaves out of that
+    goes there."""
     form, wanted, others = file.form(key), network.layer_parameters(layer), other_forms(network, layer)
     other = form.dtype == np.float32 and len(form.shape) == 1 and form.shape[0] in others
-    if other and not convert:
-        held = "a kernel" if others[form.shape[0]] is None else "Winograd tiles"
-        raise UserError(f"{file.where}: layer {layer!r} holds {form.shape[0]} weights of {held}, but network "
-                        f"{network.name!r} trains other {wanted}; `plinth convert` makes them")
+    if other and left_out is None:
+        held = others[form.shape[0]]
+        what, makes = ("a kernel", "its tiles, the same function") if held is None else (
+            "Winograd tiles", "those nearest to them, another function")
+        raise UserError(f"{file.where}: layer {layer!r} holds {form.shape[0]} weights of {what}, but network "
+                        f"{network.name!r} trains other {wanted}; say {setting(held)}, as it was trained (`plinth "
+                        f"convert` makes {makes})")
     if not other and (form.dtype != np.float32 or form.shape != (wanted,)):
         raise UserError(f"{file.where}: layer {layer!r} holds {form}, not float32 [{wanted}]; {_REMEDY}")
     values = file.read(form)
     if not np.isfinite(values).all():
         raise UserError(f"{file.where}: layer {layer!r} has weights that are not finite; go back to an earlier "
                         "checkpoint, or train again at a lower --rate")
-    return converted(network, layer, values) if other else values
+    if not other or left_out is None:
+        return values
+    made, left = converted(network, layer, values)
+    if left:
+        left_out[layer] = left
+    return made
 
 
 def _header(file: ArrayFile, network: Network) -> tuple[int, int, str]:

@@ -48,8 +48,8 @@ def drawn(way, kind: str, rng) -> np.ndarray:
 
 
 AFTERS = {
-    "bias": lambda b, s: (lambda ends: prediction.plus(ends, b)),
-    "affine, residual": lambda b, s: (lambda ends: prediction.plus(prediction.plus(prediction.times(ends, s), b), -b)),
+    "bias": lambda b, r: (lambda ends: prediction.plus(ends, b)),
+    "bias, residual": lambda b, r: (lambda ends: prediction.plus(prediction.plus(ends, b), r)),
 }
 
 
@@ -62,8 +62,8 @@ def test_the_same_bits(way, kind, after) -> None:
     rng = np.random.default_rng(len(kind))
     words = drawn(way, kind, rng)
     bias = rng.standard_normal(TAIL[-1]).astype(np.float32)
-    scale = np.where(rng.random(TAIL[-1]) < 0.1, 0, rng.standard_normal(TAIL[-1])).astype(np.float32)
-    behind = AFTERS[after](bias, scale)
+    residual = np.where(rng.random(TAIL) < 0.1, -bias, rng.standard_normal(TAIL)).astype(np.float32)
+    behind = AFTERS[after](bias, residual)
     y = prediction.neurons(way, words.view(np.float32))
     wanted = relu(behind((y, y))[0])
     shifts = np.array(isa.shifts(*way))
@@ -119,7 +119,7 @@ def test_the_same_bits_behind_a_pool(way, kind, after) -> None:
         # Few numbers, of which sums are the same; a level that cuts nothing off, or some.
         words = rng.integers(-2, 3, words.shape).astype(np.float32).view(np.uint32)
     bias = rng.integers(0, 3, TAIL[-1]).astype(np.float32)
-    behind = AFTERS[after](bias, rng.choice([1, -0.5], TAIL[-1]).astype(np.float32))
+    behind = AFTERS[after](bias, rng.choice([-1, 0, 2], TAIL).astype(np.float32))
     y = prediction.neurons(way, words.view(np.float32))
     wanted = pool(relu(behind((y, y))[0]))
     first = {"huge": 100, "equal": -3, "steps": 1}.get(kind, -2)

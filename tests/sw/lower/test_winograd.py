@@ -10,7 +10,7 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import Convolution, Dense, Flatten, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.layers import Convolution, Dense, Flatten, Layer, Relu, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import tiled, with_tiles
@@ -91,9 +91,10 @@ def test_dies_that_move_a_beat_a_cycle_within(seed: int, dies: int) -> None:
     assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
 
 
-def arranged(dies: int, vectors: tuple[tuple[str, ...], ...], batch: int = 16) -> tuple[Network, Plan]:
-    """The digits' network with tiles trained, each of its convolutions in an arrangement of its own."""
-    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
+def arranged(dies: int, vectors: tuple[tuple[str, ...], ...], batch: int = 16,
+             network: Network = NETWORKS["digits-cnn"]) -> tuple[Network, Plan]:
+    """The network with tiles trained, each of its convolutions in an arrangement of its own."""
+    network = with_tiles(network, 2, "winograd")
     graph = from_network(network)
     given = iter(vectors)
     splits = tuple(next(given) if node.tiling else ("dp",) * len(vectors[0]) for node in graph.nodes)
@@ -114,14 +115,32 @@ def test_layers_of_a_step_have_groups_and_clusters_of_their_own() -> None:
         assert sum(made.driver.injected_words(die) for die in range(8)) == plan.words
 
 
+@pytest.mark.xdist_group("tiny-winograd-dies")
+def test_one_step_has_layers_of_one_group_of_four_and_of_eight() -> None:
+    """(1 group, 8 clusters), (4, 2) and (8, 1) of one array, whose routes stay as they are."""
+    layers: list[Layer] = []
+    for name in "abc":
+        layers += [Convolution(name=name, channels=3, kernel=(3, 3), padding=(1, 1)), Relu(name=f"relu-{name}")]
+    network, plan = arranged(8, (("dp",) * 3, ("ep", "ep", "dp"), ("ep",) * 3), 8, Network(
+        name="three", input=Shape((2, 4, 4)), layers=(
+            *layers, Flatten(name="flatten"), Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss"))))
+    assert {name: one.arranged for name, one in plan.arrangements.items()} == {"a": "1x8", "b": "4x2", "c": "8x1"}
+    made = session(network, plan, random_data(network, 8, np.random.default_rng(3)), lowered(network, plan), rtl=True)
+    next(iter(made.epoch(0)))
+    assert made.equal and made.checks is not None and made.checks.failure is None
+    assert sum(made.driver.injected_words(die) for die in range(8)) == plan.words
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("tiny-winograd-dies")
 def test_sixteen_dies_have_an_element_each() -> None:
+    """In two steps, of samples of their own: the second has what the first has trained."""
     network, plan = arranged(16, (("ep",) * 4, ("ep", "ep", "dp", "dp")))
-    made = session(network, plan, random_data(network, 16, np.random.default_rng(4)), lowered(network, plan), rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal
-    assert sum(made.driver.injected_words(die) for die in range(16)) == plan.words
+    made = session(network, plan, random_data(network, 32, np.random.default_rng(4)), lowered(network, plan), rtl=True)
+    steps = sum(1 for _ in made.epoch(0))
+    assert steps == made.compared_steps == 2
+    assert made.equal and made.checks is not None and made.checks.failure is None
+    assert sum(made.driver.injected_words(die) for die in range(16)) == 2 * plan.words
 
 
 def test_a_layer_without_splits_of_elements_sends_nothing() -> None:

@@ -1,5 +1,6 @@
 """Settings of convolutions that are computed by Winograd tiles, and weights of kernels as those of tiles."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def test_rates_of_elements() -> None:
 def test_initial_tiles_are_those_of_the_initial_kernels() -> None:
     plain, tiles = (initial_parameters(network, 5) for network in (DIGITS, with_tiles(DIGITS, 2, "winograd")))
     network = with_tiles(DIGITS, 2, "winograd")
-    assert np.allclose(converted(network, "conv2", plain[1]), tiles[1], rtol=1e-6, atol=1e-7)
+    assert np.allclose(converted(network, "conv2", plain[1])[0], tiles[1], rtol=1e-6, atol=1e-7)
     assert (plain[2] == tiles[2]).all()
     assert set(other_forms(network, "conv2")) == {20 * (9 * 8 + 1), 20 * (36 * 8 + 1)}
 
@@ -138,19 +139,47 @@ def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
     tiles = with_tiles(DIGITS, 4, "winograd")
     plain = initial_parameters(DIGITS, 3)
     checkpoint.save(first, DIGITS, checkpoint.Checkpoint(plain, 2, 3))
-    with pytest.raises(UserError, match="holds 80 weights of a kernel, but network 'digits-cnn' trains other 296; "
-                                        "`plinth convert` makes them"):
+    with pytest.raises(UserError, match=r"holds 80 weights of a kernel, but network 'digits-cnn' trains other 296; "
+                                        "say --weights spatial, as it was trained .* makes its tiles, the same "):
         checkpoint.load(first, tiles)
     run = CliRunner()
-    assert run.invoke(cli, ["convert", str(first), str(second), "--network", "digits-cnn", "--winograd", "4",
-                            "--weights", "winograd"]).exit_code == 0
+    made = run.invoke(cli, ["convert", str(first), str(second), "--network", "digits-cnn", "--winograd", "4",
+                            "--weights", "winograd"])
+    assert made.output == f"checkpoint: {second}\n"
     found = checkpoint.load(second, tiles)
     assert (found.epoch, found.seed) == (2, 3)
-    with pytest.raises(UserError, match="holds 296 weights of Winograd tiles"):
+    with pytest.raises(UserError, match=r"holds 296 weights of Winograd tiles, .*; say --winograd 4 --weights winograd,"
+                                        " as it was trained .* those nearest to them, another function"):
         checkpoint.load(second, DIGITS)
-    assert run.invoke(cli, ["convert", str(second), str(third), "--network", "digits-cnn"]).exit_code == 0
+    made = run.invoke(cli, ["convert", str(second), str(third), "--network", "digits-cnn"])
+    assert made.output == f"checkpoint: {third}\n", "these tiles are a kernel's"
     for one, two in zip(checkpoint.load(third, DIGITS).parameters, plain, strict=True):
         assert np.allclose(one, two, atol=1e-6)
+
+
+@pytest.mark.parametrize(("outputs", "options"), [
+    (2, []), (4, []), (4, ["--winograd", "2", "--weights", "winograd"])])
+def test_what_becomes_another_function_is_said(outputs: int, options: list[str], tmp_path: Path) -> None:
+    """Tiles that were trained freely: those of conv1 alone are moved, by as much as the nearest kernel leaves out."""
+    tiles = with_tiles(DIGITS, outputs, "winograd")
+    parameters = initial_parameters(tiles, 3)
+    first, second = str(tmp_path / "a.npz"), str(tmp_path / "b.npz")
+    sides = form((3, 3), outputs)
+    elements = parameters[0][:-8].reshape(*sides.sides, 1, 8).astype(np.float64)
+    noise = np.random.default_rng(0).standard_normal(elements.shape)
+    noise -= elements_of_kernel(sides, kernel_of_elements(sides, noise))
+    noise *= 0.75 * np.linalg.norm(elements) / np.linalg.norm(noise)
+    parameters[0] = np.concatenate([(elements + noise).ravel(), parameters[0][-8:]]).astype(np.float32)
+    checkpoint.save(Path(first), tiles, checkpoint.Checkpoint(parameters, 2, 3))
+    made = CliRunner().invoke(cli, ["convert", first, second, "--network", "digits-cnn", *options])
+    assert made.output == (
+        "note: this is another function: no kernel has the tiles that were trained, so it is that of the nearest "
+        f"kernels, which leave out 60.00% of conv1; `plinth eval` says what either is worth\ncheckpoint: {second}\n")
+    loss = {}
+    for path, more in ((first, ["--winograd", str(outputs), "--weights", "winograd"]), (second, options)):
+        found = CliRunner().invoke(cli, ["eval", path, "--network", "digits-cnn", *more, "--json"])
+        loss[path] = json.loads(found.output)["test_loss"]
+    assert abs(loss[first] - loss[second]) > 1e-3
 
 
 def test_a_state_does_not_convert(tmp_path: Path) -> None:

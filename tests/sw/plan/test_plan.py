@@ -13,6 +13,7 @@ from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_graph, random_splits
 
 from plinth.errors import UserError
+from plinth.model.array import ring
 from plinth.model.files import parse_yaml
 from plinth.model.update import FORMS, UpdateRule
 from plinth.model.winograd import with_tiles
@@ -188,6 +189,21 @@ def test_plans_of_tiles_come_back_from_files(tmp_path) -> None:
     path.write_text(plan.to_yaml())
     with pytest.raises(UserError, match="the plan is for another network called 'digits-cnn'"):
         load_plan(path, NETWORKS["digits-cnn"])
+
+
+def test_a_file_with_more_groups_than_elements_is_named(tmp_path) -> None:
+    """32 groups of 16 elements: a plan that cannot be made, so what a file may hold is written into another's."""
+    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
+    graph = from_network(network)
+    data = Plan(graph=graph, planner="joint", model="exact", array="ring-32", batch=64, chunk_words=64,
+                splits=(("dp",) * 5,) * len(graph.nodes), factors=(2,) * 5, hardware=ring(32),
+                definition=network).to_data()
+    data["layers"][0]["splits"] = ["ep"] * 5
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(UserError, match=rf"^{path}: layer 'conv1' splits its tiles over 32 groups of dies, but a tile "
+                                        "has 16 elements; split fewer levels by 'ep'$"):
+        load_plan(path)
 
 
 def test_lists_come_back_from_files_however_they_are_written(tmp_path) -> None:
