@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import pytest
 
-from plinth.model.array import AT_LINKS
+from plinth.model.array import AT_LINKS, data_parallel_workers
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import EP
@@ -61,6 +61,10 @@ def test_systems_are_what_their_names_say() -> None:
             coded = sum(one.exchange.coded is not None for one in plan.transfers)
             assert coded == (4 if "+" in system and splits.count(EP) else 0)
             assert plan.hardware is not None and plan.hardware.codes == (AT_LINKS if "+" in system else None)
+            # Section VII.B: as much I/O for all, of which data parallelism has all in rings, and MPT half.
+            assert plan.hardware.port_rates[0, 0] == (30 if "dp" in system else 15)
+            assert plan.hardware == (data_parallel_workers(256) if "dp" in system else array(
+                codes=plan.hardware.codes))
     assert {*LAYERS, *CNNS} <= set(NETWORKS)
     assert with_tiles(layer("mpt-late-2", 5), 2, "winograd").layer("conv").winograd == 2
 
