@@ -1,6 +1,6 @@
 """A paper's tables: on a terminal, and as Markdown between the markers of docs/reproduce.md.
 
-``python -m plinth.reproduce.tables docs/reproduce.md`` brings that page up to date. ``--paper NAME`` takes that one alone;
+``python -m plinth.reproduce.tables docs/reproduce.md`` brings that page up to date. ``--paper NAME`` takes one alone;
 ``--report FILE`` takes tables from what ``plinth reproduce NAME --json`` printed, and computes none of that paper.
 """
 
