@@ -1,5 +1,6 @@
 """Papers as data: every number has a row with a status, and a status cannot claim what the numbers do not show."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -154,9 +155,28 @@ def test_statuses_have_colours_of_their_own_and_are_counted(toy) -> None:
 
 def test_tables_on_a_page(toy, tmp_path, monkeypatch) -> None:
     text = tables.markdown(toy, toy.computed())
-    assert "| a | 2 | 2.03 | 1.015 | 4.06 | independent | exact | 1 |" in text.splitlines()
+    assert "| a | 2 | 2.03 | 1.015 | 4.06 | independent | exact | 1 | `toy.a` |" in text.splitlines()
     assert "| **selected on** | **1** | |" in text.splitlines()
     assert "| | 1 | it has no source |" in text.splitlines()
+
+
+def test_tables_of_a_report_are_those_that_it_was_made_of(toy, tmp_path, monkeypatch) -> None:
+    """As values; what an entry says is the file's of today."""
+    made = toy.computed()
+    report = json.loads(json.dumps(toy.report(made)))
+    assert tables.markdown(toy, toy.kept(report)) == tables.markdown(toy, made)
+    (tmp_path / "toy.yaml").write_text(TOY.replace("a constant was fitted to it", "by hand"), encoding="utf-8")
+    now = Paper("toy", tmp_path)
+    assert {row.what: row.reason for row in now.kept(report)[0].rows}["b"] == "by hand"
+    page, kept = tmp_path / "page.md", tmp_path / "report.json"
+    kept.write_text(json.dumps(report), encoding="utf-8")
+    page.write_text("before\n<!-- toy -->\nold\n<!-- /toy -->\nbehind\n", encoding="utf-8")
+    monkeypatch.setattr(names, "PAPERS", ("toy",))
+    monkeypatch.setattr(tables, "paper", lambda name: toy)
+    monkeypatch.setattr(toy, "computed", lambda: pytest.fail("it is kept"))
+    assert tables.main([str(page), "--report", str(kept)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text == f"before\n<!-- toy -->\n{tables.markdown(toy, made)}<!-- /toy -->\nbehind\n"
 
 
 def test_an_unknown_table_is_one_line(toy) -> None:

@@ -241,7 +241,7 @@ def test_json_is_the_same_twice_and_pictures_are_written(capsys, tmp_path) -> No
     assert [table["table"] for table in data["tables"]] == ["9", "13"]
     assert [(one["name"], one["value"]) for one in data["fitted"]] == [("K", "2/7")]
     assert set(data["tables"][0]["rows"][0]) == {
-        "id", "series", "what", "paper", "ours", "ratio", "confidence", "status", "reason", "note"}
+        "id", "series", "what", "paper", "ours", "ratio", "confidence", "status", "reason", "note", "notes"}
     assert {status: found["entries"] for status, found in data["counts"].items()} == {
         "independent": 10, "selected on": 3, "not reproduced": 4, "not attempted": 0}
 
@@ -273,7 +273,7 @@ def test_a_bad_figure_is_one_line(arguments, capsys, tmp_path) -> None:
 def test_the_page_is_current(tmp_path) -> None:
     copy = tmp_path / "reproduce.md"
     copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    assert tables.main([str(copy)]) == 0
+    assert tables.main([str(copy), "--paper", "hypar"]) == 0
     assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
 
 

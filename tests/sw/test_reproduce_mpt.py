@@ -1,31 +1,52 @@
 """MPT's numbers computed anew: what is counted, and no status that claims more, or less, than the numbers show."""
 
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
-from plinth.model.array import AT_LINKS
+from plinth.model.array import AT_LINKS, data_parallel_workers
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import EP
+from plinth.reproduce import tables
 from plinth.reproduce.mpt import tiles
 from plinth.reproduce.mpt.cases import CNNS, CODES, LAYERS, MPT, SYSTEMS, array, layer, plan_of, simulated, words
 from plinth.reproduce.mpt.figures import COMMUNICATING, WORKERS
-from plinth.reproduce.paper import Row, Status
+from plinth.reproduce.paper import Row, Status, Table
 from plinth.sparsity import gathers, scatters
 from plinth.sparsity.networks import RECIPES
 
 #: What is counted, in seconds; the others are simulated, or measured on networks that are trained for it.
 COUNTED = ("setup", "networks", "systems", "1", "6", "7", "gpu", "formulas")
-MEASURED = ("prediction",)
+MEASURED = ("12", "prediction")
+LAYERWISE, WHOLE = ("15", "16"), ("17", "18")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
+def computed(keys: tuple[str, ...] = COUNTED) -> list[Table]:
+    return MPT.computed(keys)
+
+
 def rows(keys: tuple[str, ...] = COUNTED) -> dict[str, Row]:
-    return {row.entry.id: row for table in MPT.computed(keys) for row in table.rows if row.entry}
+    return {row.entry.id: row for table in computed(keys) for row in table.rows if row.entry}
 
 
-@pytest.mark.parametrize("keys", [COUNTED, pytest.param(MEASURED, marks=pytest.mark.long)])
+def on_the_page() -> str:
+    """MPT's tables."""
+    found = tables.parts(PAGE.read_text(encoding="utf-8"), "mpt")
+    assert found is not None
+    return found[1]
+
+
+def test_every_table_is_compared() -> None:
+    assert sorted(MPT.tables) == sorted((*COUNTED, *MEASURED, *LAYERWISE, *WHOLE))
+
+
+@pytest.mark.parametrize("keys", [COUNTED, pytest.param(MEASURED, marks=pytest.mark.long),
+                                  pytest.param(LAYERWISE, marks=pytest.mark.long),
+                                  pytest.param(WHOLE, marks=pytest.mark.long)])
 def test_statuses_are_those_of_the_numbers(keys) -> None:
     for row in rows(keys).values():
         assert row.entry is not None
@@ -33,6 +54,27 @@ def test_statuses_are_those_of_the_numbers(keys) -> None:
             assert row.ours is None
         else:
             assert row.same is row.entry.status.same and row.status == row.entry.status, row
+
+
+@pytest.mark.parametrize("keys", [COUNTED, pytest.param(LAYERWISE, marks=pytest.mark.long),
+                                  pytest.param(WHOLE, marks=pytest.mark.long)])
+def test_tables_of_the_page_are_current(keys) -> None:
+    """But for those of networks that are trained, whose last digits are a machine's."""
+    text = on_the_page()
+    for table in computed(keys):
+        assert "\n".join(tables.section(MPT, table)) in text, table.key
+
+
+def test_the_page_has_every_entry() -> None:
+    """With the status of the file, its reason, and as many as there are of each."""
+    text = on_the_page()
+    lines = {line.rsplit("| ", 2)[-1].strip(" |`"): line for line in text.splitlines() if line.endswith("` |")}
+    entries = [entry for key in MPT.tables for entry in MPT.entries(key)]
+    assert set(lines) == {entry.id for entry in entries}
+    for entry in entries:
+        assert f"| {entry.status} |" in lines[entry.id] and entry.reason in text, entry.id
+    for status in Status:
+        assert f"| **{status}** | **{sum(entry.status == status for entry in entries)}** | |" in text
 
 
 def test_what_comes_out() -> None:
@@ -61,6 +103,10 @@ def test_systems_are_what_their_names_say() -> None:
             coded = sum(one.exchange.coded is not None for one in plan.transfers)
             assert coded == (4 if "+" in system and splits.count(EP) else 0)
             assert plan.hardware is not None and plan.hardware.codes == (AT_LINKS if "+" in system else None)
+            # Section VII.B: as much I/O for all, of which data parallelism has all in rings, and MPT half.
+            assert plan.hardware.port_rates[0, 0] == (30 if "dp" in system else 15)
+            assert plan.hardware == (data_parallel_workers(256) if "dp" in system else array(
+                codes=plan.hardware.codes))
     assert {*LAYERS, *CNNS} <= set(NETWORKS)
     assert with_tiles(layer("mpt-late-2", 5), 2, "winograd").layer("conv").winograd == 2
 

@@ -106,6 +106,9 @@ class Array:
         Words a cycle and direction of a die's link; None: what the preset's links carry.
     narrow_rate : Fraction or None
         The same of links inside clusters; None: as others. Of topology "clusters" only.
+    ring_links : int
+        Links at ``link_rate`` side by side between neighbours of a group, as one that carries as much as all of them.
+        Of topology "clusters" only.
     link_latency : int
         Cycles from die to die.
     speeds : tuple of Fraction
@@ -137,6 +140,7 @@ class Array:
     wiring_rates: tuple[Fraction | None, ...] = ()
     link_rate: Fraction | None = None
     narrow_rate: Fraction | None = None
+    ring_links: int = 1
     link_latency: int = 5
     speeds: tuple[Fraction, ...] = ()
     clock_mhz: Fraction = Fraction(1000)
@@ -187,6 +191,11 @@ class Array:
     def _check_rates(self) -> None:
         if self.narrow_rate is not None and self.topology != "clusters":
             raise ValueError(f"topology {self.topology!r} has no narrow_rate")
+        if not is_integer(self.ring_links, 1, MAXIMUM_PORTS):
+            raise ValueError(f"ring_links must be an integer from 1 to {MAXIMUM_PORTS}, not "
+                             f"{described(self.ring_links)}")
+        if self.ring_links > 1 and self.topology != "clusters":
+            raise ValueError(f"topology {self.topology!r} has no ring_links")
         for what, value in (("link_rate", self.link_rate), ("narrow_rate", self.narrow_rate),
                             ("clock_mhz", self.clock_mhz),
                             *((f"rate of link {number}", rate) for number, rate in enumerate(self.wiring_rates)),
@@ -451,7 +460,7 @@ class Array:
             first = group * clusters
             ways = [(first + one, 0, first + one + 1, 1) for one in range(clusters - 1)]
             ways += [(self.dies, 2 * group, first, 1), (first + clusters - 1, 0, self.dies, 2 * group + 1)]
-            found += [Link(*ends, rate=self.rate, latency=latency) for ends in ways]
+            found += [Link(*ends, rate=self.rate * self.ring_links, latency=latency) for ends in ways]
         rows, columns = self._grid if self.dimensions else (1, 1)
         for cluster in range(clusters):
             for one in range(groups):
@@ -502,6 +511,17 @@ def clusters(groups: int, of: int, codes: str | None = None) -> Array:
                  preset="ndp-paper", link_rate=Fraction(15), narrow_rate=Fraction(5, 2), codes=codes)
 
 
+def data_parallel_workers(dies: int) -> Array:
+    """MPT's workers where nothing but data parallelism runs: one group, with all I/O in its ring and nothing narrow.
+
+    Section VII.B: "we assumed the memory modules have the same I/O link bandwidth for all configurations - four
+    bi-directional full-width links (i.e., total 240 GB/sec). Thus, w_dp uses four rings"; for MPT "half of the I/O link
+    bandwidth for collective operation, which resulted in two rings". A ring takes 30 GB/s of what a worker sends, so
+    that four take 120, twice those of :func:`clusters`.
+    """
+    return replace(clusters(1, dies), name=f"mpt-{dies}-data", narrow_rate=None, ring_links=2)
+
+
 #: HyPar, section 6.1: row-stationary dies of 12x14 with 8 GB each, links of 1600 Mb/s (50 million words a second) at
 #: 250 MHz.
 _HYPAR = {"dies": 16, "preset": "hypar-paper", "link_rate": Fraction(1, 5), "clock_mhz": Fraction(250)}
@@ -520,6 +540,8 @@ ARRAYS: dict[str, Array] = {
         Array(name="torus-16", topology="torus", dimensions=(4, 4), **_HYPAR),  # type: ignore[arg-type]
         # MPT, section VII.A: 16 groups x 16 clusters.
         replace(clusters(16, 16), name="mpt-256"),
+        # MPT, section VII.B: the same with all I/O bandwidth in rings of 256, for data parallelism.
+        data_parallel_workers(256),
         # The same of dies of 96x96 with FP16 products (footnote 16).
         replace(clusters(16, 16), name="mpt-256-mixed", preset="ndp-paper-mixed"),
         # The same with what predicts and skips: of the paper's, as fast as links; of ours, as it is built.

@@ -27,8 +27,8 @@ from plinth_hw.isa.parameters import PRESETS
 ARRAY_VERSION = 1
 
 _REQUIRED = ("version", "name", "topology", "dies", "preset")
-_OPTIONAL = ("dimensions", "links", "routes", "tile_routes", "link_rate", "narrow_rate", "link_latency", "speeds",
-             "clock_mhz", "memory_bytes", "codes")
+_OPTIONAL = ("dimensions", "links", "routes", "tile_routes", "link_rate", "narrow_rate", "ring_links", "link_latency",
+             "speeds", "clock_mhz", "memory_bytes", "codes")
 _RATE_PATTERN = r"(0|[1-9]\d{0,8})(/[1-9]\d{0,8}|\.\d{1,9})?"
 
 
@@ -71,8 +71,8 @@ def array_from_data(data: Any, where: str) -> Array:
     """
     check_version(data, where, "an array", ARRAY_VERSION, "write the file as `plinth schema array` says")
     check_mapping(data, where, "an array", required=_REQUIRED, optional=_OPTIONAL)
-    settings = {key: data[key] for key in ("name", "topology", "dies", "preset", "link_latency", "memory_bytes",
-                                         "codes") if key in data}
+    settings = {key: data[key] for key in ("name", "topology", "dies", "preset", "ring_links", "link_latency",
+                                         "memory_bytes", "codes") if key in data}
     for key, known in (("topology", TOPOLOGIES), ("preset", tuple(PRESETS)), ("codes", (BUILT, AT_LINKS))):
         if key in settings:
             check_choice(settings[key], known, where, key)
@@ -126,6 +126,8 @@ def array_to_data(array: Array) -> dict[str, Any]:
         data["link_rate"] = _rate_to_data(array.link_rate)
     if array.narrow_rate is not None:
         data["narrow_rate"] = _rate_to_data(array.narrow_rate)
+    if array.ring_links != Array.ring_links:
+        data["ring_links"] = array.ring_links
     if array.link_latency != Array.link_latency:
         data["link_latency"] = array.link_latency
     if array.speeds:
@@ -176,6 +178,8 @@ def array_schema() -> dict[str, Any]:
                             "items": {"type": "array", "items": {"oneOf": [port, {"type": "null"}]}}},
             "link_rate": {**rate, "description": "words a cycle and direction; default: the preset's"},
             "narrow_rate": {**rate, "description": "the same of links inside clusters; default: as others"},
+            "ring_links": {"description": "links side by side between neighbours of a group of clusters",
+                           "type": "integer", "minimum": 1, "maximum": MAXIMUM_PORTS, "default": Array.ring_links},
             "link_latency": {"description": "cycles from die to die", "type": "integer", "minimum": 1,
                              "maximum": MAXIMUM_LATENCY, "default": Array.link_latency},
             "speeds": {"description": "speed of each die relative to the others; default: all 1", "type": "array",

@@ -20,7 +20,7 @@ def listing() -> dict[str, list[dict[str, Any]]]:
         "arrays": [
             {"name": array.name, "topology": array.topology, "dies": array.dies, "links": len(array.links),
              "ports": array.ports, "switches": array.switches, "preset": array.preset,
-             "link_words_per_cycle": float(array.rate), "link_latency": array.link_latency,
+             "link_words_per_cycle": float(array.rate * array.ring_links), "link_latency": array.link_latency,
              "clock_mhz": float(array.clock_mhz)} for array in ARRAYS.values()],
         "presets": [
             {"name": die.name, "rows": die.rows, "columns": die.columns, "products": str(die.multiply_format),

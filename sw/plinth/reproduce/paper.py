@@ -165,10 +165,10 @@ class Table:
                 "id": entry.id if entry else None, "series": row.series, "what": row.what, "paper": row.paper,
                 "ours": row.ours, "ratio": row.ratio, "confidence": entry.confidence if entry else None,
                 "status": row.status, "reason": row.reason,
-                "note": "; ".join(text for text in row.footnotes if text != row.reason)}
+                "note": "; ".join(text for text in row.footnotes if text != row.reason), "notes": list(row.notes)}
             rows.append(made | {key: row.further.get(key) for key in self.further})
         return {"table": self.key, "title": self.title, "where": self.where, "unit": self.unit, "within": self.within,
-                "rows": rows, "notes": list(self.notes), "points": dict(self.points)}
+                "further": dict(self.further), "rows": rows, "notes": list(self.notes), "points": dict(self.points)}
 
 
 class Draft:
@@ -256,6 +256,19 @@ class Paper:
             draft = self.draft(key, partial(progress, key, done))
             draft.progress(0)
             self.computing(key)(draft)
+            found.append(draft.done())
+        return found
+
+    def kept(self, report: Mapping[str, Any]) -> list[Table]:
+        """Tables as :meth:`report` had them, our values beside the entries of the file as it is now."""
+        found = []
+        for data in report["tables"]:
+            draft = self.draft(data["table"])
+            draft.further, draft.notes, draft.points = data["further"], data["notes"], data["points"]
+            for row in data["rows"]:
+                if row["ours"] is not None:
+                    draft.add(row["series"], row["what"], row["ours"], {key: row[key] for key in draft.further},
+                              note="; ".join(row["notes"]))
             found.append(draft.done())
         return found
 

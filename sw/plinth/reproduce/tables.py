@@ -1,8 +1,11 @@
 """A paper's tables: on a terminal, and as Markdown between the markers of docs/reproduce.md.
 
-``python -m plinth.reproduce.tables docs/reproduce.md`` brings that page up to date.
+``python -m plinth.reproduce.tables docs/reproduce.md`` brings that page up to date. ``--paper NAME`` takes one alone;
+``--report FILE`` takes tables from what ``plinth reproduce NAME --json`` printed, and computes none of that paper.
 """
 
+import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from plinth.cli import names
 from plinth.reproduce.paper import Paper, Row, Status, Table, Value, paper, tally
 
 #: On a terminal: marks before values of the paper that could not simply be read.
@@ -122,34 +126,59 @@ def markdown(found: Paper, tables: Sequence[Table]) -> str:
                   for reason, number in sorted(entry["reasons"].items(), key=lambda pair: -pair[1])]
     lines.append("")
     for table in tables:
-        headings = ["", "paper", "ours", "ratio", *table.further.values(), "status", "read", "note"]
-        lines += [f"### {table.heading}", "", f"{table.where}; {table.unit}.", "", f"| {' | '.join(headings)} |",
-                  f"| --- | {'---: | ' * (len(headings) - 4)}--- | --- | --- |"]
-        for series, rows in _groups(table).items():
-            if series:
-                lines.append(f"| **{found.data['series'][series]}** |{' |' * (len(headings) - 1)}")
-            for row in rows:
-                read = row.entry.confidence if row.entry else NOTHING
-                cells = [row.what, *_values(table, row), row.status or NOTHING, read, _numbers(table, row)]
-                lines.append(f"| {' | '.join(map(_cell, cells))} |")
-        lines.append("")
-        lines += [f"- [{number}] {note}" for number, note in enumerate(_footnotes(table), start=1)]
-        lines += [f"- {note}" for note in (*table.notes, _rule(table))]
-        lines.append("")
+        lines += section(found, table)
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str], name: str = "hypar") -> int:
-    """Replace what stands between a paper's markers on a page."""
-    page = Path(arguments[0])
+def section(found: Paper, table: Table) -> list[str]:
+    """Lines of a table."""
+    headings = ["", "paper", "ours", "ratio", *table.further.values(), "status", "read", "note", "id"]
+    lines = [f"### {table.heading}", "", f"{table.where}; {table.unit}.", "", f"| {' | '.join(headings)} |",
+             f"| --- | {'---: | ' * (len(headings) - 5)}--- | --- | --- | --- |"]
+    for series, rows in _groups(table).items():
+        if series:
+            lines.append(f"| **{found.data['series'][series]}** |{' |' * (len(headings) - 1)}")
+        for row in rows:
+            read, id_ = (row.entry.confidence, f"`{row.entry.id}`") if row.entry else (NOTHING, NOTHING)
+            cells = [row.what, *_values(table, row), row.status or NOTHING, read, _numbers(table, row), id_]
+            lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    lines.append("")
+    lines += [f"- [{number}] {note}" for number, note in enumerate(_footnotes(table), start=1)]
+    lines += [f"- {note}" for note in (*table.notes, _rule(table))]
+    lines.append("")
+    return lines
+
+
+def parts(text: str, name: str) -> tuple[str, str, str] | None:
+    """A page up to a paper's tables, these, and what stands behind them; None without markers."""
     start, finish = markers(name)
-    head, begin, rest = page.read_text(encoding="utf-8").partition(start)
-    _, end, tail = rest.partition(finish)
-    if not begin or not end:
-        print(f"{page}: the markers {start.strip()} and {finish} are missing", file=sys.stderr)
-        return 2
-    found = paper(name)
-    page.write_text(head + begin + markdown(found, found.computed()) + end + tail, encoding="utf-8")
+    head, begin, rest = text.partition(start)
+    inside, end, tail = rest.partition(finish)
+    return (head + begin, inside, end + tail) if begin and end else None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Replace what stands between papers' markers on a page."""
+    parser = argparse.ArgumentParser(prog="plinth.reproduce.tables", description="Write papers' tables into a page.")
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--paper", action="append", choices=names.PAPERS, help="default: all")
+    parser.add_argument("--report", action="append", type=Path, default=[], metavar="FILE",
+                        help="what `plinth reproduce NAME --json` printed")
+    given = parser.parse_args(arguments)
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in given.report]
+    text, chosen = given.page.read_text(encoding="utf-8"), given.paper or names.PAPERS
+    for name in chosen:
+        if parts(text, name) is None:
+            print(f"{given.page}: the markers {' and '.join(map(str.strip, markers(name)))} are missing",
+                  file=sys.stderr)
+            return 2
+    for name in chosen:
+        found, around = paper(name), parts(text, name)
+        assert around is not None
+        report = next((one for one in reports if one["paper"] == found.data["paper"]), None)
+        made = found.computed() if report is None else found.kept(report)
+        text = around[0] + markdown(found, made) + around[2]
+    given.page.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -35,7 +35,8 @@ def arrays() -> list[str]:
     rows = ["| array | topology | dies | links | ports | words a cycle | MHz | preset |",
             "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"]
     return rows + [f"| `{name}` | {array.topology} | {array.dies} | {len(array.links)} | {array.ports} | "
-                   f"{array.rate} | {array.clock_mhz} | `{array.preset}` |" for name, array in ARRAYS.items()]
+                   f"{array.rate * array.ring_links} | {array.clock_mhz} | `{array.preset}` |"
+                   for name, array in ARRAYS.items()]
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {"kinds": kinds, "zoo": zoo, "arrays": arrays}

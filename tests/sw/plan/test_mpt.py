@@ -6,12 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from plinth.model.array import ARRAYS, Array, clusters, ring, sized
+from plinth.model.array import ARRAYS, Array, clusters, data_parallel_workers, ring, sized
 from plinth.model.array_file import array_from_data, array_to_data
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
 from plinth.partition.graph import from_network
+from plinth.partition.groups import RING, process_groups
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.mpt import arrangements, communication, mpt
@@ -52,12 +53,30 @@ def test_arrays_of_clusters_come_back_from_files_and_by_name() -> None:
     ({"dimensions": (4, 3)}, "an array of clusters of 4 x 3 has 12 dies, not 8"),
     ({"dimensions": ()}, "topology 'clusters' needs dimensions"),
     ({"dimensions": (4, 2), "narrow_rate": Fraction(17)}, "narrow_rate is 17 words a cycle"),
-    ({"topology": "ring", "narrow_rate": Fraction(1)}, "topology 'ring' has no narrow_rate")])
+    ({"topology": "ring", "narrow_rate": Fraction(1)}, "topology 'ring' has no narrow_rate"),
+    ({"topology": "ring", "ring_links": 2}, "topology 'ring' has no ring_links"),
+    ({"dimensions": (4, 2), "ring_links": 0}, "ring_links must be an integer from 1 to 16, not 0")])
 def test_what_cannot_be(settings, why) -> None:
     with pytest.raises(ValueError, match=why):
         Array(**({"name": "x", "topology": "clusters", "dies": 8, "preset": "ndp-paper"} | settings))
     with pytest.raises(ValueError, match="a die in a cluster of 128 needs 24 ports"):
         clusters(128, 2)
+
+
+def test_data_parallel_workers_have_all_of_their_io_in_one_ring() -> None:
+    """Section VII.B: four rings of 30 GB/s each, where MPT has two and as much again in narrow links."""
+    array, mpt_array = ARRAYS["mpt-256-data"], ARRAYS["mpt-256"]
+    assert array == data_parallel_workers(256) == array_from_data(array_to_data(array), "x")
+    assert (array.dies, array.ports, array.group_levels) == (256, 2, 0)
+    # Words of four bytes at 1 GHz, from a worker to the next.
+    assert {4 * link.rate for link in array.links} == {4 * 30}
+    narrow = sum(rate for (die, port), rate in mpt_array.port_rates.items() if die == 0 and port > 1)
+    assert 4 * (mpt_array.port_rates[0, 0] + narrow) == 4 * 30 and mpt_array.port_rates[0, 0] == narrow
+    # A word of each worker's ring takes half of the time.
+    groups = process_groups(RING, tuple(range(8)), (2,) * 8)
+    words, slower = ((ways := Ways(one)).ring(groups)[0].words / ways.rates[ways.ring(groups)[0].links]
+                     for one in (array, replace(array, ring_links=1)))
+    assert max(words) == pytest.approx(max(slower) / 2)
 
 
 def test_large_arrays_of_several_rates_are_walked_pair_by_pair() -> None:

@@ -4,7 +4,8 @@ The paper's systems (Table IV): direct convolution and Winograd layers with data
 kernels; MPT with 16 groups and 16 clusters for every layer, F(2x2,3x3) and trained tiles; MPT with groups, clusters and
 transform chosen for each layer; and both with predicted gathers and skipped scatters. A layer of Table II stands with a
 ReLU behind one of 1x1 that has a single input channel, and a ReLU, so that it has an error to give back; what that one
-and the loss take alone is taken off.
+and the loss take alone, data parallel on the same array, is taken off. Systems that are data parallel have all of a
+worker's I/O in rings (:func:`plinth.model.array.data_parallel_workers`).
 
 Predictions are in one round. Words are those that the block code takes (:mod:`plinth.partition.predicted`), or those of
 section V.B: quantised words of 6 bits, gathers that save 34.0 % with these, scatters that save 39.3 %; of errors, of
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isqrt, prod
 
-from plinth.model.array import AT_LINKS, BUILT, Array, clusters
+from plinth.model.array import AT_LINKS, BUILT, Array, clusters, data_parallel_workers
 from plinth.model.layers import AUTO, OFF, SPATIAL, Convolution, MeanSquaredError, Relu, Shape
 from plinth.model.network import Network
 from plinth.model.winograd import with_tiles
@@ -83,9 +84,17 @@ class Step:
 
 
 def array(dies: int = GROUPS * CLUSTERS, codes: str | None = None) -> Array:
-    """The paper's workers, as many groups as clusters; ``codes`` of the array."""
+    """The paper's workers as they are for MPT, as many groups as clusters; ``codes`` of the array."""
     side = isqrt(dies)
     return clusters(side, side, codes)
+
+
+def workers(system: str, dies: int = GROUPS * CLUSTERS, codes: str = "ours") -> Array:
+    """The array of a system: with all links in rings where it is data parallel; ``codes`` of those that predict."""
+    given = SYSTEMS[system]
+    if given.arranged == "data":
+        return data_parallel_workers(dies)
+    return array(dies, CODES[codes].by if given.rounds else None)
 
 
 def mean(values: list[float]) -> float:
@@ -104,10 +113,10 @@ def layer(name: str, kernel: int = 3) -> Network:
     return Network(name=name, input=Shape((1, *source[1:])), layers=layers)
 
 
-def plan_of(network: Network, system: str, dies: int = GROUPS * CLUSTERS, codes: str = "ours") -> Plan:
-    """The plan of a system; ``codes`` of those that predict."""
+def plan_of(network: Network, system: str, where: Array | None = None, codes: str = "ours") -> Plan:
+    """The plan of a system, on its array unless another one is given; ``codes`` of those that predict."""
     given, by = SYSTEMS[system], CODES[codes]
-    where = array(dies, by.by if given.rounds else None)
+    where = where or workers(system, codes=codes)
     has = any(isinstance(one, Convolution) and one.kernel != (1, 1) for one in network.layers)
     made = with_tiles(network, given.winograd, given.weights, given.rounds, by.shares if given.rounds else ()
                       ) if has else network
@@ -121,13 +130,14 @@ def plan_of(network: Network, system: str, dies: int = GROUPS * CLUSTERS, codes:
 @lru_cache(maxsize=128)
 def simulated(name: str, system: str, dies: int = GROUPS * CLUSTERS, kernel: int = 3, codes: str = "ours") -> Step:
     """A step of a CNN, or of a layer alone; ``kernel`` of a layer."""
+    where = workers(system, dies, codes)
     if name in CNNS:
-        return _step(NETWORKS[name], system, dies, codes)
-    return _step(layer(name, kernel), system, dies, codes) - _step(layer(name, 0), "d_dp", dies, codes)
+        return _step(NETWORKS[name], system, where, codes)
+    return _step(layer(name, kernel), system, where, codes) - _step(layer(name, 0), "d_dp", where, codes)
 
 
-def _step(network: Network, system: str, dies: int, codes: str) -> Step:
-    plan = plan_of(network, system, dies, codes)
+def _step(network: Network, system: str, where: Array, codes: str) -> Step:
+    plan = plan_of(network, system, where, codes)
     assert plan.hardware is not None
     found = step.simulated(plan, plan.hardware)
     return Step(found.result.seconds, sum(found.joules.values()))
@@ -151,7 +161,7 @@ def words(name: str, dies: int = GROUPS * CLUSTERS) -> dict[str, Words]:
     """Of a CNN, or of a layer within a network, with tiles of F(2x2,3x3): data parallel, in as many groups as clusters,
     and as chosen layer by layer."""
     where, alone = array(dies), name not in CNNS
-    plan = plan_of(layer(name) if alone else NETWORKS[name], "w_mp", dies)
+    plan = plan_of(layer(name) if alone else NETWORKS[name], "w_mp", where)
     chosen = {"data": grouped(plan.graph, where, 0), "groups": grouped(plan.graph, where, where.group_levels),
               "chosen": mpt(StepTime(plan.graph, BATCH, where))}
     found = {}

@@ -18,6 +18,13 @@ _PREDICTED = ("prediction, in one round, and skipping: the words of the block co
               "modelled to keep up with links; 'stated': the same with words as section V.B states them; 'built': with "
               "our stages' cycles")
 
+#: Section VII.B: what systems have of a worker's I/O.
+_RINGS = ("all systems have 120 GB/s a direction: w_dp and d_dp in four rings of 256 workers, the others half "
+          "in two rings, half in narrow links")
+#: Dies of whole networks.
+_DIES = ("batch 256; dies of 64x64 in FP32, where the paper has 96x96 with FP16 products for whole networks (footnote "
+         "16): ours of FP16 refuse F(4x4,3x3) (docs/winograd.md); no batch normalisation")
+
 
 def figure_1(made: Draft) -> None:
     """Products of Winograd tiles of 4x4 and 6x6 over those of direct convolution."""
@@ -81,7 +88,7 @@ def figure_15(made: Draft) -> None:
         if system == "w_mp+*":
             made.add(system, "energy, most", max(one["energy"] for one in gains))
     made.notes += ["simulated: our dies by their engines' formulas, on groups, clusters and host as stated; times w_dp "
-                   "is slower, or spends more", _PREDICTED]
+                   "is slower, or spends more", _RINGS, _PREDICTED]
 
 
 def figure_16(made: Draft) -> None:
@@ -91,7 +98,7 @@ def figure_16(made: Draft) -> None:
             made.add(system, f"{kernel}x{kernel}", mean([
                 simulated(name, "w_dp", kernel=kernel).seconds / simulated(name, system, kernel=kernel).seconds
                 for name in LAYERS]))
-    made.notes += [_PREDICTED]
+    made.notes += [_RINGS, _PREDICTED]
 
 
 def figure_17(made: Draft) -> None:
@@ -109,8 +116,7 @@ def figure_17(made: Draft) -> None:
         made.add(system, "mean", mean(found))
     for system, found in alone.items():
         made.add("one", system, mean(found))
-    made.notes += ["batch 256; single precision, 64x64 PEs (the paper: FP16 with 96x96 here); no batch normalisation; "
-                   "of four groups gathers of outputs go as lines, others as all elements", _PREDICTED]
+    made.notes += [_DIES, "of four groups gathers of outputs go as lines, others as all elements", _RINGS, _PREDICTED]
 
 
 def figure_18(made: Draft) -> None:
@@ -122,8 +128,8 @@ def figure_18(made: Draft) -> None:
                                 ("kW", found.joules / found.seconds / 1e3),
                                 ("images a joule", BATCH / found.joules)):
                 made.add(system, f"{name}, {what}", value)
-    made.notes += ["of 256 workers alone: energy of what a step does (docs/simulator.md), without leakage and idle "
-                   "links; memory, at 640 pJ a word, takes most of it"]
+    made.notes += [_DIES, "of 256 workers alone: energy of what a step does (docs/simulator.md), without leakage and "
+                   "idle links; memory, at 640 pJ a word, takes most of it"]
 
 
 def none(made: Draft) -> None:

@@ -1,6 +1,6 @@
 """What MPT states outside its figures: the setup, Tables I to IV, formulas."""
 
-from plinth.model.array import ARRAYS
+from plinth.model.array import ARRAYS, data_parallel_workers
 from plinth.model.layers import Convolution
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
@@ -44,7 +44,8 @@ def setup(made: Draft) -> None:
     made.add("", "half of the scratchpad, KB", die.vector_buffer_words * word / 1024)
     made.add("", "addition, pJ", energy.add)
     made.add("", "multiplication, pJ", energy.multiply)
-    made.add("", "full links, GB/s", 4 * 2 * full)
+    rings = data_parallel_workers(GROUPS * CLUSTERS).links[0].rate
+    made.add("", "full links, GB/s", 2 * float(rings) * word * hertz / 1e9)
 
 
 def networks(made: Draft) -> None:
