@@ -1,5 +1,6 @@
 """Arrays of clusters, and the planner that chooses groups, clusters and transforms by communication."""
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
@@ -10,7 +11,9 @@ import pytest
 from tests.support.networks import random_data
 from tests.support.sessions import MEMORY_WORDS, session
 
-from plinth.lower.training import lower_training
+from plinth import cli
+from plinth.errors import UserError
+from plinth.lower.training import check_array, lower_training
 from plinth.model.array import ARRAYS, Array, clusters, ring, sized
 from plinth.model.array_file import array_from_data, array_to_data
 from plinth.model.layers import Convolution, Flatten, Shape, SoftmaxCrossEntropy
@@ -34,7 +37,9 @@ from plinth.simulate.ways import Ways
 @pytest.mark.parametrize(("groups", "of", "ports", "links"), [
     # A group's chain and its two ends at the host, and of each cluster's grid all rows and columns.
     (16, 16, 8, 16 * 17 + 16 * 48), (4, 2, 4, 4 * 3 + 2 * 4), (2, 3, 3, 2 * 4 + 3), (1, 4, 2, 5), (4, 1, 4, 4),
-    (6, 2, 5, 6 * 3 + 2 * (2 * 3 + 3)), (5, 2, 6, 5 * 3 + 2 * 10)])
+    (6, 2, 5, 6 * 3 + 2 * (2 * 3 + 3)), (5, 2, 6, 5 * 3 + 2 * 10),
+    # 4 x 5 with 2 in the last row; 8 x 16, which no router has the ports for.
+    (17, 4, 9, 17 * 5 + 4 * (3 * 10 + 1 + 2 * 6 + 3 * 3)), (128, 2, 24, 128 * 3 + 2 * (8 * 120 + 16 * 28))])
 def test_links_of_clusters(groups: int, of: int, ports: int, links: int) -> None:
     array = clusters(groups, of)
     assert (array.dies, array.ports, len(array.links)) == (groups * of, ports, links)
@@ -67,8 +72,34 @@ def test_arrays_of_clusters_come_back_from_files_and_by_name() -> None:
 def test_what_cannot_be(settings, why) -> None:
     with pytest.raises(ValueError, match=why):
         Array(**({"name": "x", "topology": "clusters", "dies": 8, "preset": "ndp-paper"} | settings))
-    with pytest.raises(ValueError, match="a die in a cluster of 128 needs 24 ports"):
-        clusters(128, 2)
+
+
+@pytest.mark.parametrize("groups", [17, 19, 29, 34])
+def test_routes_of_a_grid_with_a_short_row_form_no_circle(groups: int) -> None:
+    assert clusters(groups, 1).circle() == ""
+
+
+@pytest.mark.parametrize("name", ["mpt-2x2", "mpt-17x4", "mpt-128x2", "mpt-1024x1", "mpt-1x1024"])
+def test_any_groups_and_clusters_are_planned_and_simulated(capsys, name: str) -> None:
+    array = sized(name)
+    assert array is not None
+    arguments = ("digits-cnn", "--winograd", "2", "--weights", "winograd", "--array", name, "--planner", "mpt",
+                 "--batch", str(array.dies), "--json")
+    cli.main(["plan", *arguments])
+    planned = json.loads(capsys.readouterr().out)
+    cli.main(["simulate", *arguments])
+    found = json.loads(capsys.readouterr().out)
+    assert planned["dies"] == found["dies"] == array.dies == prod(array.dimensions)
+    assert found["moved_words"] * 4 == planned["total_bytes"] > 0 and found["seconds"] > 0
+    assert {one["groups"] * one["clusters"] for one in found["winograd"].values()} == {array.dies}
+
+
+def test_dies_of_more_ports_than_a_router_has_are_not_lowered() -> None:
+    check_array(clusters(64, 1))
+    with pytest.raises(UserError, match=r"^dies of array 'mpt-128x1' have 24 ports, and a router at most 16: it can be "
+                                        "planned for and simulated, not lowered; choose fewer groups$"):
+        check_array(clusters(128, 1))
+    assert clusters(128, 1).die_parameters().ports == 16
 
 
 def test_large_arrays_of_several_rates_are_walked_pair_by_pair() -> None:
