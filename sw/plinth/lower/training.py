@@ -23,7 +23,7 @@ from plinth.lower.transforms import bodies as transform_bodies
 from plinth.lower.transforms import line_body, spread
 from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
-from plinth.model.array import AT_LINKS, BUILT, Array, ring
+from plinth.model.array import AT_LINKS, BUILT, MAXIMUM_PORTS, Array, ring
 from plinth.model.network import Network
 from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
@@ -156,7 +156,7 @@ def check_array(array: Array) -> None:
     Raises
     ------
     UserError
-        If it has switches without dies, or codes that are a model alone.
+        If it has switches without dies, dies of more ports than a router has, or codes that are a model alone.
     """
     if array.codes == AT_LINKS:
         raise UserError(f"array {array.name!r} has codes: {AT_LINKS}, a model that no die follows: it can be planned "
@@ -164,6 +164,9 @@ def check_array(array: Array) -> None:
     if array.switches:
         raise UserError(f"array {array.name!r} has topology {array.topology}, whose switches have no dies: it can be "
                         "planned for and simulated, not lowered; choose a ring, a torus or a full array")
+    if array.ports > MAXIMUM_PORTS:
+        raise UserError(f"dies of array {array.name!r} have {array.ports} ports, and a router at most {MAXIMUM_PORTS}: "
+                        "it can be planned for and simulated, not lowered; choose fewer groups")
 
 
 def _check(plan: Plan, narrow: bool) -> None:

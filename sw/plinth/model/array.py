@@ -14,6 +14,9 @@ Clusters (MPT, section IV): groups x clusters of dies, die = group x clusters + 
     ports 0 and 1 to the next and the previous die of the group, at the ends to the host, a switch, which so closes
     rings of a group and joins those of several; ports from 2 on to the other dies of the cluster in its row and in its
     column, in a grid as square as can be (a flattened butterfly), at ``narrow_rate``
+
+A grid has whole rows, of 6 dies 2 x 3; where that would be long and dies need more ports than a router has, its last
+row is short, of 17 dies 4 x 5 with 2 in the last row. From any die to any other lead at most two links either way.
 """
 
 import re
@@ -35,7 +38,7 @@ from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 
 #: Most dies: a die number has 10 bits.
 MAXIMUM_DIES = 1024
-#: Most links of a die.
+#: Most links of a die. Only arrays of clusters have dies with more, up to 67, which are planned for and simulated.
 MAXIMUM_PORTS = 16
 #: Longest latency of a link in cycles.
 MAXIMUM_LATENCY = 1 << 20
@@ -125,8 +128,7 @@ class Array:
     ------
     ValueError
         If a value is out of range, the dies are not connected, a port is used twice, or a die would need more
-        ports than a router has, or routes are by
-        ports that there are not.
+        ports than a router has, but for clusters, or routes are by ports that there are not.
     """
 
     name: str
@@ -227,9 +229,6 @@ class Array:
             rows, columns = self.dimensions
             if rows * columns != self.dies:
                 raise ValueError(f"{what} of {rows} x {columns} has {rows * columns} dies, not {self.dies}")
-        if self.topology == "clusters" and self.dimensions and self._narrow_ports + 2 > MAXIMUM_PORTS:
-            raise ValueError(f"a die in a cluster of {self.dimensions[0]} needs {self._narrow_ports + 2} ports; a "
-                             f"router has at most {MAXIMUM_PORTS}; choose fewer groups")
         if self.topology == "h-tree" and self.dies & (self.dies - 1):
             raise ValueError(f"an h-tree has a power of two of dies, not {self.dies}")
         if self.topology == "full" and self.dies - 1 > MAXIMUM_PORTS:
@@ -419,10 +418,11 @@ class Array:
         return any(rate != self.rate for (node, _), rate in self.port_rates.items() if node < self.dies)
 
     def die_parameters(self) -> DieParameters:
-        """The preset with the ports and the link rates of this array."""
+        """The preset with the ports and the link rates of this array; with no more ports than a router has."""
         die = PRESETS[self.preset]
-        return preset(self.preset, ports=max(die.ports, self.ports), link_rate=self.rate / die.flit_words,
-                      port_rates=self.has_rates, codes=die.codes or self.codes is not None)
+        return preset(self.preset, ports=max(die.ports, min(self.ports, MAXIMUM_PORTS)),
+                      link_rate=self.rate / die.flit_words, port_rates=self.has_rates,
+                      codes=die.codes or self.codes is not None)
 
     def _ring(self) -> list[tuple[int, int, int, int]]:
         return [(die, 0, (die + 1) % self.dies, 1) for die in range(self.dies) if self.dies > 1]
@@ -440,16 +440,14 @@ class Array:
 
     @property
     def _grid(self) -> tuple[int, int]:
-        """Rows and columns of a cluster's dies, as square as can be."""
+        """Rows and columns of a cluster's dies, as square as can be; the last row may be short."""
         groups = self.dimensions[0]
         rows = next(rows for rows in range(isqrt(groups), 0, -1) if groups % rows == 0)
-        return rows, groups // rows
-
-    @property
-    def _narrow_ports(self) -> int:
-        """Links of a die to others of its cluster."""
-        rows, columns = self._grid
-        return rows + columns - 2
+        columns = groups // rows
+        if columns > 2 * rows and rows + columns > MAXIMUM_PORTS:
+            columns = isqrt(groups - 1) + 1
+            rows = -(-groups // columns)
+        return rows, columns
 
     def _clusters(self) -> list[Link]:
         """Rings of groups through the host, and grids of clusters."""
@@ -468,6 +466,7 @@ class Array:
                 # To the column c of its row by port 2 + c, or one less behind its own, then likewise to rows.
                 others = [(row * columns + c, 2 + c - 1, 2 + column) for c in range(column + 1, columns)]
                 others += [(r * columns + column, columns + r, columns + 1 + row) for r in range(row + 1, rows)]
+                others = [ends for ends in others if ends[0] < groups]
                 found += [Link(one * clusters + cluster, port, other * clusters + cluster, there, rate=narrow,
                                latency=latency) for other, port, there in others]
         return found

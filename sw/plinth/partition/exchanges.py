@@ -88,11 +88,11 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
                     coded=node.tiling if (phase, kind) in coded else None)
 
 
-def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, array: Array | None = None
-              ) -> Iterator[Exchange]:
+def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, array: Array | None = None, *,
+              blocks: bool = True) -> Iterator[Exchange]:
     """All transfers of a training step between layers, in the order in which they happen; of an array, if its links
-    are known."""
-    sums, shared = tile_sums(graph, regions), shared_tiles(graph, regions)
+    are known. ``blocks``: not each Winograd layer by itself."""
+    sums, shared = (tile_sums(graph, regions), shared_tiles(graph, regions)) if blocks else ({}, {})
     added = residuals(graph, regions, sums)
     coded = [coded_exchanges(graph, here, number, sums.get(number), added.get(number))
              for number, here in enumerate(regions)]

@@ -200,6 +200,16 @@ class Plan:
         return sum(one.words for one in self.transfers) + sum(one.words for one in self.reductions)
 
     @cached_property
+    def saved_words(self) -> int:
+        """Words that blocks of Winograd layers save in a step: those that all dies would send more if each layer
+        scattered and gathered its own tiles."""
+        if not any(here.ep for here in self.layouts):
+            return 0
+        each = exchanges.exchanges(self.graph, self.layouts, self.factors, self.hardware, blocks=False)
+        return sum(exchanges.exchange_words(one, self.batch, self.factors) for one in each) - sum(
+            one.words for one in self.transfers)
+
+    @cached_property
     def word_bounds(self) -> tuple[int, int]:
         """Between which words all dies send in a step: those of :attr:`words`, unless data decide."""
         reduced = sum(one.words for one in self.reductions)

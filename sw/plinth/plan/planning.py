@@ -13,7 +13,7 @@ from plinth.model.winograd import with_fit
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import Factors
 from plinth.partition.exchanges import total_words
-from plinth.partition.graph import DP, MP, SPLITS, PlanGraph, from_network
+from plinth.partition.graph import DP, EP, MP, SPLITS, PlanGraph, from_network
 from plinth.partition.lists import check_lists
 from plinth.partition.regions import Lists, Partition, Splits
 from plinth.plan.cost.codes import codes_source
@@ -135,6 +135,9 @@ class Planned:
     memory_bytes: int
     die_memory_bytes: int
 
+    #: Bytes of a word of its dies' memory.
+    word_bytes: int
+
     @property
     def fits_memory(self) -> bool:
         """Whether every die has the memory that the plan needs."""
@@ -143,8 +146,10 @@ class Planned:
 
 def outcome(given: Task, splits: Splits, lists: Partition = ()) -> Outcome:
     """Words and time of splits, and of lists if there are any."""
+    # In closed form nothing is known of tiles, nor of lists.
+    counted = lists or (given.words.name == "exact" and any(EP in vector for vector in splits))
     total = (4 * total_words(given.graph, splits, given.words.batch, given.factors, lists, given.time.array)
-             if lists else given.words.total_bytes(splits))
+             if counted else given.words.total_bytes(splits))
     total *= given.time.machine.parameters.word_bytes / 4
     return Outcome(total, given.time.seconds(splits, lists), given.time.step(splits, lists))
 
@@ -173,7 +178,7 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
                 definition=None if NETWORKS.get(network.name) == network else network)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
     return Planned(plan, found, baselines, given.time.machine.source + codes_source(array),
-                   memory_bytes(given, splits, parts), array.memory_bytes)
+                   memory_bytes(given, splits, parts), array.memory_bytes, given.time.machine.parameters.word_bytes)
 
 
 def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN) -> Plan:

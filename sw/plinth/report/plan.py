@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plinth.output import write_whole
 from plinth.partition.lists import AXES
+from plinth.plan.plan import Plan
 from plinth.plan.planning import Outcome, Planned
 from plinth.units import duration, size
 
@@ -22,6 +23,20 @@ LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (inp
 def _number(value: float) -> int | float:
     """Whole numbers as integers."""
     return int(value) if value == int(value) else value
+
+
+def saved(plan: Plan) -> dict[str, int]:
+    """What blocks of Winograd layers save, as JSON says it, if they do."""
+    return {"saved_words": plan.saved_words} if plan.saved_words else {}
+
+
+def show_saved(console: Console, plan: Plan, word_bytes: int) -> None:
+    """The same as a line."""
+    if plan.saved_words:
+        share = plan.saved_words / (plan.words + plan.saved_words)
+        console.print(f"blocks of Winograd layers save {plan.saved_words:,} words a step "
+                      f"({size(word_bytes * plan.saved_words)}), {share:.1%} of what its layers would move one by one",
+                      highlight=False)
 
 
 def plan_report(planned: Planned) -> dict[str, Any]:
@@ -43,7 +58,7 @@ def plan_report(planned: Planned) -> dict[str, Any]:
         "update": plan.rule.title,
         "layers": [graph.nodes[number].name for number in weighted], "splits": splits(weighted),
         "junctions": [graph.nodes[number].name for number in junctions], "junction_splits": splits(junctions),
-        **costs(planned.outcome),
+        **costs(planned.outcome), **saved(plan),
         "predicted_cycles": {"compute": step.compute, "transfers": step.transfers,
                              "exposed_reductions": step.exposed, "reductions": step.reductions},
         "cycles_from": planned.cycles_from, "memory_bytes": planned.memory_bytes,
@@ -106,6 +121,7 @@ def show_plan(console: Console, planned: Planned) -> None:
         totals.add_row(name, size(outcome.total_bytes), f"{share:.3g}", duration(outcome.predicted_seconds),
                        f"{data.predicted_seconds / outcome.predicted_seconds:.3g}")
     console.print(totals)
+    show_saved(console, plan, planned.word_bytes)
     step, cycles = planned.outcome.step, planned.outcome.step.cycles
     console.print(f"the step: {step.compute / cycles:.1%} compute, {step.transfers / cycles:.1%} transfers between "
                   f"layers, {step.exposed / cycles:.1%} weight reductions that nothing hides", highlight=False)

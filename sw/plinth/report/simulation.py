@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plinth.output import write_whole
+from plinth.report.plan import saved, show_saved
 from plinth.simulate.phases import PHASES
 from plinth.simulate.step import Simulated, memory_bytes
 from plinth.units import duration, size
@@ -41,7 +42,7 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
         "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
         "joules": found.joules, "joules_total": sum(found.joules.values()),
         "memory_bytes": memory_bytes(found.plan, found.array), "die_memory_bytes": found.array.memory_bytes,
-        "moved_words": found.work.moved_words,
+        "moved_words": found.work.moved_words, **saved(plan),
         "winograd": {name: asdict(one) for name, one in plan.arrangements.items()},
         "counts": {key: getattr(result.counts, key) for key in
                    ("adds", "multiplies", "sram_words", "dram_words", "link_words")},
@@ -124,6 +125,7 @@ def show_simulation(console: Console, found: Simulated) -> None:
     for what, names in arranged.items():
         told = ", ".join(names if len(names) < 4 else [names[0], "..", names[-1]])
         console.print(f"Winograd layers {what} groups x clusters: {len(names)} ({told})", highlight=False)
+    show_saved(console, plan, word)
     energy = ", ".join(f"{label} {joules[key] / total:.1%}" for key, label, _ in KINDS) if total else "none"
     console.print(f"energy: {energy}", highlight=False)
     words = (f"{size(word * found.work.moved_words)} moved between dies, "

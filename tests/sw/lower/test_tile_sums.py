@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 from tests.support.networks import random_data
 from tests.support.sessions import MEMORY_WORDS, session
 
@@ -18,6 +19,9 @@ from plinth.model.winograd import with_tiles
 from plinth.partition.blocks import shared_tiles, tile_sums
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
+from plinth.plan.planning import Planned, outcome, task
+from plinth.report.plan import plan_report, show_plan
+from plinth.report.simulation import show_simulation, simulation_report
 from plinth.simulate.step import simulated
 from plinth_hw.isa.parameters import preset
 
@@ -121,6 +125,12 @@ def planned(network: Network, splits: dict[str, tuple[str, ...]] | None = None) 
                              for node in graph.nodes))
 
 
+def alone() -> Plan:
+    """One of its convolutions in the place of a block."""
+    return planned(with_tiles(Network(name="one", input=Shape((2, 6, 6)), layers=(
+        *several().layers[:3], Relu(name="r"), Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss"))), 2, None))
+
+
 def moved(plan: Plan) -> list[tuple[str, str, str]]:
     """Scatters and gathers of the block."""
     return [(one.exchange.layer, one.exchange.phase, one.exchange.kind) for one in plan.transfers
@@ -132,9 +142,42 @@ def test_a_block_moves_tiles_once_each_way(junction: type[Layer]) -> None:
     plan = planned(several(junction=junction))
     assert moved(plan) == [("a", "fprop", "scatter"), ("c", "fprop", "gather"), ("c", "bprop", "scatter"),
                            ("a", "bprop", "gather")]
-    alone = planned(with_tiles(Network(name="one", input=Shape((2, 6, 6)), layers=(
-        *several().layers[:3], Relu(name="r"), Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss"))), 2, None))
-    assert sum(one.words for one in plan.transfers) == sum(one.words for one in alone.transfers)
+    assert sum(one.words for one in plan.transfers) == sum(one.words for one in alone().transfers)
+
+
+@pytest.mark.parametrize(("columns", "shared"), [("ab", 4), ("abc", 4), ("abcd", 2)])
+def test_words_that_a_block_saves_are_those_of_its_further_layers(columns: str, shared: int) -> None:
+    """Of four the sum has too many biases: tiles of the map and of its errors are shared alone."""
+    plan = planned(several(columns))
+    each = {(one.exchange.phase, one.exchange.kind): one.words for one in alone().transfers
+            if one.exchange.layer == "a" and one.exchange.kind != "bias"}
+    assert len(each) == 4 and min(each.values()) > 0
+    once = [each["fprop", "scatter"], each["bprop", "gather"], each["fprop", "gather"], each["bprop", "scatter"]]
+    assert plan.saved_words == (len(columns) - 1) * sum(once[:shared])
+    assert alone().saved_words == planned(several(columns), dict.fromkeys(columns, ("dp", "dp"))).saved_words == 0
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+@pytest.mark.parametrize("groups", [True, False])
+def test_reports_say_what_blocks_save_if_they_do(capsys, command: str, groups: bool) -> None:
+    plan = replace(planned(several()), definition=several(), hardware=ring(4, preset="ndp-demo-winograd"))
+    if not groups:
+        plan = replace(plan, splits=tuple(("dp", "dp") for _ in plan.splits))
+    if command == "plan":
+        given = task(plan.graph, plan.hardware, "exact", plan.batch)
+        made = Planned(plan, outcome(given, plan.splits), {
+            name: outcome(given, plan.splits) for name in ("data", "model")}, "", 0, 1, 4)
+        report, show = plan_report(made), lambda console: show_plan(console, made)
+        assert report["total_bytes"] == 4 * plan.words
+    else:
+        found = simulated(plan, plan.hardware)
+        report, show = simulation_report(found), lambda console: show_simulation(console, found)
+    show(Console(width=200))
+    text, words = capsys.readouterr().out, plan.saved_words
+    assert (words > 0) == groups
+    assert report.get("saved_words") == (words or None)
+    assert (f"blocks of Winograd layers save {words:,} words a step" in text) == (words > 0)
+    assert ("blocks of" in text) == (words > 0)
 
 
 def test_what_is_not_alike_is_moved_by_itself() -> None:

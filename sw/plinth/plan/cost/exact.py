@@ -1,4 +1,5 @@
-"""Words that the dies really move, in closed form: equal to :func:`plinth.partition.exchanges.total_words`.
+"""Words that the dies really move, in closed form: equal to :func:`plinth.partition.exchanges.total_words` where
+nothing splits elements of tiles, which planners that count words do not.
 
 For a batch of B, a layer with raw output R, weights W and bias b, cut in nd parts by batch, nm by input and no by
 output channels (the products of the factors of its dp, mp and op levels), and an edge that carries M elements:

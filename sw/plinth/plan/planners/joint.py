@@ -11,17 +11,18 @@
 
 Everything that is found is scored by the same predicted step and the best is taken, so no other planner's plan is ever
 better.
-Up to 4 levels a node may take any combination; above that those of the seeds, and those in which each
-kind of split stands on neighbouring levels.
+Up to 4 levels a node may take any combination; above that those of the seeds, those in which each kind of split stands
+on neighbouring levels, and of a Winograd layer its tile elements in any number of groups, samples in clusters.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations, product
 from typing import Any
 
-from plinth.partition.graph import SPLITS, PlanGraph
+from plinth.partition.graph import EP, SPLITS, PlanGraph
 from plinth.partition.regions import Splits
 from plinth.plan.cost.time import StepTime, Vector
+from plinth.plan.planners.mpt import factorings
 
 #: States that the beam keeps.
 WIDTH = 32
@@ -41,6 +42,8 @@ MAXIMUM_PAIRS = 250_000
 def vectors(time: StepTime, number: int, splits: Sequence[str], seeds: Iterable[Splits]) -> list[Vector]:
     """Combinations of splits that the search gives a node: those that dies can do."""
     found = _vectors(time.graph, number, time.levels, splits, seeds)
+    if EP in splits and time.graph.nodes[number].tiling is not None:
+        found = list(dict.fromkeys((*found, *factorings(time.array))))
     return [vector for vector in found if time.able(number, vector)]
 
 
