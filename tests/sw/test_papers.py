@@ -171,7 +171,7 @@ def test_tables_of_a_report_are_those_that_it_was_made_of(toy, tmp_path, monkeyp
     page, kept = tmp_path / "page.md", tmp_path / "report.json"
     kept.write_text(json.dumps(report), encoding="utf-8")
     page.write_text("before\n<!-- toy -->\nold\n<!-- /toy -->\nbehind\n", encoding="utf-8")
-    monkeypatch.setattr(names, "PAPERS", ("toy",))
+    monkeypatch.setattr(tables, "PAPERS", ("toy",))
     monkeypatch.setattr(tables, "paper", lambda name: toy)
     monkeypatch.setattr(toy, "computed", lambda: pytest.fail("it is kept"))
     assert tables.main([str(page), "--report", str(kept)]) == 0

@@ -37,6 +37,8 @@ Value = float | str | None
 Progress = Callable[[str, int, int], None]
 #: Where the papers' files are.
 FOLDER = Path(__file__).parent
+#: Names of all papers.
+PAPERS = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 #: Distance from the paper's value within which ours is the same, unless a table or an entry has its own.
 WITHIN = 0.01
 

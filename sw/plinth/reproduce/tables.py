@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from plinth.cli import names
-from plinth.reproduce.paper import Paper, Row, Status, Table, Value, paper, tally
+from plinth.reproduce.paper import PAPERS, Paper, Row, Status, Table, Value, paper, tally
 
 #: On a terminal: marks before values of the paper that could not simply be read.
 READ = {"read-from-garbled": "~", "reconstructed": "?"}
@@ -161,12 +160,12 @@ def main(arguments: Sequence[str]) -> int:
     """Replace what stands between papers' markers on a page."""
     parser = argparse.ArgumentParser(prog="plinth.reproduce.tables", description="Write papers' tables into a page.")
     parser.add_argument("page", type=Path)
-    parser.add_argument("--paper", action="append", choices=names.PAPERS, help="default: all")
+    parser.add_argument("--paper", action="append", choices=PAPERS, help="default: all")
     parser.add_argument("--report", action="append", type=Path, default=[], metavar="FILE",
                         help="what `plinth reproduce NAME --json` printed")
     given = parser.parse_args(arguments)
     reports = [json.loads(path.read_text(encoding="utf-8")) for path in given.report]
-    text, chosen = given.page.read_text(encoding="utf-8"), given.paper or names.PAPERS
+    text, chosen = given.page.read_text(encoding="utf-8"), given.paper or PAPERS
     for name in chosen:
         if parts(text, name) is None:
             print(f"{given.page}: the markers {' and '.join(map(str.strip, markers(name)))} are missing",

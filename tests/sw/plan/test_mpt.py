@@ -239,7 +239,7 @@ def test_transforms_follow_the_arrangement() -> None:
 
 
 @pytest.mark.parametrize(("name", "dies", "batch"), [
-    ("digits-cnn", 6, 6), ("digits-cnn", 12, 12), ("mpt-late-1", 12, 12)])
+    ("digits-cnn", 6, 6), ("mpt-late-1", 12, 12)])
 def test_joint_takes_elements_where_they_are_shorter(name: str, dies: int, batch: int) -> None:
     """Some layer splits elements of tiles, and no plan without them that it finds is as short, nor anybody else's."""
     given = task(from_network(with_tiles(NETWORKS[name], 2, "winograd")), ring(dies, preset="ndp-demo-winograd"),
