@@ -11,6 +11,7 @@ from plinth import cli
 
 pytestmark = pytest.mark.xdist_group("tiny-winograd-dies")
 
+
 def test_a_planner_splits_the_elements_of_tiles(tmp_path: Path) -> None:
     """By `mpt`, on the RTL; by the plan that it wrote, on the golden model: the same words, the same losses."""
     array, plan, data = (tmp_path / name for name in ("array.yaml", "plan.yaml", "few.npz"))

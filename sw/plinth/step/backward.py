@@ -214,8 +214,9 @@ class Backward:
             others = [layers[one] for one, first in step.shared_tiles.items() if first == made.number]
             winograd.backward(error, found, None if made.number in step.shared_tiles else others,
                               None if last == made.number else layers[last])
-            elements = reductions.elements(made.number, winograd.rates)
-            winograd.update(multiplied=not elements)
+            rates = winograd.rates
+            elements = reductions.elements(made.number, rates)
+            winograd.update(() if elements else rates)
             if made.number in self._rows:
                 self._sum_bias(made)
             for piece in elements or [WHOLE]:

@@ -58,11 +58,13 @@ class Reductions:
         bias; none, if these would be too short to be messages, or begin within a beat: the gradient is multiplied
         then."""
         step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
+        if not rates:
+            return []
         parameters, weights = step.parameters, step.weights[node.name]
         slices = [weights.slice(die) for die in range(step.dies)]
         words = {one.inputs * one.outputs for one in slices}
         least = LEAST_CHUNKS * rings.size * parameters.chunk_words
-        if (not rates or node.name in step.kept or (rings.size > 1 and len(self._together(rings)) > 1)
+        if (node.name in step.kept or (rings.size > 1 and len(self._together(rings)) > 1)
                 or any(each < least or each % parameters.beat_words for each in words)):
             return []
         most = max(one.taps for one in slices)

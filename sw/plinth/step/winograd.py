@@ -337,12 +337,12 @@ class WinogradLayer:
         """Factors on the learning rates of elements, if they are updated, and by different ones."""
         return element_rates(self.tiling.form) if self.node.free and not self.step.rule.squares else ()
 
-    def update(self, *, multiplied: bool) -> None:
-        """updateGrad; ``multiplied``: the gradient is by rates, which the update does not take."""
+    def update(self, rates: tuple[float, ...]) -> None:
+        """updateGrad; its elements are multiplied by ``rates``, if there are any, which the update does not take."""
         step, node = self.step, self.node
         step.add(ElementProducts(node, UPDATE, self._inputs, self._errors, self.gradient))
-        if multiplied and self.rates:
-            step.add(ElementRates(node, step.parameters, self.gradient, self.rates))
+        if rates:
+            step.add(ElementRates(node, step.parameters, self.gradient, rates))
         if node.free:
             return
         kernel = step.gradients[node.name]
