@@ -92,6 +92,10 @@ def test_bits_of_gathers(trained, lines, pooled) -> None:
     # A window of a pool is a tile.
     read = (neurons > 0) & (neurons == neurons.max(axis=(0, 1), keepdims=True) if pooled else True)
     assert sent.unread == (~read.any(axis=axes)).sum()
+    # MPT's scheme, too, asks for no more where it knows of a pool; a tile that is a window has its largest neuron.
+    assert sent.pooled_paper <= sent.paper and (sent.pooled_paper < sent.paper) is (lines and pooled)
+    assert sent.over_pooled_paper == sent.two_rounds / sent.pooled_paper >= sent.two_rounds / sent.paper
+    assert sent.unpooled_over_paper == sent.unpooled / sent.paper
     assert (sent.unread > sent.dead) is (lines and pooled) and (sent.two_rounds < sent.unpooled) is pooled
     assert 0 < sent.two_rounds_found <= sent.dead and sent.one_round_found <= sent.dead
     assert sent.two_rounds_found <= sent.two_rounds_unread <= sent.unread >= sent.one_round_unread

@@ -21,21 +21,32 @@ def _gather_detail(name: str, outputs: int, lines: bool) -> dict[str, Any]:
     total = sum(layers, gathers.Sent())
     return {"dead_units": total.dead / total.units, "unread_units": total.unread / total.units,
             **{scheme: total.share(scheme) for scheme in (
-                "paper", "oracle", "pooled_oracle", "one_round", "two_rounds", "unpooled")},
+                "paper", "pooled_paper", "oracle", "pooled_oracle", "one_round", "two_rounds", "unpooled")},
             "found": {scheme: total.found(scheme) for scheme in ("paper", "one_round", "two_rounds")},
             "found_unread": {scheme: total.found_unread(scheme) for scheme in ("one_round", "two_rounds")},
-            "over_paper": total.two_rounds / total.paper, "over_oracle": total.two_rounds / total.oracle,
+            "over_paper": total.two_rounds / total.paper, "over_pooled_paper": total.over_pooled_paper,
+            "unpooled_over_paper": total.unpooled_over_paper, "over_oracle": total.two_rounds / total.oracle,
             "over_pooled_oracle": total.two_rounds / total.pooled_oracle,
             "dropped": total.dropped, "accuracy": trained(name).accuracy, "layers": [asdict(one) for one in layers]}
 
 
 def prediction_bits(outputs: int, lines: bool) -> list[Row]:
-    """Bits of gathers by the block code in two rounds over sending all, of all layers behind the first."""
+    """Bits of gathers by the block code in two rounds, which knows of max-pools, over sending all, of all layers behind
+    the first; and what the code itself saves: over MPT's scheme with the same knowledge, where both know of pools and
+    where neither does."""
     found = {name: _gather_detail(name, outputs, lines) for name in RECIPES}
-    own = found[NETWORK]
-    return [Row(f"prediction_bits_f{outputs}3_{'1d' if lines else '2d'}", own["two_rounds"], "of the bits of all",
+    own, kind = found[NETWORK], f"f{outputs}3_{'1d' if lines else '2d'}"
+    both, neither = own["over_pooled_paper"], own["unpooled_over_paper"]
+    rows = [Row(f"prediction_bits_{kind}", own["two_rounds"], "of the bits of all, max-pools known",
                 f"{own['dead_units']:.0%} of units dead, {own['found']['two_rounds']:.1%} of these found; "
-                f"{own['over_paper']:.2f} of MPT's bits, {own['over_oracle']:.2f} of the oracle's", found)]
+                f"{both:.3f} of the bits of MPT's scheme where both know of pools, {neither:.3f} where neither does; "
+                f"{own['over_oracle']:.2f} of the oracle's, which knows of none", found)]
+    for name, key, who in ((f"prediction_over_mpt_{kind}", "over_pooled_paper", "both"),
+                           (f"prediction_over_mpt_unpooled_{kind}", "unpooled_over_paper", "neither")):
+        rows.append(Row(name, own[key], f"of the bits of MPT's scheme, {who} knowing max-pools",
+                        "first bits and masks of all elements",
+                        {network: detail[key] for network, detail in found.items()}))
+    return rows
 
 
 def skip_bits(outputs: int) -> list[Row]:
@@ -63,8 +74,9 @@ def prediction_false_drops() -> list[Row]:
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[Row]]] = {
     "prediction_false_drops": prediction_false_drops,
-    **{f"prediction_bits_f{outputs}3_{'1d' if lines else '2d'}": partial(prediction_bits, outputs, lines)
-       for outputs in (2, 4) for lines in (False, True)},
+    **{f"{row}_f{outputs}3_{'1d' if lines else '2d'}": partial(prediction_bits, outputs, lines)
+       for outputs in (2, 4) for lines in (False, True)
+       for row in ("prediction_bits", "prediction_over_mpt", "prediction_over_mpt_unpooled")},
     **{f"skip_bits_f{outputs}3_{way}": partial(skip_bits, outputs)
        for outputs in (2, 4) for way in ("forward", "backward")},
 }

@@ -2,18 +2,19 @@
 
 Beside each other, headers, maps and all rounds counted:
 
-=========  ============================================================================================
-paper      MPT's regions, 6 bits in 2-D and 5 in 1-D, then whole words of each unit that is not found dead, by the
-           sign-aware bound, at the scale of each layer that takes the fewest bits of the very batch
-oracle     the words of each unit of which a neuron lives, and a bit a word for the map
-pooled     the same of units of which a neuron is read: lives, and, before a max-pool, is the largest of its window
-code       the block code in one round and in two, at the levels of each layer that take the fewest bits of
-           another batch, as a host could set them by the words of steps before; it knows of max-pools
-unpooled   the same in two rounds as if it did not
-=========  ============================================================================================
+=============  ========================================================================================
+paper          MPT's regions, 6 bits in 2-D and 5 in 1-D, then whole words of each unit that is not found dead, by
+               the sign-aware bound, at the scale of each layer that takes the fewest bits of the very batch
+pooled_paper   the same by a destination that knows of max-pools, as the code's does
+oracle         the words of each unit of which a neuron lives, and a bit a word for the map
+pooled_oracle  the same of units of which a neuron is read: lives, and, before a max-pool, is the largest of its window
+one_round,     the block code in one round and in two, at the levels of each layer that take the fewest bits of
+two_rounds     another batch, as a host could set them by the words of steps before; it knows of max-pools
+unpooled       the same in two rounds as if it did not
+=============  ========================================================================================
 
-MPT's scheme, which knows of no pools, finds units that are *dead*, of which no neuron lives; the code those that are
-*unread* as well, of which none is read.
+The paper's own scheme knows of no pools: it finds units that are *dead*, of which no neuron lives; the code those that
+are *unread* as well, of which none is read. What the code itself saves shows where both know of pools, or neither does.
 
 A unit is a tile where sources hold single elements (2-D), and a line of it where they hold whole lines (1-D); then
 elements are those behind the first direction, m instead of T a line.
@@ -44,7 +45,7 @@ class Sent:
 
     Attributes
     ----------
-    all, paper, oracle, pooled_oracle, one_round, two_rounds, unpooled : int
+    all, paper, pooled_paper, oracle, pooled_oracle, one_round, two_rounds, unpooled : int
         Bits.
     units, dead, unread : int
         Units, those of which no neuron lives, and those of which none is read.
@@ -58,6 +59,7 @@ class Sent:
 
     all: int = 0
     paper: int = 0
+    pooled_paper: int = 0
     oracle: int = 0
     pooled_oracle: int = 0
     one_round: int = 0
@@ -79,6 +81,16 @@ class Sent:
     def share(self, name: str) -> float:
         """Of all bits."""
         return float(getattr(self, name) / self.all)
+
+    @property
+    def over_pooled_paper(self) -> float:
+        """Bits of the code in two rounds over those of MPT's scheme, both of which know of max-pools."""
+        return self.two_rounds / self.pooled_paper
+
+    @property
+    def unpooled_over_paper(self) -> float:
+        """The same where neither knows of them."""
+        return self.unpooled / self.paper
 
     def found(self, name: str) -> float:
         """Of dead units."""
@@ -124,20 +136,21 @@ def _units(neurons: Mask, lines: bool) -> Mask:
     return np.asarray(neurons.any(axis=1 if lines else (0, 1)))
 
 
-def _regions(layer: Layer, words: NDArray[np.uint32], lines: bool, bits: int, scale: int) -> tuple[int, Mask]:
-    """Bits of MPT's scheme at a scale, and neurons not found dead."""
+def _regions(layer: Layer, words: NDArray[np.uint32], lines: bool, bits: int, scale: int, pooled: bool
+             ) -> tuple[int, Mask]:
+    """Bits of MPT's scheme at a scale, and neurons not found dead; ``pooled``: it knows of max-pools."""
     elements, run = words.shape[0] * words.shape[1], words[0, 0].size
     ends = regions.ends(regions.quantised(words, bits, scale), bits, scale)
-    live = prediction.live(layer.way(lines), ends, layer.after, layer.inside)
+    live = prediction.live(layer.way(lines), ends, layer.after, layer.inside, pooled and layer.pooled)
     needed = int(_units(live, lines).sum()) * (words.shape[1] if lines else elements)
     return elements * (regions.string_bits(run, bits) + regions.string_bits(run, 1)) + 32 * needed, live
 
 
-def by_regions(layer: Layer, lines: bool, bits: int) -> tuple[int, Mask]:
+def by_regions(layer: Layer, lines: bool, bits: int, pooled: bool = False) -> tuple[int, Mask]:
     """The same at the scale that takes the fewest bits."""
     elements = layer.elements(lines)
     middle = int(np.floor(np.log2(np.abs(elements).std()))) - 3
-    return min((_regions(layer, elements.view(np.uint32), lines, bits, scale)
+    return min((_regions(layer, elements.view(np.uint32), lines, bits, scale, pooled)
                 for scale in range(middle - 3, middle + 4)), key=lambda found: found[0])
 
 
@@ -171,6 +184,8 @@ def measured(layer: Layer, levels: Chosen, lines: bool) -> Sent:
     one, two = (_code(layer, elements, lines, some) for some in (levels.one, levels.two))
     unpooled = _code(layer, elements, lines, levels.unpooled, False)
     paper, by_paper = by_regions(layer, lines, PAPER_BITS[lines])
+    pooled_paper, by_pooled_paper = by_regions(layer, lines, PAPER_BITS[lines], True) if layer.pooled else (
+        paper, by_paper)
     dead, unread = (~_units(some, lines) for some in (live, read))
     unit = words.shape[1] if lines else words.shape[0] * words.shape[1]
     oracle, pooled_oracle = (words.size + 32 * unit * int((~some).sum()) for some in (dead, unread))
@@ -178,13 +193,14 @@ def measured(layer: Layer, levels: Chosen, lines: bool) -> Sent:
     def found(scheme: Mask, those: Mask) -> int:
         return int((~_units(scheme, lines) & those).sum())
 
-    return Sent(all=32 * words.size, paper=paper, oracle=oracle, pooled_oracle=pooled_oracle, one_round=32 * one.total,
-                two_rounds=32 * two.total, unpooled=32 * unpooled.total, units=dead.size, dead=int(dead.sum()),
-                unread=int(unread.sum()), paper_found=found(by_paper, dead), one_round_found=found(one.live, dead),
-                two_rounds_found=found(two.live, dead), one_round_unread=found(one.live, unread),
-                two_rounds_unread=found(two.live, unread),
-                dropped=sum(int((true & ~some).sum()) for true, some in (
-                    (live, by_paper), (read, one.live), (read, two.live), (live, unpooled.live))))
+    return Sent(
+        all=32 * words.size, paper=paper, pooled_paper=pooled_paper, oracle=oracle, pooled_oracle=pooled_oracle,
+        one_round=32 * one.total, two_rounds=32 * two.total, unpooled=32 * unpooled.total, units=dead.size,
+        dead=int(dead.sum()), unread=int(unread.sum()), paper_found=found(by_paper, dead),
+        one_round_found=found(one.live, dead), two_rounds_found=found(two.live, dead),
+        one_round_unread=found(one.live, unread), two_rounds_unread=found(two.live, unread),
+        dropped=sum(int((true & ~some).sum()) for true, some in (
+            (live, by_paper), (read, by_pooled_paper), (read, one.live), (read, two.live), (live, unpooled.live))))
 
 
 def pairs(name: str, outputs: int) -> Iterator[tuple[Layer, Layer]]:
