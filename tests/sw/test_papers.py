@@ -92,10 +92,13 @@ tables:
   within: 0.02
   entries:
   - {id: toy.a, series: bars, what: a, value: 2.0, confidence: exact, status: independent}
-  - {id: toy.b, series: bars, what: b, value: 4.0, confidence: read-from-garbled, status: selected on, reason: fit}
+  - {id: toy.b, series: bars, what: b, value: 4.0, confidence: read-from-garbled, status: selected on, reason: fit,
+     within: 0.05}
   - {id: toy.c, series: bars, what: c, value: 5.0, confidence: exact, status: independent}
-  - {id: toy.d, series: bars, what: d, value: '>10', confidence: exact, status: not reproduced, reason: '[it] stays'}
-  - {id: toy.e, series: bars, what: e, value: 1, confidence: exact, status: not attempted, reason: lost}
+  - {id: toy.d, series: bars, what: d, value: '>10', confidence: exact, status: not reproduced, reason: '[it] stays',
+     claim: 'd | is [more] than ten (I)'}
+  - {id: toy.e, series: bars, what: e, value: 1, confidence: exact, status: not attempted, reason: lost,
+     claim: e is 1 (II)}
 """
 
 
@@ -103,6 +106,7 @@ def bars(made: Draft) -> None:
     made.further = {"twice": "twice"}
     for what, ours in (("a", 2.03), ("b", 4.0), ("c", 5.2), ("d", 9.0), ("more", 1.0)):
         made.add("bars", what, ours, {"twice": 2 * ours}, note="measured" if what == "a" else "")
+    made.add("bars", "beside", None, {"twice": 3.0})
     made.notes.append("a toy")
 
 
@@ -121,19 +125,24 @@ def toy(tmp_path, monkeypatch) -> Paper:
 def test_a_paper_is_a_file_and_functions(toy, tmp_path) -> None:
     told: list[tuple[str, int, int]] = []
     table, = toy.computed(progress=lambda *given: told.append(given))
-    assert told == [(table.key, 0, values) for values in range(len(told))] and len(told) == 6
+    assert told == [(table.key, 0, values) for values in range(len(told))] and len(told) == 7
     assert [(row.what, row.status) for row in table.rows] == [
         ("a", "independent"), ("b", "selected on"), ("c", "not reproduced"), ("d", "not reproduced"), ("more", None),
-        ("e", "not attempted")]
+        ("beside", None), ("e", "not attempted")]
     assert {row.what: row.same for row in table.rows} == {
-        "a": True, "b": True, "c": False, "d": False, "more": None, "e": None}
+        "a": True, "b": True, "c": False, "d": False, "more": None, "beside": None, "e": None}
     data = toy.report([table])
     assert data["counts"] == tally([table]) == {
         "independent": {"entries": 1, "reasons": {}},
         "selected on": {"entries": 1, "reasons": {"a constant was fitted to it": 1}},
         "not reproduced": {"entries": 2, "reasons": {"no longer within 2.0%; it was: independent": 1, "[it] stays": 1}},
         "not attempted": {"entries": 1, "reasons": {"it has no source": 1}}}
-    first = data["tables"][0]["rows"][0]
+    first, second, *_ = data["tables"][0]["rows"]
+    assert (first["within"], second["within"]) == (0.02, 0.05)
+    assert data["claims"] == {"holds": 0, "fails": 1, "not attempted": 1}
+    assert [(one["claim"], one["verdict"]) for one in data["tables"][0]["rows"]] == [
+        *[(None, None)] * 3, ("d | is [more] than ten (I)", "fails"), *[(None, None)] * 2,
+        ("e is 1 (II)", "not attempted")]
     assert (first["id"], first["status"], first["reason"], first["note"], first["twice"]) == (
         "toy.a", "independent", "", "measured", 4.06)
     assert toy.draw(tmp_path, [table]) == []
@@ -151,11 +160,25 @@ def test_statuses_have_colours_of_their_own_and_are_counted(toy) -> None:
     assert [line.split()[:2] for line in text.splitlines() if line[:5].strip().isdigit()] == [
         ["1", "independent"], ["1", "selected"], ["2", "not"], ["1", "not"]]
     assert "[it] stays" in text
+    assert "5 %" in text and "unless a row says otherwise" in text
+    assert "Claims in words: 0 hold, 1 fail, 1 not attempted" in text
+    assert "\x1b[31mfails" in styled and "d | is [more] than ten (I) -- paper >10, ours 9: [it] stays" in text
+
+
+def test_a_table_whose_rows_have_no_distance_of_their_own_shows_none(toy, tmp_path) -> None:
+    (tmp_path / "toy.yaml").write_text(TOY.replace("     within: 0.05}", "     note: none}"), encoding="utf-8")
+    table, = Paper("toy", tmp_path).computed()
+    text = "\n".join(tables.section(toy, table))
+    assert "the same: within 2 % of the paper\n" in text and "within |" not in text
 
 
 def test_tables_on_a_page(toy, tmp_path, monkeypatch) -> None:
     text = tables.markdown(toy, toy.computed())
-    assert "| a | 2 | 2.03 | 1.015 | 4.06 | independent | exact | 1 | `toy.a` |" in text.splitlines()
+    assert "| a | 2 | 2.03 | 1.015 | 4.06 |  | independent | exact | 1 | `toy.a` |" in text.splitlines()
+    assert "| b | 4 | 4 | 1.000 | 8 | 5 % | selected on | read-from-garbled | 2 | `toy.b` |" in text.splitlines()
+    assert "- the same: within 2 % of the paper, unless a row says otherwise (column 'within')" in text.splitlines()
+    assert "0 hold, 1 fail, 1 not attempted. The verdict follows from the values." in text.splitlines()
+    assert "| d \\| is [more] than ten (I) | fails | >10 | 9 | [it] stays | `toy.d` |" in text.splitlines()
     assert "| **selected on** | **1** | |" in text.splitlines()
     assert "| | 1 | it has no source |" in text.splitlines()
 
@@ -193,7 +216,8 @@ def row(value: float | str, ours: float | str | None, within: float = 0.01, stat
 @pytest.mark.parametrize(("value", "ours", "ratio", "same"), [
     (2.0, 1.0, 0.5, False), (2.0, 2.019, 1.0095, True), (2.0, 2.021, 1.0105, False), ("0011", "0111", 0.75, False),
     ("00 11", "00 11", 1, True), ("usually", "usually: 3/4", None, True), ("usually", "rarely: 1/4", None, False),
-    (">10", 10.0, None, False), (">10", 10.1, None, True), (0, 0.0, None, True), (0, 0.1, None, False),
+    (">10", 10.0, None, False), (">10", 10.1, None, True), ("<1", 1.0, None, False), ("<1", 0.9, None, True),
+    (0, 0.0, None, True), (0, 0.1, None, False),
     (1.0, None, None, None), ("3@5", "3@6", None, False), (3, "three", None, False),
 ])
 def test_what_counts_as_the_same(value, ours, ratio, same) -> None:

@@ -51,7 +51,8 @@ def test_every_entry_is_computed_but_those_not_attempted() -> None:
 def test_what_shows_something_and_what_does_not() -> None:
     status = {row.entry.id.removeprefix("hypar."): row.status for table in figures().values() for row in table.rows
               if row.entry}
-    assert {id_ for id_, one in status.items() if one == Status.NOT_ATTEMPTED} == {"acc.SFC", "acc.SCONV"}
+    assert {id_ for id_, one in status.items() if one == Status.NOT_ATTEMPTED} == {
+        "acc.SFC", "acc.SCONV", "claim.linear"}
     # Nothing was chosen by Figure 13's energies, and all come out; of its performance conv5 does not.
     assert {status[f"fig13.{what}.energy"] for what in rows(13, "energy")} == {Status.INDEPENDENT}
     assert {what for what in rows(13, "hypar") if status[f"fig13.{what}.perf"] == Status.INDEPENDENT} == {
@@ -63,6 +64,19 @@ def test_what_shows_something_and_what_does_not() -> None:
         Status.NOT_REPRODUCED}
     assert [status[f"fig8.{name}.dp"] for name in ("SFC", "VGG-A", "VGG-E", "AlexNet", "gmean")] == [
         *[Status.INDEPENDENT] * 3, *[Status.SELECTED_ON] * 2]
+
+
+def test_claims_in_words() -> None:
+    """Those that fail are few, and each says why; what the paper's own bars contradict is among them."""
+    verdicts = {row.entry.id.removeprefix("hypar."): row.verdict for table in figures().values()
+                for row in table.claims}
+    assert {id_ for id_, one in verdicts.items() if one == "fails"} == {
+        "claim.model_worst", "claim.conv5", "fig10.peak", "fig11.hypar_knee"}
+    assert {id_ for id_, one in verdicts.items() if one == "not attempted"} == {"claim.linear"}
+    assert {verdicts[f"fig5.general.{what}"] for what in ("convolutions", "dense", "mixed")} == {"holds"}
+    assert verdicts["fig12.slowed"] == verdicts["fig11.faster"] == verdicts["claim.fc3"] == "holds"
+    own = {name: (rows(6, "hypar")[name].paper, rows(6, "model")[name].paper) for name in NAMES}
+    assert sum(model < min(1, hypar) for hypar, model in own.values()) == 9 and own["sfc"][1] > 1
 
 
 def test_the_plain_reading_gives_the_five_vggs_under_model_parallelism() -> None:
@@ -241,9 +255,11 @@ def test_json_is_the_same_twice_and_pictures_are_written(capsys, tmp_path) -> No
     assert [table["table"] for table in data["tables"]] == ["9", "13"]
     assert [(one["name"], one["value"]) for one in data["fitted"]] == [("K", "2/7")]
     assert set(data["tables"][0]["rows"][0]) == {
-        "id", "series", "what", "paper", "ours", "ratio", "confidence", "status", "reason", "note", "notes"}
+        "id", "series", "what", "paper", "ours", "ratio", "confidence", "status", "within", "claim", "verdict",
+        "reason", "note", "notes"}
+    assert data["claims"] == {"holds": 3, "fails": 1, "not attempted": 0}
     assert {status: found["entries"] for status, found in data["counts"].items()} == {
-        "independent": 10, "selected on": 3, "not reproduced": 4, "not attempted": 0}
+        "independent": 12, "selected on": 3, "not reproduced": 5, "not attempted": 0}
 
 
 def test_tables_fit_eighty_columns(capsys) -> None:

@@ -10,15 +10,15 @@ from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import EP
 from plinth.reproduce import tables
-from plinth.reproduce.mpt import tiles
+from plinth.reproduce.mpt import pictures, tiles
 from plinth.reproduce.mpt.cases import CNNS, CODES, LAYERS, MPT, SYSTEMS, array, layer, plan_of, simulated, words
-from plinth.reproduce.mpt.figures import COMMUNICATING, WORKERS
-from plinth.reproduce.paper import Row, Status, Table
-from plinth.sparsity import gathers, scatters
+from plinth.reproduce.mpt.figures import COMMUNICATING, MEANS, WORKERS
+from plinth.reproduce.paper import CLAIMS, Row, Status, Table
+from plinth.sparsity import drops, gathers, scatters
 from plinth.sparsity.networks import RECIPES
 
 #: What is counted, in seconds; the others are simulated, or measured on networks that are trained for it.
-COUNTED = ("setup", "networks", "systems", "1", "6", "7", "gpu", "formulas")
+COUNTED = ("setup", "networks", "systems", "1", "6", "7", "gpu", "balance", "formulas")
 MEASURED = ("12", "prediction")
 LAYERWISE, WHOLE = ("15", "16"), ("17", "18")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
@@ -120,6 +120,7 @@ def test_what_is_measured_is_drawn(monkeypatch, tmp_path) -> None:
     ratio = gathers.Ratio(0.5, {4: 0.1, 5: 0.2, 6: 0.3}, 0.4)
     monkeypatch.setattr(gathers, "ratio", lambda name, outputs, lines: ratio)
     monkeypatch.setattr(scatters, "network", lambda name, outputs: skipped)
+    monkeypatch.setattr(drops, "dropped", lambda count, which: drops.Tally(tiles=count, live=90, printed=7))
     monkeypatch.setattr(tiles, "_networks", lambda: "made up")
     tiles.gather.cache_clear()
     figure, table = MPT.computed(("12", "prediction"))
@@ -130,9 +131,31 @@ def test_what_is_measured_is_drawn(monkeypatch, tmp_path) -> None:
         "2-D, scatters saved, %", "1-D, scatters saved, %", "1-D, zeros of lines alone, %")} == pytest.approx({
             "2-D, gathers saved, %": 40, "1-D, gathers saved, %": 70, "1-D, gathers saved by the block code, %": 80,
             "2-D, scatters saved, %": 30, "1-D, scatters saved, %": 80, "1-D, zeros of lines alone, %": 60})
-    assert {row.series for row in figure.rows} == set(RECIPES) and len(figure.rows) == 10 * len(RECIPES)
+    assert {(row.what, row.ours, row.verdict) for one in (figure, table) for row in one.claims} == {
+        ("found, 1-D / 2-D", 0.2 / 0.3, "fails"), ("regions that find most", None, "not attempted"),
+        ("live neurons dropped", 7, "fails"), ("elements of tiles", None, "not attempted")}
+    assert [row.series for row in figure.rows if row.series != CLAIMS] == [
+        name for name in RECIPES for _ in range(10)]
     path, = MPT.draw(tmp_path, [figure])
     assert path.name == "figure-12.png" and path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_passes_of_a_layer() -> None:
+    """Two passes of three products are behind fprop; a layer's memory takes part of its energy."""
+    for system in ("d_dp", "w_dp", "w_mp"):
+        step = simulated("mpt-late-2", system, 4)
+        assert 0 < step.forward < step.backward and step.forward + step.backward == step.seconds
+        assert 0 < step.dram_joules < step.joules
+
+
+def test_what_makes_data_parallelism_slow() -> None:
+    """Late-1 on 256 workers: 36 elements of 512 x 512 weights at 80 words a cycle, beside products of a sample's four
+    tiles in 4,096 PEs."""
+    rows = {(row.series, row.what): row.ours for table in computed() if table.key == "balance" for row in table.rows}
+    assert rows["w_dp", "words of elements of weights"] == round(36 * 512 * 512 / 80) == 117_965
+    assert rows["w_dp", "multiply-adds over PEs"] == 36 * 4 * 512 * 512 / 4096 == 9_216
+    assert rows["w_dp", "all words"] > rows["w_dp", "words of elements of weights"]
+    assert rows["claims", "memory / PEs, w_mp"] < 1 < 12 < rows["claims", "memory / PEs, w_dp"]
 
 
 def test_words_that_the_paper_states() -> None:
@@ -179,15 +202,21 @@ def test_other_figures_are_drawn(key: str, tmp_path) -> None:
     assert path.name == f"figure-{key}.png" and path.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("key, names", [("15", LAYERS), ("17", CNNS)])
-def test_systems_are_drawn(key: str, names: tuple[str, ...], tmp_path) -> None:
-    made = MPT.draft(key)
+@pytest.mark.parametrize("key, names", [("15", (*LAYERS, *MEANS)), ("17", (*CNNS, "geometric mean"))])
+def test_systems_are_drawn_beside_what_the_paper_prints(key: str, names: tuple[str, ...], tmp_path,
+                                                        monkeypatch) -> None:
+    made, drawn = MPT.draft(key), []
+    bar = pictures.bar
+    monkeypatch.setattr(pictures, "bar", lambda *given, **more: (drawn.append(given[2]), bar(*given, **more)))
     for place, system in enumerate(SYSTEMS):
         if (key, system) != ("17", "w_dp"):
-            for name in (*names, "mean"):
+            for name in names:
                 made.add(system, name, 1.0 + place, {"energy": 2.0})
     path, = MPT.draw(tmp_path, [made.done()])
     assert path.name == f"figure-{key}.png" and path.read_bytes().startswith(b"\x89PNG")
+    numbers = [entry.value for entry in MPT.entries(key)
+               if entry.series in SYSTEMS and entry.what in names]
+    assert len(numbers) == 3 and set(numbers) <= set(drawn)
 
 
 @pytest.mark.long

@@ -4,6 +4,9 @@ A paper is a YAML file of this folder and a package of the same name. The file h
 statement of the paper its entry: ``id``, ``series`` and ``what`` (under which the computing function gives our value),
 ``value``, ``confidence`` (how it was read), ``status``, ``reason``; a table says where its entries stand in the paper,
 in which unit, within which distance ours counts as the same, and by which function of the package they are computed.
+A value is a number, a text, or a bound (``>10``, ``<1``). An entry may have the ``claim`` in words of which it is the
+measure, with its place in the paper: its verdict follows from the value and ours. Entries that are nothing but the
+measure of a claim have the series ``claims``.
 
 The status says what agreement is worth:
 
@@ -39,6 +42,8 @@ Progress = Callable[[str, int, int], None]
 FOLDER = Path(__file__).parent
 #: Names of all papers.
 PAPERS = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+#: Series of entries that measure claims in words, which pictures leave out.
+CLAIMS = "claims"
 #: Distance from the paper's value within which ours is the same, unless a table or an entry has its own.
 WITHIN = 0.01
 
@@ -57,6 +62,14 @@ class Status(StrEnum):
         return self in (Status.INDEPENDENT, Status.SELECTED_ON)
 
 
+class Verdict(StrEnum):
+    """Whether a claim in words is true of what is computed."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    NOT_ATTEMPTED = "not attempted"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """A number or statement of the paper."""
@@ -70,6 +83,8 @@ class Entry:
     reason: str
     note: str
     within: float
+    #: The claim in words that the value stands for, and its place; empty if there is none.
+    claim: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,15 +119,16 @@ class Row:
 
     @property
     def same(self) -> bool | None:
-        """Whether ours is the paper's: as near as the entry asks, or beyond its bound (``>10``), or a text that begins
-        with the paper's; None if one of them is missing."""
+        """Whether ours is the paper's: as near as the entry asks, or beyond its bound (``>10``, ``<1``), or a text that
+        begins with the paper's; None if one of them is missing."""
         paper, ours = self.paper, self.ours
         if self.entry is None or paper is None or ours is None:
             return None
         if isinstance(paper, str) and isinstance(ours, str):
             return ours.startswith(paper)
         if isinstance(paper, str):
-            return paper.startswith(">") and float(ours) > float(paper[1:])
+            sign, bound = paper[:1], paper[1:]
+            return (sign == ">" and float(ours) > float(bound)) or (sign == "<" and float(ours) < float(bound))
         return not isinstance(ours, str) and abs(ours - paper) <= self.entry.within * abs(paper)
 
     @property
@@ -130,6 +146,15 @@ class Row:
         if self.status != self.entry.status:
             return f"no longer within {self.entry.within:.1%}; it was: {self.entry.status}"
         return self.entry.reason
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Of the entry's claim; None without one."""
+        if self.entry is None or not self.entry.claim:
+            return None
+        if self.same is None:
+            return Verdict.NOT_ATTEMPTED
+        return Verdict.HOLDS if self.same else Verdict.FAILS
 
     @property
     def footnotes(self) -> list[str]:
@@ -154,6 +179,11 @@ class Table:
     points: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def claims(self) -> list[Row]:
+        """Rows that measure claims in words."""
+        return [row for row in self.rows if row.verdict is not None]
+
+    @property
     def heading(self) -> str:
         """With "Figure", if it is one."""
         return f"Figure {self.key}: {self.title}" if self.key.isdigit() else f"{self.title[0].upper()}{self.title[1:]}"
@@ -166,7 +196,8 @@ class Table:
             made: dict[str, Any] = {
                 "id": entry.id if entry else None, "series": row.series, "what": row.what, "paper": row.paper,
                 "ours": row.ours, "ratio": row.ratio, "confidence": entry.confidence if entry else None,
-                "status": row.status, "reason": row.reason,
+                "status": row.status, "within": entry.within if entry else None,
+                "claim": (entry.claim or None) if entry else None, "verdict": row.verdict, "reason": row.reason,
                 "note": "; ".join(text for text in row.footnotes if text != row.reason), "notes": list(row.notes)}
             rows.append(made | {key: row.further.get(key) for key in self.further})
         return {"table": self.key, "title": self.title, "where": self.where, "unit": self.unit, "within": self.within,
@@ -197,10 +228,12 @@ class Draft:
         self.progress(len(self.rows))
 
     def done(self) -> Table:
-        """The table; entries that were not computed stand behind those of their series that were."""
+        """The table; entries that were not computed stand behind those of their series that were, measures of claims
+        behind all."""
         given = {(row.series, row.what) for row in self.rows}
         rows = self.rows + [Row(series=entry.series, what=entry.what, ours=None, entry=entry)
                             for place, entry in self.entries.items() if place not in given]
+        rows.sort(key=lambda row: row.series == CLAIMS)
         head = self.head
         return Table(key=head["key"], title=head["title"], where=head["where"], unit=head["unit"],
                      within=head.get("within", WITHIN), rows=rows, notes=self.notes, further=self.further,
@@ -229,7 +262,7 @@ class Paper:
         return Entry(id=given["id"], series=given.get("series", ""), what=given["what"], value=given["value"],
                      confidence=given["confidence"], status=Status(given["status"]),
                      reason=self.data["reasons"].get(reason, reason), note=given.get("note", ""),
-                     within=given.get("within", head.get("within", WITHIN)))
+                     within=given.get("within", head.get("within", WITHIN)), claim=given.get("claim", ""))
 
     def draft(self, key: str, progress: Callable[[int], None] = lambda values: None) -> Draft:
         """A table, nothing computed yet."""
@@ -268,7 +301,8 @@ class Paper:
             draft = self.draft(data["table"])
             draft.further, draft.notes, draft.points = data["further"], data["notes"], data["points"]
             for row in data["rows"]:
-                if row["ours"] is not None:
+                # Entries that were not computed get their rows again; others may have further columns alone.
+                if row["ours"] is not None or row["id"] is None:
                     draft.add(row["series"], row["what"], row["ours"], {key: row[key] for key in draft.further},
                               note="; ".join(row["notes"]))
             found.append(draft.done())
@@ -291,7 +325,7 @@ class Paper:
     def report(self, tables: Sequence[Table]) -> dict[str, Any]:
         """What ``plinth reproduce NAME --json`` prints."""
         return {key: self.data[key] for key in ("paper", "conditions", "confidence", "fitted")} | {
-            "tables": [table.to_data() for table in tables], "counts": tally(tables)}
+            "tables": [table.to_data() for table in tables], "counts": tally(tables), "claims": verdicts(tables)}
 
 
 @lru_cache
@@ -310,3 +344,9 @@ def tally(tables: Iterable[Table]) -> dict[str, dict[str, Any]]:
             if row.reason:
                 found["reasons"][row.reason] = found["reasons"].get(row.reason, 0) + 1
     return counts
+
+
+def verdicts(tables: Iterable[Table]) -> dict[str, int]:
+    """By verdict, the number of claims in words."""
+    found = [row.verdict for table in tables for row in table.claims]
+    return {verdict.value: found.count(verdict) for verdict in Verdict}

@@ -1,12 +1,13 @@
 """What the pictures of all papers have in common."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from plinth.output import write_whole
-from plinth.reproduce.paper import Table
+from plinth.reproduce.paper import CLAIMS, Table
 
 #: Opacity of the paper's bars, which stand beside ours.
 PAPER = 0.45
@@ -47,7 +48,8 @@ def bare(axis: Any, sides: Sequence[str] = ("top", "right")) -> None:
 
 
 def write(folder: Path, figures: Sequence[Table], drawn: Mapping[str, Callable[[Table], Any]]) -> list[Path]:
-    """Write those figures that are drawn, by their keys, as ``figure-N.png``; returns the files.
+    """Write those figures that are drawn, by their keys, as ``figure-N.png``, without measures of claims; returns the
+    files.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def write(folder: Path, figures: Sequence[Table], drawn: Mapping[str, Callable[[
     paths = []
     for figure in (figure for figure in figures if figure.key in drawn):
         path = folder / f"figure-{figure.key}.png"
-        made = drawn[figure.key](figure)
+        made = drawn[figure.key](replace(figure, rows=[row for row in figure.rows if row.series != CLAIMS]))
         try:
             write_whole(path, partial(made.savefig, format="png", dpi=_DPI))
         finally:

@@ -14,13 +14,15 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from plinth.reproduce.paper import PAPERS, Paper, Row, Status, Table, Value, paper, tally
+from plinth.reproduce.paper import PAPERS, Paper, Row, Status, Table, Value, Verdict, paper, tally, verdicts
 
 #: On a terminal: marks before values of the paper that could not simply be read.
 READ = {"read-from-garbled": "~", "reconstructed": "?"}
 #: On a terminal: what stands for a status, and its colour.
 SHORT = {Status.INDEPENDENT: ("indep.", "green"), Status.SELECTED_ON: ("selected", "cyan"),
          Status.NOT_REPRODUCED: ("not repr.", "red"), Status.NOT_ATTEMPTED: ("not tried", "yellow")}
+#: On a terminal: colours of verdicts.
+VERDICTS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.NOT_ATTEMPTED: "yellow"}
 #: What stands where there is nothing.
 NOTHING = "-"
 
@@ -54,6 +56,17 @@ def _values(table: Table, row: Row) -> list[str]:
                                                               for key in table.further)]
 
 
+def _own_tolerance(table: Table, row: Row) -> str:
+    """The distance within which ours is the same, where the row has another than its table."""
+    entry = row.entry
+    return "" if entry is None or entry.within == table.within else f"{100 * entry.within:g} %"
+
+
+def _tolerances(table: Table) -> list[str]:
+    """Heading of the column of rows' own distances, if a row has one."""
+    return ["within"] if any(_own_tolerance(table, row) for row in table.rows) else []
+
+
 def _numbers(table: Table, row: Row) -> str:
     notes = _footnotes(table)
     return ",".join(str(notes.index(text) + 1) for text in row.footnotes)
@@ -68,7 +81,8 @@ def _groups(table: Table) -> dict[str, list[Row]]:
 
 
 def _rule(table: Table) -> str:
-    return f"the same: within {100 * table.within:g} % of the paper, unless a row says otherwise"
+    own = ", unless a row says otherwise (column 'within')" if _tolerances(table) else ""
+    return f"the same: within {100 * table.within:g} % of the paper{own}"
 
 
 def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
@@ -79,7 +93,8 @@ def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
     for table in tables:
         console.print(f"\n[bold]{table.heading}[/bold] ({table.unit})", highlight=False)
         grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-        for heading in ("", "paper", "ours", "ratio", *table.further.values(), "status", ""):
+        tolerances = _tolerances(table)
+        for heading in ("", "paper", "ours", "ratio", *table.further.values(), *tolerances, "status", ""):
             grid.add_column(heading, justify="left" if heading in ("", "status") else "right", no_wrap=True)
         for series, rows in _groups(table).items():
             if series:
@@ -90,14 +105,44 @@ def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
                 mark = READ.get(row.entry.confidence, "") if row.entry else ""
                 # Text, since rich reads brackets as markup.
                 grid.add_row(*map(Text, (f" {row.what}" if series else row.what, mark + given, ours)),
-                             Text(ratio, style=colour), *map(Text, further), Text(short, style=colour),
+                             Text(ratio, style=colour), *map(Text, further),
+                             *(Text(_own_tolerance(table, row)) for _ in tolerances), Text(short, style=colour),
                              Text(_numbers(table, row)))
         console.print(grid)
         for number, note in enumerate(_footnotes(table), start=1):
             console.print(f"[{number}] {note}", style="dim", highlight=False, markup=False)
         for note in (*table.notes, _rule(table)):
             console.print(note, style="dim", highlight=False, markup=False)
+    _show_claims(console, tables)
     _show_counts(console, tables)
+
+
+def _evidence(row: Row) -> str:
+    """The paper's value and ours, and why ours is another or missing."""
+    values = f"paper {_text(row.paper)}, ours {_text(row.ours)}"
+    return values if row.verdict == Verdict.HOLDS else f"{values}: {row.reason}"
+
+
+def _show_claims(console: Console, tables: Sequence[Table]) -> None:
+    """Claims in words, each with its verdict."""
+    rows = [row for table in tables for row in table.claims]
+    if not rows:
+        return
+    console.print(f"\n[bold]Claims in words[/bold]: {_verdicts(tables)}", highlight=False)
+    grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for row in rows:
+        assert row.entry is not None and row.verdict is not None
+        short = "not tried" if row.verdict == Verdict.NOT_ATTEMPTED else row.verdict
+        grid.add_row(Text(short, style=VERDICTS[row.verdict]),
+                     Text.assemble(row.entry.claim, (f" -- {_evidence(row)}", "dim")))
+    console.print(grid)
+
+
+def _verdicts(tables: Sequence[Table]) -> str:
+    plural = {Verdict.HOLDS: "hold", Verdict.FAILS: "fail", Verdict.NOT_ATTEMPTED: "not attempted"}
+    return ", ".join(f"{number} {plural[Verdict(verdict)]}" for verdict, number in verdicts(tables).items())
 
 
 def _show_counts(console: Console, tables: Sequence[Table]) -> None:
@@ -115,7 +160,7 @@ def _cell(text: str) -> str:
 
 
 def markdown(found: Paper, tables: Sequence[Table]) -> str:
-    """Tables as sections of a page, behind the counts."""
+    """Tables as sections of a page, behind the counts and the claims in words."""
     counts = tally(tables)
     lines = ["### Counts", "", "| status | values | why |", "| --- | ---: | --- |"]
     for status in Status:
@@ -123,15 +168,30 @@ def markdown(found: Paper, tables: Sequence[Table]) -> str:
         lines.append(f"| **{status}** | **{entry['entries']}** | |")
         lines += [f"| | {number} | {_cell(reason)} |"
                   for reason, number in sorted(entry["reasons"].items(), key=lambda pair: -pair[1])]
-    lines.append("")
+    lines += ["", *claims(tables)]
     for table in tables:
         lines += section(found, table)
     return "\n".join(lines)
 
 
+def claims(tables: Sequence[Table]) -> list[str]:
+    """Lines of the claims in words, none if there are none."""
+    rows = [row for table in tables for row in table.claims]
+    if not rows:
+        return []
+    lines = ["### Claims in words", "", f"{_verdicts(tables)}. The verdict follows from the values.", "",
+             "| claim | verdict | paper | ours | why | id |", "| --- | --- | ---: | ---: | --- | --- |"]
+    for row in rows:
+        assert row.entry is not None and row.verdict is not None
+        cells = [row.entry.claim, row.verdict, _text(row.paper), _text(row.ours), row.reason, f"`{row.entry.id}`"]
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return [*lines, ""]
+
+
 def section(found: Paper, table: Table) -> list[str]:
     """Lines of a table."""
-    headings = ["", "paper", "ours", "ratio", *table.further.values(), "status", "read", "note", "id"]
+    tolerances = _tolerances(table)
+    headings = ["", "paper", "ours", "ratio", *table.further.values(), *tolerances, "status", "read", "note", "id"]
     lines = [f"### {table.heading}", "", f"{table.where}; {table.unit}.", "", f"| {' | '.join(headings)} |",
              f"| --- | {'---: | ' * (len(headings) - 5)}--- | --- | --- | --- |"]
     for series, rows in _groups(table).items():
@@ -139,7 +199,8 @@ def section(found: Paper, table: Table) -> list[str]:
             lines.append(f"| **{found.data['series'][series]}** |{' |' * (len(headings) - 1)}")
         for row in rows:
             read, id_ = (row.entry.confidence, f"`{row.entry.id}`") if row.entry else (NOTHING, NOTHING)
-            cells = [row.what, *_values(table, row), row.status or NOTHING, read, _numbers(table, row), id_]
+            cells = [row.what, *_values(table, row), *(_own_tolerance(table, row) for _ in tolerances),
+                     row.status or NOTHING, read, _numbers(table, row), id_]
             lines.append(f"| {' | '.join(map(_cell, cells))} |")
     lines.append("")
     lines += [f"- [{number}] {note}" for number, note in enumerate(_footnotes(table), start=1)]

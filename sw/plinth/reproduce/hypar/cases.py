@@ -105,5 +105,5 @@ def stated(splits: Splits, found: Case, part: str) -> str:
 
 
 def with_mean(values: Sequence[float]) -> list[float]:
-    """Values of all networks, and their mean."""
+    """Values of all networks, and their geometric mean."""
     return [*values, mean(values)]

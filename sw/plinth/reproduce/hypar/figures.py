@@ -19,10 +19,12 @@ from plinth.reproduce.hypar.cases import (
     with_mean,
 )
 from plinth.reproduce.hypar.simulated import K_LINKS, OUR_DIES, READINGS, STATED, gains, outcome, saving
-from plinth.reproduce.paper import Draft
+from plinth.reproduce.paper import CLAIMS, Draft
 
 #: All splits of a layer at the levels of the paper's array, or of four layers at a level.
 CODES = tuple("".join(code) for code in product("01", repeat=4))
+#: The networks that section 6.2.4 calls large.
+LARGE = NAMES[4:]
 
 
 def figure_5(made: Draft) -> None:
@@ -72,6 +74,10 @@ def figure_6(made: Draft) -> None:
     for name, value in zip((*NAMES, "gmean"), with_mean([case(name).gain(case(name).splits["data"]) for name in NAMES]),
                            strict=True):
         made.add("data", name, value)
+    sfc, model = case("sfc"), {name: case(name).gain(case(name).splits["model"]) for name in NAMES}
+    made.add(CLAIMS, "mp the slower", sum(value < 1 for value in model.values()))
+    made.add(CLAIMS, "sfc, mp / dp", model["sfc"])
+    made.add(CLAIMS, "sfc, HyPar / mp", sfc.gain(sfc.splits["hypar"]) / model["sfc"])
     source = outcome(case(NAMES[0]).graph, case(NAMES[0]).splits["data"], BATCH, OUR_DIES).source
     made.notes += [CONSTANT, "'GB': the same formula on the paper's own Figure 8 instead of our words; it gives the "
                    "Model Parallelism bars, too",
@@ -94,6 +100,11 @@ def figure_7(made: Draft) -> None:
             orders = [sum((theirs[one] - theirs[two]) * (values[one] - values[two]) > 0
                           for one, two in combinations(range(len(NAMES)), 2)) for values in columns]
             made.add(series, "pairs in this order", orders[0], dict(zip(made.further, orders[1:], strict=True)))
+    hypar_saves, model_saves = ({name: saving(case(name), series, READINGS["ours"]) for name in NAMES}
+                                for series in ("hypar", "model"))
+    made.add(CLAIMS, "mp spends more", sum(value < 1 for value in model_saves.values()), note="of ten networks")
+    made.add(CLAIMS, "sfc, mp / dp", model_saves["sfc"])
+    made.add(CLAIMS, "sfc, HyPar / mp", hypar_saves["sfc"] / model_saves["sfc"])
     made.notes += [
         "simulated as Figure 6's column 'stated'. The paper leaves access counts open. Assumed: a multiplication and "
         "an addition a multiply-add; a product reads its operands from memory and writes its result once, through the "
@@ -120,6 +131,18 @@ def figure_8(made: Draft) -> None:
                 column.append(value)
         for name, ours, *further in zip((*NAMES, "gmean"), *map(with_mean, columns), strict=True):
             made.add(series, name, ours, dict(zip(made.further, further, strict=True)))
+    sent = {series: {name: case(name).gb(case(name).splits[series]) for name in NAMES}
+             for series in ("hypar", "data", "model")}
+    made.add(CLAIMS, "mp moves more", sum(sent["model"][name] > sent["data"][name] for name in NAMES),
+             note="of ten networks")
+    made.add(CLAIMS, "sfc, mp / dp", sent["model"]["sfc"] / sent["data"]["sfc"])
+    made.add(CLAIMS, "sfc, HyPar / mp", sent["hypar"]["sfc"] / sent["model"]["sfc"])
+    made.add(CLAIMS, "sconv, HyPar / dp", sent["hypar"]["sconv"] / sent["data"]["sconv"])
+    for what, more, less in (("large, mp / dp", "model", "data"), ("large, dp / HyPar", "data", "hypar")):
+        ratios = [sent[more][name] / sent[less][name] for name in LARGE]
+        made.add(CLAIMS, what, mean(ratios),
+                 note=f"geometric mean of six, {min(ratios):.3g} to {max(ratios):.3g}; "
+                      '"ten times" is read as more than the root of ten')
     exact = [case(name).exact_gb(case(name).planned_exact) for name in NAMES]
     for name, moved in zip((*NAMES, "gmean"), (*exact, mean(exact)), strict=True):
         made.add("hypar-exact", name, None, {"exact": moved})

@@ -130,7 +130,7 @@ def _against_data(figure: Table) -> Any:
 
 
 def _topologies(figure: Table) -> Any:
-    """Figure 12: ours on both, and the paper's means."""
+    """Figure 12: ours on both, and the geometric means that the paper prints."""
     from matplotlib.patches import Patch
 
     made, axes = _picture(figure, 11, 4.6)
@@ -150,7 +150,7 @@ def _topologies(figure: Table) -> Any:
     axis.set_ylabel(figure.unit)
     made.legend(handles=[*(Patch(facecolor=colour, label=f"{name}, simulated") for colour, name in
                            ((looks["torus"], "torus"), (looks["hypar"], "H-tree"))),
-                         Patch(facecolor="grey", alpha=PAPER, label="paper (means only)")],
+                         Patch(facecolor="grey", alpha=PAPER, label="paper (geometric means only)")],
                 loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
     return made
 

@@ -13,7 +13,7 @@ which it says nothing, those of tiles that are not found dead, and of errors of 
 Codes keep up with links, or are made as by our stages.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import isqrt, prod
 
@@ -22,7 +22,7 @@ from plinth.model.layers import AUTO, OFF, SPATIAL, Convolution, MeanSquaredErro
 from plinth.model.network import Network
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
-from plinth.partition.graph import from_network
+from plinth.partition.graph import EP, from_network
 from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
 from plinth.plan.planners.mpt import grouped, mpt
@@ -74,13 +74,28 @@ CODES = {"ours": Codes(AT_LINKS),
 
 @dataclass(frozen=True)
 class Step:
-    """A simulated step."""
+    """A simulated step.
+
+    Attributes
+    ----------
+    seconds, forward : float
+        Of all, and until the last task of fprop is done.
+    joules, dram_joules : float
+        Of all, and of words of memory.
+    """
 
     seconds: float
+    forward: float
     joules: float
+    dram_joules: float
+
+    @property
+    def backward(self) -> float:
+        """Seconds behind fprop."""
+        return self.seconds - self.forward
 
     def __sub__(self, other: "Step") -> "Step":
-        return Step(self.seconds - other.seconds, self.joules - other.joules)
+        return Step(*(getattr(self, one.name) - getattr(other, one.name) for one in fields(self)))
 
 
 def array(dies: int = GROUPS * CLUSTERS, codes: str | None = None) -> Array:
@@ -100,6 +115,19 @@ def workers(system: str, dies: int = GROUPS * CLUSTERS, codes: str = "ours") -> 
 def mean(values: list[float]) -> float:
     """Geometric mean."""
     return float(prod(values) ** (1 / len(values)))
+
+
+def means_note(values: list[float]) -> str:
+    """What a row of a mean says where the paper does not say which it printed."""
+    return (f"the paper does not say which mean; ours: geometric {mean(values):.4g}, arithmetic "
+            f"{sum(values) / len(values):.4g}")
+
+
+def groups(name: str, system: str) -> int:
+    """Groups of a layer of Table II in a system."""
+    plan = plan_of(layer(name), system)
+    node = next(number for number, node in enumerate(plan.graph.nodes) if node.name == "conv")
+    return 1 << plan.splits[node].count(EP)
 
 
 def layer(name: str, kernel: int = 3) -> Network:
@@ -140,7 +168,9 @@ def _step(network: Network, system: str, where: Array, codes: str) -> Step:
     plan = plan_of(network, system, where, codes)
     assert plan.hardware is not None
     found = step.simulated(plan, plan.hardware)
-    return Step(found.result.seconds, sum(found.joules.values()))
+    forward = max(done for done, what in zip(found.result.dones.tolist(), found.work.phases, strict=True)
+                  if what == "fprop")
+    return Step(found.result.seconds, forward, sum(found.joules.values()), found.joules["dram"])
 
 
 @dataclass(frozen=True)

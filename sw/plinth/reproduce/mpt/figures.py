@@ -1,14 +1,32 @@
 """MPT's figures of communication, time and energy, computed anew in the array simulator."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from plinth.model.layers import Convolution
 from plinth.model.zoo import NETWORKS
-from plinth.reproduce.mpt.cases import BATCH, CNNS, CODES, LAYERS, SYSTEMS, mean, simulated, words
-from plinth.reproduce.paper import Draft
+from plinth.reproduce.mpt.cases import (
+    BATCH,
+    CNNS,
+    CODES,
+    LAYERS,
+    SYSTEMS,
+    groups,
+    mean,
+    means_note,
+    simulated,
+    words,
+)
+from plinth.reproduce.paper import CLAIMS, Draft
 
 #: Table II's kernels of 5x5 in Figure 16.
 WIDE = 5
 #: Layers of Figure 6, and workers of Figures 6 and 7.
 COMMUNICATING, WORKERS = ("mpt-mid-1", "mpt-late-2"), (4, 16, 64, 256)
+#: Rows of means of Figure 15, and the layers of LAYERS that they are of.
+MEANS = {"geometric mean, mid": (1, 3), "geometric mean, late": (2, 4), "geometric mean": (0, 1, 2, 3, 4)}
+#: Parts of LAYERS.
+EARLY, MID, LATE = LAYERS[0], LAYERS[1::2], LAYERS[2::2]
 #: Megabytes of a word.
 _MEGABYTES = 4 / 1e6
 #: What words are counted by, and what systems that predict are.
@@ -38,7 +56,7 @@ def figure_1(made: Draft) -> None:
                                          winograd=outputs).macs([source])
             ratios.append(ratio)
             made.add("layers", f"{name}, T{outputs + 2}", ratio)
-    made.add("", "computation", mean(ratios))
+    made.add("", "computation, geometric mean", mean(ratios), note=means_note(ratios))
     made.add("", "products of F(4x4,3x3)", 144 / 36)
     made.notes += ["multiplications of the products alone, tiles at the edges counted whole; the paper counts all "
                    "operations of a CPU"]
@@ -52,6 +70,14 @@ def figure_6(made: Draft) -> None:
             for what, value in (("data parallel", found["data"].all), ("MPT, weights", found["groups"].weights),
                                 ("MPT, tiles", found["groups"].tiles)):
                 made.add(name, f"{workers}, {what}", value * _MEGABYTES / workers)
+    most = WORKERS[-1]
+    for name, what in zip(COMMUNICATING, ("Mid-1", "Late-2"), strict=True):
+        found = words(name, most)
+        tiles, weights = found["groups"].tiles, found["groups"].weights
+        made.add(CLAIMS, f"{what}, weights, dp / MPT", found["data"].weights / weights)
+        made.add(CLAIMS, f"{what}, tiles of all", tiles / (tiles + weights / 2),
+                 note=f"with {most} workers, reductions counted once, as the paper does; twice: "
+                      f"{tiles / (tiles + weights):.3g}")
     made.notes += ["the paper prints no numbers", _WORDS]
 
 
@@ -62,6 +88,15 @@ def figure_7(made: Draft) -> None:
         for what, key in (("data parallel", "data"), ("MPT", "groups"), ("dynamic clustering", "chosen")):
             made.add("words", f"{workers}, {what}", found[key].all * _MEGABYTES / workers)
     made.add("", "dynamic clustering", found["groups"].all / found["chosen"].all)
+    by_workers = [words("fractalnet-4-4", workers) for workers in WORKERS]
+    few, *_, many = by_workers
+    data, by_groups = ([found[key].all / workers for found, workers in zip(by_workers, WORKERS, strict=True)]
+                       for key in ("data", "groups"))
+    made.add(CLAIMS, f"MPT / dp, {WORKERS[0]} workers", by_groups[0] / data[0])
+    made.add(CLAIMS, f"dp, {WORKERS[-1]} / {WORKERS[-2]} workers", data[-1] / data[-2])
+    made.add(CLAIMS, "MPT, falls of three", sum(after < before for before, after in pairwise(by_groups)))
+    made.add(CLAIMS, f"clustering, {WORKERS[0]} / {WORKERS[-1]}",
+             few["groups"].all / few["chosen"].all / (many["groups"].all / many["chosen"].all))
     made.notes += ["ours, with workers: MB each", _WORDS]
 
 
@@ -82,22 +117,57 @@ def figure_15(made: Draft) -> None:
             further = {"energy": base.joules / own.joules} | _codes(name, system)
             made.add(system, name, gain, further)
             gains.append({"": gain} | further)
-        for what, places in {"mid layers": (1, 3), "late layers": (2, 4), "mean": range(len(LAYERS))}.items():
+        for what, places in MEANS.items():
             of = {key: mean([gains[place][key] for place in places]) for key in gains[0]}
-            made.add(system, what, of.pop(""), of)
+            made.add(system, what, of.pop(""), of, note=means_note([gains[place][""] for place in places])
+                     if (system, what) in made.entries else "")
         if system == "w_mp+*":
             made.add(system, "energy, most", max(one["energy"] for one in gains))
+    _layer_claims(made)
     made.notes += ["simulated: our dies by their engines' formulas, on groups, clusters and host as stated; times w_dp "
                    "is slower, or spends more", _RINGS, _PREDICTED]
+
+
+def _over(names: Sequence[str], system: str, other: str, of: str = "seconds") -> list[float]:
+    """Of layers what one system takes over what another does."""
+    return [getattr(simulated(name, system), of) / getattr(simulated(name, other), of) for name in names]
+
+
+def _layer_claims(made: Draft) -> None:
+    """What section VII.B says of the layers of Table II in words."""
+    early, mid, late = (_over(names, "w_dp", "w_mp") for names in ([EARLY], MID, LATE))
+    made.add(CLAIMS, "Early, dp / mp", early[0])
+    for way in ("forward", "backward"):
+        passes = _over(MID, "w_dp", "w_mp", way)
+        made.add(CLAIMS, f"Mid, {way}, dp / mp", mean(passes),
+                 note=f"geometric mean of {' and '.join(f'{one:.4g}' for one in passes)}; fprop ends with its last "
+                      "task")
+    made.add(CLAIMS, "late / others", min(late) / max(*early, *mid), note="the least of late layers over the most")
+    made.add(CLAIMS, "Early, groups", groups(EARLY, "w_mp*"))
+    made.add(CLAIMS, "late / early, groups", min(groups(name, "w_mp*") for name in LATE) / groups(EARLY, "w_mp*"))
+    made.add(CLAIMS, "Early, mp / mp*", _over([EARLY], "w_mp", "w_mp*")[0])
+    made.add(CLAIMS, "Early, d_dp / w_dp", _over([EARLY], "d_dp", "w_dp")[0])
+    made.add(CLAIMS, "least, mp / mp+", min(_over((*MID, *LATE), "w_mp", "w_mp+")), note="of mid and late layers")
+    for what, of in (("memory", "dram_joules"), ("all", "joules")):
+        energy = _over(LAYERS, "w_dp", "d_dp", of)
+        made.add(CLAIMS, f"{what}, w_dp / d_dp", mean(energy),
+                 note=f"joules; geometric mean of five layers, {min(energy):.3g} to {max(energy):.3g}")
+    made.add(CLAIMS, "layers, memory least", sum(
+        max(*_over([name], "w_mp", "d_dp", "dram_joules"), *_over([name], "w_mp", "w_dp", "dram_joules")) < 1
+        for name in LAYERS), note="joules of memory, w_mp below d_dp and w_dp, of five layers")
 
 
 def figure_16(made: Draft) -> None:
     """The same of kernels of 3x3 and 5x5."""
     for system in ("w_mp*", "w_mp+*"):
+        found = []
         for kernel in (3, WIDE):
-            made.add(system, f"{kernel}x{kernel}", mean([
-                simulated(name, "w_dp", kernel=kernel).seconds / simulated(name, system, kernel=kernel).seconds
-                for name in LAYERS]))
+            gains = [simulated(name, "w_dp", kernel=kernel).seconds / simulated(name, system, kernel=kernel).seconds
+                     for name in LAYERS]
+            found.append(mean(gains))
+            made.add(system, what := f"{kernel}x{kernel}", found[-1],
+                     note=means_note(gains) if (system, what) in made.entries else "")
+        made.add(CLAIMS, f"5x5 / 3x3, {system}", found[1] / found[0])
     made.notes += [_RINGS, _PREDICTED]
 
 
@@ -113,9 +183,16 @@ def figure_17(made: Draft) -> None:
         for system, found in alone.items():
             found.append(one.seconds / simulated(name, system).seconds)
     for system, found in gains.items():
-        made.add(system, "mean", mean(found))
+        made.add(system, "geometric mean", mean(found),
+                 note=means_note(found) if (system, "geometric mean") in made.entries else "")
     for system, found in alone.items():
-        made.add("one", system, mean(found))
+        made.add("one", system, mean(found), note=means_note(found) if ("one", system) in made.entries else "")
+    made.add(CLAIMS, "resnet-34, w_dp / w_mp", gains["w_mp"][CNNS.index("resnet-34")])
+    made.add(CLAIMS, "both / either", mean(gains["w_mp+*"]) / max(mean(gains["w_mp+"]), mean(gains["w_mp*"])),
+             note="geometric means")
+    scaled = dict(zip(CNNS, alone["w_mp+*"], strict=True))
+    fractalnet = scaled.pop("fractalnet-4-4")
+    made.add(CLAIMS, "fractalnet / others", fractalnet / max(scaled.values()), note="w_mp+* over one worker")
     made.notes += [_DIES, "of four groups gathers of outputs go as lines, others as all elements", _RINGS, _PREDICTED]
 
 
@@ -128,6 +205,7 @@ def figure_18(made: Draft) -> None:
                                 ("kW", found.joules / found.seconds / 1e3),
                                 ("images a joule", BATCH / found.joules)):
                 made.add(system, f"{name}, {what}", value)
+    made.add(CLAIMS, "kW, least", min(float(row.ours or 0) for row in made.rows if row.what.endswith(", kW")))
     made.notes += [_DIES, "of 256 workers alone: energy of what a step does (docs/simulator.md), without leakage and "
                    "idle links; memory, at 640 pJ a word, takes most of it"]
 

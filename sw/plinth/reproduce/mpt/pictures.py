@@ -8,6 +8,7 @@ from typing import Any
 from plinth.report.plan import LOOKS
 from plinth.reproduce import pictures
 from plinth.reproduce.mpt.cases import CNNS, LAYERS, MPT
+from plinth.reproduce.mpt.figures import MEANS
 from plinth.reproduce.paper import Table
 from plinth.reproduce.pictures import PAPER, bar, bare
 
@@ -17,15 +18,17 @@ COLOURS = {"d_dp": "#9a9a9a", "w_dp": LOOKS["dp"][2], "w_mp": LOOKS["ep"][2], "w
 
 
 def _systems(figure: Table, names: Sequence[str], further: str | None = None) -> Any:
-    """Figures 15 and 17: a group of bars for each layer or network, a bar for each system; ``further``: below them, the
-    same of that column."""
+    """Figures 15 and 17: a group of bars for each layer or network and mean, a bar for each system, and the paper's
+    beside it where it prints a number; ``further``: below them, the same of that column, of which the paper prints the
+    most of a system."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     columns = (None, further) if further else (None,)
     made, axes = pictures.picture(f"MPT, {figure.heading}", 13, 4.4 * len(columns), len(columns))
     rows = {(row.series, row.what): row for row in figure.rows}
     systems = [system for system in COLOURS if (system, names[0]) in rows]
-    wide = 0.84 / len(systems)
+    wide, limits = 0.84 / len(systems), []
     for axis, column in zip(axes[:, 0], columns, strict=True):
         for number, system in enumerate(systems):
             for place, name in enumerate(names):
@@ -37,14 +40,20 @@ def _systems(figure: Table, names: Sequence[str], further: str | None = None) ->
                 bar(axis, left + (wide / 2 if shown else 0), float(value or 0), wide / 2 if shown else wide,
                     COLOURS[system])
         axis.axhline(1, color="black", linewidth=0.8)
-        axis.set_xticks(range(len(names)), names, fontsize=9)
+        for (system, what), row in rows.items():
+            if column and what == f"{column}, most":
+                most = float(row.paper or 0)
+                axis.axhline(most, color=COLOURS[system], linestyle="--", linewidth=1.2)
+                limits.append(Line2D([], [], color=COLOURS[system], linestyle="--",
+                                     label=f"paper, most {column} of {system}: {most:g}"))
+        axis.set_xticks(range(len(names)), [name.replace(" mean", "\nmean") for name in names], fontsize=9)
         axis.margins(y=0.12)
         axis.set_ylabel(f"{column or 'time'} of w_dp / its own")
         bare(axis)
     made.legend(handles=[*(Patch(facecolor=COLOURS[system], label=MPT.data["series"][system]) for system in systems),
                          *([Patch(facecolor="grey", alpha=PAPER, label="paper, where it prints a number")]
                            if any(rows[system, name].paper is not None for system in systems for name in names)
-                           else [])],
+                           else []), *limits],
                 loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
     return made
 
@@ -158,8 +167,8 @@ def _whole(figure: Table) -> Any:
 
 _DRAWN: dict[str, Callable[[Table], Any]] = {
     "1": _plain, "6": _workers, "7": _workers, "12": _units,
-    "15": partial(_systems, names=(*LAYERS, "mean"), further="energy"), "16": _plain,
-    "17": partial(_systems, names=(*CNNS, "mean")), "18": _whole}
+    "15": partial(_systems, names=(*LAYERS, *MEANS), further="energy"), "16": _plain,
+    "17": partial(_systems, names=(*CNNS, "geometric mean")), "18": _whole}
 
 
 def draw(folder: Path, figures: Sequence[Table]) -> list[Path]:

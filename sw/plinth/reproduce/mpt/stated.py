@@ -8,8 +8,12 @@ from plinth.partition.exchanges import exchange_words, exchanges
 from plinth.partition.graph import DP, EP, from_network
 from plinth.partition.regions import layouts
 from plinth.plan.cost.exact import node_words
-from plinth.reproduce.mpt.cases import BATCH, CLUSTERS, GROUPS, LAYERS, array
-from plinth.reproduce.paper import Draft
+from plinth.reproduce.mpt.cases import BATCH, CLUSTERS, GROUPS, LAYERS, array, groups, layer, plan_of
+from plinth.reproduce.paper import CLAIMS, Draft
+from plinth.simulate.costs import DieCosts
+from plinth.step.build import step_of
+from plinth.step.tasks import Task
+from plinth.step.tile_operations import ElementProducts
 from plinth_hw.isa.parameters import PRESETS
 from plinth_sim.array.energy import Energy
 
@@ -65,17 +69,40 @@ def networks(made: Draft) -> None:
                            f"{conv.kernel[0]}x{conv.kernel[1]}")
 
 
+def balance(made: Draft) -> None:
+    """Forward products of Late-1 on 256 workers: cycles of multiply-adds in all PEs, and of words at memory's rate."""
+    ratios = {}
+    for system in ("w_dp", "w_mp"):
+        plan = plan_of(layer("mpt-late-1"), system)
+        node, where = next(one for one in plan.graph.nodes if one.name == "conv"), plan.hardware
+        assert where is not None and node.tiling is not None
+        costs, die = DieCosts(where), where.die_parameters()
+        step = step_of(plan.graph, plan.splits, plan.batch, die, plan.factors, plan.lists, where, plan.rule)
+        products = next(one for one in step.operations if isinstance(one, ElementProducts) and one.name == "conv.fprop")
+        done = [costs.task(task) for task in products.tasks(0) if isinstance(task, Task)]
+        multiplied = sum(one.multiplies for one in done) / (die.rows * die.columns)
+        rate = float(die.memory_words_per_cycle)
+        elements = node.tiling.elements * node.input_channels * node.output_channels / groups("mpt-late-1", system)
+        moved = sum(one.words for one in done) / rate
+        for what, cycles in (("multiply-adds over PEs", multiplied), ("words of elements of weights", elements / rate),
+                             ("all words", moved)):
+            made.add(system, what, round(cycles))
+        ratios[system] = moved / multiplied
+    for system, ratio in ratios.items():
+        made.add(CLAIMS, f"memory / PEs, {system}", ratio)
+
+
 def formulas(made: Draft) -> None:
     """Words of a worker, as the formulas say and as our dies move them: Late-1, 16 groups and 16 clusters."""
     graph = from_network(with_tiles(NETWORKS["mpt-late-1"], 2, "winograd"))
     node, factors, dies = graph.nodes[0], (2,) * 8, GROUPS * CLUSTERS
     assert node.tiling is not None
-    groups = ((EP,) * 4 + (DP,) * 4, (DP,) * 8)
+    by_groups = ((EP,) * 4 + (DP,) * 4, (DP,) * 8)
     for what, vector, words in (("weights, data parallel", (DP,) * 8, node.weights * (dies - 1) / dies),
-                                ("weights, MPT", groups[0], node.weights / GROUPS * (CLUSTERS - 1) / CLUSTERS)):
+                                ("weights, MPT", by_groups[0], node.weights / GROUPS * (CLUSTERS - 1) / CLUSTERS)):
         here = layouts(graph, (vector, (DP,) * 8), (), factors)
         made.add("", what, node_words(graph, 0, here[0], BATCH, factors) / 2 / dies / words)
-    here = layouts(graph, groups, (), factors)
+    here = layouts(graph, by_groups, (), factors)
     scatter = next(one for one in exchanges(graph, here, factors) if (one.phase, one.kind) == ("fprop", "scatter"))
     tiles = BATCH * node.tiling.positions * node.tiling.elements * node.input_channels
     made.add("", "tiles, MPT", exchange_words(scatter, BATCH, factors) / dies / (tiles / dies * (GROUPS - 1) / GROUPS))
