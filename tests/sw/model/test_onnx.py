@@ -126,6 +126,16 @@ def test_names_are_made_fit(tmp_path) -> None:
         "net_fc_1_MatMul", "input-2", "Relu3", "loss", "loss-2"]
 
 
+def test_names_of_nodes_are_kept(tmp_path) -> None:
+    names = ["conv1.Conv_2-a", "n" * 64, f"StatefulPartitionedCall/{'model/' * 12}dense_1/MatMul", "n" * 65, "_.-hidden"]
+    nodes = [helper.make_node("Relu", [f"y{place}" if place else "x"], [f"y{place + 1}"], name=name)
+             for place, name in enumerate(names)]
+    made = model([*nodes, node("MatMul", [f"y{len(names)}", "w"], "out")], [weights("w", 5, 2)], size=(7, 5))
+    kept = f"StatefulPartitionedCall_{'model_' * 12}dense_1_MatMul"
+    assert [layer.name for layer in read(tmp_path, made).layers] == [
+        names[0], names[1], kept[-64:], f"{'n' * 62}-2", "hidden", "out", "loss"]
+
+
 CONV = weights("w", 4, 3, 3, 3)
 DENSE = weights("v", 192, 2)
 

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -279,6 +280,11 @@ class Graph:
             value = replace(self.add(node, Flatten, [value], name=name), sole=sole, order=order)
         self.define(node, replace(value, view=view))
 
+    @cached_property
+    def _stated(self) -> dict[str, Any]:
+        """Types that the file states, by tensor."""
+        return {value.name: value.type.tensor_type for value in (*self.proto.value_info, *self.proto.output)}
+
     def hide(self, node: Node) -> None:
         """Make the outputs of a node unknown that have no value."""
         activation = node.operator != "Shape" and any(
@@ -290,13 +296,12 @@ class Graph:
     def stand_in(self, node: Node) -> None:
         """Give the outputs of a refused node what they would have been, as far as it is known, so that the nodes behind
         it can be checked."""
-        stated = {value.name: value.type.tensor_type for value in (*self.proto.value_info, *self.proto.output)}
         for name in filter(None, node.proto.output):
             if name in self.values:
                 continue
             value = node.stand_in if name == node.proto.output[0] else None
-            if value is None and name in stated and stated[name].HasField("shape"):
-                batch, *sizes = fixed(stated[name].shape.dim) or [0]
+            if value is None and name in self._stated and self._stated[name].HasField("shape"):
+                batch, *sizes = fixed(self._stated[name].shape.dim) or [0]
                 known = tuple(size for size in sizes if is_integer(size, 1, MAXIMUM_SIZE) and size is not None)
                 if len(known) == len(sizes) and 0 < len(known) < 4 and batch in (None, self.batch):
                     shape = Shape((known[0], *(1,) * (3 - len(known)), *known[1:]) if len(known) > 1 else known)

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from plinth.model.onnx.proto import Node
 from plinth.model.onnx.terms import TERMS
 
+#: Operators that make the initial state of a recurrent layer from the size of the batch, or move its time axis.
+_STATE = frozenset({"Cast", "Concat", "Constant", "ConstantOfShape", "Expand", "Gather", "Identity", "Mul", "Reshape",
+                    "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 #: Nodes between which the longest group is looked for.
 _REACH = 8
 
@@ -118,7 +121,7 @@ class Patterns:
             others = [name for name in self._inputs(behind) if name not in {member.key for member in members}]
             if any(name != source and name not in {half.key for half in halved} for name in others):
                 break
-            members += [*halved, behind]
+            members += [member for member in (*halved, behind) if member not in members]
         return Pattern(_activation("GELU"), members[-1], source, tuple(members)) if members[-1] is not node else None
 
     def _cubic(self, node: Node) -> tuple[list[Node], list[str]]:
@@ -216,12 +219,12 @@ class Patterns:
                   and maker.operator in ("Transpose", "Identity")]
         while names:
             maker = self._before(names.pop())
-            if maker is None or maker.key in keys or not all(
+            if maker is None or maker.key in keys or maker.operator not in _STATE or not all(
                     reader.key in keys for reader in self._readers.get(maker.key, [])):
                 continue
             members.append(maker)
             keys.add(maker.key)
-            if maker.operator != "Transpose":
+            if maker.operator not in ("Transpose", "Shape"):
                 names += maker.inputs
         term, remedy = TERMS[node.operator]
         return Pattern(f"{term}, which no layer does; {remedy}", node, "", tuple(members))

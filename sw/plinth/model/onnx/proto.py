@@ -22,7 +22,7 @@ MAXIMUM_VALUES = 64
 _TENSOR = onnx.TensorProto
 #: Kinds of small constants: their form in bytes, and the field that holds them otherwise.
 _FORMS = {_TENSOR.INT64: ("<i8", "int64_data"), _TENSOR.INT32: ("<i4", "int32_data"),
-          _TENSOR.FLOAT: ("<f4", "float_data"), _TENSOR.BOOL: ("?", "int32_data")}
+          _TENSOR.FLOAT: ("<f4", "float_data"), _TENSOR.DOUBLE: ("<f8", "double_data"), _TENSOR.BOOL: ("?", "int32_data")}
 #: Kinds of small constants that hold sizes.
 INTEGERS = (_TENSOR.INT64, _TENSOR.INT32)
 
