@@ -60,7 +60,7 @@ WORDS = [
 
 
 def text_of(error: UserError) -> str:
-    """The message, which must be one line that a terminal can show; of several faults each has a line, up to a bound."""
+    """The message, which must be one line that a terminal can show; of several faults each has one, up to a bound."""
     text = str(error)
     for line in (text, *error.notes):
         assert line.isprintable() and line.strip() and len(line) <= MAXIMUM_MESSAGE, ascii(line)

@@ -127,7 +127,8 @@ def test_names_are_made_fit(tmp_path) -> None:
 
 
 def test_names_of_nodes_are_kept(tmp_path) -> None:
-    names = ["conv1.Conv_2-a", "n" * 64, f"StatefulPartitionedCall/{'model/' * 12}dense_1/MatMul", "n" * 65, "_.-hidden"]
+    names = ["conv1.Conv_2-a", "n" * 64,
+             f"StatefulPartitionedCall/{'model/' * 12}dense_1/MatMul", "n" * 65, "_.-hidden"]
     nodes = [helper.make_node("Relu", [f"y{place}" if place else "x"], [f"y{place + 1}"], name=name)
              for place, name in enumerate(names)]
     made = model([*nodes, node("MatMul", [f"y{len(names)}", "w"], "out")], [weights("w", 5, 2)], size=(7, 5))
@@ -141,7 +142,8 @@ DENSE = weights("v", 192, 2)
 
 
 @pytest.mark.parametrize(("nodes", "tensors", "needle"), [
-    ([node("LSTM", ["x"], "out")], [], r"node 'out' \(LSTM\): is an LSTM, a recurrent layer, .*; use convolutions along"),
+    ([node("LSTM", ["x"], "out")], [],
+     r"node 'out' \(LSTM\): is an LSTM, a recurrent layer, .*; use convolutions along"),
     ([helper.make_node("Conv", ["x", "w"], ["out"], name="c", domain="com.example")], [CONV], "com.example.Conv"),
     ([node("Conv", ["x", "w"], "out", group=3)], [CONV], "is a grouped convolution, group 3"),
     ([node("Conv", ["x", "w"], "out", dilations=[2, 2])], [CONV], r"is a dilated window, dilations \[2, 2\]"),

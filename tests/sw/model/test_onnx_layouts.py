@@ -38,14 +38,14 @@ def rows(layout: str, **sizes: int) -> Array:
 
 
 def agrees(tmp_path, nodes: Sequence[onnx.NodeProto], tensors: Sequence[onnx.TensorProto], size: tuple[int, ...],
-           weighted: Sequence[tuple[str, str, Array | None]], samples: str, *, opset: int = 17, rows_of: int = 0) -> list:
+           weighted: Sequence[tuple[str, str, Array | None]], samples: str, *, rows_of: int = 0) -> list[str]:
     """Read a graph, compute both on random samples, and compare; kinds of its layers.
 
     ``weighted`` has a layer's weights, bias, and for a dense layer behind a map the order of its rows; ``samples`` is
     the layout of the graph's input.
     """
     elements = TensorProto.INT64 if rows_of else TensorProto.DOUBLE
-    made = model(nodes, tensors, size=("batch", *size), opset=opset, elements=elements)
+    made = model(nodes, tensors, size=("batch", *size), opset=17, elements=elements)
     made.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
     network = read(tmp_path, made)
     x = RANDOM.integers(0, rows_of, (3, *size)) if rows_of else RANDOM.standard_normal((3, *size))
@@ -135,6 +135,22 @@ def test_zeros_of_a_pad_are_padding_of_a_convolution(tmp_path) -> None:
     assert kinds == ["convolution", "relu", "convolution", "mean-pool", "flatten", "dense"]
 
 
+def test_pads_as_torchscript_computes_them(tmp_path) -> None:
+    # F.pad(x, (1, 1, 2, 0)): last dimension first, filled up with zeros, then turned round by way of a table
+    kinds = agrees(tmp_path, [
+        node("ConstantOfShape", ["four"], "zeros", value=shape_of("", 0)),
+        node("Concat", ["given", "zeros"], "all", axis=0), node("Reshape", ["all", "table"], "pairs"),
+        node("Slice", ["pairs", "last", "beyond", "zero", "last"], "turned"),
+        node("Transpose", ["turned"], "sides", perm=[1, 0]), node("Reshape", ["sides", "last"], "list"),
+        node("Cast", ["list"], "pads", to=TensorProto.INT64), node("Pad", ["x", "pads"], "z"),
+        node("Conv", ["z", "k", "b"], "c", pads=[0, 0, 2, 0]), node("GlobalAveragePool", ["c"], "g"),
+        node("Flatten", ["g"], "f"), node("Gemm", ["f", "w"], "out")],
+        [shape_of("four", 4), shape_of("given", 1, 1, 2, 0), shape_of("table", -1, 2), shape_of("last", -1),
+         shape_of("beyond", -(1 << 63) + 1), shape_of("zero", 0), tensor("k", 4, 3, 3, 3), tensor("b", 4),
+         tensor("w", 4, 2)], (3, 5, 6), [("k", "b", None), ("w", "", None)], "chw")
+    assert kinds == ["convolution", "mean-pool", "flatten", "dense"]
+
+
 def test_one_dimension_is_maps_of_one_row(tmp_path) -> None:
     # Conv1d, MaxPool1d, AvgPool1d, Flatten, Linear
     kinds = agrees(tmp_path, [
@@ -180,17 +196,20 @@ def test_one_dimension_as_tf2onnx_writes_it(tmp_path) -> None:
 @pytest.mark.parametrize(("tail", "order"), [
     ([], None), ([node("Transpose", ["rows"], "turned", perm=[0, 2, 1])], rows("ch", h=5, c=4))])
 def test_rows_of_a_table_may_be_transposed(tmp_path, tail, order) -> None:
-    agrees(tmp_path, [node("Gather", ["t", "x"], "rows"), *tail, node("Flatten", [tail[0].output[0] if tail else "rows"],
-                      "f"), node("Gemm", ["f", "w"], "out")], [tensor("t", 9, 4), tensor("w", 20, 3)], (5,),
+    last = tail[-1].output[0] if tail else "rows"
+    agrees(tmp_path, [node("Gather", ["t", "x"], "rows"), *tail, node("Flatten", [last], "f"),
+                      node("Gemm", ["f", "w"], "out")], [tensor("t", 9, 4), tensor("w", 20, 3)], (5,),
            [("t", "", None), ("w", "", order)], "h", rows_of=9)
 
 
 @pytest.mark.parametrize(("nodes", "needle"), [
-    ([node("Transpose", ["x"], "out", perm=[1, 0, 2, 3])], r"moves the batch \(perm \[1, 0, 2, 3\]\).*batch_first=True"),
+    ([node("Transpose", ["x"], "out", perm=[1, 0, 2, 3])],
+     r"moves the batch \(perm \[1, 0, 2, 3\]\).*batch_first=True"),
     ([node("Transpose", ["x"], "out")], "moves the batch"),
     ([node("Transpose", ["x"], "out", perm=[0, 1, 1, 2])], "perm must have each of 0 to 3 once"),
     # Attention heads, channel shuffle: a part of the channels is moved.
-    ([node("Conv", ["x", "k"], "c"), node("Reshape", ["c", "s"], "r"), node("Transpose", ["r"], "out", perm=[0, 2, 1, 3])],
+    ([node("Conv", ["x", "k"], "c"), node("Reshape", ["c", "s"], "r"),
+      node("Transpose", ["r"], "out", perm=[0, 2, 1, 3])],
      r"reorders parts of an axis, \[2, 2, 24\] behind the batch, elements of layer 'c' \(4x4x6\)"),
     ([node("Conv", ["x", "k"], "c"), node("Transpose", ["c"], "t", perm=NHWC), node("Add", ["c", "t"], "out")],
      "needs equal dimensions"),

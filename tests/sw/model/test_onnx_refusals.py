@@ -27,11 +27,14 @@ def number(name: str, value: float) -> TensorProto:
 TENSORS = [weights("c.w", 4, 3, 3, 3), weights("c.b", 4), onnx.numpy_helper.from_array(np.ones(4, np.float32), "s"),
            weights("c2.w", 4, 3, 3, 3), weights("h.w", 144, 5), weights("k", 4, 4, 3, 3),
            weights("k.group", 4, 2, 3, 3), weights("k.depth", 4, 1, 3, 3), weights("k.3d", 4, 4, 1, 3, 3),
-           weights("v", 6, 6), weights("scale", 4, 1, 1), number("half", 0.5), number("one", 1), number("root", 1.4142135),
-           number("cube", 3), number("two", 2), number("epsilon", 1e-5), shape_of("heads", 0, 2, 2, 36),
-           shape_of("sequence", 0, 4, 36), shape_of("third", 3), shape_of("chosen", 1), shape_of("pads", *(0, 0, 1, 1) * 2),
-           shape_of("halves", 2, 2), onnx.numpy_helper.from_array(np.array(True), "yes"),
-           onnx.numpy_helper.from_array(np.array(1), "place"), weights("lstm.w", 1, 16, 36), weights("lstm.r", 1, 16, 4)]
+           weights("v", 6, 6), weights("scale", 4, 1, 1), number("half", 0.5), number("one", 1),
+           number("root", 1.4142135), number("cube", 3), number("two", 2), number("epsilon", 1e-5),
+           shape_of("heads", 0, 2, 2, 36),
+           shape_of("sequence", 0, 4, 36), shape_of("third", 3), shape_of("chosen", 1),
+           shape_of("pads", *(0, 0, 1, 1) * 2), shape_of("halves", 2, 2),
+           onnx.numpy_helper.from_array(np.array(True), "yes"),
+           onnx.numpy_helper.from_array(np.array(1), "place"), weights("lstm.w", 1, 16, 36),
+           weights("lstm.r", 1, 16, 4)]
 
 
 def graph(nodes: Nodes, *, opset: int = 20) -> onnx.ModelProto:
@@ -93,7 +96,8 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
     "layer normalisation": (NORM, ["up to 'f' (Sqrt, Add, ReduceMean, Pow, Sub, Div, Mul): is layer normalisation"]),
     "group normalisation": (
         [node("Reshape", ["r", "heads"], "n1"), node("InstanceNormalization", ["n1", "s", "s"], "n2"),
-         node("Reshape", ["n2", "sequence"], "n3"), node("Mul", ["n3", "scale"], "n4"), node("Add", ["n4", "scale"], "f")],
+         node("Reshape", ["n2", "sequence"], "n3"), node("Mul", ["n3", "scale"], "n4"),
+         node("Add", ["n4", "scale"], "f")],
         ["5 nodes up to 'f' (Reshape, InstanceNormalization, Mul, Add): is group normalisation"]),
     "attention": (ATTENTION, ["4 nodes up to 'f' (Softmax, Mul, MatMul): is attention, softmax(q k) v"]),
     "product of activations": ([node("MatMul", ["r", "r"], "f")], ["is a product of two activations, as in attention"]),
@@ -108,9 +112,11 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
         ["3 nodes up to 'f' (GRU, Expand, Shape): is a GRU"]),
     "time-major": ([node("Transpose", ["r"], "f", perm=[1, 0, 2, 3])], ["moves the batch"]),
     "grouped": ([node("Conv", ["r", "k.group"], "f", group=2, pads=[1] * 4)], ["is a grouped convolution, group 2"]),
-    "depthwise": ([node("Conv", ["r", "k.depth"], "f", group=4, pads=[1] * 4)], ["is a depthwise convolution, group 4"]),
+    "depthwise": ([node("Conv", ["r", "k.depth"], "f", group=4, pads=[1] * 4)],
+                  ["is a depthwise convolution, group 4"]),
     "dilated": ([node("Conv", ["r", "k"], "f", dilations=[2, 2], pads=[2] * 4)], ["dilations [2, 2]"]),
-    "asymmetric": ([node("Conv", ["r", "k"], "f", pads=[0, 0, 2, 2])], ["asymmetric, 0 above and 2 below, 0 left and 2"]),
+    "asymmetric": ([node("Conv", ["r", "k"], "f", pads=[0, 0, 2, 2])],
+                   ["asymmetric, 0 above and 2 below, 0 left and 2"]),
     "three at once": ([node("Conv", ["r", "k.group"], "f", group=2, dilations=[2, 2], pads=[1, 2, 3, 2])],
                       ["grouped", "dilated", "asymmetric"]),
     "Conv3d": ([node("Conv", ["r", "k.3d"], "f")], ["over three dimensions (Conv3d)"]),
@@ -125,7 +131,8 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
              ["multiplies by a gate, x * sigmoid(y), as squeeze-and-excitation"]),
     "product": ([node("Mul", ["r", "c"], "f")], ["multiplies two activations element by element"]),
     "scale": ([node("Mul", ["r", "scale"], "f")], ["scales by a constant"]),
-    "scaled samples": ([node("Mul", ["x", "half"], "m"), node("Conv", ["m", "c2.w"], "f")], ["scale the samples instead"]),
+    "scaled samples": ([node("Mul", ["x", "half"], "m"), node("Conv", ["m", "c2.w"], "f")],
+                       ["scale the samples instead"]),
     "shift": ([node("Add", ["r", "scale"], "f")], ["adds a constant"]),
     "subtraction": ([node("Sub", ["r", "c"], "f")], ["subtracts"]),
     "batch normalisation in training form": (
@@ -233,7 +240,8 @@ def test_groups_of_nodes_that_are_cut_off_are_refused_all_the_same(tmp_path) -> 
 def test_commands_tell_what_is_left_out(tmp_path, capsys) -> None:
     made = model([node("Gemm", ["x", "w", "b"], "fc1"), node("BatchNormalization", ["fc1", *["s"] * 4], "n"),
                   node("Dropout", ["n"], "d"), node("Relu", ["d"], "r"), node("Gemm", ["r", "v"], "fc2")],
-                 [weights("w", 64, 4), weights("b", 4), weights("v", 4, 10), TENSORS[2]], size=("batch", 64), output="fc2")
+                 [weights("w", 64, 4), weights("b", 4), weights("v", 4, 10), TENSORS[2]],
+                 size=("batch", 64), output="fc2")
     path = tmp_path / "net.onnx"
     path.write_bytes(made.SerializeToString())
     cli.main(["plan", str(path), "--array", "ring-2", "--json"])

@@ -14,9 +14,9 @@
 `reader.py`    `read_onnx`: nodes in order, one after the other
 ============== ======================================================================================
 
-Each tensor that nodes read is the output of a layer under a *view*, the dimensions that ONNX gives its elements behind the
-batch, and in an *order* of the layer's axes, so that maps may have their channels first or last. A layer of features is
-made where a view has one dimension, so that any way to get there (Flatten, Reshape, two Squeezes, a mean without its axes)
-gives the same network. A node that is refused does not end the reading: all faults are reported together. Files are
-untrusted: external data is never opened, and sizes are limited.
-""" 
+Each tensor that nodes read is the output of a layer under a *view*, the dimensions that ONNX gives its elements behind
+the batch, and in an *order* of the layer's axes, so that maps may have their channels first or last. A layer of
+features is made where a view has one dimension, so that any way to get there (Flatten, Reshape, two Squeezes, a mean
+without its axes) gives the same network. A node that is refused does not end the reading: all faults are reported
+together. Files are untrusted: external data is never opened, and sizes are limited.
+"""

@@ -80,6 +80,8 @@ class Graph:
         self.settled = False
         #: Initializers by the node that trains them.
         self.owners: dict[str, str] = {}
+        #: Layers whose outputs are scaled by a Mul, to which a constant may be added though they have a bias.
+        self.scaled: set[str] = set()
         #: Names of nodes that leave no layer, by what became of them.
         self.left_out: dict[str, list[str]] = {}
         #: How often each tensor is read; who takes the graph's output is a reader too.
@@ -245,6 +247,8 @@ class Graph:
             raise node.error(f"is a dense layer at each of {list(value.view[:-1])} positions, elements of "
                              f"{feeder(value.layer)} ({value.shape}) that are not flattened; put a Flatten between, or "
                              "use a convolution with a kernel of 1 over [channels, positions]")
+        if len(value.view) == 1 and not value.shape.flat:  # the input, which another layer reads as a map
+            return replace(self.add(node, Flatten, [value], name=f"{node.name}-flatten"), order=value.order)
         if value.view != tuple(value.shape) and value.view:
             raise node.error(f"reads dimensions {list(value.view)} behind the batch, elements of "
                              f"{feeder(value.layer)} ({value.shape}) that are not flattened; put a Flatten between")

@@ -1,9 +1,9 @@
 """Which element of a layer's output stands where in an ONNX tensor.
 
-A tensor is the output of a layer under a *view*, the dimensions that ONNX gives it behind the batch, and an *order*, the
-layer's axes as they lie in ONNX's row-major memory. Reshape, Flatten, Squeeze and Unsqueeze change the view and leave the
-order; Transpose permutes both. So [channels, height, width], [height, width, channels] and [channels, length] are one map
-in three layouts, and a network read from any of them has the same layers.
+A tensor is the output of a layer under a *view*, the dimensions that ONNX gives it behind the batch, and an *order*,
+the layer's axes as they lie in ONNX's row-major memory. Reshape, Flatten, Squeeze and Unsqueeze change the view and
+leave the order; Transpose permutes both. So [channels, height, width], [height, width, channels] and [channels, length]
+are one map in three layouts, and a network read from any of them has the same layers.
 """
 
 from collections.abc import Sequence

@@ -78,7 +78,9 @@ OPERATORS = {
     "ConstantOfShape": Operator((1, 1), frozenset({"value"}), fold=sizes.filled, becomes=_SIZES,
                                 supported="lists of integers"),
     "Concat": Operator((1, 16), _AXIS, fold=sizes.concat, becomes=_SIZES, supported="lists"),
-    "Mul": Operator((2, 2), fold=sizes.multiply, becomes=_SIZES, supported="lists and single sizes"),
+    "Mul": Operator((2, 2), read=products.multiply, fold=sizes.multiply, becomes="the bias of the layer before",
+                    supported="a constant behind a Conv, Gemm or MatMul, one element a channel, with an Add behind it: "
+                    "normalisation; sizes"),
     "ReduceProd": Operator((1, 2), frozenset({"keepdims", "noop_with_empty_axes"}), fold=sizes.product, becomes=_SIZES,
                            supported="lists"),
 }

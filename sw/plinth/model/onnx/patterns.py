@@ -49,7 +49,8 @@ class Patterns:
         self.at: dict[str, Pattern] = {}
         self.inside: set[str] = set()
         for node in nodes:
-            for match in (self._gated, self._gelu, self._layer_norm, self._scaled_norm, self._attention, self._recurrent):
+            for match in (self._gated, self._gelu, self._layer_norm, self._group_norm, self._attention,
+                          self._recurrent):
                 pattern = match(node)
                 if pattern is not None and pattern.last.key not in self.at:
                     self.at[pattern.last.key] = pattern
@@ -168,7 +169,7 @@ class Patterns:
         problem = f"is layer normalisation, which no layer does; {TERMS['LayerNormalization'][1]}"
         return Pattern(problem, tail[-1], source, (*members, *([mean] if mean is not None else []), *tail))
 
-    def _scaled_norm(self, node: Node) -> Pattern | None:
+    def _group_norm(self, node: Node) -> Pattern | None:
         """Normalisation of groups, which exporters write as that of instances between two Reshapes, with its scale."""
         if node.operator != "InstanceNormalization" or not node.inputs:
             return None

@@ -15,7 +15,8 @@ def convolution(graph: Graph, node: Node) -> None:
     """Conv: a convolution over all channels, of one or two dimensions."""
     constant = graph.constants.get(node.inputs[1])
     if constant is not None and len(constant.dimensions) == 5:
-        raise node.error("is a convolution over three dimensions (Conv3d), which no layer does; use one over two (Conv2d)")
+        raise node.error("is a convolution over three dimensions (Conv3d), which no layer does; use one over two "
+                         "(Conv2d)")
     channels, source, *kernel = graph.weights(node, 1, (3, 4), "the weights")
     group = node.integer("group", 1)
     if group != 1:
@@ -55,8 +56,9 @@ def gemm(graph: Graph, node: Node) -> None:
 def matmul(graph: Graph, node: Node) -> None:
     """MatMul: fully connected; a bias may follow as an Add."""
     if not any(name in graph.constants for name in node.inputs):
-        for place in (0, 1):
-            graph.value(node, place)
+        if not all(name in graph.values or name in graph.activations for name in node.inputs):
+            graph.value(node, 0)
+            graph.value(node, 1)
         raise node.error("is a product of two activations, as in attention, which no layer computes; only products "
                          "with weights that the file holds are supported")
     if node.inputs[0] in graph.constants:
@@ -102,12 +104,41 @@ def add(graph: Graph, node: Node) -> None:
         raise node.error("adds a constant to the network's input; add it to the samples instead")
     if graph.stands_in(value):
         raise UnknownError
-    if not isinstance(layer, Dense | Convolution) or layer.bias or not value.sole:
+    if not isinstance(layer, Dense | Convolution) or not value.sole or (
+            layer.bias and layer.name not in graph.scaled):
         raise node.error("adds a constant to what is no MatMul or Conv of its own; only their bias is supported, leave "
                          "it out of the model")
     allowed = value.bias_dimensions() or [[value.shape.channels]]
     graph.vector(node, places[0], allowed, "the bias")
+    graph.scaled.discard(layer.name)
     _with_bias(graph, node, layer, value)
+
+
+def multiply(graph: Graph, node: Node) -> None:
+    """Mul of a constant for each channel behind a product or convolution, as some exporters write a normalisation in
+    evaluation form, with an Add behind it: part of the layer before it."""
+    places = [place for place, name in enumerate(node.inputs) if name in graph.constants]
+    if any(name in graph.unknown - graph.activations for name in node.inputs):
+        raise UnknownError
+    if all(name in graph.values or name in graph.activations for name in node.inputs):
+        raise node.error("multiplies two activations element by element, which no layer does; add them instead (x + y), "
+                         "or leave it out of the model")
+    if len(places) != 1:
+        raise node.error("multiplies constants; export with constants folded")
+    value = node.stand_in = graph.value(node, 1 - places[0])
+    layer = graph.layers.get(value.layer)
+    if value.layer == INPUT:
+        raise node.error("scales the network's input by a constant; scale the samples instead")
+    if graph.stands_in(value):
+        raise UnknownError
+    dimensions = list(graph.constants[node.inputs[places[0]]].dimensions)
+    if not isinstance(layer, Dense | Convolution) or not value.sole or dimensions not in value.bias_dimensions():
+        raise node.error("scales by a constant, which no layer does; leave it out of the model, the weights behind it "
+                         "learn it")
+    graph.vector(node, places[0], [dimensions], "the scale")
+    graph.leave_out(node, "Mul")
+    graph.scaled.add(layer.name)
+    graph.define(node, value)
 
 
 def batch_normalization(graph: Graph, node: Node) -> None:
@@ -122,7 +153,7 @@ def batch_normalization(graph: Graph, node: Node) -> None:
     channels_first = [value.shape.channels, *(1,) * (len(value.view) - 1)] in value.bias_dimensions()
     if not isinstance(layer, Dense | Convolution) or not value.sole or not channels_first:
         raise node.error("normalises what is no Conv, Gemm or MatMul that it alone reads, so that it cannot become "
-                         "part of one; move it behind one or remove it")
+                         "part of one; put it between a convolution or Linear and its activation, or remove it")
     for place, what in enumerate(("the scale", "the shift", "the mean", "the variance"), start=1):
         graph.vector(node, place, ([value.shape.channels],), what)
     graph.leave_out(node, "BatchNormalization")

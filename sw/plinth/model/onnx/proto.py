@@ -22,7 +22,8 @@ MAXIMUM_VALUES = 64
 _TENSOR = onnx.TensorProto
 #: Kinds of small constants: their form in bytes, and the field that holds them otherwise.
 _FORMS = {_TENSOR.INT64: ("<i8", "int64_data"), _TENSOR.INT32: ("<i4", "int32_data"),
-          _TENSOR.FLOAT: ("<f4", "float_data"), _TENSOR.DOUBLE: ("<f8", "double_data"), _TENSOR.BOOL: ("?", "int32_data")}
+          _TENSOR.FLOAT: ("<f4", "float_data"), _TENSOR.DOUBLE: ("<f8", "double_data"),
+          _TENSOR.BOOL: ("?", "int32_data")}
 #: Kinds of small constants that hold sizes.
 INTEGERS = (_TENSOR.INT64, _TENSOR.INT32)
 
@@ -93,8 +94,8 @@ class Node:
         """An attribute that is a list of ``count`` sizes."""
         found = self.attributes.get(key, [default] * count)
         if not isinstance(found, list) or len(found) != count or not all(is_integer(v, 0, MAXIMUM_SIZE) for v in found):
-            raise self.error(f"{key} must be {count} integers from 0 to {MAXIMUM_SIZE}, not {str(found)[:60]}; mend the "
-                             "file")
+            raise self.error(f"{key} must be {count} integers from 0 to {MAXIMUM_SIZE}, not {str(found)[:60]}; mend "
+                             "the file")
         return found
 
     def expect(self, key: str, wanted: Any, found: Any, remedy: str) -> None:

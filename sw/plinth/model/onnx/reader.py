@@ -95,17 +95,7 @@ def _read(graph: Graph, node: Node) -> None:
             name in graph.values or name in graph.activations for name in node.inputs):
         raise UnknownError
     else:
-        raise node.error(_arithmetic(graph, node) if node.operator == "Mul" else described(node.operator))
-
-
-def _arithmetic(graph: Graph, node: Node) -> str:
-    """What a Mul does that computes no sizes."""
-    if not any(name in graph.constants for name in node.inputs):
-        return ("multiplies two activations element by element, which no layer does; add them instead (x + y), or leave "
-                "it out of the model")
-    if graph.input_name in node.inputs:
-        return "scales the network's input by a constant; scale the samples instead"
-    return "scales by a constant, which no layer does; leave it out of the model, the weights behind it learn it"
+        raise node.error(described(node.operator))
 
 
 def _read_all(graph: Graph, nodes: list[Node]) -> None:
@@ -154,8 +144,8 @@ def _refused(pattern: Pattern) -> UserError:
     if len(members) < 2:
         return pattern.last.error(pattern.problem)
     operators = ", ".join(dict.fromkeys(member.operator[:64] for member in members))
-    return UserError(f"{pattern.last.where}: {len(members)} nodes up to {quoted(pattern.last.name)} ({operators[:120]}): "
-                     f"{pattern.problem}")
+    return UserError(f"{pattern.last.where}: {len(members)} nodes up to {quoted(pattern.last.name)} "
+                     f"({operators[:120]}): {pattern.problem}")
 
 
 def _check_stated(graph: Graph) -> None:
@@ -203,6 +193,7 @@ def _reaching(graph: Graph, end: str) -> list[Layer]:
 _BECAME = {
     "BatchNormalization": "folded into the layers before, whose bias and weights take it up: nothing is normalised "
                           "while training",
+    "Mul": "folded into the layers before: a scale of each channel is part of their weights",
     "Dropout": "left out: nothing is dropped while training",
     "Transpose": "left out: maps have one layout here",
     "Pad": "made the padding of convolutions",

@@ -115,8 +115,8 @@ def slice_(graph: Graph, node: Node) -> None:
         start == 0 and isinstance(number, int) and _reaches(end, whole[axis(node, number, len(whole))])
         for start, end, number in zip(*bounds[:2], axes, strict=True))
     if not kept or any(step != 1 for sizes in bounds[3:] for step in sizes):
-        raise node.error(f"takes a part of {list(value.view)} behind the batch; only slices of all are supported: cut the samples, or "
-                         "use all of it")
+        raise node.error(f"takes a part of {list(value.view)} behind the batch; only slices of all are "
+                         "supported: cut the samples, or use all of it")
     graph.define(node, value)
 
 

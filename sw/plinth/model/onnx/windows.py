@@ -55,12 +55,14 @@ def read_windows(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[Windo
     rank = len(kernel)
     stride, dilation = (tuple(node.integers(key, rank, 1)) for key in ("strides", "dilations"))
     if dilation != (1,) * rank:
-        node.problems.append(f"is a dilated window, dilations {list(dilation)}; only dilations of 1 are supported: export with dilation=1")
+        node.problems.append(f"is a dilated window, dilations {list(dilation)}; only dilations of 1 are supported: "
+                             "export with dilation=1")
     auto = node.attributes.get("auto_pad", b"NOTSET")
     if auto not in (b"NOTSET", b"VALID", b"SAME_UPPER", b"SAME_LOWER"):
         raise node.error(f"auto_pad {str(auto)[:40]} is not supported; export with pads written out")
     pads = tuple(node.integers("pads", 2 * rank, 0)) if auto == b"NOTSET" else (0,) * (2 * rank)
-    asymmetric = "padding is asymmetric, {}; make it equal on both sides"
+    asymmetric = ("padding is asymmetric, {}; make it equal on both sides (in Keras ZeroPadding2D and "
+                  "padding='valid')")
     try:
         value, axes = graph.map(node, rank)
     except UnknownError:
