@@ -219,6 +219,9 @@ def test_rows_of_a_table_may_be_transposed(tmp_path, tail, order) -> None:
      r"reads dimensions \[4, 6, 4\] behind the batch, elements of layer 'c' \(4x4x6\), which are not"),
     ([node("Conv", ["x", "k"], "c"), node("Transpose", ["c"], "t", perm=NHWC), node("MatMul", ["t", "w"], "out")],
      r"is a dense layer at each of \[4, 6\] positions.*a convolution with a kernel of 1"),
+    ([node("Conv", ["x", "k"], "c"), node("Flatten", ["c"], "f"), node("MatMul", ["f", "m"], "d"),
+      node("Reshape", ["d", "map"], "r"), node("Conv", ["r", "l"], "out")],
+     r"features of layer 'd' regrouped to \[4, 2, 3\]; no layer makes a map of features"),
     ([node("Pad", ["x", "p"], "z"), node("MaxPool", ["z"], "out", kernel_shape=[2, 2])], "only a Conv may"),
     ([node("Pad", ["x", "p"], "z"), node("Conv", ["z", "k"], "out")], "asymmetric, 1 above and 0 below"),
     ([node("Pad", ["x", "p"], "z", mode="edge"), node("Conv", ["z", "k"], "out", pads=[0, 0, 1, 0])], "in mode 'edge'"),
@@ -230,7 +233,8 @@ def test_rows_of_a_table_may_be_transposed(tmp_path, tail, order) -> None:
 def test_what_no_layout_is_is_refused(tmp_path, nodes, needle) -> None:
     with pytest.raises(UserError, match=needle):
         read(tmp_path, model(nodes, [
-            tensor("k", 4, 2, 3, 3), tensor("l", 4, 4, 1, 1), tensor("w", 4, 2), shape_of("s", 0, 2, 2, 24),
+            tensor("k", 4, 2, 3, 3), tensor("l", 4, 4, 1, 1), tensor("w", 4, 2), tensor("m", 96, 24),
+            shape_of("map", 0, 4, 2, 3), shape_of("s", 0, 2, 2, 24),
             shape_of("p", 0, 0, 1, 0, 0, 0, 0, 0), onnx.numpy_helper.from_array(np.full((), 0.5, np.float32), "half"),
             shape_of("batch", 1, *(0,) * 7), shape_of("channels", 0, 1, *(0,) * 6), shape_of("less", *(-1,) * 8)],
             size=("batch", 2, 6, 8)), "mean-squared-error")

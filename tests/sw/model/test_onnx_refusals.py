@@ -145,6 +145,10 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
                                ["goes over the samples of the batch (axis 0)"]),
     "softmax over channels": ([node("Softmax", ["r"], "f", axis=1)], ["gives a map"]),
     "quantised": ([node("QuantizeLinear", ["r", "half"], "f")], ["export the model before it is quantised"]),
+    "sizes of what is not read": (
+        [node("Shape", ["r"], "s1"), node("Constant", [], "s2", value_ints=[1]), node("Mod", ["s1", "s2"], "s3"),
+         node("Slice", ["s1", "s3", "s2"], "s4"), node("Concat", ["s4", "s3"], "s5", axis=0),
+         node("Reshape", ["r", "s5"], "f")], ["(Mod): is an operator that is not read"]),
     "another domain": ([helper.make_node("FusedConv", ["r"], ["f"], name="f", domain="com.microsoft")],
                        ["(com.microsoft.FusedConv): is an operator that is not read"]),
     "unknown": ([node("Bernoulli", ["r"], "f")], ["is an operator that is not read"]),

@@ -234,6 +234,10 @@ class Graph:
             if value.shape.flat and tuple(value.view) == tuple(value.shape):
                 raise node.error(f"needs {wanted} behind the batch, but {feeder(value.layer)} gives {value.shape} "
                                  "features; give the network a map or use a dense layer")
+            if value.shape.flat and value.layer != INPUT:
+                raise node.error(f"needs {wanted} behind the batch, but reads {value.shape} features of "
+                                 f"{feeder(value.layer)} regrouped to {list(value.view)}; no layer makes a map of "
+                                 "features: give the network the map as its input, or use dense layers")
             raise node.error(f"reads dimensions {list(value.view)} behind the batch, elements of {feeder(value.layer)} "
                              f"({value.shape}), which are not {wanted}; put the channels first and keep the map's "
                              "height and width")

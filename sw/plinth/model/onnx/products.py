@@ -121,7 +121,7 @@ def multiply(graph: Graph, node: Node) -> None:
     if any(name in graph.unknown - graph.activations for name in node.inputs):
         raise UnknownError
     if all(name in graph.values or name in graph.activations for name in node.inputs):
-        raise node.error("multiplies two activations element by element, which no layer does; add them instead (x + y), "
+        raise node.error("multiplies two activations element by element, which no layer does; add them (x + y), "
                          "or leave it out of the model")
     if len(places) != 1:
         raise node.error("multiplies constants; export with constants folded")

@@ -87,13 +87,13 @@ def _read(graph: Graph, node: Node) -> None:
         raise node.error(f"has {len(node.inputs)} inputs; {low} to {high} are supported")
     node.read_attributes(operator.attributes)
     sizes = [graph.sizes[name] for name in node.inputs if name in graph.sizes]
+    if operator.fold is not None and not graph.unknown.isdisjoint(node.inputs) and not any(
+            name in graph.values or name in graph.activations for name in node.inputs):
+        raise UnknownError
     if operator.fold is not None and 0 < len(sizes) == len(node.inputs):
         graph.sizes[node.output] = operator.fold(node, sizes)
     elif operator.read is not None:
         operator.read(graph, node)
-    elif any(name in graph.unknown for name in node.inputs) and not any(
-            name in graph.values or name in graph.activations for name in node.inputs):
-        raise UnknownError
     else:
         raise node.error(described(node.operator))
 
