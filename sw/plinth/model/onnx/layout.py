@@ -46,18 +46,18 @@ class Value:
 
     def groups(self) -> list[tuple[int, ...]] | None:
         """The axes that each dimension of the view is made of; None if a dimension is a part of an axis."""
-        rest = list(self.order)
-        found = []
+        remaining = list(self.order)
+        groups = []
         for size in self.view:
             axes, elements = [], 1
-            while elements < size and rest:
-                axis, count = rest.pop(0)
+            while elements < size and remaining:
+                axis, count = remaining.pop(0)
                 axes.append(axis)
                 elements *= count
             if elements != size:
                 return None
-            found.append(tuple(axes))
-        return found
+            groups.append(tuple(axes))
+        return groups
 
     def spatial(self) -> tuple[int, ...] | None:
         """Of a map under [channels, *spatial dimensions], the axis (:data:`ROW`, :data:`COLUMN`) of each of the one or

@@ -55,18 +55,18 @@ def _sorted(graph: Graph) -> tuple[list[Node], int]:
             readers[maker].append(place)
     ready = [place for place, count in missing.items() if count == 0]
     heapq.heapify(ready)
-    found = []
+    ordered = []
     while ready:
         place = heapq.heappop(ready)
-        found.append(nodes[place])
+        ordered.append(nodes[place])
         for reader in readers[place]:
             missing[reader] -= 1
             if missing[reader] == 0:
                 heapq.heappush(ready, reader)
-    if len(found) < len(reached):
+    if len(ordered) < len(reached):
         stuck = nodes[min(place for place, count in missing.items() if count)]
         raise stuck.error("lies on a cycle or behind one; a network has no cycles")
-    return found, len(nodes) - len(reached)
+    return ordered, len(nodes) - len(reached)
 
 
 def _read(graph: Graph, node: Node) -> None:

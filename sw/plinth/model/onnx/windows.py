@@ -34,12 +34,12 @@ class Windows:
 
     def settings(self, axes: Sequence[int]) -> dict[str, Any]:
         """Kernel, stride and padding of a layer, of which each dimension is an axis."""
-        found = {}
+        settings = {}
         for key, values, default in (("kernel", self.kernel, 1), ("stride", self.stride, 1),
                                      ("padding", self.begin, 0)):
             by_axis = dict(zip(axes, values, strict=True))
-            found[key] = (by_axis.get(ROW, default), by_axis.get(COLUMN, default))
-        return found
+            settings[key] = (by_axis.get(ROW, default), by_axis.get(COLUMN, default))
+        return settings
 
 
 def read_windows(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[Windows, Value, tuple[int, ...]]:
@@ -96,8 +96,8 @@ def window_layer(graph: Graph, node: Node, kind: type[Layer], windows: Windows, 
                  outputs: int, **settings: Any) -> None:
     """The layer of a convolution or pool; of one that is refused, what it would give."""
     if not node.problems:
-        found = graph.add(node, kind, [replace(value, zeros=())], spatial=axes, **windows.settings(axes), **settings)
-        graph.define(node, found)
+        output = graph.add(node, kind, [replace(value, zeros=())], spatial=axes, **windows.settings(axes), **settings)
+        graph.define(node, output)
         return
     sizes = dict(zip(axes, windows.sizes(value.view[1:]), strict=True))
     node.stand_in = value_of(graph.free_name(node.name), Shape((outputs, sizes.get(ROW, 1), sizes.get(COLUMN, 1))),
