@@ -226,6 +226,20 @@ def test_a_hostile_file_has_a_bounded_list(tmp_path, capsys) -> None:
     assert lines[0].startswith("plinth: error: ") and lines[1].startswith("  node 'g0' (Gelu): is the activation GELU")
 
 
+def test_faults_of_the_graph_stand_beside_those_of_nodes(tmp_path) -> None:
+    made = graph([node("Add", ["r", "state"], "a"), node("Gelu", ["a"], "f")])
+    made.graph.input.add(name="state")
+    made.graph.output.add(name="a")
+    lines = faults(tmp_path, made)
+    assert [line.split(";")[0] for line in lines] == [
+        "has 2 inputs", "has 2 outputs", "node 'f' (Gelu): is the activation GELU, which no layer does"]
+    made = graph([node("Conv", ["r", "k"], "d", dilations=[2, 2]), node("Elu", ["d"], "f")])
+    made.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    lines = faults(tmp_path, made)
+    for needle, line in zip(("dynamic dimension", "dilations [2, 2]", "ELU"), lines, strict=True):
+        assert needle in line
+
+
 def test_groups_of_nodes_that_are_cut_off_are_refused_all_the_same(tmp_path) -> None:
     # Inputs that are missing, or the same tensor throughout, at every node of every group.
     for nodes in (GELU, CUBIC, NORM, ATTENTION, *(REFUSED[name][0] for name in (

@@ -118,7 +118,7 @@ class Graph:
         """
         inputs = [value for value in self.proto.input if value.name not in self.constants]
         if len(inputs) != 1:
-            raise self.error(f"has {len(inputs)} inputs; networks with one are supported")
+            raise self.error(f"has {len(inputs)} inputs; networks with one are supported: export it with one, x")
         name, tensor = inputs[0].name, inputs[0].type.tensor_type
         if not name:
             raise self.error("its input has no name; mend the file")
@@ -137,6 +137,12 @@ class Graph:
         self.input_name, self.input_view = name, view
         order = tuple((place, size) for place, size in enumerate(view) if size > 1)
         self.values[name] = Value(INPUT, Shape((prod(view),)), view, order)
+
+    def hide_inputs(self) -> None:
+        """Make inputs unknown of which there is not one, or whose dimensions are no sample's."""
+        names = {value.name for value in self.proto.input if value.name} - set(self.constants)
+        self.unknown |= names
+        self.activations |= names
 
     def settle(self, value: Value, *, rank: int | None = None) -> None:
         """Fix what the dimensions of the input are, by the first layer that reads it.

@@ -98,8 +98,22 @@ def _read(graph: Graph, node: Node) -> None:
         raise node.error(described(node.operator))
 
 
-def _read_all(graph: Graph, nodes: list[Node]) -> None:
-    """Make of all nodes what they stand for.
+def _read_ends(graph: Graph) -> list[UserError]:
+    """Define the graph's input; what is wrong with it and with the number of outputs."""
+    faults = []
+    try:
+        graph.read_input()
+    except UserError as error:
+        faults.append(error)
+        graph.hide_inputs()
+    if len(graph.proto.output) > 1:
+        faults.append(graph.error(f"has {len(graph.proto.output)} outputs; networks with one are supported: export the "
+                                  "one that is trained"))
+    return faults
+
+
+def _read_all(graph: Graph, nodes: list[Node], faults: list[UserError]) -> None:
+    """Make of all nodes what they stand for; ``faults`` are those of the graph.
 
     Raises
     ------
@@ -107,7 +121,6 @@ def _read_all(graph: Graph, nodes: list[Node]) -> None:
         If some are not supported, with a note for each if there are several.
     """
     patterns = Patterns(nodes, graph.constants.__contains__)
-    faults: list[UserError] = []
     for node in nodes:
         if node.key in patterns.inside:
             graph.hide(node)
@@ -238,10 +251,10 @@ def read_onnx(path: Path, loss: str | None = None) -> Network:
     if loss is not None and loss not in LOSSES:
         raise UserError(f"loss {loss!r} is unknown; {nearest(loss, LOSSES)}")
     graph = Graph(where, parse(read_file(path, MAXIMUM_BYTES), where))
-    graph.read_input()
+    faults = _read_ends(graph)
     nodes, ignored = _sorted(graph)
     graph.count_readers(nodes)
-    _read_all(graph, nodes)
+    _read_all(graph, nodes, faults)
     _check_stated(graph)
     end = _end(graph, loss)
     final = KINDS[loss or SoftmaxCrossEntropy.kind](name=graph.free_name("loss"), inputs=(end.layer,))
