@@ -95,6 +95,30 @@ def test_tf2onnx_transposes_around_each_layer(tmp_path) -> None:
     assert kinds == ["convolution", "relu", "convolution", "add", "mean-pool", "tanh", "mean-pool", "flatten", "dense"]
 
 
+def test_an_input_may_be_read_in_two_layouts(tmp_path) -> None:
+    for head in ([node("Flatten", ["x"], "g")], [node("Tanh", ["x"], "h"), node("Flatten", ["h"], "g")]):
+        agrees(tmp_path, [
+            node("Transpose", ["x"], "t", perm=NCHW), *head, node("MatMul", ["g", "w1"], "m"),
+            node("Conv", ["t", "k", "b"], "c"), node("GlobalMaxPool", ["c"], "p"), node("Flatten", ["p"], "q"),
+            node("MatMul", ["q", "w2"], "n"), node("Add", ["m", "n"], "out")],
+            [tensor("k", 4, 3, 3, 3), tensor("b", 4), tensor("w1", 120, 2), tensor("w2", 4, 2)], (5, 8, 3),
+            [("w1", "", None), ("k", "b", None), ("w2", "", None)], "hwc")
+    agrees(tmp_path, [
+        node("Transpose", ["x"], "t", perm=NCHW), node("Conv", ["t", "k", "b"], "c"), node("Tanh", ["x"], "h"),
+        node("Transpose", ["h"], "u", perm=NCHW), node("Conv", ["u", "l", "b2"], "d"), node("Add", ["c", "d"], "a"),
+        node("GlobalMaxPool", ["a"], "p"), node("Flatten", ["p"], "q"), node("MatMul", ["q", "w"], "out")],
+        [tensor("k", 4, 3, 3, 3), tensor("b", 4), tensor("l", 4, 3, 3, 3), tensor("b2", 4), tensor("w", 4, 2)],
+        (5, 8, 3), [("k", "b", None), ("l", "b2", None), ("w", "", None)], "hwc")
+    # Features for one layer, a map of one channel for another.
+    kinds = agrees(tmp_path, [
+        node("Flatten", ["x"], "g"), node("Unsqueeze", ["x", "one"], "t"), node("Conv", ["t", "k", "b"], "c"),
+        node("GlobalMaxPool", ["c"], "p"), node("Flatten", ["p"], "q"), node("MatMul", ["q", "w2"], "n"),
+        node("MatMul", ["g", "w1"], "m"), node("Add", ["m", "n"], "out")],
+        [tensor("k", 4, 1, 3, 3), tensor("b", 4), tensor("w1", 48, 2), tensor("w2", 4, 2), shape_of("one", 1)],
+        (6, 8), [("k", "b", None), ("w2", "", None), ("w1", "", None)], "hw")
+    assert kinds == ["convolution", "max-pool", "flatten", "dense", "flatten", "dense", "add"]
+
+
 @pytest.mark.parametrize(("tail", "order"), [
     ([node("Flatten", ["r"], "f")], rows("chw", c=4, h=4, w=6)),
     ([node("Transpose", ["r"], "u", perm=NHWC), node("Flatten", ["u"], "f")], None),

@@ -114,6 +114,8 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
     "grouped": ([node("Conv", ["r", "k.group"], "f", group=2, pads=[1] * 4)], ["is a grouped convolution, group 2"]),
     "depthwise": ([node("Conv", ["r", "k.depth"], "f", group=4, pads=[1] * 4)],
                   ["is a depthwise convolution, group 4"]),
+    "bias behind what is refused": ([node("Conv", ["r", "k.group"], "d", group=2, pads=[1] * 4),
+                                     node("Add", ["d", "scale"], "f")], ["is a grouped convolution"]),
     "dilated": ([node("Conv", ["r", "k"], "f", dilations=[2, 2], pads=[2] * 4)], ["dilations [2, 2]"]),
     "asymmetric": ([node("Conv", ["r", "k"], "f", pads=[0, 0, 2, 2])],
                    ["asymmetric, 0 above and 2 below, 0 left and 2"]),

@@ -159,7 +159,9 @@ class Graph:
         self.settled = True
         views = {name: other for name, other in self.values.items() if other.layer == INPUT}
         if rank is None and len(self.input_view) in (2, 3):
-            value, rank = views[self.input_name], len(self.input_view) - 1
+            # A Transpose of it says more than the file's own dimensions.
+            value = next((other for other in views.values() if not other.ascending), views[self.input_name])
+            rank = len(value.view) - 1
         groups = value.groups()
         whole = groups is not None and all(len(group) < 2 for group in groups)
         turned = [name for name, other in views.items() if not other.ascending]
