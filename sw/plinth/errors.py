@@ -3,6 +3,8 @@
 What files hold reaches people through these messages, so they are made safe here, where they are made.
 """
 
+from collections.abc import Sequence
+
 #: Longest message, in characters.
 MAXIMUM_MESSAGE = 1000
 #: Most characters of a message's end, which has the remedy, that are kept when it is cut.
@@ -28,7 +30,22 @@ def quoted(text: str, most: int = 64) -> str:
 
 
 class UserError(Exception):
-    """One line that says where, what, and the remedy; the command line prints it and exits with 2."""
+    """One line that says where, what, and the remedy; the command line prints it and exits with 2.
 
-    def __init__(self, message: str) -> None:
+    Parameters
+    ----------
+    message : str
+        The line.
+    notes : sequence of str
+        Further lines, one for each of several faults. Python shows them behind the message, as the command line does.
+    """
+
+    def __init__(self, message: str, notes: Sequence[str] = ()) -> None:
         super().__init__(one_line(message))
+        for note in notes:
+            self.add_note(one_line(note))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The further lines."""
+        return tuple(getattr(self, "__notes__", ()))

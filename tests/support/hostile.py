@@ -34,7 +34,7 @@ from plinth.model.array_file import array_from_data, array_to_data, load_array
 from plinth.model.files import dump_yaml
 from plinth.model.network import perceptron
 from plinth.model.network_file import load_network, network_from_data, network_to_data
-from plinth.model.onnx.reader import read_onnx
+from plinth.model.onnx.reader import MAXIMUM_FAULTS, read_onnx
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import from_network
@@ -60,9 +60,11 @@ WORDS = [
 
 
 def text_of(error: UserError) -> str:
-    """The message, which must be one line that a terminal can show."""
+    """The message, which must be one line that a terminal can show; of several faults each has one, up to a bound."""
     text = str(error)
-    assert text.isprintable() and text.strip() and len(text) <= MAXIMUM_MESSAGE, ascii(text)
+    for line in (text, *error.notes):
+        assert line.isprintable() and line.strip() and len(line) <= MAXIMUM_MESSAGE, ascii(line)
+    assert len(error.notes) <= MAXIMUM_FAULTS + 1
     return text
 
 

@@ -39,9 +39,13 @@ def every_operator() -> list[onnx.ModelProto]:
     """Two models that hold every operator between them."""
     constant = onnx.numpy_helper.from_array
     convolutions = model([
-        node("Identity", ["x"], "i"), node("Conv", ["i", "c.w", "c.b"], "c", pads=[1, 1, 1, 1], group=1),
+        node("Identity", ["x"], "i"), node("ConstantOfShape", ["two"], "near", value=shape_of("", 0)),
+        node("Concat", ["near", "rim", "near", "rim"], "pads", axis=0), node("Pad", ["i", "pads"], "padded"),
+        node("Conv", ["padded", "c.w", "c.b"], "c", pads=[0, 0, 0, 0], group=1),
         node("BatchNormalization", ["c", "s", "s", "m", "v"], "n", epsilon=1e-5, training_mode=0),
-        node("Relu", ["n"], "r"), node("Conv", ["r", "e.w"], "e", auto_pad="SAME_UPPER"), node("Add", ["e", "r"], "a"),
+        node("Transpose", ["n"], "last1", perm=[0, 2, 3, 1]),
+        node("Relu", ["last1"], "last2"), node("Transpose", ["last2"], "r", perm=[0, 3, 1, 2]),
+        node("Conv", ["r", "e.w"], "e", auto_pad="SAME_UPPER"), node("Add", ["e", "r"], "a"),
         node("Sum", ["a", "r", "e"], "u"), node("Mean", ["u", "a"], "j"), node("Tanh", ["j"], "t"),
         node("MaxPool", ["t"], "p", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
         node("AveragePool", ["p"], "q", kernel_shape=[2, 2], pads=[1, 1, 1, 1], count_include_pad=0),
@@ -54,7 +58,8 @@ def every_operator() -> list[onnx.ModelProto]:
         node("Slice", ["h", "first", "one", "first"], "f2"), node("Mul", ["f2", "one"], "f3"),
         node("Cast", ["f3"], "f4", to=TensorProto.INT64), node("ReduceProd", ["f4"], "f5", keepdims=1),
         node("Constant", [], "rest", value_ints=[-1]), node("Concat", ["f5", "rest"], "target", axis=0),
-        node("Reshape", ["o", "target"], "v2", allowzero=1), node("Transpose", ["d.w"], "d.t", perm=[1, 0]),
+        node("Reshape", ["o", "target"], "v1", allowzero=1), node("Concat", ["f", "rest"], "target2", axis=0),
+        node("Reshape", ["v1", "target2"], "v2"), node("Transpose", ["d.w"], "d.t", perm=[1, 0]),
         node("MatMul", ["v2", "d.t"], "mm"), node("Add", ["mm", "d.b"], "biased"),
         node("Gemm", ["biased", "g.w", "g.b"], "gemm", transB=1, alpha=1.0), node("Sigmoid", ["gemm"], "sigmoid"),
         node("LogSoftmax", ["sigmoid"], "out", axis=-1),
@@ -62,6 +67,7 @@ def every_operator() -> list[onnx.ModelProto]:
         weights("d.b", 6), weights("g.w", 5, 6), constant(np.ones(5, np.float32), "g.b"),
         constant(np.ones(4, np.float32), "s"), weights("m", 4), weights("v", 4), constant(np.array(False), "no"),
         shape_of("axes", 2), shape_of("last", -1), shape_of("first", 0), shape_of("one", 1),
+        shape_of("two", 2), shape_of("rim", 1, 1),
         constant(np.array(0), "zero")], size=("batch", 3, 5, 6), opset=18, stated=("batch", 5))
     rows = model([node("Cast", ["x"], "n", to=TensorProto.INT64), node("Gather", ["t", "n"], "rows", axis=0),
                   node("Flatten", ["rows"], "f", axis=1), node("Gemm", ["f", "w"], "g"), node("Softmax", ["g"], "out")],

@@ -1,7 +1,7 @@
 """The ``plinth`` command.
 
-Whatever a user can mend ends in one line on standard error and exit code 2; Ctrl-C ends in 130. Commands import what
-they need when they run: `--help` and typing errors wait for nothing.
+Whatever a user can mend ends in one line on standard error, or, of a file with several faults, a line each, and exit
+code 2; Ctrl-C ends in 130. Commands import what they need when they run: `--help` and typing errors wait for nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hint = "; see plinth --help" if isinstance(error, click.UsageError) else ""
         _fail(f"{error.format_message().rstrip('.')}{hint}")
     except UserError as error:
-        _fail(str(error))
+        _fail(str(error), error.notes)
     except MemoryError:
         _fail("more memory is needed than there is; give smaller files, networks or batches")
     except (KeyboardInterrupt, click.Abort):
@@ -44,6 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _fail(message: str) -> None:
-    click.echo(f"plinth: error: {one_line(message)}", err=True)
+def _fail(message: str, notes: Sequence[str] = ()) -> None:
+    click.echo("\n  ".join([f"plinth: error: {one_line(message)}", *notes]), err=True)
     sys.exit(2)

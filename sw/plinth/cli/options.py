@@ -140,6 +140,17 @@ def _shares(text: str | None) -> tuple[float, ...] | None:
     return None if text is None else tuple(map(float, text.split(",")))
 
 
+def open_network(name_or_path: str) -> Network:
+    """A network by name or file; what was made of a file that its reader may not expect is said in one line."""
+    from plinth.errors import one_line
+    from plinth.model.network_file import load_network
+
+    network = load_network(name_or_path)
+    if network.notes:
+        click.echo(one_line(f"note: {name_or_path}: {'; '.join(network.notes)}"), err=True)
+    return network
+
+
 def with_settings(network: Network, winograd: str | None, weights: str | None, predict: str | None = None,
                   shares: str | None = None) -> Network:
     """The network with the settings of convolutions that were asked for."""

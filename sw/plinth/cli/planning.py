@@ -15,6 +15,7 @@ from plinth.cli.options import (
     able_array,
     form_of,
     network_or_plan,
+    open_network,
     predict_options,
     said_by_plan,
     tile_options,
@@ -44,7 +45,6 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
          predict: str | None, shares: str | None, out: Path | None, picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
     from plinth.model.array_file import load_array
-    from plinth.model.network_file import load_network
     from plinth.output import check_writable
     from plinth.partition.graph import from_network
     from plinth.plan.lists_file import load_lists
@@ -56,7 +56,7 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
     if picture is not None and picture.suffix != ".png":
         raise UserError(f"--picture {picture} must end in .png")
     check_writable(out, picture)
-    given = with_settings(load_network(network), winograd, weights, predict, shares)
+    given = with_settings(open_network(network), winograd, weights, predict, shares)
     array = able_array(load_array(array_name), given)
     given = arranged(given, array, planner, batch)
     planned = plan_network(given, array, planner=planner, model=model, batch=batch,
@@ -114,7 +114,6 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
              picture: Path | None, as_json: bool) -> None:
     """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
     from plinth.model.array_file import load_array
-    from plinth.model.network_file import load_network
     from plinth.output import check_writable
     from plinth.plan.plan_file import check_use
     from plinth.plan.planning import arranged, check_prediction
@@ -142,7 +141,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     else:
         if network is None:
             raise UserError("nothing to simulate; give a NETWORK or --plan FILE")
-        given = with_settings(load_network(network), winograd, weights, predict, shares)
+        given = with_settings(open_network(network), winograd, weights, predict, shares)
         array = able_array(load_array(array_name or "hypar-16"), given)
         given = arranged(given, array, planner or "hypar", batch or 256)
         plan_ = step.planned(given, array, planner=planner or "hypar", model=model or "exact",

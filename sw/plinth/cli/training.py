@@ -16,6 +16,7 @@ from plinth.cli.options import (
     able_array,
     array_of,
     network_or_plan,
+    open_network,
     predict_options,
     preset_of,
     rule_of,
@@ -136,7 +137,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
         said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
     device, ports = _devices(devices)
     array: Array | None = None
-    given = load_network(network) if network else None
+    given = open_network(network) if network else None
     if plan_file is not None:
         made = load_plan(plan_file, given)
         batch, given = batch or made.batch, given or made.definition or NETWORKS[made.network]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -63,6 +63,8 @@ class Network:
         ``(channels, height, width)`` or ``(features,)`` of one sample.
     layers : tuple of Layer
         A layer without ``inputs`` is fed by the one before it (the first by the network's input).
+    notes : tuple of str
+        What whoever uses it should know of how it was made of a file, a line each; no part of what it is.
 
     Raises
     ------
@@ -74,6 +76,7 @@ class Network:
     name: str
     input: Shape
     layers: tuple[Layer, ...]
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):

@@ -221,6 +221,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
     rtl = options.device != "golden"
     return {
         "network": options.network.name, "parameters": options.network.parameters,
+        "notes": list(options.network.notes),
         "preset": parameters.name, "device": options.device, "planner": plan.planner, "array": options.array.name,
         "dies": dies, "batch": options.batch, "update": asdict(options.rule), "rate": options.rule.rate,
         "seed": seed, "epochs": options.epochs,

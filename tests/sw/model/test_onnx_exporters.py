@@ -217,7 +217,8 @@ def test_what_only_renames_leaves_no_layer(tmp_path) -> None:
     ([node("Slice", ["r", "a", "b", "c1", "d"], "f")],
      [shape_of("a", 0), shape_of("b", 8), shape_of("c1", 1), shape_of("d", 2)], "a part of"),
     ([node("Slice", ["r", "a", "r"], "f")], [shape_of("a", 0)], "a part of"),
-    ([node("Concat", ["r", "r"], "f", axis=1)], [], "only where it computes the sizes of a Reshape"),
+    ([node("Concat", ["r", "r"], "f", axis=1)], [],
+     "concatenates tensors of layers, where only sizes of a Reshape are"),
     ([node("Shape", ["r"], "s"), node("Mul", ["s", "s"], "t"), node("Reshape", ["r", "t"], "f")], [],
      "multiplies the batch"),
     ([node("Shape", ["r"], "s"), node("Slice", ["s", "a", "b", "a", "b"], "t"), node("Reshape", ["r", "t"], "f")],
@@ -273,9 +274,49 @@ def test_normalisation_that_cannot_be_folded_is_named(tmp_path, nodes, needle) -
         read(tmp_path, model(nodes, [*CONV, *HEAD, *normalised("c", "n")[1]], size=BATCH))
 
 
+def test_normalisation_as_a_product_and_a_sum_becomes_part_of_the_layer_before(tmp_path) -> None:
+    # tf2onnx: Dense and BatchNormalization; the scale of each channel, and the shift of mean and bias together
+    tail = [node("MatMul", ["f", "d.w"], "d"), node("Add", ["d", "d.b"], "e"), node("Mul", ["e", "n.weight"], "m"),
+            node("Add", ["m", "n.bias"], "n"), node("Relu", ["n"], "out")]
+    tensors = [*CONV, weights("d.w", 192, 8), weights("d.b", 8), *normalised("c", "n")[1], uniform("half", 1, 0.5)]
+    head = [conv("x", "c"), node("Relu", ["c"], "r"), node("Flatten", ["r"], "f")]
+    found = read(tmp_path, model([*head, *tail], tensors, size=BATCH))
+    assert [layer.kind for layer in found.layers[3:]] == ["dense", "relu", "softmax-cross-entropy"]
+    assert found.layers[3].bias and found.notes[0].startswith("1 Mul ('m') folded into the layers before")
+    for changed, needle in (
+            ([node("Relu", ["e"], "q"), node("Mul", ["q", "n.weight"], "out")], "scales by a constant"),
+            ([node("Mul", ["e", "n.weight"], "m"), node("Add", ["m", "e"], "out")], "scales by a constant"),
+            ([node("Mul", ["e", "half"], "out")], "scales by a constant"),
+            ([node("Mul", ["e", "n.weight"], "m"), node("Add", ["m", "n.bias"], "n"),
+              node("Add", ["n", "n.mean"], "out")],
+             "adds a constant"),
+            ([node("Mul", ["n.mean", "n.var"], "k"), node("Add", ["e", "k"], "out")], "multiplies constants")):
+        with pytest.raises(UserError, match=needle):
+            read(tmp_path, model([*head, *tail[:2], *changed], tensors, size=BATCH))
+
+
+def test_nodes_that_reach_no_output_are_ignored(tmp_path) -> None:
+    # Also those that no layer could be made of; and they are no readers, so that a normalisation is still folded.
+    made = model([node("Conv", ["x", "c.w"], "c"), normalised("c", "out")[0], node("Relu", ["c"], "r"),
+                  node("LSTM", ["r"], "l"), node("Gelu", ["l"], "g")], [*CONV, *normalised("c", "n")[1]], size=BATCH)
+    found = read(tmp_path, made, "mean-squared-error")
+    assert [layer.kind for layer in found.layers] == ["convolution", "mean-squared-error"]
+    assert found.layers[0].bias
+    assert any(note.startswith("3 nodes ignored") for note in found.notes)
+    # Of a layer only the shape may be read.
+    made = model([node("Conv", ["x", "c.w"], "c"), node("Shape", ["c"], "s"), conv("x", "d", strides=[1, 1]),
+                  node("Slice", ["s", "from", "to"], "k"), node("Concat", ["k", "rest"], "t", axis=0),
+                  node("Reshape", ["d", "t"], "f"), node("Gemm", ["f", "w"], "out")],
+                 [*CONV, shape_of("from", 0), shape_of("to", 1), shape_of("rest", -1), weights("w", 192, 2)],
+                 size=BATCH)
+    made.graph.node[2].input[1] = "e.w"
+    made.graph.initializer.append(weights("e.w", 8, 3, 3, 3))
+    assert [layer.name for layer in read(tmp_path, made).layers] == ["d", "f", "out", "loss"]
+
+
 def test_the_end_of_a_graph_counts_as_a_reader(tmp_path) -> None:
-    made = model([conv("x", "out"), normalised("out", "n")[0], node("Relu", ["n"], "r")],
-                 [*CONV, *normalised("c", "n")[1]], size=BATCH)
+    made = model([conv("x", "c"), normalised("c", "out")[0]], [*CONV, *normalised("c", "n")[1]], size=BATCH)
+    made.graph.output.add(name="c")
     with pytest.raises(UserError, match="that it alone reads"):
         read(tmp_path, made, "mean-squared-error")
 

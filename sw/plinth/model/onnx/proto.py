@@ -22,7 +22,8 @@ MAXIMUM_VALUES = 64
 _TENSOR = onnx.TensorProto
 #: Kinds of small constants: their form in bytes, and the field that holds them otherwise.
 _FORMS = {_TENSOR.INT64: ("<i8", "int64_data"), _TENSOR.INT32: ("<i4", "int32_data"),
-          _TENSOR.FLOAT: ("<f4", "float_data"), _TENSOR.BOOL: ("?", "int32_data")}
+          _TENSOR.FLOAT: ("<f4", "float_data"), _TENSOR.DOUBLE: ("<f8", "double_data"),
+          _TENSOR.BOOL: ("?", "int32_data")}
 #: Kinds of small constants that hold sizes.
 INTEGERS = (_TENSOR.INT64, _TENSOR.INT32)
 
@@ -48,10 +49,19 @@ class Node:
         while self.inputs and not self.inputs[-1]:
             self.inputs.pop()
         self.attributes: dict[str, Any] = {}
+        #: What is wrong with it, as far as it can be read on.
+        self.problems: list[str] = []
+        #: What it would give if it were supported, so that the nodes behind it can be checked.
+        self.stand_in: Any = None
 
     def error(self, problem: str) -> UserError:
         """The error that this node cannot be read."""
         return UserError(f"{self.where}: node {quoted(self.name)} ({self.operator[:64]}): {problem}")
+
+    @property
+    def key(self) -> str:
+        """Name of the first output; empty if it has none."""
+        return str(self.proto.output[0]) if self.proto.output else ""
 
     @property
     def output(self) -> str:
@@ -64,7 +74,8 @@ class Node:
         """Keep the attributes as plain values; refuse those that are not ``known``."""
         for attribute in self.proto.attribute:
             if attribute.name not in known:
-                raise self.error(f"attribute {quoted(attribute.name)} is not supported; export without it")
+                self.problems.append(f"attribute {quoted(attribute.name)} is not supported; export without it")
+                continue
             kinds = onnx.AttributeProto
             values = {kinds.INT: "i", kinds.INTS: "ints", kinds.FLOAT: "f", kinds.STRING: "s", kinds.TENSOR: "t"}
             if attribute.type not in values:
@@ -83,14 +94,14 @@ class Node:
         """An attribute that is a list of ``count`` sizes."""
         found = self.attributes.get(key, [default] * count)
         if not isinstance(found, list) or len(found) != count or not all(is_integer(v, 0, MAXIMUM_SIZE) for v in found):
-            raise self.error(f"{key} must be {count} integers from 0 to {MAXIMUM_SIZE}, not {str(found)[:60]}; only "
-                             "two-dimensional windows are supported")
+            raise self.error(f"{key} must be {count} integers from 0 to {MAXIMUM_SIZE}, not {str(found)[:60]}; mend "
+                             "the file")
         return found
 
     def expect(self, key: str, wanted: Any, found: Any, remedy: str) -> None:
-        """Refuse a setting that is not the only supported one."""
+        """Refuse a setting that is not the only supported one, and read on."""
         if found != wanted:
-            raise self.error(f"{key} must be {wanted}, not {str(found)[:60]}; {remedy}")
+            self.problems.append(f"{key} must be {wanted}, not {str(found)[:60]}; {remedy}")
 
 
 def small_values(tensor: Any) -> list[Any] | None:

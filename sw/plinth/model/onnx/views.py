@@ -5,6 +5,8 @@ from math import prod
 
 import onnx
 
+from plinth.errors import quoted
+from plinth.model.forms import MAXIMUM_SIZE
 from plinth.model.layers import feeder
 from plinth.model.network import INPUT
 from plinth.model.onnx.graph import Graph
@@ -14,17 +16,18 @@ from plinth.model.onnx.sizes import BATCH, Size, Sizes, axis
 
 def flatten(graph: Graph, node: Node) -> None:
     """Flatten behind the batch."""
-    value = graph.value(node, regrouped=True)
-    node.expect("axis", 1, 1 if node.integer("axis", 1) in (1, -len(value.view)) else node.integer("axis", 1),
-                "the batch stays the first dimension")
+    value = graph.value(node)
+    number = node.integer("axis", 1)
+    if number not in (1, -len(value.view)):
+        raise node.error(f"axis must be 1, not {number}; the batch stays the first dimension")
     graph.regroup(node, value, (prod(value.view),))
 
 
 def reshape(graph: Graph, node: Node) -> None:
     """Reshape that keeps the batch the first dimension."""
-    value = graph.value(node, regrouped=True)
-    target = graph.sizes.get(node.inputs[1])
-    if target is None:
+    value = graph.value(node)
+    target = graph.known_sizes(node.inputs[1])
+    if target is None or target.columns:
         raise node.error("its shape is no list of integers that the file holds or computes from known sizes, so it is "
                          "dynamic; export with fixed shapes")
     if node.integer("allowzero", 0) and 0 in target.values:
@@ -58,7 +61,7 @@ def _behind_batch(batch: Size, sizes: list[Size], elements: int) -> tuple[int, .
 
 def squeeze(graph: Graph, node: Node) -> None:
     """Squeeze of dimensions of one element."""
-    value = graph.value(node, regrouped=True)
+    value = graph.value(node)
     rank = len(value.view) + 1
     if len(node.inputs) > 1:
         places = {axis(node, number, rank) for number in _axes(graph, node)}
@@ -72,7 +75,7 @@ def squeeze(graph: Graph, node: Node) -> None:
 
 def unsqueeze(graph: Graph, node: Node) -> None:
     """Unsqueeze behind the batch."""
-    value = graph.value(node, regrouped=True)
+    value = graph.value(node)
     axes = _axes(graph, node)
     rank = len(value.view) + 1 + len(axes)
     places = {axis(node, number, rank) for number in axes}
@@ -83,7 +86,7 @@ def unsqueeze(graph: Graph, node: Node) -> None:
 
 
 def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
-    found = graph.sizes.get(node.inputs[1])
+    found = graph.known_sizes(node.inputs[1])
     if found is None:
         raise node.error("its axes are no integers that the file holds; write them out")
     return found.integers(node, "axes")
@@ -91,20 +94,20 @@ def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
 
 def select(graph: Graph, node: Node) -> None:
     """Gather of the only element along an axis, ``x[:, :, 0]``: the axis goes."""
-    value = graph.value(node, regrouped=True)
+    value = graph.value(node)
     place = axis(node, node.integer("axis", 0), len(value.view) + 1)
-    index = graph.sizes.get(node.inputs[1])
+    index = graph.known_sizes(node.inputs[1])
     first = index is not None and index.scalar and index.values in ((0,), (-1,))
     if place == 0 or value.view[place - 1] != 1 or not first:
         raise node.error(f"takes elements out of {list(value.view)} behind the batch; only rows of an embedding, and "
-                         "the only element along an axis, are supported")
+                         "the only element along an axis, are supported: flatten all of them, or take their mean")
     graph.regroup(node, value, value.view[:place - 1] + value.view[place:])
 
 
 def slice_(graph: Graph, node: Node) -> None:
     """Slice of all there is, ``x[:, :]``: nothing."""
-    value = graph.value(node, regrouped=True)
-    found = [graph.sizes.get(name) for name in node.inputs[1:]]
+    value = graph.value(node)
+    found = [graph.known_sizes(name) for name in node.inputs[1:]]
     bounds = [sizes.values for sizes in found if sizes is not None]
     whole = (graph.batch, *value.view)
     axes = bounds[2] if len(bounds) > 2 else tuple(range(len(bounds[0]) if bounds else 0))
@@ -112,7 +115,8 @@ def slice_(graph: Graph, node: Node) -> None:
         start == 0 and isinstance(number, int) and _reaches(end, whole[axis(node, number, len(whole))])
         for start, end, number in zip(*bounds[:2], axes, strict=True))
     if not kept or any(step != 1 for sizes in bounds[3:] for step in sizes):
-        raise node.error(f"takes a part of {list(value.view)} behind the batch; only slices of all are supported")
+        raise node.error(f"takes a part of {list(value.view)} behind the batch; only slices of all are "
+                         "supported: cut the samples, or use all of it")
     graph.define(node, value)
 
 
@@ -126,7 +130,8 @@ def identity(graph: Graph, node: Node) -> None:
     if node.inputs[0] in graph.constants:
         graph.constants[node.output] = graph.constants[node.inputs[0]]
     else:
-        graph.define(node, graph.value(node, regrouped=True))
+        graph.define(node, graph.value(node, padded=True))
+        graph.leave_out(node, "Identity")
 
 
 def dropout(graph: Graph, node: Node) -> None:
@@ -135,16 +140,21 @@ def dropout(graph: Graph, node: Node) -> None:
     if training:
         constant = graph.constants.get(training)
         if constant is None or small_values(constant.tensor) != [False]:
+            if node.inputs[0] in graph.values:
+                node.stand_in = graph.value(node)
             raise node.error("drops elements (training form), which no layer does; export in evaluation mode")
-    graph.define(node, graph.value(node, regrouped=True))
+    graph.define(node, graph.value(node, padded=True))
+    graph.leave_out(node, "Dropout")
 
 
 def cast(graph: Graph, node: Node) -> None:
     """Cast of row numbers to integers."""
-    value = graph.value(node, regrouped=True)
+    value = graph.value(node)
     if value.layer != INPUT or node.integer("to", 0) not in INTEGERS:
+        node.stand_in = value
         raise node.error("only row numbers of an embedding, the graph's input, are cast; export in one format")
     graph.define(node, value)
+    graph.leave_out(node, "Cast")
 
 
 def shape(graph: Graph, node: Node) -> None:
@@ -153,7 +163,7 @@ def shape(graph: Graph, node: Node) -> None:
     if constant is not None:
         sizes: tuple[Size, ...] = constant.dimensions
     else:
-        sizes = (graph.batch, *graph.value(node, regrouped=True).view)
+        sizes = (graph.batch, *graph.value(node).view)
     start, end = node.integer("start", 0), node.integer("end", len(sizes))
     graph.sizes[node.output] = Sizes(sizes[start:end])
 
@@ -173,9 +183,52 @@ def constant(graph: Graph, node: Node) -> None:
 
 def softmax(graph: Graph, node: Node) -> None:
     """Softmax and LogSoftmax at the end: part of the loss."""
-    value = graph.value(node)
-    node.expect("axis", True, node.integer("axis", -1) in (-1, 1), "softmax goes over the features")
+    rank = len(graph.value(node).view) + 1
+    number = axis(node, node.integer("axis", -1), rank)
+    if number == 0:
+        raise node.error("goes over the samples of the batch (axis 0); a softmax goes over the features: export with "
+                         "axis 1 (dim=1)")
+    value = graph.operand(node)
     if not value.shape.flat:
         raise node.error(f"needs features, but {feeder(value.layer)} gives a map of {value.shape}; put a Flatten "
                          "between")
+    if rank != 2:
+        raise node.error(f"goes over axis {number} of {list(value.view)} behind the batch, as in attention; only a "
+                         "softmax of all features at the end is supported")
     graph.define(node, replace(value, softmax=True))
+
+
+def pad(graph: Graph, node: Node) -> None:
+    """Pad with zeros in front of a Conv: padding of the convolution, if nothing else reads it."""
+    value = graph.value(node, padded=True)
+    mode = node.attributes.get("mode", b"constant")
+    if mode != b"constant":
+        name = mode.decode("ascii", "replace") if isinstance(mode, bytes) else str(mode)
+        node.problems.append(f"pads in mode {quoted(name)}; pad with zeros (padding_mode='zeros')")
+    fill = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+    if len(node.inputs) > 2 and node.inputs[2] and (fill is None or small_values(fill.tensor) not in ([0], [0.0])):
+        node.problems.append("pads with another number than 0; pad with zeros")
+    rank = len(value.view) + 1
+    sizes = graph.known_sizes(node.inputs[1])
+    if sizes is None:
+        raise node.error("its pads are no integers that the file holds; write them out")
+    pads = sizes.integers(node, "pads")
+    axes = tuple(range(rank))
+    if len(node.inputs) > 3:
+        listed = graph.known_sizes(node.inputs[3])
+        axes = () if listed is None else tuple(axis(node, number, rank) for number in listed.integers(node, "axes"))
+    if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes) or not all(
+            0 <= size <= MAXIMUM_SIZE for size in pads):
+        raise node.error(f"its pads {list(pads)[:8]} are not two integers from 0 to {MAXIMUM_SIZE} for each of "
+                         f"{len(axes)} dimensions; cut the samples instead of the maps, or mend the file")
+    zeros = [*((0, 0), *value.zeros)] if value.zeros else [(0, 0)] * rank
+    for place, number in enumerate(axes):
+        zeros[number] = (zeros[number][0] + pads[place], zeros[number][1] + pads[place + len(axes)])
+    padded = replace(value, zeros=tuple(zeros[1:]))
+    if node.problems:
+        node.stand_in = None if value.shape.flat else padded
+    elif zeros[0] != (0, 0):
+        raise node.error("pads the batch; only height and width of a map are padded")
+    else:
+        graph.define(node, padded if any(map(any, padded.zeros)) else value)
+        graph.leave_out(node, "Pad")
