@@ -56,11 +56,20 @@ def golden_array(parameters: DieParameters, dies: int, memory_words: int) -> Arr
 
 
 def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None,
-                link_latency: int = 5, links: Iterable[Link] | None = None,
-                window: Window | None = None, bit_errors: float = 0.0,
-                bridge: BridgeParameters | None = None) -> tuple[CosimArray, str]:
-    """Dies on the compiled co-simulation, joined by ``links`` (default: a ring), and the SHA-256 of their Verilog. Of
-    the bits on links with a link layer the share ``bit_errors`` is wrong. With ``bridge`` dies have one in front.
+                links: Iterable[Link | tuple[int, int, int, int, int]] | None = None, window: Window | None = None,
+                bit_errors: float = 0.0, bridge: BridgeParameters | None = None) -> tuple[CosimArray, str]:
+    """Dies on the compiled co-simulation, and the SHA-256 of their Verilog.
+
+    Parameters
+    ----------
+    links : iterable of (die, port out, die, port in) or (die, port out, die, port in, cycles of latency), or None
+        Default: a ring.
+    window : Window or None
+        What to record as waves.
+    bit_errors : float
+        Share of the bits on links with a link layer that are wrong.
+    bridge : BridgeParameters or None
+        Of a host bridge in front of each die.
 
     Raises
     ------
@@ -74,9 +83,8 @@ def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, thre
     waves = Waves(window.die, window.start, window.stop, window.path) if window else None
     try:
         verilog = die_verilog(parameters, bridge=bridge)
-        array = CosimArray(parameters, dies, memory_words, threads=threads, link_latency=link_latency,
-                           links=links, verilog=verilog, waves=waves, bridge=bridge,
-                           faults=Faults(flip=bit_errors) if bit_errors else None)
+        array = CosimArray(parameters, dies, memory_words, threads=threads, links=links, verilog=verilog, waves=waves,
+                           bridge=bridge, faults=Faults(flip=bit_errors) if bit_errors else None)
     except ToolError as error:
         raise UserError(str(error)) from error
     except OSError as error:

@@ -169,8 +169,7 @@ def compare(case: Case) -> Found:
     array, step = case.array, step_of_case(case)
     words = memory_words(step.parameters)
     program = lower_step(step, 1, words)
-    dies, _ = backends.cosim_array(built(array), array.dies, words, link_latency=array.link_latency,
-                                   links=array.directed())
+    dies, _ = backends.cosim_array(built(array), array.dies, words, links=array.timed())
     driver = Driver(dies, program, memory_words=words, links=array)
     return Found(case, driver.step(0), simulated(case))
 

@@ -67,7 +67,7 @@ def counted_cycles(network: Network, array: Array, program: TrainingProgram, bat
     """Cycles of the first step of a training run on co-simulated dies."""
     die = built(array)
     words = memory_words(die)
-    dies, _ = backends.cosim_array(die, array.dies, words, link_latency=array.link_latency, links=array.directed())
+    dies, _ = backends.cosim_array(die, array.dies, words, links=array.timed())
     driver = Driver(dies, program, memory_words=words, links=array)
     session = Session(network, _samples(network, batch), program, driver, None, None, batch, 0)
     session.load_parameters(initial_parameters(network, 0))
@@ -85,8 +85,8 @@ def kept_cycles(network: Network, array: Array, program: TrainingProgram, batch:
     """As :func:`counted_cycles`, which is asked once for the same Verilog, harness, program and links: counts lie in
     the build folder, so that a measurement that was ended goes on where it was."""
     die = built(array)
-    key = (backends.die_digest(die), backends.harness_digest(), program_digest(program), array.directed(),
-           str(array.rate), array.link_latency, network.name, batch,
+    key = (backends.die_digest(die), backends.harness_digest(), program_digest(program), array.timed(),
+           str(array.rate), array.directed_rates.tolist(), network.name, batch,
            *((array.route_table, str(array.port_rates)) if array.routes or array.has_rates else ()))
     path = backends.build_root() / "agreement" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.json"
     try:

@@ -105,6 +105,8 @@ class Array:
         The same of tiles; empty: as all else. Of dies that set routes only.
     wiring_rates : tuple of Fraction or None
         Words a cycle and direction of each link of ``wiring``, None: ``link_rate``; empty: all None.
+    wiring_latencies : tuple of int or None
+        Cycles from end to end of each link of ``wiring``, None: ``link_latency``; empty: all None.
     link_rate : Fraction or None
         Words a cycle and direction of a die's link; None: what the preset's links carry.
     narrow_rate : Fraction or None
@@ -113,7 +115,7 @@ class Array:
         Links at ``link_rate`` side by side between neighbours of a group, as one that carries as much as all of them.
         Of topology "clusters" only.
     link_latency : int
-        Cycles from die to die.
+        Cycles from die to die, of links without a latency of their own.
     speeds : tuple of Fraction
         Speed of each die relative to the others; empty: all 1.
     clock_mhz : Fraction
@@ -140,6 +142,7 @@ class Array:
     routes: tuple[tuple[int | None, ...], ...] = ()
     tile_routes: tuple[tuple[int | None, ...], ...] = ()
     wiring_rates: tuple[Fraction | None, ...] = ()
+    wiring_latencies: tuple[int | None, ...] = ()
     link_rate: Fraction | None = None
     narrow_rate: Fraction | None = None
     ring_links: int = 1
@@ -166,9 +169,7 @@ class Array:
         if self.dies > numbers:
             raise ValueError(f"preset {self.preset!r} numbers at most {numbers} dies, not {self.dies}; "
                              "choose a larger preset")
-        if not is_integer(self.link_latency, 1, MAXIMUM_LATENCY):
-            raise ValueError(f"link_latency must be an integer from 1 to {MAXIMUM_LATENCY} cycles, not "
-                             f"{described(self.link_latency)}")
+        self._check_latencies()
         if not is_integer(self.memory_bytes, 1, MAXIMUM_MEMORY):
             raise ValueError(f"memory_bytes must be an integer from 1 to {MAXIMUM_MEMORY}, not "
                              f"{described(self.memory_bytes)}")
@@ -190,6 +191,17 @@ class Array:
             raise ValueError(f"dies of preset {self.preset!r} have the same routes for tiles as for all else; leave "
                              f"out tile_routes, or choose one of {some}")
 
+    def _check_latencies(self) -> None:
+        if self.wiring_latencies and len(self.wiring_latencies) != len(self.wiring):
+            raise ValueError(f"wiring_latencies must have one value for each of {len(self.wiring)} links, not "
+                             f"{len(self.wiring_latencies)}")
+        for what, value in (("link_latency", self.link_latency),
+                            *((f"latency of link {number}", latency)
+                              for number, latency in enumerate(self.wiring_latencies) if latency is not None)):
+            if not is_integer(value, 1, MAXIMUM_LATENCY):
+                raise ValueError(f"{what} must be an integer from 1 to {MAXIMUM_LATENCY} cycles, not "
+                                 f"{described(value)}")
+
     def _check_rates(self) -> None:
         if self.narrow_rate is not None and self.topology != "clusters":
             raise ValueError(f"topology {self.topology!r} has no narrow_rate")
@@ -198,6 +210,12 @@ class Array:
                              f"{described(self.ring_links)}")
         if self.ring_links > 1 and self.topology != "clusters":
             raise ValueError(f"topology {self.topology!r} has no ring_links")
+        most = PRESETS[self.preset].flit_words
+        for what, value in (("link_rate", self.rate), ("narrow_rate", self.narrow_rate),
+                            *((f"rate of link {number}", rate) for number, rate in enumerate(self.wiring_rates))):
+            if value is not None and value > most:
+                raise ValueError(f"{what} is {value} words a cycle, but links of preset {self.preset!r} carry at most "
+                                 f"{most}; lower it or choose another preset")
         for what, value in (("link_rate", self.link_rate), ("narrow_rate", self.narrow_rate),
                             ("clock_mhz", self.clock_mhz),
                             *((f"rate of link {number}", rate) for number, rate in enumerate(self.wiring_rates)),
@@ -206,15 +224,9 @@ class Array:
                 raise ValueError(f"{what} must be above 0 and at most {MAXIMUM_RATE}, not {value}")
         if self.speeds and len(self.speeds) != self.dies:
             raise ValueError(f"speeds must have one value for each of {self.dies} dies, not {len(self.speeds)}")
-        most = PRESETS[self.preset].flit_words
         if self.wiring_rates and len(self.wiring_rates) != len(self.wiring):
             raise ValueError(f"wiring_rates must have one value for each of {len(self.wiring)} links, not "
                              f"{len(self.wiring_rates)}")
-        for what, value in (("link_rate", self.rate), ("narrow_rate", self.narrow_rate),
-                            *((f"rate of link {number}", rate) for number, rate in enumerate(self.wiring_rates))):
-            if value is not None and value > most:
-                raise ValueError(f"{what} is {value} words a cycle, but links of preset {self.preset!r} carry at most "
-                                 f"{most}; lower it or choose another preset")
 
     def _check_topology(self) -> None:
         for key, given, wanted in (("dimensions", self.dimensions, tuple(SIDES)), ("links", self.wiring, ("links",))):
@@ -345,8 +357,10 @@ class Array:
         wiring = {"ring": self._ring, "torus": self._torus, "full": self._full, "links": lambda: self.wiring}
         ends = wiring[self.topology]()
         rates = self.wiring_rates or (None,) * len(ends)
-        return tuple(Link(*one, rate=self.rate if rate is None else rate, latency=self.link_latency)
-                     for one, rate in zip(ends, rates, strict=True))
+        latencies = self.wiring_latencies or (None,) * len(ends)
+        return tuple(Link(*nodes, rate=self.rate if rate is None else rate,
+                          latency=self.link_latency if latency is None else latency)
+                     for nodes, rate, latency in zip(ends, rates, latencies, strict=True))
 
     @cached_property
     def peers(self) -> tuple[dict[int, tuple[int, int]], ...]:
@@ -361,6 +375,12 @@ class Array:
         """Every link twice, as (node, port out, node, port in)."""
         return [(node, port, other, there) for node, ports in enumerate(self.peers)
                 for port, (other, there) in ports.items()]
+
+    def timed(self) -> list[tuple[int, int, int, int, int]]:
+        """Every link twice, as (node, port out, node, port in, cycles of latency), in the order of
+        :meth:`directed`."""
+        return [(*link, latency)
+                for link, latency in zip(self.directed(), self.directed_latencies.tolist(), strict=True)]
 
     @cached_property
     def ways(self) -> Ways:
@@ -406,6 +426,36 @@ class Array:
     def directed_rates(self) -> NDArray[np.float64]:
         """Words a cycle of each of :meth:`directed`."""
         return np.array([float(self.port_rates[node, port]) for node, port, _, _ in self.directed()])
+
+    @cached_property
+    def directed_latencies(self) -> NDArray[np.int64]:
+        """Cycles of latency of each of :meth:`directed`."""
+        ends = {end: link.latency for link in self.links for end in ((link.a, link.a_port), (link.b, link.b_port))}
+        return np.array([ends[node, port] for node, port, _, _ in self.directed()], dtype=np.int64)
+
+    @property
+    def has_latencies(self) -> bool:
+        """Whether links differ in latency."""
+        return any(latency not in (None, self.link_latency) for latency in self.wiring_latencies)
+
+    @cached_property
+    def route_latencies(self) -> NDArray[np.int64]:
+        """Cycles that the links of the route from each die to each die take together ``[die, die]``."""
+        dies = self.dies
+        if not self.has_latencies:
+            return self.ways.hops[:dies].astype(np.int64) * self.link_latency
+        cycles, pairs = np.zeros(dies * dies, dtype=np.int64), np.arange(dies * dies)
+        for pair, over in self.ways.walk(pairs // dies, pairs % dies):
+            cycles[pair] += self.directed_latencies[over]
+        return cycles.reshape(dies, dies)
+
+    def ring_latency(self, rings: NDArray[np.int64]) -> int:
+        """Cycles of links' latencies for the last chunk once around the slowest of some rings ``[ring, member]``.
+
+        A chunk starts behind its owner and so takes all hops of the ring but one; the last chunk spares the shortest.
+        """
+        hops = self.route_latencies[rings, np.roll(rings, -1, axis=-1)]
+        return int((hops.sum(axis=-1) - hops.min(axis=-1)).max())
 
     @cached_property
     def port_rates(self) -> dict[tuple[int, int], Fraction]:
@@ -567,3 +617,15 @@ def sized(name: str) -> Array | None:
     if topology is None:
         return clusters(int(rows), int(columns), _CODES[end]) if mpt else torus(int(rows), int(columns))
     return {"ring": ring, "full": full}[topology](int(dies))
+
+
+def sizes_of(name: str) -> str | None:
+    """What sizes there are of the arrays whose names begin as a name does that no array has; None if none begin so."""
+    word = re.match("[a-z]*", name)
+    numbered = 1 << PRESETS["ndp-demo"].die_bits
+    sizes = {"ring": f"ring-N, of 1 to {numbered} dies",
+             "full": f"full-N, of 1 to {MAXIMUM_PORTS + 1} dies",
+             "torus": f"torus-RxC, of R x C dies, {numbered} at most",
+             "mpt": f"mpt-GxC, of G x C dies, {MAXIMUM_DIES} at most",
+             "hypar": ", ".join(array for array in ARRAYS if array.startswith("hypar-"))}
+    return sizes.get(word[0]) if word else None

@@ -1,5 +1,6 @@
 """Arrays in files: YAML in and out, its schema, and finding an array by name or path."""
 
+import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +18,7 @@ from plinth.model.array import (
     TOPOLOGIES,
     Array,
     sized,
+    sizes_of,
 )
 from plinth.model.files import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.model.forms import described
@@ -29,12 +31,14 @@ ARRAY_VERSION = 1
 _REQUIRED = ("version", "name", "topology", "dies", "preset")
 _OPTIONAL = ("dimensions", "links", "routes", "tile_routes", "link_rate", "narrow_rate", "ring_links", "link_latency",
              "speeds", "clock_mhz", "memory_bytes", "codes")
-_RATE_PATTERN = r"(0|[1-9]\d{0,8})(/[1-9]\d{0,8}|\.\d{1,9})?"
+_RATE_PATTERN = r"(0|[1-9]\d{0,30})(/[1-9]\d{0,30}|\.\d{1,30})?"
 
 
 def _rate(value: Any, where: str, what: str) -> Fraction:
     """A number, or text as ``15/16``, exactly."""
-    text = str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    if isinstance(value, float) and math.isfinite(value) and value >= 0:
+        return Fraction(str(value))
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if isinstance(text, str) and text.startswith("-"):
         raise UserError(f"{where}: {what} must be above 0, not {described(value)}")
     if not isinstance(text, str) or not re.fullmatch(_RATE_PATTERN, text):
@@ -81,14 +85,15 @@ def array_from_data(data: Any, where: str) -> Array:
     if "links" in data:
         links = _list(data["links"], where, "links", "links", MAXIMUM_DIES * MAXIMUM_PORTS // 2)
         for link in links:
-            if not isinstance(link, list) or len(link) not in (4, 5):
-                raise UserError(f"{where}: a link must be [die, port, die, port], with its rate behind if it has one "
-                                f"of its own, not {described(link)}")
+            if not isinstance(link, list) or not 4 <= len(link) <= 6:
+                raise UserError(f"{where}: a link must be [die, port, die, port], with its rate and its latency behind "
+                                f"if it has its own, not {described(link)}")
         settings["wiring"] = tuple(tuple(link[:4]) for link in links)
-        if any(len(link) == 5 for link in links):
-            settings["wiring_rates"] = tuple(
-                _rate(link[4], where, f"rate of link {described(link[:4])}") if len(link) == 5 else None
-                for link in links)
+        rates = tuple(None if rate is None else _rate(rate, where, f"rate of link {described(link[:4])}")
+                      for link in links for rate in (link[4] if len(link) > 4 else None,))
+        latencies = tuple(link[5] if len(link) > 5 else None for link in links)
+        settings |= {key: values for key, values in (("wiring_rates", rates), ("wiring_latencies", latencies))
+                     if any(value is not None for value in values)}
     for key in {"routes", "tile_routes"} & set(data):
         rows = _list(data[key], where, key, "rows", MAXIMUM_DIES)
         settings[key] = tuple(tuple(_list(row, where, f"a row of {key}", "ports", MAXIMUM_DIES)) for row in rows)
@@ -109,6 +114,15 @@ def array_from_data(data: Any, where: str) -> Array:
     return array
 
 
+def _link_to_data(ends: tuple[int, int, int, int], rate: Fraction | None, latency: int | None
+                  ) -> list[int | str | None]:
+    """A link as files hold it: what it shares with all others is left out, or null before what it has of its own."""
+    own = [None if rate is None else _rate_to_data(rate), latency]
+    while own and own[-1] is None:
+        own.pop()
+    return [*ends, *own]
+
+
 def array_to_data(array: Array) -> dict[str, Any]:
     """An array as YAML holds it; what has its default is left out, and so are links that the topology gives."""
     data: dict[str, Any] = {"version": ARRAY_VERSION, "name": array.name, "topology": array.topology,
@@ -116,8 +130,9 @@ def array_to_data(array: Array) -> dict[str, Any]:
     if array.dimensions:
         data["dimensions"] = list(array.dimensions)
     if array.wiring:
-        data["links"] = [[*link, *(() if rate is None else (_rate_to_data(rate),))] for link, rate in zip(
-            array.wiring, array.wiring_rates or (None,) * len(array.wiring), strict=True)]
+        rates = array.wiring_rates or (None,) * len(array.wiring)
+        latencies = array.wiring_latencies or (None,) * len(array.wiring)
+        data["links"] = [_link_to_data(*link) for link in zip(array.wiring, rates, latencies, strict=True)]
     if array.routes:
         data["routes"] = [list(row) for row in array.routes]
     if array.tile_routes:
@@ -150,6 +165,8 @@ def array_schema() -> dict[str, Any]:
     """The form of array files as JSON Schema."""
     die = {"type": "integer", "minimum": 0, "maximum": MAXIMUM_DIES - 1}
     port = {"type": "integer", "minimum": 0, "maximum": MAXIMUM_PORTS - 1}
+    latency = {"type": "integer", "minimum": 1, "maximum": MAXIMUM_LATENCY}
+    nothing = {"type": "null"}
     rate = {"oneOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": f"^{_RATE_PATTERN}$"}]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Plinth array",
@@ -165,10 +182,12 @@ def array_schema() -> dict[str, Any]:
             "dimensions": {"description": "rows and columns of a torus; groups and clusters", "type": "array",
                            "items": {"type": "integer", "minimum": 1, "maximum": MAXIMUM_DIES},
                            "minItems": 2, "maxItems": 2},
-            "links": {"description": "[die, port, die, port] or [die, port, die, port, rate], both ways",
+            "links": {"description": "[die, port, die, port], [die, port, die, port, rate] or [die, port, die, port, "
+                                     "rate, latency], both ways; null: link_rate, link_latency",
                       "type": "array", "minItems": 1,
-                      "items": {"type": "array", "prefixItems": [die, port, die, port, rate], "minItems": 4,
-                                "maxItems": 5}},
+                      "items": {"type": "array", "prefixItems": [
+                          die, port, die, port, {"oneOf": [*rate["oneOf"], nothing]}, {"oneOf": [latency, nothing]}],
+                          "minItems": 4, "maxItems": 6}},
             "routes": {"description": "a row a die: for each destination the port by which it sends, null for itself; "
                                       "default: the lowest that leads nearer",
                        "type": "array", "minItems": 1, "maxItems": MAXIMUM_DIES,
@@ -180,8 +199,8 @@ def array_schema() -> dict[str, Any]:
             "narrow_rate": {**rate, "description": "the same of links inside clusters; default: as others"},
             "ring_links": {"description": "links side by side between neighbours of a group of clusters",
                            "type": "integer", "minimum": 1, "maximum": MAXIMUM_PORTS, "default": Array.ring_links},
-            "link_latency": {"description": "cycles from die to die", "type": "integer", "minimum": 1,
-                             "maximum": MAXIMUM_LATENCY, "default": Array.link_latency},
+            "link_latency": {**latency, "description": "cycles from die to die, of links without their own",
+                             "default": Array.link_latency},
             "speeds": {"description": "speed of each die relative to the others; default: all 1", "type": "array",
                        "items": rate, "minItems": 1, "maxItems": MAXIMUM_DIES},
             "clock_mhz": {**rate, "description": "clock of dies and links",
@@ -207,11 +226,13 @@ def load_array(name_or_path: str) -> Array:
     try:
         array = sized(name_or_path)
     except ValueError as error:
-        raise UserError(f"array {quoted(name_or_path)} cannot be: {error}") from None
+        raise UserError(f"array {quoted(name_or_path)} cannot be: {error}; there are {sizes_of(name_or_path)}, or give "
+                        "a .yaml file") from None
     if array is not None:
         return array
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        raise UserError(f"array {quoted(name_or_path)} is unknown; {nearest(name_or_path, ARRAYS)}, "
-                        "a ring-N, full-N, torus-RxC or mpt-GxC of another size, or give a .yaml file")
+        sizes = sizes_of(name_or_path) or "ring-N, full-N, torus-RxC and mpt-GxC of other sizes"
+        raise UserError(f"array {quoted(name_or_path)} is unknown; {nearest(name_or_path, ARRAYS)}; there are {sizes}, "
+                        "or give a .yaml file")
     return array_from_data(read_yaml(path), str(path))

@@ -72,12 +72,13 @@ class Costs(Protocol):
         """A product, vector work, an update, or rows of an embedding: of all tasks that it stands for."""
         ...
 
-    def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:
+    def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
         """Seconds that a die takes to send ``words`` in tiles of rows x width, and words on a link over those sent."""
         ...
 
-    def ring(self, phase: Phase, members: int, hops: int) -> float:
-        """Seconds of a ring's message beside its words."""
+    def ring(self, phase: Phase, members: int, links: float) -> float:
+        """Seconds of a ring's message beside its words; ``links`` are the cycles of the links' latencies once around
+        it."""
         ...
 
     def reduced(self, phase: Phase, words: int, members: int) -> float:
@@ -112,7 +113,6 @@ class DieCosts:
         self.memory = float(self.parameters.memory_words_per_cycle) / self.second
         self.issue, self.arrival = control["issue"] * self.second, control["arrival"] * self.second
         self.fetch = control["fetch"]
-        self.hop = array.link_latency
 
     def task(self, task: Task) -> Cost:
         """As :class:`Costs`."""
@@ -172,7 +172,7 @@ class DieCosts:
         """Words that the buffers give the array for so many multiply-adds: each goes to a row or a column of PEs."""
         return macs / self.parameters.rows + macs / self.parameters.columns
 
-    def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:
+    def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
         """As :class:`Costs`; packets have a flit of their own."""
         parameters, copy = self.parameters, Copy.part(max(1, rows), max(1, width))
         _, row = self.machine.copy(copy, copy.flits(parameters) / float(parameters.link_rate))
@@ -180,9 +180,9 @@ class DieCosts:
         share = words / of * copy.cycles(parameters) * row / copy_formula(parameters, copy, 0.0)[1]
         return share * self.second, copy.flits(parameters) * parameters.flit_words / of
 
-    def ring(self, phase: Phase, members: int, hops: int) -> float:
+    def ring(self, phase: Phase, members: int, links: float) -> float:
         """As :class:`Costs`."""
-        return phase.share * self.machine.ring_latency(members, hops, self.hop) * self.second
+        return phase.share * self.machine.ring_latency(members, links) * self.second
 
     def reduced(self, phase: Phase, words: int, members: int) -> float:
         """As :class:`Costs`."""
@@ -205,7 +205,7 @@ class Paper:
 
     def __init__(self, array: Array) -> None:
         self.parameters = array.die_parameters()
-        self.hop = array.link_latency / float(array.clock_mhz * 1_000_000)
+        self.cycle = 1 / float(array.clock_mhz * 1_000_000)
 
     def task(self, task: Task) -> Cost:
         """As :class:`Costs`; nothing is kept from one product to the next."""
@@ -229,13 +229,13 @@ class Paper:
         words = read + made + share.rows * share.outputs * share.samples / share.whole
         return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
 
-    def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:
+    def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
         """Nothing beside the words."""
         return 0.0, 1.0
 
-    def ring(self, phase: Phase, members: int, hops: int) -> float:
+    def ring(self, phase: Phase, members: int, links: float) -> float:
         """The links' latencies."""
-        return phase.share * 2 * (members - 1) * hops * self.hop
+        return phase.share * 2 * links * self.cycle
 
     def reduced(self, phase: Phase, words: int, members: int) -> float:
         """What is sent is read, what arrives is added to what is read, or written."""

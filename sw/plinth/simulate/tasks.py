@@ -79,6 +79,7 @@ class TaskByTask(Collected):
         self._number = {(die, port): number for number, (die, port, _, _) in enumerate(links)}
         self._peer = {(die, port): other for die, port, other, _ in links}
         self._ports, rates = array.route_table, array.directed_rates.tolist()
+        self._latencies = array.directed_latencies.tolist()
         dies, beat = range(step.dies), float(self.parameters.beat_words)
         self._reads, self._writes, self._receive_paths, self._injects, self._queues = (
             len(links) + place * step.dies for place in range(5))
@@ -109,6 +110,10 @@ class TaskByTask(Collected):
             found.append(self._number[die, port])
             die = self._peer[die, port]
         return found
+
+    def latency(self, path: Sequence[int]) -> int:
+        """Cycles of the latencies of a way's links."""
+        return sum(self._latencies[link] for link in path)
 
     def flit_cycles(self, path: Sequence[int]) -> float:
         """Cycles of a flit on the slowest link of a way."""
@@ -155,14 +160,13 @@ class TaskByTask(Collected):
             return Flow(name=name, seconds=words / self.parameters.flit_words * cycle,
                         latency=control["reduce"] * cycle, waits=waits, dies=np.array(ring),
                         die_words=np.array([moved]), adds=words)
-        share, hops = work.phase.share * 2 * (size - 1) / size * words, 0
+        share = work.phase.share * 2 * (size - 1) / size * words
         loads: dict[int, float] = {}
         for die, other in zip(ring, (*ring[1:], ring[0]), strict=True):
             path = self.path(die, other)
-            hops = max(hops, len(path))
             for link in (self.injects(die), *path):
                 loads[link] = loads.get(link, 0.0) + share
-        latency = work.phase.share * self.costs.machine.ring_latency(size, hops, self.array.link_latency)
+        latency = work.phase.share * self.costs.machine.ring_latency(size, self.array.ring_latency(np.array(ring)))
         return Flow(name=name, links=np.array(list(loads)), words=np.array(list(loads.values())),
                     latency=max(0.0, latency) * cycle, dies=np.array(ring),
                     die_words=np.full(size, moved), waits=waits,
@@ -404,9 +408,8 @@ class _Die:
 
     def _arrival(self, keys: Sequence[str], other: int, exchange: int) -> None:
         """A counter of another die advances once a task's words are there: after some activities."""
-        hops = len(self.given.path(self.die, other))
-        latency = (self.control["arrival"] - self.control["issue"] + hops * self.given.array.link_latency
-                   - LINK_LATENCY)
+        latency = (self.control["arrival"] - self.control["issue"]
+                   + self.given.latency(self.given.path(self.die, other)) - LINK_LATENCY)
         self._add(Flow(name=f"{keys[0]} arrival {other}", latency=max(0.0, latency) * self.cycle,
                        waits=[Wait(key) for key in keys], signals=[f"{other}.exchange {exchange}"]))
 

@@ -6,7 +6,7 @@ time: those that are furthest from their destination first, so that each node's 
 before they go on.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -35,8 +35,8 @@ class Group:
     #: Words that each of the dies sends, and receives.
     sent: Floats
     received: Floats
-    #: Links on the longest way.
-    hops: int
+    #: Cycles of links' latencies on the longest way; of a ring once around it, but for the shortest hop.
+    latency: int
 
 
 def groups_of(words: Integers | Floats) -> Integers:
@@ -121,8 +121,8 @@ class Ways:
             np.add.at(loads, place[to[some]] * links + over[some], amounts)
         table = loads.reshape(len(known), links)
         sent, received = words.sum(axis=1).astype(float), words.sum(axis=0).astype(float)
-        hops = (self.array.for_tiles if tiles else self.array).ways.hops[:dies]
-        longest = np.where(words > 0, hops, 0).max(axis=1)
+        latencies = (self.array.for_tiles if tiles else self.array).route_latencies
+        longest = np.where(words > 0, latencies, 0).max(axis=1)
         found = []
         for number in range(len(known)):
             mine, used = np.flatnonzero(place == number), np.flatnonzero(table[number])
@@ -155,4 +155,6 @@ class Ways:
         heads = np.full(self.dies, NOBODY, dtype=np.int64)
         if size > 1:
             heads[rings] = rings[:, :1]
-        return self.loads(words, heads, tiles=False)
+        around = {int(ring[0]): self.array.ring_latency(ring) for ring in rings}
+        return [replace(group, latency=around[int(heads[group.dies[0]])])
+                for group in self.loads(words, heads, tiles=False)]

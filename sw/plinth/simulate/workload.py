@@ -132,7 +132,6 @@ class Groups(Collected):
         super().__init__()
         self.step, self.costs, self.ways, self.overlap = step, costs, ways, overlap
         self.second = 1 / float(array.clock_mhz * 1_000_000)
-        self.hop = array.link_latency
         self.most = max(1, min(cuts.STRIPS, MOST_PIECES // (step.dies * len(step.graph.nodes))))
         self._classes = step.classes()
         self._accesses: list[Accesses[_After]] = [Accesses() for _ in self._classes]
@@ -227,7 +226,7 @@ class Groups(Collected):
             kept = own[group.dies] * (0 if added else 1)
             most = float((share * group.sent + kept).max()) * positions
             tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
-            seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
+            seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most)
             label = self.named(f"{name} {number}" if len(groups) > 1 else name)
             # Where zeros are left out on the way, they are read and written all the same.
             whole = 1.0 if isinstance(operation, Spread) else share
@@ -242,7 +241,7 @@ class Groups(Collected):
                         self._work(f"{label} codes@{one}", one, Engine.TRANSFER, Cost(coding.seconds), ready[one])
             received = share * group.received * positions * self.costs.added * sums
             self._flow(label, group, share * positions * packets, ready, seconds=seconds,
-                       latency=self.costs.arrival + max(0, group.hops * self.hop - LINK_LATENCY) * self.second,
+                       latency=self.costs.arrival + max(0, group.latency - LINK_LATENCY) * self.second,
                        die_words=through + 2 * kept * positions + received,
                        adds=float(group.received.sum()) * positions if sums and self.costs.added else 0.0)
             found |= dict.fromkeys(group.dies.tolist(), Wait(label))
@@ -300,7 +299,7 @@ class Groups(Collected):
                 added = 0 if phase is Phase.GATHER else count * (members - 1)
                 label = f"{operation.name} {place}" if len(rings) > 1 else operation.name
                 self._flow(label, group, count * phase.share, ready, seconds=0.0,
-                           latency=self.costs.ring(phase, members, group.hops),
+                           latency=self.costs.ring(phase, members, group.latency),
                            die_words=np.full(len(group.dies), self.costs.reduced(phase, count, members)),
                            adds=float(added))
                 found |= dict.fromkeys(group.dies.tolist(), Wait(label))
@@ -338,7 +337,7 @@ class PublishedGroups(Groups):
             here = [(found[die],) if die in found else ready[die] for die in range(self.step.dies)]
             for place, group in enumerate(self.ways.partners(level) if words else ()):
                 label = f"{name} H{level + 1} {place}"
-                self._flow(label, group, words, here, seconds=0.0, latency=self.hop * group.hops * self.second,
+                self._flow(label, group, words, here, seconds=0.0, latency=group.latency * self.second,
                            die_words=(group.sent + group.received * (1 + added * self.costs.added)) * words,
                            adds=added * float(group.received.sum()) * words)
                 found |= dict.fromkeys(group.dies.tolist(), Wait(label))

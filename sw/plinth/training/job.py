@@ -110,8 +110,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if options.device == "cosim":
         say(f"building {dies} x {parameters.name} (cached after the first time)")
         devices, digest = backends.cosim_array(parameters, dies, memory_words, threads=options.threads,
-                                               link_latency=array.link_latency, links=array.directed(),
-                                               window=options.window)
+                                               links=array.timed(), window=options.window)
         driver = Driver(devices, program, memory_words=memory_words, links=array)
     elif options.device == "serial":
         driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,

@@ -53,7 +53,7 @@ def sent(array: Array) -> int:
             "source": target.pointer, "destination": source.pointer, "columns": 1, "rows": 1, "planes": 1},
             reads=[target], writes=[source])
     program = assemble([], builders, memory_words=MEMORY_WORDS)
-    with CosimArray(die, 4, MEMORY_WORDS, links=array.directed()) as rtl:
+    with CosimArray(die, 4, MEMORY_WORDS, links=array.timed()) as rtl:
         drivers = [Driver(one, program, memory_words=MEMORY_WORDS, links=array)
                    for one in (rtl, GoldenArray(die, 4, MEMORY_WORDS))]
         for driver in drivers:
@@ -72,6 +72,12 @@ def test_a_tile_takes_what_its_links_take() -> None:
     narrow, full = sent(ARRAY), sent(replace(ARRAY, routes=ways))
     assert WORDS / NARROW <= narrow < 1.02 * WORDS / NARROW
     assert 1.5 * WORDS / FULL <= full < 1.1 * 2 * WORDS / FULL
+
+
+def test_a_tile_takes_the_latency_of_its_link() -> None:
+    latency = 100
+    assert sent(replace(ARRAY, wiring_latencies=(*(None,) * 4, latency, latency))) - sent(ARRAY) == (
+        latency - ARRAY.link_latency)
 
 
 def test_random_tiles_are_the_same_at_any_rates() -> None:

@@ -150,6 +150,23 @@ def test_routes_of_a_file_are_those_of_the_array(tmp_path: Path) -> None:
         _ = replace(array, routes=((None, 0, 0, 0, 0), (2, None, 0, 0, 2), *array.routes[2:])).ways
 
 
+def test_links_of_a_file_may_have_latencies_of_their_own(tmp_path: Path) -> None:
+    """Chunks go once around a ring but for its shortest hop; a tile's route takes what its links take."""
+    text = ("version: 1\nname: own\ntopology: links\ndies: 4\npreset: ndp-demo\nlink_rate: 1\nlink_latency: 3\n"
+            "links: [[0, 0, 1, 1, null, 200], [1, 0, 2, 1], [2, 0, 3, 1, 1/4], [3, 0, 0, 1, 1/2, 40]]")
+    array = read(tmp_path, text)
+    assert [(link.rate, link.latency) for link in array.links] == [
+        (1, 200), (1, 3), (Fraction(1, 4), 3), (Fraction(1, 2), 40)]
+    assert read(tmp_path, array_to_yaml(array)) == array
+    assert {link[:4]: link[4] for link in array.timed()}[1, 1, 0, 0] == 200
+    assert array.route_latencies[0].tolist() == [0, 200, 203, 40]
+    assert array.ring_latency(np.arange(4)) == 200 + 3 + 40
+    for wrong, message in (("0", "latency of link 0 must be an integer from 1 to 1048576 cycles, not 0"),
+                           ("2.5", "latency of link 0 must be an integer"), ("200, 1", "a link must be")):
+        with pytest.raises(UserError, match=message):
+            read(tmp_path, text.replace("200", wrong))
+
+
 def test_links_of_a_file_may_have_rates_of_their_own(tmp_path: Path) -> None:
     text = ("version: 1\nname: own\ntopology: links\ndies: 3\npreset: ndp-demo\nlink_rate: 1\n"
             "links: [[0, 0, 1, 1], [1, 0, 2, 1, 1/4], [2, 0, 0, 1, 0.5]]")
@@ -159,6 +176,6 @@ def test_links_of_a_file_may_have_rates_of_their_own(tmp_path: Path) -> None:
     assert read(tmp_path, array_to_yaml(array)) == array
     assert not read(tmp_path, text.replace(", 1/4", "").replace("0.5", "1")).die_parameters().port_rates
     for wrong, message in (("1/0", "rate of link \\[1, 0, 2, 1\\] must be a number"), ("3", "carry at most 2"),
-                           ("1/2, 1", "a link must be")):
+                           ("1/2, 1, 1", "a link must be")):
         with pytest.raises(UserError, match=message):
             read(tmp_path, text.replace("1/4", wrong))

@@ -85,7 +85,8 @@ def test_an_h_tree_is_full_on_every_level_when_partners_exchange() -> None:
     ways = Ways(array)
     for level in range(4):
         groups = ways.partners(level)
-        assert len(groups) == 8 and all(group.hops == 2 * (4 - level) for group in groups)
+        assert len(groups) == 8 and all(
+            group.latency == 2 * (4 - level) * ways.array.link_latency for group in groups)
         seconds = total(ways, groups) / ways.rates
         used = seconds[seconds > 0]
         assert used == pytest.approx(float(1 / array.rate))
@@ -94,4 +95,8 @@ def test_an_h_tree_is_full_on_every_level_when_partners_exchange() -> None:
 def test_a_thousand_dies_are_no_matter() -> None:
     ways = Ways(ARRAYS["hypar-1024"])
     groups = ways.ring(process_groups(RING, tuple(range(10)), ways.array.factors))
-    assert len(groups) == 1 and len(groups[0].links) == 2 * 2046 and groups[0].hops == 20
+    assert len(groups) == 1 and len(groups[0].links) == 2 * 2046
+    # Of 1,024 hops between neighbours a half is over 2 links, a quarter over 4 ..., and the last over 20; one of 2 is
+    # spared.
+    links = sum(2 * (level + 1) * (512 >> level) for level in range(10)) + 20 - 2
+    assert groups[0].latency == links * ways.array.link_latency

@@ -30,15 +30,24 @@ TURNS = 16
 
 class Tile(NamedTuple):
     """Samples (times elements of tiles) and channels that a die sends to another one, cycles of the most loaded link
-    while all dies send as far, hops, how many tiles it stands for, and behind which others it goes: those of its
-    lane."""
+    while all dies send as far, hops and cycles of latency of the longest route, how many tiles it stands for, and
+    behind which others it goes: those of its lane."""
 
     samples: int
     channels: int
     cycles: float
     hops: int
+    latency: float
     tiles: int
     lane: int = 0
+
+
+class Load(NamedTuple):
+    """Words that are sent at once: cycles of the most loaded link, hops and cycles of latency of the longest route."""
+
+    cycles: float
+    hops: int
+    latency: float
 
 
 class Links:
@@ -48,14 +57,17 @@ class Links:
         self.array = array
         self.factors = array.factors
         # Of links of several rates a mean says nothing.
-        self.walked = array.dies <= KEPT_DIES or array.has_rates
+        self.walked = array.dies <= KEPT_DIES or array.has_rates or array.has_latencies
         #: Flits a cycle of the slowest link.
         self.slowest = float(min((link.rate for link in array.links), default=array.rate)
                              / preset(array.preset).flit_words)
-        self._unit = lru_cache(maxsize=1 << 16)(self._pattern_cycles)
+        #: Cycles of latency of a link, and of the slowest to answer.
+        self.mean_latency = float(array.directed_latencies.mean()) if array.links else float(array.link_latency)
+        self.longest_latency = max((link.latency for link in array.links), default=array.link_latency)
+        self._unit = lru_cache(maxsize=1 << 16)(self._pattern_loads)
         self._parts = lru_cache(maxsize=1 << 14)(self._common_parts)
         self.tiles = lru_cache(maxsize=1 << 14)(self._tile_cycles)
-        self._rings = lru_cache(maxsize=1 << 12)(self._ring_cycles)
+        self._rings = lru_cache(maxsize=1 << 12)(self._ring_load)
 
     @cached_property
     def _ways(self) -> tuple[Floats, NDArray[np.int64]]:
@@ -111,28 +123,31 @@ class Links:
         capacity = 2 * sum(float(link.rate) for link in array.links)
         return mean / capacity if capacity else 0.0, longest
 
-    def _cycles(self, words: Floats, tiles: bool = True) -> tuple[float, int]:
-        """Cycles of the most loaded link, and hops of the longest way; of tiles or chunks."""
-        flat = words.reshape(-1)
-        if self.array.dies > KEPT_DIES:
-            return self._sparse_cycles(flat, self.array.for_tiles if tiles else self.array)
+    def _load(self, words: Floats, tiles: bool = True) -> Load:
+        """What words ``[sender, receiver]`` that are sent at once take on the links, as tiles or as chunks."""
+        flat, array = words.reshape(-1), self.array.for_tiles if tiles else self.array
+        if array.dies > KEPT_DIES:
+            return self._sparse_load(flat, array)
         loads, hops = self._tile_ways if tiles else self._ways
-        return float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[flat > 0].max(initial=0))
+        sent = flat > 0
+        return Load(float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[sent].max(initial=0)),
+                    float(array.route_latencies.reshape(-1)[sent].max(initial=0)))
 
     @staticmethod
-    def _sparse_cycles(flat: Floats, array: Array) -> tuple[float, int]:
+    def _sparse_load(flat: Floats, array: Array) -> Load:
         """The same over an array's ways, of pairs that send something alone."""
         ways, dies, pairs = array.ways, array.dies, np.flatnonzero(flat)
         loads = np.zeros(len(ways.links))
         for pair, over in ways.walk(pairs // dies, pairs % dies):
             np.add.at(loads, over, flat[pairs[pair]])
-        hops = ways.hops[:dies].reshape(-1)[pairs]
-        return float((loads / array.directed_rates).max(initial=0.0)), int(hops.max(initial=0))
+        hops, latencies = (table.reshape(-1)[pairs] for table in (ways.hops[:dies], array.route_latencies))
+        return Load(float((loads / array.directed_rates).max(initial=0.0)), int(hops.max(initial=0)),
+                    float(latencies.max(initial=0)))
 
-    def _pattern_cycles(self, one: Region, two: Region, sizes: Sizes) -> tuple[tuple[float, int], tuple[float, int]]:
+    def _pattern_loads(self, one: Region, two: Region, sizes: Sizes) -> tuple[Load, Load]:
         """There, and back."""
         words = pattern(one, two, sizes, self.factors).astype(np.float64)
-        return self._cycles(words), self._cycles(words.T)
+        return self._load(words), self._load(words.T)
 
     def _common_parts(self, source: Region, target: Region) -> tuple[int, int]:
         """Parts of samples and of channels that divide evenly into those of both regions."""
@@ -144,20 +159,20 @@ class Links:
                   ) -> tuple[float, float]:
         """Cycles in which what dies have of one region of a map goes to those who need it of another, and in which as
         much comes back; ``others`` are axes beside samples and channels."""
-        latency = self.array.link_latency
         if not self.walked:
             each, longest = self._even
             words = exchange_words(Exchange("", "", "", None, one, two, channels, positions, others), batch,
                                    self.factors)
-            found = words * each + longest * latency if words else 0.0
+            found = words * each + longest * self.array.link_latency if words else 0.0
             return found, found
         # Where parts are even, words are those of so many samples and channels, so often.
         depth, width = self._parts(one, two)
         if batch % depth or channels % width or not (one.by_digits and two.by_digits):
             depth, width = batch, channels
-        (there, way), (back, returned) = self._unit(one, two, (*plane(depth, width), *others))
+        loads = self._unit(one, two, (*plane(depth, width), *others))
         deep, wide = batch // depth, channels // width
-        return there * deep * wide * positions + way * latency, back * deep * wide * positions + returned * latency
+        there, back = (load.cycles * deep * wide * positions + load.latency for load in loads)
+        return there, back
 
     def _tile_cycles(self, source: Region, target: Region, sizes: Sizes, positions: int, die: int) -> tuple[Tile, ...]:
         """Tiles of a transfer from a die to each other one, in the order in which it sends them, its own first.
@@ -171,59 +186,60 @@ class Links:
         for some in more:
             samples = samples * some
 
-        def tile(turn: int, cycles: float, hops: int) -> Tile:
+        def tile(turn: int, load: Load) -> Tile:
             """A tile, or one for each run of samples and of channels."""
             other, lane = (die + turn) % dies, self._lanes[turn] if turn else 0
             if source.orders or target.orders:
                 down, across = (max(1, runs(axis, size, source, target, factors, die, other))
                                 for axis, size in plane(batch, channels))
-                return Tile(-(-int(samples[turn]) // down), -(-int(width[turn]) // across), cycles / (down * across),
-                            hops, down * across, lane)
-            return Tile(int(samples[turn]), int(width[turn]), cycles, hops, 1, lane)
+                return Tile(-(-int(samples[turn]) // down), -(-int(width[turn]) // across),
+                            load.cycles / (down * across), load.hops, load.latency, down * across, lane)
+            return Tile(int(samples[turn]), int(width[turn]), *load, 1, lane)
 
-        own = tile(0, 0.0, 0)
+        own = tile(0, Load(0.0, 0, 0.0))
         if dies > TURNS:
             met = np.flatnonzero(samples[1:] * width[1:]) + 1
             if not len(met):
                 return (own,)
             return own, Tile(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
                              self.exchanges(source, target, batch, channels, positions, others)[0] / len(met), 1,
-                             len(met))
+                             self.mean_latency, len(met))
         found = [own]
         words = pattern(source, target, sizes, factors).astype(np.float64)
         senders = np.arange(dies)
         for turn in range(1, dies):
             moved = np.zeros_like(words)
             moved[senders, (senders + turn) % dies] = words[senders, (senders + turn) % dies]
-            cycles, hops = self._cycles(moved)
-            found.append(tile(turn, cycles * positions, max(1, hops)))
+            load = self._load(moved)
+            found.append(tile(turn, Load(load.cycles * positions, max(1, load.hops),
+                                         load.latency if load.hops else self.mean_latency)))
         return tuple(found)
 
     def ring_words(self, rings: ProcessGroups, words: int, some: tuple[int, ...] | None = None) -> float:
         """Cycles of the words of a reduction in all rings, or some by their numbers, without latencies."""
         if not self.walked:
-            return self.ring(rings, words) - 2 * (rings.size - 1) * self.array.link_latency
+            return self.ring(rings, words) - 2 * self.ring_latency(rings)
         return words * self._rings(rings, some)[0]
 
-    def ring_hops(self, rings: ProcessGroups) -> int:
-        """Hops from a member of a reduction's rings to the next, at most."""
-        return self._rings(rings, None)[1] if self.walked else 1
+    def ring_latency(self, rings: ProcessGroups) -> float:
+        """Cycles of links' latencies once around the slowest of a reduction's rings, but for its last hop."""
+        return self._rings(rings, None)[1] if self.walked else (rings.size - 1) * self.array.link_latency
 
-    def _ring_cycles(self, rings: ProcessGroups, some: tuple[int, ...] | None) -> tuple[float, int]:
-        """Of a message of one word in all rings, or some: most loaded link, and hops from member to member."""
+    def _ring_load(self, rings: ProcessGroups, some: tuple[int, ...] | None) -> tuple[float, float]:
+        """Of a message of one word in all rings, or some: cycles of the most loaded link, and of latencies around."""
         dies, size, members = self.array.dies, rings.size, np.array(rings.members)
         members = members if some is None else members[list(some)]
         words = np.zeros((dies, dies))
         words[members.reshape(-1), np.roll(members, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
-        return self._cycles(words, tiles=False)
+        return self._load(words, tiles=False).cycles, float(self.array.ring_latency(members))
 
     def ring(self, rings: ProcessGroups, words: int) -> float:
         """Cycles of the reduction of messages of ``words`` in all rings."""
-        latency, size = self.array.link_latency, rings.size
+        size = rings.size
         if size == 1:
             return 0.0
+        latency = 2 * self.ring_latency(rings)
         if not self.walked:
             each, _ = self._even
-            return 2 * (size - 1) * words * (self.array.dies // size) * each + 2 * (size - 1) * latency
-        cycles, hops = self._rings(rings, None)
-        return words * cycles + 2 * (size - 1) * hops * latency
+            return 2 * (size - 1) * words * (self.array.dies // size) * each + latency
+        return words * self._rings(rings, None)[0] + latency

@@ -180,10 +180,11 @@ class Machine:
                                  else (0.0, 0.0, 0.0))
         return self._stages[key]
 
-    def ring_latency(self, members: int, hops: int, link_latency: float) -> float:
-        """Cycles of a ring reduction beside its words, with so many links from a member to the next."""
+    def ring_latency(self, members: int, links: float) -> float:
+        """Cycles of a ring reduction beside its words; ``links`` are those of the links' latencies once around it
+        (:meth:`plinth.model.array.Array.ring_latency`)."""
         return (self.control["ring"] + 2 * (members - 2) * self.control["hop"]
-                + 2 * (members - 1) * (hops * link_latency - LINK_LATENCY))
+                + 2 * (links - (members - 1) * LINK_LATENCY))
 
     def copy(self, copy: Copy, link: float | None = None) -> Cycles:
         """Of a copy of a tile until its last word has left.

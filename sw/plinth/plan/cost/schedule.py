@@ -81,7 +81,6 @@ class Schedule:
     def __init__(self, graph: PlanGraph, batch: int, array: Array, machine: Machine, links: Links,
                  rule: UpdateRule = PLAIN) -> None:
         self.graph, self.batch, self.machine, self.links, self.rule = graph, batch, machine, links, rule
-        self.hop = array.link_latency
         #: Of the slowest die, which all others wait for.
         self.speed = float(min(array.relative_speeds))
         self._kept = lru_cache(maxsize=1)(self._build)
@@ -264,7 +263,7 @@ class _Walk:
             cycles, latency = words / self.parameters.flit_words, control["reduce"]
         else:
             cycles = share * given.links.ring_words(operation.rings, words, operation.going)
-            latency = share * self.machine.ring_latency(size, given.links.ring_hops(operation.rings), given.hop)
+            latency = share * self.machine.ring_latency(size, given.links.ring_latency(operation.rings))
         moved = message_words(operation.phase, words, size)
 
         def run(die: Die, ready: float) -> float:
@@ -273,10 +272,10 @@ class _Walk:
 
     def _barrier(self, operation: Barrier) -> None:
         """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
-        later, count = self.machine.control["arrival"] + self.given.hop - LINK_LATENCY, operation.dies - 1
+        later = self.machine.control["arrival"] + self.given.links.longest_latency - LINK_LATENCY
         cycles = float(MEMORY_LATENCY), float(MEMORY_LATENCY)
         self._add(list(self._reductions), lambda die, ready: die.task(
-            "transfer", ready, cycles, (0.0, 0.0), count) + later)
+            "transfer", ready, cycles, (0.0, 0.0), operation.dies - 1) + later)
         self._barriers[operation.number] = self._count
         self._add([], lambda die, ready: ready, self._classes(range(operation.dies)), [self._count - 1])
 
@@ -299,13 +298,13 @@ class _Walk:
             cycles, words = self._sent(operation.sends(die))
             (_, batch), (_, channels), *further = flow.sizes
             link, _ = given.links.exchanges(flow.source, flow.target, batch, channels, flow.positions, tuple(further))
-            hops = max(one.hops for one in found)
+            latency = max(tile.latency for tile in found)
             tiles.append(self._count)
             link *= operation.share * operation.portion
             rows = round(operation.portion * sum(one.samples for one in found) * flow.positions)
             copy = Copy.part(rows, source.part(die).channels)
-            self._add(waits, self._tile(cycles, words, 1, link, hops, copy, 0))
-        for turn, (samples, width, link, hops, count, lane) in enumerate(() if spread else found):
+            self._add(waits, self._tile(cycles, words, 1, link, latency, copy, 0))
+        for turn, (samples, width, link, hops, latency, count, lane) in enumerate(() if spread else found):
             if not (samples and width) or not (turn or operation.own):
                 continue
             # Where it has nothing there, rows lie in another die as wide as they are.
@@ -325,7 +324,7 @@ class _Walk:
                 cycles, words = self._sent(operation.tiles(die, other if other in others else others[1]))
                 link *= operation.share
             (tiles if turn else kept).append(self._count)
-            self._add(waits, self._tile(cycles, words, count, link, hops, copy, lane) if turn else
+            self._add(waits, self._tile(cycles, words, count, link, latency, copy, lane) if turn else
                       self._own(cycles, words, count))
         last = self._count
         self._accesses.touch(mine, [], last)
@@ -357,9 +356,9 @@ class _Walk:
     def _own(cycles: Cycles, words: Words, count: int) -> Run:
         return lambda die, ready: die.task("transfer", ready, cycles, words, count)
 
-    def _tile(self, cycles: Cycles, words: Words, count: int, link: float, hops: int, copy: Copy,
+    def _tile(self, cycles: Cycles, words: Words, count: int, link: float, latency: float, copy: Copy,
               lane: int) -> Run:
         parameters, machine = self.parameters, self.machine
-        later = machine.control["arrival"] + hops * self.given.hop - LINK_LATENCY
+        later = machine.control["arrival"] + latency - LINK_LATENCY
         held = link * (waiting(parameters) + buffered(parameters)) / copy.flits(parameters)
         return lambda die, ready: die.tiles(ready, cycles, words, count, count * link, lane, held, FIRST_FLIT) + later
