@@ -129,7 +129,8 @@ def show_plan(console: Console, planned: Planned) -> None:
     console.print(f"cycles from {planned.cycles_from}", style="dim", highlight=False)
     if not planned.fits_memory:
         console.print(f"[bold]warning:[/bold] the fullest die needs {size(planned.memory_bytes)} of memory, a die of "
-                      f"{plan.array} has {size(planned.die_memory_bytes)}: {largest(planned.memory_places)}", highlight=False, soft_wrap=True)
+                      f"{plan.array} has {size(planned.die_memory_bytes)}: {largest(planned.memory_places)}",
+                      highlight=False, soft_wrap=True)
 
 
 def draw_plan(path: Path, planned: Planned) -> None:
