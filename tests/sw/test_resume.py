@@ -170,6 +170,30 @@ def test_the_first_version_is_read(saved: str, tmp_path: Path, capsys: pytest.Ca
     assert code == 2 and "was trained with --seed 0, not --seed 1" in error
 
 
+@pytest.mark.parametrize(("change", "message"), [
+    ({"step": -1}, "step must be an integer from 0"), ({"generators": [0]}, "generators must be a list of integers"),
+    ({"state_scale": -1.0}, "state_scale must be a number above 0"),
+    ({"step": 99}, "has done 99 steps of an epoch of 4"),
+    ({"settings": {"batch": 8}}, "key 'epochs' is missing"), ({"settings": None}, "is a mapping"),
+    ({"batch": "8"}, "batch must be an integer from 1 to 65536, not the text '8'"),
+    ({"number_format": "fp8"}, "number_format must be one of fp32, mixed, fixed"),
+    ({"scale": {"inputs": 0, "targets": 1}}, "a scale must be above 0"), ({"tiles": 3}, "tiles must be a text"),
+    ({"rule": {"kind": "lars"}}, "key 'rate' is missing"), ({"tile_options": {"batch": "4"}}, "unknown key 'batch'"),
+    ({"tile_options": {"winograd": "9"}}, "'9' is not one of 'off', 'auto', '2', '4'"),
+])
+def test_headers_are_read_as_untrusted(change: dict[str, Any], message: str, saved: str, tmp_path: Path,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    with np.load(saved) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(arrays["header"].tobytes())
+    place = header if change.keys() & {"settings", "step", "generators", "state_scale"} else header["settings"]
+    place.update(change)
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(saved, **arrays)
+    code, _, error = run([*write(tmp_path), "--resume", saved], capsys)
+    assert code == 2 and error.count("\n") == 1 and message in error
+
+
 def test_states_go_on_in_another_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Momentum of errors that are not scaled goes on where they are scaled by 1,024."""
     job, path = write(tmp_path), str(tmp_path / "w.npz")

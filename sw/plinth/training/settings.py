@@ -1,7 +1,6 @@
 """What decides a run beside its weights: kept in checkpoints, and compared by runs that go on from them."""
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from plinth.model.layers import Convolution
 from plinth.model.network import Network
 from plinth.model.network_file import network_to_data
 from plinth.model.update import MOMENTUM, UpdateRule
+from plinth.output import json_text
 from plinth.training.scale import Scale
 
 #: Most epochs of a run, and samples of a batch.
@@ -41,7 +41,7 @@ def network_digest(network: Network) -> str:
     data = network_to_data(network)
     layers = [{key: value for key, value in layer.items()
                if layer["kind"] != Convolution.kind or key not in TILE_OPTIONS} for layer in data["layers"]]
-    return hashlib.sha256(json.dumps(data | {"layers": layers}, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json_text(data | {"layers": layers}).encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
