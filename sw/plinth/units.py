@@ -1,5 +1,10 @@
 """Numbers with units, for people."""
 
+from collections.abc import Mapping
+
+#: Places that a message names, the largest ones.
+NAMED_PLACES = 4
+
 
 def size(count: float) -> str:
     """Bytes for people, in powers of 1,000."""
@@ -16,3 +21,11 @@ def duration(seconds: float) -> str:
         if seconds * factor >= 1:
             return f"{seconds * factor:,.3g} {unit}" if seconds * factor < 999.5 else f"{seconds * factor:,.0f} {unit}"
     return f"{seconds * 1e9:.3g} ns"
+
+
+def largest(places: Mapping[str, float]) -> str:
+    """The largest places by name, with their bytes, and how many others there are."""
+    names = sorted(places, key=lambda name: -places[name])
+    named = ", ".join(f"{name} {size(places[name])}" for name in names[:NAMED_PLACES])
+    others = len(names) - NAMED_PLACES
+    return named + (f", {others} other{'s' * (others != 1)}" if others > 0 else "")

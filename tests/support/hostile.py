@@ -35,6 +35,7 @@ from plinth.model.files import dump_yaml
 from plinth.model.network import perceptron
 from plinth.model.network_file import load_network, network_from_data, network_to_data
 from plinth.model.onnx.reader import MAXIMUM_FAULTS, read_onnx
+from plinth.model.update import UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import from_network
@@ -44,6 +45,8 @@ from plinth.plan.plan_file import load_plan, plan_from_data
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
 from plinth.training.data import load_data
+from plinth.training.scale import Scale
+from plinth.training.settings import RunSettings
 
 #: Bytes by which a campaign's process may grow: far more than any of its files needs, far less than they claim.
 ROOM = 256 << 20
@@ -124,7 +127,11 @@ def _samples(deflated: bool) -> Door:
 
 
 def _checkpoint() -> Door:
-    header = {"version": 1, "network": "small", "epoch": 3, "seed": 7, "layers": ["fc1", "fc2"]}
+    settings = RunSettings(epochs=9, batch=8, rule=UpdateRule(epsilon=1e-6), number_format="fp32", scale=Scale(0.5),
+                           data="digits", data_sha256="0" * 64, network_sha256="1" * 64, tiles="",
+                           tile_options={"winograd": "off"}, preset="ndp-demo", array="ring-2", dies=2, planner="data")
+    header = {"version": 2, "network": "small", "epoch": 3, "step": 1, "seed": 7, "layers": ["fc1", "fc2"],
+              "generators": [5, 6], "settings": settings.to_data()}
     arrays = [array_piece(layer.name, np.ones(NETWORK.layer_parameters(layer.name), np.float32))
               for layer in NETWORK.weighted]
     whole = zipped([array_piece("header", np.frombuffer(json.dumps(header).encode(), np.uint8)), *arrays])

@@ -140,7 +140,7 @@ def test_truth_values_are_0_and_1(tmp_path: Path) -> None:
     (np.zeros((4, 4)), np.int64(3), "y must be class numbers from 0 to 1, one a sample, not int64 []"),
     (np.float32(1), np.zeros(4, int), "x must be real numbers of shape [samples, 4]"),
     (np.zeros((0, 4)), np.zeros(0, int), "give as many of both, at least 2"),
-    (np.full((4, 4), 1e300), np.zeros(4, int), "not finite, or too large for FP32"),
+    (np.full((4, 4), 1e300), np.zeros(4, int), "3.40282e+38 that FP32 holds, in 4 of 4 samples, sample 0 first"),
     (np.zeros((4, 4), complex), np.zeros(4, int), "'<c16', no plain real numbers"),
 ])
 def test_samples_of_no_dimension_or_beyond_fp32(x: Any, y: Any, needle: str, tmp_path: Path) -> None:
@@ -175,8 +175,9 @@ def saved(path: Path, header: dict[str, Any] | str | None = None, **changes: Any
     ({"seed": 10**30}, "at most 20 digits"), ({"seed": float("nan")}, "seed must be"), ({"seed": [0]}, "seed must be"),
     ({"network": "other"}, "holds network the text 'other', not 'small'"), ({"network": None}, "holds network None"),
     ({"layers": ["fc1"]}, "holds other layers"), ({"layers": None}, "holds other layers"),
-    ({"version": 2}, "version must be 1, not 2"), ({"more": 1}, "unknown key 'more'"),
-    ({"header": "[" * 100_000}, "nested deeper"), ({"header": "{}"}, "version must be 1"),
+    ({"version": 3}, "version must be 2, not 3"), ({"version": 2}, "key 'step' is missing"),
+    ({"more": 1}, "unknown key 'more'"),
+    ({"header": "[" * 100_000}, "nested deeper"), ({"header": "{}"}, "version must be 2"),
     ({"header": ""}, "is a mapping"), ({"header": "\x1b[31m"}, "not valid YAML"),
     ({"fc1": np.full(15, np.nan, np.float32)}, "layer 'fc1' has weights that are not finite"),
     ({"fc2": np.full(8, -np.inf, np.float32)}, "layer 'fc2' has weights that are not finite"),

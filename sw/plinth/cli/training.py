@@ -25,6 +25,7 @@ from plinth.cli.options import (
     update_options,
     with_settings,
 )
+from plinth.cli.resume import ResumeOption
 from plinth.errors import UserError
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
               help="a plan that `plinth plan --out` wrote, instead of a planner")
 @click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
               help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
+@click.option("--scale", default="1", show_default=True, metavar="auto|FACTOR[,TARGETS]",
+              help="multiply samples by a factor, and targets of mean-squared-error by another; auto: by the powers of "
+              "two that bring the largest magnitudes above 1/2 and up to 1")
 @click.option("--epochs", type=click.IntRange(1, 10_000), help=f"default: {EPOCHS}, or what a network of the zoo needs")
 @click.option("--steps", type=click.IntRange(1), help="stop after so many steps")
 @click.option("--batch", type=click.IntRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
@@ -106,8 +110,10 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
               help="memory of a die in MiB")
 @click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")
-@click.option("--save", type=OutputFile(), help="checkpoint after each epoch")
-@click.option("--resume", type=click.Path(path_type=Path, dir_okay=False), help="go on from a checkpoint")
+@click.option("--save", type=OutputFile(), help="checkpoint after each epoch and at the end, also by Ctrl-C")
+@click.option("--resume", cls=ResumeOption, type=click.Path(path_type=Path, dir_okay=False),
+              help="go on from a checkpoint, with its settings where no others are given")
+@click.option("--change", is_flag=True, help="go on with settings that are not those of --resume, and say which")
 @click.option("--waves", help="record a window of one die as VCD: die=0,from=1000,to=2000")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of report and picture")
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
@@ -116,7 +122,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
           epsilon: float, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
           devices: tuple[str, ...], bitstream: Path | None, memory_mib: int, waves: str | None, out: Path | None,
           winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
-          **options: Any) -> None:
+          scale: str, **options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
     from dataclasses import replace
 
@@ -129,9 +135,12 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     from plinth.report.picture import draw
     from plinth.report.progress import training_progress
     from plinth.report.table import training_table
-    from plinth.training.job import JobOptions, run_job
+    from plinth.training.job import JobOptions, clear_outputs, run_job
+    from plinth.training.scale import parse_scale
     from plinth_hw.isa.parameters import PRESETS
 
+    out = out or build_root() / "train"
+    clear_outputs(out, keep=(network, plan_file))
     network, plan_file = network_or_plan(network, plan_file)
     if plan_file is not None:
         said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
@@ -166,12 +175,13 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     if bitstream is not None and not ports:
         raise UserError(f"--bitstream is what dies behind serial:PORT hold, not those of --device {device}; leave one "
                         "of them out")
-    out = out or build_root() / "train"
+    tile_options = {"winograd": winograd, "weights": weights, "predict": predict, "shares": shares}
     job = JobOptions(network=given, array=array, batch=batch, planner=planner or "data", plan=plan_file,
                      epochs=epochs or (max(usual_epochs, ADAGRAD_EPOCHS) if rule.squares else usual_epochs), rule=rule,
                      memory_words=(memory_mib << 20) // array.die_parameters().word_bytes,
                      window=_window(waves, out, array.dies), out=out, device=device, ports=ports, bitstream=bitstream,
-                     **options)
+                     scale=parse_scale(scale),
+                     tile_options={name: text for name, text in tile_options.items() if text is not None}, **options)
     console = new_console(stderr=as_json)
     with training_progress(console) as live:
         line = live.add_task("train", total=None, state="", cycles=0, start=False, visible=False)
@@ -236,9 +246,11 @@ def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None
 @tile_options
 @click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
               help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
+@click.option("--scale", metavar="FACTOR[,TARGETS]",
+              help="factors on samples and on targets; default: those that the checkpoint was trained with")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | None, weights: str | None,
-             as_json: bool) -> None:
+             scale: str | None, as_json: bool) -> None:
     """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64); with the
     --winograd and --weights that it was trained with."""
     from plinth.backends import float64_predictor
@@ -246,12 +258,15 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
     from plinth.training import checkpoint as checkpoints
     from plinth.training.data import samples
     from plinth.training.evaluation import evaluate as evaluated
+    from plinth.training.scale import UNSCALED, Conversion, parse_scale
 
     made = with_settings(load_network(network), winograd, weights)
     found = checkpoints.load(checkpoint, made)
-    given = samples(data, made)
+    trained = UNSCALED if found.settings is None else found.settings.scale
+    given = samples(data, made, Conversion(trained if scale is None else parse_scale(scale)))
     predict = float64_predictor(made)
-    result = {"network": made.name, "epochs": found.epoch, "seed": found.seed}
+    result = {"network": made.name, "epochs": found.epoch, "steps": found.step, "seed": found.seed,
+              "scale": vars(given.scale)}
     texts = []
     for what, word, x, y in (("train", "training", given.train_x, given.train_y),
                              ("test", "test", given.test_x, given.test_y)):
@@ -261,7 +276,9 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
     if as_json:
         print_json(result)
     else:
-        click.echo(f"{made.name} after {found.epoch} epochs (seed {found.seed}): {', '.join(texts)}")
+        if given.scale != trained:
+            click.echo(f"note: {checkpoint} was trained with --scale {trained}, not {given.scale}")
+        click.echo(f"{made.name} after {found.progress} (seed {found.seed}): {', '.join(texts)}")
 
 
 @cli.command()

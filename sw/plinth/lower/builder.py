@@ -14,6 +14,7 @@ from plinth.buffers import STATIC_BASE, Buffer
 from plinth.driver.program import Task
 from plinth.errors import UserError
 from plinth.step.accesses import Accesses
+from plinth.units import largest
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, WAITS, TaskHeader
 from plinth_hw.isa.limits import TASK_DIES, field_most
@@ -29,6 +30,8 @@ class GraphBuilder:
     parameters: DieParameters
     tasks: list[Task] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
+    #: Words of each, with its copies.
+    sizes: dict[str, int] = field(default_factory=dict)
     #: First free word.
     end: int = 0
     #: For each moving base register: its first place and the words from one place to the next.
@@ -55,6 +58,7 @@ class GraphBuilder:
         if base != STATIC_BASE:
             self.moving[base] = (self.end, words)
         self.buffers[name] = place
+        self.sizes[name] = words * copies
         self.end += words * copies
         return place
 
@@ -209,11 +213,13 @@ def pack(engine: Engine, header: Mapping[str, Any], body: Mapping[str, Any]) -> 
     return words + (0,) * (DESCRIPTOR_WORDS - len(words))
 
 
-def require_memory(parameters: DieParameters, needed_words: int, available_words: int) -> None:
-    """Raise ``UserError`` if a graph does not fit the die's memory."""
+def require_memory(parameters: DieParameters, needed_words: int, available_words: int, sizes: Mapping[str, int]
+                   ) -> None:
+    """Raise ``UserError`` if a graph does not fit the die's memory; ``sizes`` are words of its places, by name."""
     if needed_words > available_words:
         size = parameters.word_bits // 8
         remedy = (f"give --memory at least {-(-size * needed_words // 2**20)} MiB" if parameters.axi_ports else
                   "block RAM has no more; take a smaller batch or network, or more dies")
+        places = {name: size * words for name, words in sizes.items()}
         raise UserError(f"the network needs {size * needed_words} bytes of die memory but a die has "
-                        f"{size * available_words}; {remedy}")
+                        f"{size * available_words}: {largest(places)}; {remedy}")

@@ -52,7 +52,8 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
         return -(-address // line) * line
 
     # Before tasks are packed, which cannot name places far beyond a die's memory.
-    require_memory(parameters, max(one.end for one in step), memory_words)
+    fullest = max(step, key=lambda one: one.end)
+    require_memory(parameters, fullest.end, memory_words, fullest.sizes)
     setup_tasks = [one.finish(record=False) for one in setup]
     step_tasks = [one.finish(record=True) for one in step]
     most_setup, most_step = (max(map(len, tasks), default=0) for tasks in (setup_tasks, step_tasks))
@@ -60,7 +61,7 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
     first = aligned(records + record * most_step)
     second = aligned(first + descriptor * most_setup)
     end = second + descriptor * most_step
-    require_memory(parameters, end, memory_words)
+    require_memory(parameters, end, memory_words, fullest.sizes | {"tasks and records": end - fullest.end})
     return Program(
         parameters=parameters,
         setup=[Graph("setup", first, tuple(tasks), one.advances, descriptor)

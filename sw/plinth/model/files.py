@@ -237,8 +237,8 @@ def check_choice(value: Any, known: Iterable[str], where: str, what: str) -> str
     return value
 
 
-def check_version(data: Any, where: str, what: str, version: int, remedy: str) -> None:
-    """Compare the version of a file before anything else in it.
+def check_version(data: Any, where: str, what: str, version: int, remedy: str, older: Iterable[int] = ()) -> None:
+    """Compare the version of a file before anything else in it; ``older`` ones are read as well.
 
     Raises
     ------
@@ -248,5 +248,5 @@ def check_version(data: Any, where: str, what: str, version: int, remedy: str) -
     if not isinstance(data, dict):
         raise UserError(f"{where}: {what} is a mapping, not {type(data).__name__}; {remedy}")
     found = data.get("version")
-    if found != version or isinstance(found, bool):
+    if found not in (version, *older) or isinstance(found, bool):
         raise UserError(f"{where}: version must be {version}, not {described(found)}; {remedy}")

@@ -137,6 +137,8 @@ class Planned:
 
     #: Bytes of a word of its dies' memory.
     word_bytes: int
+    #: Bytes of each place of a die's memory, by name, if the plan does not fit.
+    memory_places: Mapping[str, int]
 
     @property
     def fits_memory(self) -> bool:
@@ -177,8 +179,11 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
                 predicted_seconds=found.predicted_seconds, hardware=array, rule=rule,
                 definition=None if NETWORKS.get(network.name) == network else network)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
-    return Planned(plan, found, baselines, given.time.machine.source + codes_source(array),
-                   memory_bytes(given, splits, parts), array.memory_bytes, given.time.machine.parameters.word_bytes)
+    need, word = memory_bytes(given, splits, parts), given.time.machine.parameters.word_bytes
+    places = {} if need <= array.memory_bytes else {
+        name: word * words for name, words in given.time.schedule.built(splits, parts).place_words().items()}
+    return Planned(plan, found, baselines, given.time.machine.source + codes_source(array), need, array.memory_bytes,
+                   word, places)
 
 
 def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN) -> Plan:

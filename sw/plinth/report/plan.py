@@ -9,7 +9,7 @@ from plinth.output import write_whole
 from plinth.partition.lists import AXES
 from plinth.plan.plan import Plan
 from plinth.plan.planning import Outcome, Planned
-from plinth.units import duration, size
+from plinth.units import duration, largest, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +63,7 @@ def plan_report(planned: Planned) -> dict[str, Any]:
                              "exposed_reductions": step.exposed, "reductions": step.reductions},
         "cycles_from": planned.cycles_from, "memory_bytes": planned.memory_bytes,
         "die_memory_bytes": planned.die_memory_bytes, "fits_memory": planned.fits_memory,
+        **({"memory_places": dict(planned.memory_places)} if planned.memory_places else {}),
         "baselines": {name: costs(outcome) for name, outcome in planned.baselines.items()},
     }
 
@@ -128,7 +129,8 @@ def show_plan(console: Console, planned: Planned) -> None:
     console.print(f"cycles from {planned.cycles_from}", style="dim", highlight=False)
     if not planned.fits_memory:
         console.print(f"[bold]warning:[/bold] the fullest die needs {size(planned.memory_bytes)} of memory, a die of "
-                      f"{plan.array} has {size(planned.die_memory_bytes)}", highlight=False, soft_wrap=True)
+                      f"{plan.array} has {size(planned.die_memory_bytes)}: {largest(planned.memory_places)}",
+                      highlight=False, soft_wrap=True)
 
 
 def draw_plan(path: Path, planned: Planned) -> None:

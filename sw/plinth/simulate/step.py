@@ -18,7 +18,7 @@ from plinth.simulate.costs import COSTS
 from plinth.simulate.ways import Ways
 from plinth.simulate.workload import Workload, workload
 from plinth.step.build import step_of
-from plinth.units import size
+from plinth.units import largest, size
 from plinth_sim.array import trace
 from plinth_sim.array.energy import Energy
 from plinth_sim.array.simulate import Result, simulate
@@ -85,11 +85,16 @@ def load(path: Path, network: str | None) -> Plan:
     return load_plan(path, None if network is None else load_network(network))
 
 
-def memory_bytes(plan: Plan, array: Array) -> int:
-    """Bytes that the places of a plan's step take on every die of an array."""
+def memory_places(plan: Plan, array: Array) -> dict[str, int]:
+    """Bytes that each place of a plan's step takes on every die of an array, by name."""
     step = step_of(plan.graph, plan.splits, plan.batch, array.die_parameters(), plan.factors, plan.lists, array,
                    plan.rule)
-    return step.parameters.word_bytes * step.memory_words()
+    return {name: step.parameters.word_bytes * words for name, words in step.place_words().items()}
+
+
+def memory_bytes(plan: Plan, array: Array) -> int:
+    """Bytes that all of them take."""
+    return sum(memory_places(plan, array).values())
 
 
 def check_memory(plan: Plan, array: Array) -> None:
@@ -100,11 +105,12 @@ def check_memory(plan: Plan, array: Array) -> None:
     UserError
         If it does not fit.
     """
-    need = memory_bytes(plan, array)
+    places = memory_places(plan, array)
+    need = sum(places.values())
     if need > array.memory_bytes:
         raise UserError(f"the plan does not fit the dies' memory: a die needs {size(need)}, a die of array "
-                        f"{array.name!r} has {size(array.memory_bytes)}; choose another planner, a smaller batch or "
-                        f"more dies, or an array file with memory_bytes of at least {need}")
+                        f"{array.name!r} has {size(array.memory_bytes)} ({largest(places)}); choose another planner, a "
+                        f"smaller batch or more dies, or an array file with memory_bytes of at least {need}")
 
 
 def write_trace(path: Path, found: Simulated) -> int:

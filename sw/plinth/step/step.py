@@ -164,10 +164,14 @@ class Step:
         for operation in self.operations:
             yield from operation.tasks(die, most)
 
+    def place_words(self) -> dict[str, int]:
+        """Words of memory that each place takes on every die, for one step's inputs and targets."""
+        beat = self.parameters.beat_words
+        return {place.name: -(-max(1, place.words) // beat) * beat for place in self.places}
+
     def memory_words(self) -> int:
         """Words of memory that places take on every die, for one step's inputs and targets."""
-        beat = self.parameters.beat_words
-        return sum(-(-max(1, place.words) // beat) * beat for place in self.places)
+        return sum(self.place_words().values())
 
     def classes(self, *, turns: bool = False) -> list[Integers]:
         """Dies that have as many samples and channels of everything as each other; with ``turns`` those whose rings

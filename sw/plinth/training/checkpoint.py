@@ -1,4 +1,9 @@
-"""Weights on disk: a plain ``.npz`` of FP32 arrays and a header, read as untrusted."""
+"""Weights on disk: a plain ``.npz`` of FP32 arrays and a header, read as untrusted.
+
+The header says the network, how far training had come (epochs, and steps of the epoch that was begun), seed and
+settings of the run, the update whose state lies beside the weights, and on each die the state of its generator of
+random bits within an epoch. Version 1 has neither settings nor steps, and is read: what it does not say is None or 0.
+"""
 
 import json
 import os
@@ -18,11 +23,14 @@ from plinth.model.update import KINDS, VECTORS, UpdateRule
 from plinth.model.winograd import converted, other_forms, setting
 from plinth.output import write_whole
 from plinth.training.arrays import ArrayFile, array_file
+from plinth.training.settings import MAXIMUM_EPOCHS, RunSettings
 
-#: Version of the checkpoint format.
-CHECKPOINT_VERSION = 1
-#: Most epochs of a run, and the largest seed.
-MAXIMUM_EPOCHS, MAXIMUM_SEED = 10_000, 2**63 - 1
+#: Version of the checkpoint format, and those that are read as well.
+CHECKPOINT_VERSION, OLDER_VERSIONS = 2, (1,)
+#: Most steps of an epoch, the largest seed, most dies.
+MAXIMUM_STEPS, MAXIMUM_SEED, MAXIMUM_GENERATORS = 2**31 - 1, 2**63 - 1, 1 << 16
+#: Largest factor of states: more than errors are scaled by in any format, squared.
+MAXIMUM_STATE_SCALE = 2.0**32
 #: Longest header in bytes: as many names of layers as a network can have.
 MAXIMUM_HEADER = 1 << 19
 
@@ -38,13 +46,43 @@ class Checkpoint:
     """Parameters of each layer (weights, then bias, flat), and how far training had come."""
 
     parameters: Parameters
+    #: Finished epochs.
     epoch: int
     seed: int
+    #: Steps of the epoch behind these.
+    step: int = 0
+    #: None: not known.
+    settings: RunSettings | None = None
+    #: On each die the state of its generator of random bits; empty if there is none, or at an epoch's end.
+    generators: tuple[int, ...] = ()
     #: What update the vectors beside the weights are the state of (``UpdateRule.kept``), and these; both may be empty.
     update: str = ""
     kept: KeptVectors = field(default_factory=dict)
+    #: Factor of the states among these over states of the loss's own gradients; None: that of the run's format.
+    state_scale: float | None = None
     #: Of what was converted, layers whose tiles no kernel has, and how much of these the nearest one leaves out.
     left_out: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def progress(self) -> str:
+        """How far training had come, in words."""
+        steps = f" and {self.step} step{'s' * (self.step != 1)}" if self.step else ""
+        return f"{self.epoch} epoch{'s' * (self.epoch != 1)}{steps}"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a checkpoint says of itself."""
+
+    network: str
+    layers: list[str]
+    epoch: int
+    seed: int
+    step: int
+    settings: RunSettings | None
+    generators: tuple[int, ...]
+    update: str
+    state_scale: float | None
 
 
 def _key(layer: str) -> str:
@@ -72,8 +110,12 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
     arrays |= {_kept_key(layer, vector): values for layer, vectors in checkpoint.kept.items()
                for vector, values in vectors.items()}
     header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
-                         "seed": checkpoint.seed, "layers": [layer.name for layer in network.weighted],
-                         **({"update": checkpoint.update} if checkpoint.update else {})})
+                         "step": checkpoint.step, "seed": checkpoint.seed,
+                         "layers": [layer.name for layer in network.weighted],
+                         **({"update": checkpoint.update} if checkpoint.update else {}),
+                         **({} if checkpoint.state_scale is None else {"state_scale": checkpoint.state_scale}),
+                         **({"generators": checkpoint.generators} if checkpoint.generators else {}),
+                         **({"settings": checkpoint.settings.to_data()} if checkpoint.settings else {})})
 
     def write(place: Path) -> None:
         with place.open("wb") as file:
@@ -95,7 +137,9 @@ def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
         where the network trains tiles, or have a state that cannot be converted.
     """
     with array_file(path, "a checkpoint", _REMEDY) as file:
-        epoch, seed, update = _header(file, network)
+        header = _header(file)
+        _check_network(header, network, file.where)
+        update = header.update
         if convert and update:
             raise UserError(f"{path}: holds the state of update {update!r}, which has no other form; train with it as "
                             "it is, or anew with --update sgd")
@@ -104,7 +148,20 @@ def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
                       for layer in network.weighted]
         kept = {layer.name: {vector: _array(file, _kept_key(layer.name, vector), network, layer.name)
                              for vector in UPDATES[update]} for layer in network.weighted} if update else {}
-        return Checkpoint(parameters, epoch, seed, update, kept, left_out)
+        return Checkpoint(parameters, header.epoch, header.seed, header.step, header.settings, header.generators,
+                          update, kept, header.state_scale, left_out)
+
+
+def load_header(path: Path) -> Header:
+    """What a checkpoint says of itself, whatever its network; arrays are not read.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, too large or damaged, or its header no checkpoint's.
+    """
+    with array_file(path, "a checkpoint", _REMEDY) as file:
+        return _header(file)
 
 
 def _array(file: ArrayFile, key: str, network: Network, layer: str, left_out: dict[str, float] | None = None
@@ -134,8 +191,17 @@ def _array(file: ArrayFile, key: str, network: Network, layer: str, left_out: di
     return made
 
 
-def _header(file: ArrayFile, network: Network) -> tuple[int, int, str]:
-    """Epoch, seed and update, once the header is that of a checkpoint of the network."""
+def _check_network(header: Header, network: Network, where: str) -> None:
+    """Refuse a checkpoint of another network."""
+    if header.network != network.name:
+        raise UserError(f"{where}: holds network {described(header.network)}, not {network.name!r}; name its network, "
+                        "or train again")
+    if header.layers != [layer.name for layer in network.weighted]:
+        raise UserError(f"{where}: holds other layers than network {network.name!r} has; {_REMEDY}")
+
+
+def _header(file: ArrayFile) -> Header:
+    """The header, once it is that of a checkpoint."""
     form, where = file.form("header"), file.where
     if form.dtype != np.uint8 or len(form.shape) != 1 or form.shape[0] > MAXIMUM_HEADER:
         raise file.error(f"the header is {form}")
@@ -144,20 +210,26 @@ def _header(file: ArrayFile, network: Network) -> tuple[int, int, str]:
     except UnicodeDecodeError as error:
         raise file.error("the header is no UTF-8") from error
     # JSON as `save` writes it is YAML on one line; there is one reader of untrusted text.
-    header = parse_yaml(text, f"{where}: header")
-    check_version(header, where, "a checkpoint's header", CHECKPOINT_VERSION, "train again with --save")
-    check_mapping(header, where, "a checkpoint's header", required=("version", "network", "epoch", "seed", "layers"),
-                  optional=("update",))
-    if header["network"] != network.name:
-        raise UserError(f"{where}: holds network {described(header['network'])}, not {network.name!r}; name it with "
-                        "--network, or train again")
-    if header["layers"] != [layer.name for layer in network.weighted]:
-        raise UserError(f"{where}: holds other layers than network {network.name!r} has; {_REMEDY}")
-    for key, most in (("epoch", MAXIMUM_EPOCHS), ("seed", MAXIMUM_SEED)):
-        if not is_integer(header[key], 0, most):
-            raise UserError(f"{where}: {key} must be an integer from 0 to {most}, not {described(header[key])}; "
+    data = parse_yaml(text, f"{where}: header")
+    check_version(data, where, "a checkpoint's header", CHECKPOINT_VERSION, "train again with --save", OLDER_VERSIONS)
+    first = data["version"] == 1
+    check_mapping(data, where, "a checkpoint's header",
+                  required=("version", "network", "epoch", *(() if first else ("step",)), "seed", "layers"),
+                  optional=("update", *(() if first else ("state_scale", "generators", "settings"))))
+    for key, most in (("epoch", MAXIMUM_EPOCHS), ("seed", MAXIMUM_SEED), ("step", MAXIMUM_STEPS)):
+        if not is_integer(data.get(key, 0), 0, most):
+            raise UserError(f"{where}: {key} must be an integer from 0 to {most}, not {described(data[key])}; "
                             f"{_REMEDY}")
-    update = header.get("update", "")
+    update, generators, scale = data.get("update", ""), data.get("generators", []), data.get("state_scale")
     if update not in ("", *UPDATES):
         raise UserError(f"{where}: update must be one of {', '.join(UPDATES)}, not {described(update)}; {_REMEDY}")
-    return header["epoch"], header["seed"], update
+    if not isinstance(generators, list) or len(generators) > MAXIMUM_GENERATORS or not all(
+            is_integer(state, 1, 2**32 - 1) for state in generators):
+        raise UserError(f"{where}: generators must be a list of integers from 1 to {2**32 - 1}, not "
+                        f"{described(generators)}; {_REMEDY}")
+    if scale is not None and not (isinstance(scale, float) and 0 < scale <= MAXIMUM_STATE_SCALE):
+        raise UserError(f"{where}: state_scale must be a number above 0 and up to {MAXIMUM_STATE_SCALE}, not "
+                        f"{described(scale)}; {_REMEDY}")
+    settings = RunSettings.from_data(data["settings"], where) if "settings" in data else None
+    return Header(data["network"], data["layers"], data["epoch"], data["seed"], data.get("step", 0), settings,
+                  tuple(generators), update, scale)

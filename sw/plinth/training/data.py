@@ -1,5 +1,6 @@
 """Samples: of a data set with a name, the digits unless another is named, or a user's own; split once and for all."""
 
+import hashlib
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -13,6 +14,7 @@ from plinth.model.layers import Embedding, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.training.arrays import Form, array_file
 from plinth.training.datasets import DATASETS, labelled
+from plinth.training.scale import UNSCALED, Conversion, Scale
 
 #: Seed of the split, which does not depend on the run's seed.
 SPLIT_SEED = 0
@@ -25,7 +27,7 @@ MAXIMUM_VALUES = 1 << 29
 @dataclass(frozen=True)
 class Dataset:
     """Features as FP32 ``[samples, features]``, a map's as row, column, channel, or row numbers of embeddings as
-    integers; labels as integers ``[samples]``, or targets as FP32 ``[samples, outputs]``."""
+    integers; labels as integers ``[samples]``, or targets as FP32 ``[samples, outputs]``. All are scaled."""
 
     train_x: NDArray[Any]
     train_y: NDArray[Any]
@@ -33,6 +35,11 @@ class Dataset:
     test_y: NDArray[Any]
     #: Number of classes; 0 for targets.
     classes: int
+    #: What samples and targets have been multiplied by.
+    scale: Scale = UNSCALED
+    #: What messages call it, and the SHA-256 of samples and labels as they were given.
+    name: str = ""
+    sha256: str = ""
 
     def targets(self, samples: NDArray[np.int64]) -> NDArray[np.float32]:
         """One-hot classes, or targets, of training samples."""
@@ -54,16 +61,33 @@ def named(name: str) -> Dataset:
     UserError
         As :func:`plinth.training.datasets.labelled`.
     """
-    return _divided(*labelled(name), DATASETS[name].training, DATASETS[name].classes)
+    return _labelled(name, Conversion())
 
 
-def _divided(x: NDArray[Any], y: NDArray[Any], training: int, classes: int) -> Dataset:
+def _labelled(name: str, conversion: Conversion) -> Dataset:
+    x, y = labelled(name)
+    sha256 = _digest(x, y)
+    features, _, scale = conversion.scaled(x, None, DATASETS[name].what)
+    assert features is not None
+    return _divided(features, y, DATASETS[name].training, DATASETS[name].classes, scale=scale, name=name, sha256=sha256)
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    """SHA-256 of the forms and values of arrays."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
+
+
+def _divided(x: NDArray[Any], y: NDArray[Any], training: int, classes: int, **origin: Any) -> Dataset:
     order = np.random.default_rng(SPLIT_SEED).permutation(len(x))
     train, test = order[:training], order[training:]
-    return Dataset(x[train], y[train], x[test], y[test], classes)
+    return Dataset(x[train], y[train], x[test], y[test], classes, **origin)
 
 
-def load_data(path: Path, network: Network) -> Dataset:
+def load_data(path: Path, network: Network, conversion: Conversion | None = None) -> Dataset:
     """Samples of an ``.npz`` file, for a network: arrays ``x`` and ``y``. A fifth, always the same, is for testing.
 
     ``x`` is ``[samples, features]`` or ``[samples, channels, rows, columns]`` as the network's input (maps of one
@@ -71,16 +95,21 @@ def load_data(path: Path, network: Network) -> Dataset:
     ``y`` holds class numbers ``[samples]`` for softmax-cross-entropy, ``[samples, outputs]`` for mean-squared-error.
     The file is untrusted: shapes are compared with the network before values are read.
 
+    Parameters
+    ----------
+    conversion : Conversion or None
+        Scale, and what ranges are held; None: values as they are, in FP32.
+
     Raises
     ------
     UserError
-        If the file cannot be read or does not fit the network.
+        If the file cannot be read or does not fit the network, or as :meth:`Conversion.scaled`.
     """
     remedy = "save it with numpy.savez(path, x=..., y=...)"
     with array_file(path, "an .npz file of plain arrays", remedy) as file:
         x, y = file.form("x"), file.form("y")
         _check_forms(x, y, network, str(path))
-        return _fitted(file.read(x), file.read(y), network, str(path))
+        return _fitted(file.read(x), file.read(y), network, path, conversion or Conversion())
 
 
 def _check_forms(x: Form, y: Form, network: Network, where: str) -> None:
@@ -102,29 +131,26 @@ def _check_forms(x: Form, y: Form, network: Network, where: str) -> None:
                         "fewer samples")
 
 
-def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, where: str) -> Dataset:
+def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, path: Path, conversion: Conversion) -> Dataset:
     """Samples as networks read them, from arrays whose forms fit."""
-    wanted, outputs, classes = tuple(network.input), network.output.elements, 0
-    rows = table_rows(network)
+    where, wanted, outputs = str(path), tuple(network.input), network.output.elements
+    rows, sha256 = table_rows(network), _digest(x, y)
+    classes = outputs if isinstance(network.loss, SoftmaxCrossEntropy) else 0
+    if classes and (y.min() < 0 or y.max() >= outputs):
+        raise UserError(f"{where}: y must be class numbers from 0 to {outputs - 1}, one a sample, not from {y.min()} "
+                        f"to {y.max()}")
     if rows:
         _check_rows(x, rows, where)
-    with np.errstate(over="ignore"):  # what FP32 cannot hold is refused below
-        values = x.astype(np.int64 if rows else np.float32).reshape(len(x), *wanted)
-        if len(wanted) == 3:
-            values = values.transpose(0, 2, 3, 1)
-        flat = np.ascontiguousarray(values.reshape(len(x), -1))
-        if isinstance(network.loss, SoftmaxCrossEntropy):
-            if y.min() < 0 or y.max() >= outputs:
-                raise UserError(f"{where}: y must be class numbers from 0 to {outputs - 1}, one a sample, not from "
-                                f"{y.min()} to {y.max()}")
-            y, classes = y.astype(np.int64), outputs
-        else:
-            y = y.astype(np.float32)
-    for name, array in (("x", flat), ("y", y)):
-        if not np.isfinite(array).all():
-            raise UserError(f"{where}: {name} has values that are not finite, or too large for FP32; mend or drop "
-                            "those samples")
-    return _divided(flat, y, len(x) - max(1, round(TEST_SHARE * len(x))), classes)
+        if conversion.scale is not None and conversion.scale.inputs != 1:
+            raise UserError(f"{where}: x are row numbers of an embedding, which are not scaled, by "
+                            f"{conversion.scale.inputs:.6g} neither; give --scale 1, or 1 and a factor on targets")
+    features, targets, scale = conversion.scaled(None if rows else x, None if classes else y, where)
+    values: NDArray[Any] = (x.astype(np.int64) if features is None else features).reshape(len(x), *wanted)
+    if len(wanted) == 3:
+        values = values.transpose(0, 2, 3, 1)
+    flat = np.ascontiguousarray(values.reshape(len(x), -1))
+    return _divided(flat, y.astype(np.int64) if targets is None else targets,
+                    len(x) - max(1, round(TEST_SHARE * len(x))), classes, scale=scale, name=path.name, sha256=sha256)
 
 
 def table_rows(network: Network) -> int:
@@ -140,8 +166,13 @@ def _check_rows(x: NDArray[Any], rows: int, where: str) -> None:
                         f"{x[tuple(odd[0])]} (sample {odd[0][0]})")
 
 
-def samples(given: Path | None, network: Network) -> Dataset:
+def samples(given: Path | None, network: Network, conversion: Conversion | None = None) -> Dataset:
     """Those of a data set with a name or of a file, or the digits; for a network.
+
+    Parameters
+    ----------
+    conversion : Conversion or None
+        As :func:`load_data`.
 
     Raises
     ------
@@ -150,13 +181,13 @@ def samples(given: Path | None, network: Network) -> Dataset:
     """
     name = "digits" if given is None else str(given)
     if name in DATASETS:
-        found, where = named(name), DATASETS[name].what
+        found, where = _labelled(name, conversion or Conversion()), DATASETS[name].what
     else:
         path = Path(name)
         if not path.suffix and not path.exists():
             raise UserError(f"{name}: is neither a file nor a data set; give an .npz file or one of "
                             f"{', '.join(DATASETS)}")
-        found, where = load_data(path, network), name
+        found, where = load_data(path, network, conversion), name
     check_data(found, network, where)
     return found
 

@@ -1,8 +1,9 @@
 """The training job from network to report: plan, lower, run on an array, compare, save."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,14 @@ from plinth.training.checks import Checks, against_float64
 from plinth.training.data import Dataset, samples
 from plinth.training.evaluation import evaluate
 from plinth.training.layers import layer_report
-from plinth.training.session import Session, StepResult, initial_parameters
+from plinth.training.resume import starting_point, state_scale
+from plinth.training.scale import Conversion, Scale, held_inputs, held_targets
+from plinth.training.session import Session, StepResult
+from plinth.training.settings import RunSettings, network_digest, tiles_of
 from plinth_hw.isa.operations import Engine
+
+#: What a run writes into its folder: the report, and beside it picture and plan.
+OUTPUTS = REPORT, PICTURE, PLAN = "report.json", "report.png", "plan.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +45,8 @@ class JobOptions:
     plan: Path | None
     #: Samples; None: the digits.
     data: Path | None
+    #: Factors on samples and targets; None: the automatic ones.
+    scale: Scale | None
     epochs: int
     batch: int
     rule: UpdateRule
@@ -51,6 +60,10 @@ class JobOptions:
     threads: int | None
     save: Path | None
     resume: Path | None
+    #: Go on from ``resume`` with settings that are not its own.
+    change: bool
+    #: What was said of the network's Winograd tiles, by option.
+    tile_options: Mapping[str, str]
     steps: int | None
     window: backends.Window | None
     out: Path
@@ -72,8 +85,9 @@ Progress = Callable[[StepResult | None, int], None]
 def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None]) -> JobResult:
     """Train and report; ``report.json`` in ``options.out`` is written last, and only then.
 
-    A step that is not finite or further from the float64 reference than its format may be ends the run; the report's
-    ``failure`` says which, and weights after it are not saved.
+    Weights are saved after each epoch and after the last step; if the run is interrupted or a device fails, those after
+    the last step that was done. A step that is not finite or further from the float64 reference than its format may be
+    ends the run; the report's ``failure`` says which, and weights after it are not saved.
 
     Raises
     ------
@@ -88,7 +102,9 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     verilog_digest = backends.bitstream_digest(options.bitstream, parameters) if options.bitstream else None
     memory_words = min(options.memory_words, parameters.most_memory_words)
     check_array(array)
-    dataset = samples(options.data, network)
+    dataset = samples(options.data, network, _conversion(options))
+    if options.scale is None:
+        say(f"note: --scale auto is --scale {dataset.scale}")
     steps_per_epoch = len(dataset.train_x) // options.batch
     if steps_per_epoch < 1:
         raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "
@@ -99,10 +115,11 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
                              steps=steps_per_epoch if parameters.axi_ports else 1, memory_words=memory_words)
     for note in program.notes:
         say(f"note: {note}")
-    start = _start(options)
-    seed = start.seed
-    check_writable(options.save)
-    report_path = prepare_output(options.out)
+    settings = _settings(options, plan, dataset)
+    start = starting_point(network, settings, options.seed, options.resume, parameters=parameters,
+                           steps_per_epoch=steps_per_epoch, change=options.change, say=say)
+    report_path = options.out / REPORT
+    check_writable(options.save, report_path)
     golden = Driver(backends.golden_array(parameters, dies, memory_words), program,
                     memory_words=memory_words, links=array)
     digest = None
@@ -116,34 +133,43 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
                         links=array, verilog_digest=verilog_digest)
     checks = against_float64(network, options.rule, parameters.number_format)
-    session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, seed)
+    session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, start.seed)
     session.load_parameters(start.parameters)
     if start.kept:
         session.load_kept(start.kept)
     driver.clear_counters()
     setup_seconds = time.perf_counter() - started
     before = driver.cycles
-    total = max(0, options.epochs - start.epoch) * steps_per_epoch
+    total = (options.epochs - start.epoch) * steps_per_epoch - start.step
     total = total if options.steps is None else min(total, options.steps)
     progress(None, total)
     training_started = time.perf_counter()
-    done = 0
-    for epoch in range(start.epoch, options.epochs):
-        for result in session.epoch(epoch):
-            done += 1
+
+    def state(of: Driver, result: StepResult) -> Checkpoint:
+        epochs, step = divmod(result.epoch * steps_per_epoch + result.step + 1, steps_per_epoch)
+        return Checkpoint(session.parameters(of), epochs, start.seed, step, settings,
+                          session.generators(of) if step else (), options.rule.kept, session.kept(of),
+                          state_scale(settings, parameters) if options.rule.kept else None)
+
+    #: Behind the last step, unless it has been saved: of the golden model, which is near where the dies are not.
+    latest: Checkpoint | None = None
+    try:
+        for done, result in enumerate(islice(_steps(session, start, options.epochs), total), 1):
             progress(result, total)
-            if done == total or checks.failure is not None:
+            if checks.failure is not None:
                 break
-        if checks.failure is not None:
-            break
-        if options.save and done % steps_per_epoch == 0:
-            checkpoint.save(options.save, network, Checkpoint(
-                session.parameters(driver), epoch + 1, seed, options.rule.kept, session.kept(driver)))
-        if done == total:
-            break
+            if options.save and (done == total or result.step + 1 == steps_per_epoch):
+                checkpoint.save(options.save, network, state(driver, result))
+                latest = None
+            elif options.save and session.equal:
+                latest = state(session.drivers[-1], result)
+    except (KeyboardInterrupt, UserError):
+        if options.save and latest is not None:
+            checkpoint.save(options.save, network, latest)
+        raise
     wall = time.perf_counter() - training_started
     checks.finish()
-    report = _report(options, session, checks, driver, plan, dataset, digest, seed=seed, wall=wall,
+    report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
                      setup=setup_seconds, cycles=driver.cycles - before)
     write_json(report_path, report)
     return JobResult(report, plan, session.losses)
@@ -169,34 +195,52 @@ def _plan(options: JobOptions) -> Plan:
     return plan if plan.predicted_seconds is None else replace(plan, predicted_seconds=predicted_seconds(plan, array))
 
 
-def _start(options: JobOptions) -> Checkpoint:
-    """Where training starts: fresh, or from a checkpoint."""
-    if options.resume is None:
-        return Checkpoint(initial_parameters(options.network, options.seed), 0, options.seed)
-    found = checkpoint.load(options.resume, options.network)
-    if found.epoch >= options.epochs:
-        raise UserError(f"{options.resume}: has {found.epoch} epochs already; give --epochs above that")
-    if found.update and found.update != options.rule.kept:
-        raise UserError(f"{options.resume}: holds the state of update {found.update!r}, but training goes on with "
-                        f"{options.rule.kept or options.rule.kind!r}; give the options that it was trained with")
-    return found
+def _conversion(options: JobOptions) -> Conversion:
+    """How samples become numbers of the array's dies."""
+    parameters = options.array.die_parameters()
+    fmt, name = parameters.multiply_format, parameters.number_format
+    return Conversion(options.scale, held_inputs(fmt, name),
+                      held_targets(fmt, name, options.batch * options.network.output.elements))
 
 
-def prepare_output(folder: Path) -> Path:
-    """The report's path, with an earlier report removed, so that a failed run leaves none.
+def _settings(options: JobOptions, plan: Plan, dataset: Dataset) -> RunSettings:
+    """What a checkpoint says of the run."""
+    return RunSettings(
+        epochs=options.epochs, batch=options.batch, rule=options.rule,
+        number_format=options.array.die_parameters().number_format, scale=dataset.scale, data=dataset.name,
+        data_sha256=dataset.sha256, network_sha256=network_digest(options.network), tiles=tiles_of(options.network),
+        tile_options=options.tile_options, preset=options.array.preset, array=options.array.name,
+        dies=options.array.dies, planner=plan.planner)
+
+
+def _steps(session: Session, start: Checkpoint, epochs: int) -> Iterator[StepResult]:
+    """All steps from where training starts."""
+    yield from session.epoch(start.epoch, start.step, start.generators)
+    for epoch in range(start.epoch + 1, epochs):
+        yield from session.epoch(epoch)
+
+
+def clear_outputs(folder: Path, keep: Sequence[str | Path | None] = ()) -> None:
+    """Remove what an earlier run has left of its report, so that a failed run leaves none.
+
+    Parameters
+    ----------
+    keep : sequence of path or None
+        Files that this run reads: a plan of the earlier run.
 
     Raises
     ------
     UserError
         If the folder cannot be written.
     """
-    path = folder / "report.json"
-    check_writable(path)
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
-    return path
+    for name in OUTPUTS:
+        path = folder / name
+        try:
+            if not any(other is not None and Path(other).exists() and path.exists() and path.samefile(other)
+                       for other in keep):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
 
 
 def _report(options: JobOptions, session: Session, checks: Checks, driver: Driver, plan: Plan, dataset: Dataset,
@@ -223,7 +267,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "notes": list(options.network.notes),
         "preset": parameters.name, "device": options.device, "planner": plan.planner, "array": options.array.name,
         "dies": dies, "batch": options.batch, "update": asdict(options.rule), "rate": options.rule.rate,
-        "seed": seed, "epochs": options.epochs,
+        "seed": seed, "epochs": options.epochs, "scale": asdict(dataset.scale),
         "steps": steps,
         "train_loss": session.losses[-1] if steps else None,
         "test_accuracy": test_accuracy, "test_loss": test_loss,

@@ -202,22 +202,36 @@ class Session:
                     tensor.spread(self.dataset.train_x[batch], words if isinstance(tensor, RowNumbers) else floats)
                 self.program.targets.spread(self.dataset.targets(batch), floats)
 
-    def _seed_generators(self, epoch: int) -> None:
-        """Random bits of an epoch follow from seed and epoch alone."""
+    def _seed_generators(self, epoch: int, states: Sequence[int]) -> None:
+        """Random bits of an epoch follow from seed and epoch alone; within it they go on from states."""
         for die, buffer in enumerate(self.program.generators):
             (seed,) = np.random.default_rng([self.seed, 2, epoch, die]).integers(1, 1 << 32, 1, dtype=np.uint64)
-            words = np.array([seed], dtype=np.uint32).view(word_type(self.program.parameters.memory_format))
+            state = states[die] if len(states) == len(self.program.generators) else seed
+            words = np.array([state], dtype=np.uint32).view(word_type(self.program.parameters.memory_format))
             for driver in self.drivers:
                 driver.write(die, buffer, words[None])
 
-    def epoch(self, epoch: int) -> Iterator[StepResult]:
-        """Run one epoch step by step."""
+    def generators(self, driver: Driver) -> tuple[int, ...]:
+        """States of the dies' generators of random bits, if they have any."""
+        return tuple(int(np.ascontiguousarray(driver.read(die, buffer)[0]).view(np.uint32)[0])
+                     for die, buffer in enumerate(self.program.generators))
+
+    def epoch(self, epoch: int, first: int = 0, generators: Sequence[int] = ()) -> Iterator[StepResult]:
+        """Run one epoch step by step.
+
+        Parameters
+        ----------
+        first : int
+            Number of the step to begin with; those before it have been run.
+        generators : sequence of int
+            As :meth:`generators` after these.
+        """
         order = epoch_order(len(self.dataset.train_x), self.batch, self.seed, epoch)
-        self._seed_generators(epoch)
-        for step, batch in enumerate(order):
+        self._seed_generators(epoch, generators)
+        for step, batch in enumerate(order[first:], first):
             place = step % self.program.batches
-            if not place:
-                self._load(order[step:step + self.program.batches])
+            if not place or step == first:
+                self._load(order[step - place:step - place + self.program.batches])
             last = self.drivers[-1]
             before = None if self.checks is None else (self.parameters(last), self._states(last))
             cycles = self.driver.step(place)

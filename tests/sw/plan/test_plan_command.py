@@ -1,6 +1,7 @@
 """``plinth plan``: the table, the JSON, the files, and what is refused."""
 
 import json
+import re
 
 import pytest
 
@@ -51,6 +52,7 @@ def test_a_plan_beyond_the_memory_of_a_die_is_warned_of(capsys, tmp_path) -> Non
         assert (found["memory_bytes"], found["die_memory_bytes"], found["fits_memory"]) == (need, have, fits)
         text = run(capsys, *arguments)
         assert text.count("warning: the fullest die needs") == (not fits)
+        assert bool(re.search(r"warning: .*: \w+\.\w+ [\d.]+ \wB, .* others", text)) == (not fits)
     assert "of memory, a die of small has" in text
 
 

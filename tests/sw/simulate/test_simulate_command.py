@@ -1,6 +1,7 @@
 """``plinth simulate``: the table, the JSON, the trace, the picture, and what is refused."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,7 @@ def test_a_plan_beyond_the_memory_of_a_die_is_refused(capsys, tmp_path) -> None:
     path.write_text(yaml.safe_dump(array | {"memory_bytes": need - 1}))
     text = refused(capsys, *arguments)
     assert "does not fit the dies' memory" in text and "array 'small'" in text and text.endswith(f"at least {need}\n")
+    assert re.search(r"\(\w+\.\w+ [\d.]+ \wB, .* others\); choose", text)
     path.write_text(yaml.safe_dump(array | {"memory_bytes": need}))
     found = json.loads(run(capsys, *arguments, "--json"))
     assert found["memory_bytes"] == found["die_memory_bytes"] == need

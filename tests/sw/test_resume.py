@@ -1,0 +1,228 @@
+"""Checkpoints: written at the end of every run, also within an epoch, with all that decides the run; and going on."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plinth import cli
+from plinth.model.network import perceptron
+from plinth.model.network_file import network_to_yaml
+from plinth.model.winograd import with_tiles
+from plinth.model.zoo import NETWORKS
+from plinth.training import checkpoint
+from plinth.training.session import Session, StepResult
+from plinth.training.settings import network_digest, tiles_of
+
+#: Steps of an epoch of the 32 samples to train with.
+STEPS = 4
+NETWORK = perceptron("small", (4, 6, 3))
+
+
+def write(folder: Path) -> list[str]:
+    """A network and samples for it; the command that trains them."""
+    (folder / "net.yaml").write_text(network_to_yaml(NETWORK))
+    generator = np.random.default_rng(0)
+    np.savez(folder / "my.npz", x=generator.random((40, 4)), y=np.arange(40) % 3)
+    return ["train", str(folder / "net.yaml"), "--data", str(folder / "my.npz"), "--device", "golden", "--out",
+            str(folder / "out")]
+
+
+FIRST = ("--batch", "8", "--dies", "2", "--epochs", "3")
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, output on one line, errors."""
+    code = 0
+    try:
+        cli.main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, error = capsys.readouterr()
+    return code, " ".join(out.split()), error
+
+
+def equal(one: str, other: str) -> bool:
+    """Whether two checkpoints have the same bits and header."""
+    with np.load(one) as first, np.load(other) as second:
+        return first.files == second.files and all(np.array_equal(first[name], second[name]) for name in first.files)
+
+
+@pytest.fixture(autouse=True)
+def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than all else of these runs."""
+    monkeypatch.setattr("plinth.report.picture.draw", lambda *_: None)
+
+
+@pytest.mark.parametrize("rule", [
+    (), ("--update", "momentum", "--momentum", "0.5"), ("--update", "adagrad", "--epsilon", "0.001", "--rate", "0.02"),
+    ("--machine", "fpga", "--update", "momentum", "--wide"),
+    ("--machine", "fpga", "--update", "momentum", "--stochastic", "--seed", "4")],
+    ids=lambda rule: "-".join(word.lstrip("-") for word in rule) or "sgd")
+def test_a_run_that_ends_within_an_epoch_goes_on_with_the_next_batch(rule: tuple[str, ...], tmp_path: Path,
+                                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    """To the bits of a run that never stopped, with nothing said again."""
+    job, (whole, part, rest) = write(tmp_path), [str(tmp_path / f"{name}.npz") for name in ("whole", "part", "rest")]
+    code, _, error = run([*job, *FIRST, *rule, "--save", whole], capsys)
+    assert code == 0, error
+    assert run([*job, *FIRST, *rule, "--save", part, "--steps", str(STEPS + 3)], capsys)[0] == 0
+    header = checkpoint.load_header(Path(part))
+    assert (header.epoch, header.step) == (1, 3)
+    code, out, error = run([*job, "--resume", part, "--save", rest], capsys)
+    assert code == 0 and not error and "note" not in out
+    assert equal(whole, rest)
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["steps"] == STEPS + 1
+
+
+@pytest.mark.parametrize("last", [0, 2, STEPS - 1, STEPS])
+def test_an_interrupted_run_keeps_the_last_step(last: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    job, (whole, part) = write(tmp_path), [str(tmp_path / f"{name}.npz") for name in ("whole", "part")]
+    epoch = Session.epoch
+
+    def interrupted(self: Session, *given: Any) -> Iterator[StepResult]:
+        for result in epoch(self, *given):
+            yield result
+            if result.epoch * STEPS + result.step == last:
+                self._load(np.zeros((1, 8), np.int64))
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "epoch", interrupted)
+        assert run([*job, *FIRST, "--save", part], capsys)[0] == 130
+    header = checkpoint.load_header(Path(part))
+    assert (header.epoch, header.step) == divmod(last + 1, STEPS)
+    for arguments in (["--resume", part, "--save", part], [*FIRST, "--save", whole]):
+        assert run([*job, *arguments], capsys)[0] == 0
+    assert equal(whole, part)
+
+
+def test_weights_of_a_failed_step_are_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plinth.training.checks.Checks.step", lambda self, *_: self._fail("step 1: wrong"))
+    code, _, error = run([*write(tmp_path), *FIRST, "--save", str(tmp_path / "w.npz"), "--steps", "1"], capsys)
+    assert code == 2 and "step 1: wrong" in error and not (tmp_path / "w.npz").exists()
+
+
+@pytest.fixture
+def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """A checkpoint after one epoch and a step."""
+    path = str(tmp_path / "w.npz")
+    assert run([*write(tmp_path), *FIRST, "--save", path, "--steps", str(STEPS + 1)], capsys)[0] == 0
+    return path
+
+
+@pytest.mark.parametrize(("given", "before", "now"), [
+    (("--batch", "4"), "--batch 8", "--batch 4"),
+    (("--rate", "0.1", "--seed", "3"), "--seed 0, --rate 0.15", "--seed 3, --rate 0.1"),
+    (("--update", "momentum"), "--update sgd", "--update momentum, --momentum 0.9"),
+    (("--format", "mixed"), "--format fp32", "--format mixed"),
+    (("--machine", "fpga", "--update", "sgd", "--stochastic"), "rounding to nearest, --format fp32",
+     "--stochastic, --format fixed"),
+    (("--scale", "2"), "--scale 1", "--scale 2"),
+])
+def test_other_settings_are_refused_or_said(given: tuple[str, ...], before: str, now: str, saved: str, tmp_path: Path,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*write(tmp_path), "--resume", saved, *given]
+    code, _, error = run(arguments, capsys)
+    assert code == 2 and error.count("\n") == 1 and f"{saved}: was trained with {before}, not {now}; go on as" in error
+    code, out, _ = run([*arguments, "--change", "--steps", "1"], capsys)
+    assert code == 0 and f"note: {saved} was trained with {before}; training goes on with {now}" in out
+    assert ("begins anew" in out) == ("--batch" in given or "--seed" in given)
+
+
+def test_other_samples_and_layers_are_other_settings(saved: str, tmp_path: Path,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    job = write(tmp_path)
+    np.savez(tmp_path / "other.npz", x=np.full((40, 4), 0.5), y=np.arange(40) % 3)
+    code, _, error = run([*job, "--resume", saved, "--data", str(tmp_path / "other.npz")], capsys)
+    assert code == 2 and "was trained with --data my.npz (SHA-256 " in error and "not --data other.npz (SHA" in error
+    (tmp_path / "net.yaml").write_text(network_to_yaml(NETWORK).replace("kind: relu", "kind: tanh"))
+    code, _, error = run([*job, "--resume", saved], capsys)
+    assert code == 2 and "was trained with a network of definition " in error
+
+
+def test_tiles_are_no_part_of_a_network_but_a_setting() -> None:
+    plain = NETWORKS["digits-cnn"]
+    tiles = with_tiles(plain, 2, "winograd")
+    assert network_digest(plain) == network_digest(tiles) != network_digest(NETWORKS["digits-mlp"])
+    assert not tiles_of(plain) and "conv" in tiles_of(tiles) and tiles_of(tiles) != tiles_of(with_tiles(plain, 2, None))
+
+
+def test_where_a_run_goes_on_may_differ(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights are those of any number of dies; that sums are rounded otherwise is said."""
+    code, out, _ = run([*write(tmp_path), "--resume", saved, "--array", "full-4", "--steps", "1"], capsys)
+    assert code == 0 and "on 2 x ndp-demo as ring-2, planner data; training goes on on 4 x ndp-demo as full-4" in out
+
+
+def test_the_first_version_is_read(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with np.load(saved) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = {"version": 1, "network": "small", "epoch": 1, "seed": 0, "layers": ["fc1", "fc2"]}
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(saved, **arrays)
+    code, out, _ = run([*write(tmp_path), *FIRST, "--resume", saved], capsys)
+    assert code == 0 and f"note: {saved} does not say batch, update, format and samples" in out
+    code, _, error = run([*write(tmp_path), *FIRST, "--resume", saved, "--seed", "1"], capsys)
+    assert code == 2 and "was trained with --seed 0, not --seed 1" in error
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"step": -1}, "step must be an integer from 0"), ({"generators": [0]}, "generators must be a list of integers"),
+    ({"state_scale": -1.0}, "state_scale must be a number above 0"),
+    ({"step": 99}, "has done 99 steps of an epoch of 4"),
+    ({"settings": {"batch": 8}}, "key 'epochs' is missing"), ({"settings": None}, "is a mapping"),
+    ({"batch": "8"}, "batch must be an integer from 1 to 65536, not the text '8'"),
+    ({"number_format": "fp8"}, "number_format must be one of fp32, mixed, fixed"),
+    ({"scale": {"inputs": 0, "targets": 1}}, "a scale must be above 0"), ({"tiles": 3}, "tiles must be a text"),
+    ({"rule": {"kind": "lars"}}, "key 'rate' is missing"), ({"tile_options": {"batch": "4"}}, "unknown key 'batch'"),
+    ({"tile_options": {"winograd": "9"}}, "'9' is not one of 'off', 'auto', '2', '4'"),
+])
+def test_headers_are_read_as_untrusted(change: dict[str, Any], message: str, saved: str, tmp_path: Path,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    with np.load(saved) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(arrays["header"].tobytes())
+    place = header if change.keys() & {"settings", "step", "generators", "state_scale"} else header["settings"]
+    place.update(change)
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(saved, **arrays)
+    code, _, error = run([*write(tmp_path), "--resume", saved], capsys)
+    assert code == 2 and error.count("\n") == 1 and message in error
+
+
+def test_states_go_on_in_another_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Momentum of errors that are not scaled goes on where they are scaled by 1,024."""
+    job, path = write(tmp_path), str(tmp_path / "w.npz")
+    rule = ("--update", "momentum", "--steps", "1")
+    assert run([*job, *FIRST, *rule, "--save", path], capsys)[0] == 0
+    other = str(tmp_path / "v.npz")
+    for number_format in ("fp32", "mixed"):
+        assert run([*job, *FIRST, *rule, "--save", other if number_format == "mixed" else str(tmp_path / "u.npz"),
+                    "--resume", path, "--change", "--format", number_format], capsys)[0] == 0
+    one, two = (checkpoint.load(Path(name), NETWORK) for name in (str(tmp_path / "u.npz"), other))
+    for layer in ("fc1", "fc2"):
+        np.testing.assert_allclose(1024 * one.kept[layer]["state"], two.kept[layer]["state"], rtol=0.05, atol=1e-1)
+
+
+@pytest.mark.parametrize("given", [("--batch", "4000"), ("--data", "missing.npz"), ("--dies", "0")])
+def test_a_run_that_fails_early_leaves_nothing_of_an_earlier_one(given: tuple[str, ...], tmp_path: Path,
+                                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("report.json", "report.png", "plan.json", "mine.txt"):
+        (out / name).write_text("earlier")
+    assert run([*write(tmp_path), *given], capsys)[0] == 2
+    assert [path.name for path in out.iterdir()] == ["mine.txt"]
+
+
+def test_the_plan_of_an_earlier_run_can_be_trained_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job, plan = write(tmp_path), tmp_path / "out" / "plan.json"
+    assert run([*job, *FIRST, "--steps", "1"], capsys)[0] == 0
+    before = plan.read_bytes()
+    assert run([*job, "--plan", str(plan), "--steps", "1"], capsys)[0] == 0
+    assert run(["train", str(plan), *job[2:], "--steps", "1"], capsys)[0] == 0
+    assert plan.read_bytes() == before
