@@ -55,9 +55,9 @@ def _verdict(report: dict[str, Any]) -> list[tuple[str, str]]:
     steps, needed = report["steps"], report["verdict_steps"]
     if steps >= needed:
         return []
-    first = "each within the bounds of first steps" if report["first_steps"] else "each within the bounds of single steps"
-    return [("verdict", f"{steps} of the {needed} steps that bounds of medians need" + (
-        "" if report["failure"] else f"; {first}"))]
+    judged = (report["first_steps"] or {"judged": 0})["judged"]
+    return [("verdict", f"{steps} of the {needed} steps that bounds of medians need; {judged} were judged by those of "
+                        "first steps")]
 
 
 def _saturated(report: dict[str, Any]) -> list[tuple[str, str]]:

@@ -34,8 +34,8 @@ from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Reference, ReferenceStep
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import parameter_rates
-from plinth.training.first_steps import FIRST_BOUNDS, FirstSteps, bias_error, sample_errors
-from plinth.training.stored import OwnUpdate, Storage, norm, storage
+from plinth.training.first_steps import FIRST_BOUNDS, SAMPLES, FirstSteps, bias_error, sample_errors
+from plinth.training.stored import FP32_STORAGE, OwnUpdate, Storage, norm, storage
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -50,6 +50,8 @@ class _LayerUpdate(NamedTuple):
     """Weights of a layer, with their low halves, and its state, before and after an update."""
 
     before: NDArray[Any]
+    #: All copies that dies hold.
+    copies_before: list[NDArray[Any]]
     copies: list[NDArray[Any]]
     state: Doubles | None
     state_after: Doubles | None
@@ -72,16 +74,22 @@ class FoundStep:
     #: What low halves add to weights before and after the step; nothing at all, of weights that have none.
     low_before: Sequence[Doubles] = ()
     low_after: Sequence[Doubles] = ()
+    #: Weights before the step, of each layer all copies; nothing at all: one, ``before``.
+    copies_before: Sequence[Sequence[Floats]] = ()
     #: How much larger gradients are in memory.
     scale: float = 1.0
+    #: Numbers beyond a fixed-point format, which became its ends.
+    saturated: int = 0
 
     def own_updates(self) -> Iterator[_LayerUpdate]:
         """What updates of each layer read and left."""
         nothing: list[None] = [None] * len(self.before)
-        low = zip(self.low_before, self.low_after, strict=True) if self.low_before else ((0.0, 0.0) for _ in nothing)
-        for before, copies, (low_before, low_after), state, state_after in zip(
-                self.before, self.after, low, self.states, self.states_after or nothing, strict=True):
-            yield _LayerUpdate(before + low_before, [copy + low_after for copy in copies], state, state_after)
+        low = zip(self.low_before, self.low_after, strict=True) if self.low_before else [(0.0, 0.0) for _ in nothing]
+        for before, copies_before, copies, (low_before, low_after), state, state_after in zip(
+                self.before, self.copies_before or [[one] for one in self.before], self.after, low, self.states,
+                self.states_after or nothing, strict=True):
+            yield _LayerUpdate(before + low_before, [copy + low_before for copy in copies_before],
+                               [copy + low_after for copy in copies], state, state_after)
 
     def first_not_finite(self) -> str | None:
         """What has an infinity or NaN."""
@@ -102,7 +110,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a number format may be off; gradients and updates times the cancellation. State and descent are FP32's in all."""
+    """What a number format may be off; gradients and updates times the cancellation. State and descent are those of FP32
+    where weights are FP32."""
 
     #: What an operand may be off, of its size.
     rounding: float
@@ -123,8 +132,8 @@ BOUNDS = {
     "mixed": Bounds(2.0**-11, prediction=Bound(5e-3, 2.5e-3), loss=Bound(2e-3, 4e-4), gradient=Bound(0.03, 5e-3),
                     update=Bound(0.03, 5e-3)),
     "fixed": Bounds(2.0**-11, prediction=Bound(0.5, 0.05), loss=Bound(0.15, 0.01),
-                    gradient=Bound(0.5, 0.05), update=Bound(1.5, 0.25), descent=Bound(2e-3, 2e-4),
-                    state=Bound(2e-3, 2e-4)),
+                    gradient=Bound(0.5, 0.05), update=Bound(1.5, 0.25), descent=Bound(1e-5, 1e-6),
+                    state=Bound(1e-5, 1e-6)),
 }
 #: Names of errors, as in the report.
 ERRORS = tuple(each.name for each in fields(Bounds) if each.name != "rounding")
@@ -153,7 +162,7 @@ def _update_distance(copy: NDArray[Any], wanted: Doubles, place: float | None) -
 
 
 def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
-                held: Storage = Storage(), rates: Sequence[Doubles | None] = ()) -> Iterator[StepError]:
+                held: Storage = FP32_STORAGE, rates: Sequence[Doubles | None] = ()) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
 
     Parameters
@@ -185,12 +194,14 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
 
 
 def between_steps(layers: Sequence[str], last: FoundStep, now: FoundStep) -> Iterator[StepError]:
-    """What weights and states have become of what the last step left; nothing may have changed them."""
+    """Whether weights and states are what the last step left: 1, or more where they have changed by more than it
+    changed them, or 0 where nothing has changed."""
     for name, left, update in zip(layers, last.own_updates(), now.own_updates(), strict=True):
-        change = _distance(update.before, left.copies[0]) / norm(left.copies[0] - left.before)
+        pairs = [(copy, after, left.before) for copy, after in zip(update.copies_before, left.copies, strict=False)]
         if left.state is not None and left.state_after is not None and update.state is not None:
-            change = max(change, _distance(update.state, left.state_after) / norm(left.state_after - left.state))
-        yield StepError("state", name, change, 1.0)
+            pairs.append((update.state, left.state_after, left.state))
+        changes = [_distance(here, after) / norm(after - before) for here, after, before in pairs]
+        yield StepError("state", name, max((max(1.0, change) for change in changes if change), default=0.0), 1.0)
 
 
 @dataclass
@@ -269,12 +280,22 @@ class Checks:
             self._compare(error, getattr(self.bounds, error.name).largest, "")
         for name, value in step.items():
             self.scaled[name].append(value)
-        if self.first is not None and self._steps < MEDIAN_STEPS:
+        if self.first is not None and self._steps < MEDIAN_STEPS and found.saturated <= self._saturating(found):
+            self.first.judged += 1
             for error in (*errors, *self._first_errors(wanted, found, x, targets, decided)):
                 allowed = self.first.allowed(error.name)
                 if allowed is not None:
                     self.first.largest[error.name] = max(self.first.largest[error.name], error.value / error.scale)
                     self._compare(error, allowed, "the first steps of ")
+
+    def _saturating(self, found: FoundStep) -> int:
+        """How many weights and states saturate by the rule, which makes nothing else inexact."""
+        if self.held.place is None:
+            return 0
+        factors = [1.0 if rate is None else rate for rate in self.rates] or [1.0] * len(self.layers)
+        return sum(OwnUpdate(self.rule, self.held, found.scale, factor * own).saturated(
+            update.before, update.state, update.state_after)
+            for factor, own, update in zip(factors, found.gradients, found.own_updates(), strict=True))
 
     def _compare(self, error: StepError, allowed: float, steps: str) -> None:
         """Fail if an error is beyond what it may be over its factor."""
@@ -289,7 +310,7 @@ class Checks:
         assert self.first is not None
         for name, size, own, gradient in zip(self.layers, self.biases, found.gradients, wanted.gradients, strict=True):
             yield StepError("bias", name, bias_error(own, gradient, size), wanted.sizes.cancellation)
-        if self.first.bounds.sample is not None and len(x) > 1:
+        if self.first.bounds.sample is not None and 1 < len(x) <= SAMPLES:
             parts = (self.reference(found.before, x[sample:sample + 1], targets[sample:sample + 1],
                                     {name: tensor[sample:sample + 1] for name, tensor in decided.items()})
                      for sample in range(len(x)))

@@ -1,19 +1,22 @@
 """What is asked of the first steps of a run with operands of 16 bits, before there are medians.
 
-Bounds of each step leave room for late steps, whose outputs saturate. A new network's are far more exact, so that the
-first steps of a run that starts from initial weights have bounds of their own, and two errors besides:
+Bounds of each step leave room for steps in which numbers saturate, as outputs do late in a run. Where none does, a step
+is far more exact: first steps of a run that starts from initial weights have bounds of their own, unless a number is
+beyond the format, and two errors besides:
 
-    bias     of a layer's bias, |found - db| / |db|, with bounds times the cancellation, as those of its gradient: where a
-             die's part is missing, the layer's weights may hide it; |db| is at least :data:`LEAST_BIAS` of the layer's
+    bias     of a layer's bias, |found - db| / |db|, with bounds times the cancellation, as those of its gradient: where
+             a die's part is missing, the layer's weights may hide it; |db| is at least :data:`LEAST_BIAS` of the layer's
     sample   how much of a sample is missing from a layer's gradient, or too much in it. With g[i] what sample i adds to
              the reference's gradient G, h[i] = g[i] less its projection on G, and e = found - G:
              |<e, h[i]>| / (|h[i]|^2 + mean of |h|^2 / 4), largest of all samples: 0.8 if one of average size is missing
 
-The projection on G is left out since an error along G is shared by all samples.
+The projection on G is left out since an error along G is shared by all samples. In a batch of more than
+:data:`SAMPLES` samples the roundings of all are as large as one of them, so that ``sample`` is not asked for.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,8 @@ Doubles = NDArray[np.float64]
 
 #: A bias whose gradient is less than this share of its layer's is compared with that share.
 LEAST_BIAS = 0.05
+#: Samples of a batch at most of which one that is missing stands out from the roundings of all.
+SAMPLES = 128
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class FirstBounds:
 #: By number format; FP32's every step is bounded as closely (docs/software.md has what was measured).
 FIRST_BOUNDS = {
     "mixed": FirstBounds(prediction=3e-3, gradient=8e-3, bias=0.01, sample=None),
-    "fixed": FirstBounds(prediction=0.01, gradient=0.06, bias=0.05, sample=0.35),
+    "fixed": FirstBounds(prediction=5e-3, gradient=0.04, bias=0.05, sample=0.35),
 }
 
 
@@ -88,13 +93,16 @@ class FirstSteps:
 
     def __post_init__(self) -> None:
         self.largest = dict.fromkeys(asdict(self.bounds), 0.0)
+        #: Steps that were judged.
+        self.judged = 0
 
     def allowed(self, name: str) -> float | None:
         """What an error may be over its factor; None of one that first steps are not asked for."""
         bound: float | None = getattr(self.bounds, name, None)
         return bound
 
-    def to_data(self) -> dict[str, dict[str, float]]:
-        """For each error its largest over its factor, and its bound."""
-        return {name: {"largest": largest, "allowed": bound} for name, largest in self.largest.items()
-                if (bound := self.allowed(name)) is not None}
+    def to_data(self) -> dict[str, Any]:
+        """How many steps were judged; for each error its largest over its factor, and its bound."""
+        return {"judged": self.judged, "errors": {
+            name: {"largest": largest, "allowed": bound} for name, largest in self.largest.items()
+            if (bound := self.allowed(name)) is not None}}

@@ -173,6 +173,10 @@ class Session:
                 for layer in self.network.weighted
                 if WEIGHTS_LOW in (vectors := self.program.kept.get(layer.name, {}))]
 
+    def _saturated(self, driver: Driver) -> int:
+        """How many numbers were beyond a fixed-point format so far, on all dies."""
+        return sum(sum((driver.saturations(die) or {}).values()) for die in range(self.program.dies))
+
     def _layers(self, places: Mapping[str, LayerWeights]) -> list[LayerWeights]:
         return [places[layer.name] for layer in self.network.weighted]
 
@@ -231,7 +235,7 @@ class Session:
                 self._load(order[step:step + self.program.batches])
             last = self.drivers[-1]
             before = None if self.checks is None else (
-                self.parameters(last), self._states(last), self._low_halves(last))
+                self._copies(last), self._states(last), self._low_halves(last), self._saturated(last))
             cycles = self.driver.step(place)
             if self.golden is not None:
                 self.golden.step(place)
@@ -274,17 +278,20 @@ class Session:
                  np.zeros(layer.buffers[ring[0]].columns)) for ring in layer.rings], np.float64))
             / self.program.gradient_scale for layer in self._layers(self.program.gradients)]
 
-    def _copies(self) -> list[list[Floats]]:
+    def _copies(self, driver: Driver) -> list[list[Floats]]:
         """Weights of each layer, flat, as often as dies hold copies of its slices."""
-        return [[np.asarray(layer.join([self.driver.read_floats(ring[copy], layer.buffers[ring[copy]])[0]
+        return [[np.asarray(layer.join([driver.read_floats(ring[copy], layer.buffers[ring[copy]])[0]
                                         for ring in layer.rings], np.float32), dtype=np.float32)
                  for copy in range(len(layer.rings[0]))] for layer in self._layers(self.program.weights)]
 
-    def _check(self, checks: Checks, before: Parameters, states: Sequence[NDArray[np.float64] | None],
-               low_before: Sequence[NDArray[np.float64]], batch: NDArray[np.int64], loss: float) -> None:
+    def _check(self, checks: Checks, copies_before: list[list[Floats]], states: Sequence[NDArray[np.float64] | None],
+               low_before: Sequence[NDArray[np.float64]], saturated_before: int, batch: NDArray[np.int64],
+               loss: float) -> None:
         """Compare the step with the reference."""
         decided = {name: tensor.gather(self.driver.read_floats) for name, tensor in self.program.maps.items()}
         last = self.drivers[-1]
-        found = FoundStep(self._predictions(batch), loss, self._gradients(), before, states, self._copies(),
-                          self._states(last), low_before, self._low_halves(last), self.program.gradient_scale)
+        found = FoundStep(self._predictions(batch), loss, self._gradients(), [copies[0] for copies in copies_before],
+                          states, self._copies(self.driver), self._states(last), low_before, self._low_halves(last),
+                          copies_before, self.program.gradient_scale,
+                          self._saturated(last) - saturated_before)
         checks.step(found, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)

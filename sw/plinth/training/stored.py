@@ -5,11 +5,11 @@ themselves, gradients in memory and the state before, decides what they ought to
 
     FP32         half of the last place of each number
     fixed point  half of the format's last place where it is rounded to nearest, a whole one at random, and a place of
-                 what is wide; beside that :data:`FACTOR_ROUNDING` of what was multiplied by a rate or looked up. A
-                 number that is off by more counts in full.
+                 what is wide; beside that what factors and the table of inverse roots may be off. A number that is off
+                 by more counts in full.
 
-Random rounding leaves each number within a whole place, yet means of many are sharp: the sum of what all numbers are
-off, and its projection on the update, are within :data:`DEVIATIONS` standard deviations of 0.
+Random rounding leaves each number within a whole place, yet means of many are sharp. Within :data:`DEVIATIONS` standard
+deviations are the sum of what all numbers are off, its projection on the update, and how many are not the nearest ones.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from plinth_hw.isa.formats import Q3_12
 
 Doubles = NDArray[np.float64]
 
-#: What a rate, or the table of inverse roots, may be off, of its size.
-FACTOR_ROUNDING = 2.0**-12
+#: What a factor, such as a rate, may be off, of its size, and what is looked up in the table of inverse roots besides.
+FACTOR_ROUNDING, ROOT_ROUNDING = 2.0**-16, 2.0**-13
 #: Standard deviations that a sum of numbers which were rounded at random may be off.
 DEVIATIONS = 6.0
 #: Last places of fixed-point numbers of 16 bits and of 32, and how large one may be.
@@ -62,7 +62,11 @@ class Storage:
         """What is stored of numbers that may be beyond."""
         return np.clip(values, self.least, self.most)
 
-    def distance(self, stored: NDArray[Any], wanted: Doubles, change: Doubles, factors: Doubles) -> float:
+    def beyond(self, values: NDArray[Any]) -> int:
+        """How many numbers saturate."""
+        return int(np.count_nonzero((values < self.least) | (values > self.most)))
+
+    def distance(self, stored: NDArray[Any], wanted: Doubles, change: Doubles, inexact: Doubles) -> float:
         """How far numbers are off, beyond what storing them accounts for: the norm over all of them.
 
         Parameters
@@ -71,34 +75,49 @@ class Storage:
             What was stored, and what ought to be before it is rounded.
         change : array
             How ``wanted`` differs from what was stored before.
-        factors : array
-            Sizes of what is in ``wanted`` that factors have multiplied.
+        inexact : array
+            What factors in ``wanted`` may be off.
         """
         off = stored - wanted
         if self.place is None:
             rounding = np.spacing(np.abs(stored).astype(np.float32)).astype(np.float64) / 2
             return float(np.linalg.norm(np.maximum(np.abs(off) - rounding, 0.0)))
-        inexact = FACTOR_ROUNDING * factors
         beyond = np.where(np.abs(off) > self.places * self.place * (1 + FACTOR_ROUNDING) + inexact, off, 0.0)
-        directions = (change, np.ones_like(change)) if self.random else ()
-        return max([float(np.linalg.norm(beyond)),
-                    *(self._drift(off, wanted, direction, inexact) for direction in directions)])
+        if not self.random:
+            return float(np.linalg.norm(beyond))
+        share = wanted / self.place % 1.0
+        return max(float(np.linalg.norm(beyond)), self._nearest(off, share, inexact),
+                   *(self._drift(off, share, along, inexact) for along in (change, np.ones_like(change))))
 
-    def _drift(self, off: Doubles, wanted: Doubles, along: Doubles, inexact: Doubles) -> float:
-        """How far numbers that are rounded at random are off along a direction, beyond chance."""
+    def _drift(self, off: Doubles, share: Doubles, along: Doubles, inexact: Doubles) -> float:
+        """How far numbers that are rounded at random, up with probability ``share``, are off along a direction, beyond
+        chance."""
         assert self.place is not None
         length = float(np.linalg.norm(along))
         if not length:
             return 0.0
-        share = wanted / self.place % 1.0
         chance = DEVIATIONS * self.place * float(np.sqrt((along**2 * share * (1 - share)).sum()))
         return max(0.0, abs(float((off * along).sum())) - chance - float((inexact * np.abs(along)).sum())) / length
+
+    def _nearest(self, off: Doubles, share: Doubles, inexact: Doubles) -> float:
+        """How far off it is that more numbers, or fewer, than by chance are the nearest ones."""
+        assert self.place is not None
+        # Of numbers in the middle either one is the nearest.
+        apart = np.abs(share - 0.5) > FACTOR_ROUNDING + inexact / self.place
+        other = np.minimum(share, 1 - share)[apart]
+        count = np.count_nonzero(np.abs(off[apart]) > self.place / 2)
+        chance = DEVIATIONS * float(np.sqrt((other * (1 - other)).sum())) + float(inexact[apart].sum()) / self.place
+        return self.place * float(np.sqrt(max(0.0, abs(count - float(other.sum())) - chance)))
+
+
+#: In FP32.
+FP32_STORAGE = Storage()
 
 
 def storage(number_format: str, rule: UpdateRule) -> Storage:
     """How dies of a format hold weights, and states beside them, that a rule updates."""
     if number_format != "fixed":
-        return Storage()
+        return FP32_STORAGE
     if rule.wide:
         return Storage(WIDE_PLACE, 1.0, least=_LEAST, most=_MOST_WIDE)
     return Storage(NARROW_PLACE, 1.0 if rule.stochastic else 0.5, rule.stochastic, _LEAST, _MOST)
@@ -130,27 +149,43 @@ class OwnUpdate:
         gradient = self.gradient * self.scale
         return self.rule.scaled(self.scale), gradient if self.held.place is None else np.clip(gradient, _LEAST, _MOST)
 
-    def state_error(self, before: Doubles, after: Doubles) -> float:
-        """How far the state after the update is off what the rule makes of that before, over its change; both are
-        those of the loss's own gradients."""
+    def _new_state(self, before: Doubles) -> Doubles:
+        """What the state in memory ought to become, before it is rounded or saturates."""
         rule, gradient = self._in_memory()
-        size = rule.state_scale(self.scale)
-        wanted = self.held.clipped(rule.next_state(gradient, before * size))
-        factors = np.abs(before * size) if rule.kind == MOMENTUM else np.zeros_like(wanted)
-        change = wanted - before * size
-        return self.held.distance(after * size, wanted, change, factors) / norm(change)
+        return rule.next_state(gradient, before * rule.state_scale(self.scale))
 
-    def weight_error(self, before: NDArray[Any], state: Doubles | None, copies: Sequence[NDArray[Any]]) -> float:
-        """How far the worst copy of the weights is off what the rule makes of the state as it was stored, over their
-        change; ``state`` is that of the loss's own gradients, None with sgd."""
+    def _new_weights(self, before: NDArray[Any], state: Doubles | None) -> tuple[Doubles, Doubles]:
+        """What weights ought to become, before they are rounded or saturate, and what is taken from them; ``state`` is
+        that after the update."""
         rule, gradient = self._in_memory()
         direction = rule.direction(gradient, None if state is None else state * rule.state_scale(self.scale))
         if rule.squares and self.held.place is not None:
             direction = np.clip(direction, -_MOST_QUOTIENT, _MOST_QUOTIENT)
-        wanted = self.held.clipped(before - rule.rate * direction)
+        taken = rule.rate * direction
+        return before - taken, taken
+
+    def state_error(self, before: Doubles, after: Doubles) -> float:
+        """How far the state after the update is off what the rule makes of that before, over its change; both are
+        those of the loss's own gradients."""
+        size = self.rule.state_scale(self.scale)
+        wanted = self.held.clipped(self._new_state(before))
+        decayed = np.abs(before * size) if self.rule.kind == MOMENTUM else np.zeros_like(wanted)
+        change = wanted - before * size
+        return self.held.distance(after * size, wanted, change, FACTOR_ROUNDING * decayed) / norm(change)
+
+    def weight_error(self, before: NDArray[Any], state: Doubles | None, copies: Sequence[NDArray[Any]]) -> float:
+        """How far the worst copy of the weights is off what the rule makes of the state as it was stored, over their
+        change; ``state`` is that of the loss's own gradients, None with sgd."""
+        wanted, taken = self._new_weights(before, state)
+        wanted = self.held.clipped(wanted)
         change = wanted - before
-        factors = np.abs(rule.rate * direction)
-        return max(self.held.distance(copy, wanted, change, factors) for copy in copies) / norm(change)
+        inexact = (ROOT_ROUNDING if self.rule.squares else FACTOR_ROUNDING) * np.abs(taken)
+        return max(self.held.distance(copy, wanted, change, inexact) for copy in copies) / norm(change)
+
+    def saturated(self, before: NDArray[Any], state: Doubles | None, state_after: Doubles | None) -> int:
+        """How many states and weights saturate."""
+        beyond = self.held.beyond(self._new_weights(before, state_after)[0])
+        return beyond + (0 if state is None else self.held.beyond(self._new_state(state)))
 
 
 def norm(values: NDArray[Any]) -> float:
