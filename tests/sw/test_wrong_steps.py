@@ -1,4 +1,5 @@
-"""Wrong steps of every kind, put into golden dies: ``plinth train`` ends with exit code 2 and says which step is wrong."""
+"""Wrong steps of every kind, put into golden dies: ``plinth train`` ends with exit code 2 and says which step is
+wrong."""
 
 import re
 from pathlib import Path

@@ -110,8 +110,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a number format may be off; gradients and updates times the cancellation. State and descent are those of FP32
-    where weights are FP32."""
+    """What a number format may be off; gradients and updates times the cancellation. State and descent are FP32's
+    wherever weights are."""
 
     #: What an operand may be off, of its size.
     rounding: float
@@ -238,7 +238,7 @@ class Checks:
     #: What broke which bound at which step.
     failure: str | None = None
     _steps: int = 0
-    _last: FoundStep | None = None
+    _last: FoundStep | None = field(default=None, init=False)
 
     @property
     def bounds(self) -> Bounds:

@@ -5,7 +5,8 @@ is far more exact: first steps of a run that starts from initial weights have bo
 beyond the format, and two errors besides:
 
     bias     of a layer's bias, |found - db| / |db|, with bounds times the cancellation, as those of its gradient: where
-             a die's part is missing, the layer's weights may hide it; |db| is at least :data:`LEAST_BIAS` of the layer's
+             a die's part is missing, the layer's weights may hide it; |db| counts as :data:`LEAST_BIAS` of the layer's
+             gradient at least
     sample   how much of a sample is missing from a layer's gradient, or too much in it. With g[i] what sample i adds to
              the reference's gradient G, h[i] = g[i] less its projection on G, and e = found - G:
              |<e, h[i]>| / (|h[i]|^2 + mean of |h|^2 / 4), largest of all samples: 0.8 if one of average size is missing
