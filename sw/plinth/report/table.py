@@ -24,6 +24,7 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         ("test loss", f"{report['test_loss']:.4f}"),
         ("equal to golden", exact),
         ("against float64", ", ".join(f"{name} {report[f'{name}_error']:.1e}" for name in report["errors"])),
+        *_verdict(report),
         *_saturated(report),
         ("cycles", cycles),
         ("wall time", f"{report['wall_seconds']:.1f} s, after {report['setup_seconds']:.1f} s of set-up"),
@@ -47,6 +48,16 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
             engines.add_row(name, *(f"{values[key]:,}" for key in (
                 "tasks", "busy", "stall_input", "stall_output", "stall_memory", "words")))
         console.print(engines)
+
+
+def _verdict(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of a run that is too short for the bounds of medians, how many steps those need."""
+    steps, needed = report["steps"], report["verdict_steps"]
+    if steps >= needed:
+        return []
+    judged = (report["first_steps"] or {"judged": 0})["judged"]
+    return [("verdict", f"{steps} of the {needed} steps that bounds of medians need; {judged} were judged by those of "
+                        "first steps")]
 
 
 def _saturated(report: dict[str, Any]) -> list[tuple[str, str]]:

@@ -9,8 +9,12 @@ from samples and weights the reference's. Errors of a step, with norms over all 
     gradient     |found - dW| / |dW|, largest of all layers     summed over dies
     update       |found - W'| / |W' - W|, likewise, of the worst copy that a die holds, W' what the rule makes of W, dW
                  and the state that the dies had; what rounding accounts for is no error: of a weight in FP32 half of
-                 its last place, of one in fixed point a whole one, as it may lie between two places
-    descent      the same with the gradient that the dies found in place of dW, whose error is the gradient's own
+                 its last place, of one in fixed point a whole one, as it may lie between two places; low halves count
+    state        |found - s'| / |s' - s|, likewise, s' what the rule makes of the state s that the dies had and of the
+                 gradient that they found; or how far weights and states before a step are off those that the last one
+                 left, over what it changed
+    descent      the update's with the gradient that the dies found in place of dW, whose error is the gradient's own,
+                 and the state that they stored; in state and descent rounding is that of :mod:`.stored`
 
 Sizes are :class:`~plinth.model.parameters.Sizes`. Gradients start from ``p - targets``, which nearly cancels where a
 network predicts well, while its rounding stays; so bounds of gradients and updates are times that cancellation, and,
@@ -20,7 +24,7 @@ that. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as t
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +34,8 @@ from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Reference, ReferenceStep
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import parameter_rates
+from plinth.training.first_steps import FIRST_BOUNDS, SAMPLES, FirstSteps, bias_error, sample_errors
+from plinth.training.stored import FP32_STORAGE, OwnUpdate, Storage, norm, storage
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -38,6 +44,17 @@ Doubles = NDArray[np.float64]
 BATCH_CANCELLATION = 100.0
 #: Steps from which on the median says more than each of them.
 MEDIAN_STEPS = 8
+
+
+class _LayerUpdate(NamedTuple):
+    """Weights of a layer, with their low halves, and its state, before and after an update."""
+
+    before: NDArray[Any]
+    #: All copies that dies hold.
+    copies_before: list[NDArray[Any]]
+    copies: list[NDArray[Any]]
+    state: Doubles | None
+    state_after: Doubles | None
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,27 @@ class FoundStep:
     states: Sequence[Doubles | None]
     #: Weights after the step, of each layer all copies that dies hold.
     after: Sequence[Sequence[Floats]]
+    #: States after the step, as those before.
+    states_after: Sequence[Doubles | None] = ()
+    #: What low halves add to weights before and after the step; nothing at all, of weights that have none.
+    low_before: Sequence[Doubles] = ()
+    low_after: Sequence[Doubles] = ()
+    #: Weights before the step, of each layer all copies; nothing at all: one, ``before``.
+    copies_before: Sequence[Sequence[Floats]] = ()
+    #: How much larger gradients are in memory.
+    scale: float = 1.0
+    #: Numbers beyond a fixed-point format, which became its ends.
+    saturated: int = 0
+
+    def own_updates(self) -> Iterator[_LayerUpdate]:
+        """What updates of each layer read and left."""
+        nothing: list[None] = [None] * len(self.before)
+        low = zip(self.low_before, self.low_after, strict=True) if self.low_before else [(0.0, 0.0) for _ in nothing]
+        for before, copies_before, copies, (low_before, low_after), state, state_after in zip(
+                self.before, self.copies_before or [[one] for one in self.before], self.after, low, self.states,
+                self.states_after or nothing, strict=True):
+            yield _LayerUpdate(before + low_before, [copy + low_before for copy in copies_before],
+                               [copy + low_after for copy in copies], state, state_after)
 
     def first_not_finite(self) -> str | None:
         """What has an infinity or NaN."""
@@ -72,32 +110,33 @@ class Bound:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a number format may be off; gradients and updates times the cancellation. Descent is FP32's in all."""
+    """What a number format may be off; gradients and updates times the cancellation. State and descent are FP32's
+    wherever weights are."""
 
     #: What an operand may be off, of its size.
     rounding: float
-    #: The last place of a weight, if it is the same for all.
-    place: float | None
     prediction: Bound
     loss: Bound
     gradient: Bound
     update: Bound
     descent: Bound = Bound(1e-4, 1e-5)
+    state: Bound = Bound(1e-4, 1e-5)
 
 
 #: By ``DieParameters.number_format``: about five times the largest that was measured with 16 bits (docs/software.md),
 #: ten times and more with FP32. Wrong steps are beyond: predictions times 0.9 are 0.1 off, of which the loss shows
 #: 0.03; a rate 1.5 times too large 0.5 over the cancellation, which is 1.4 to 2 before a network has learned.
 BOUNDS = {
-    "fp32": Bounds(2.0**-24, None, prediction=Bound(1e-5, 2e-6), loss=Bound(1e-5, 2e-6), gradient=Bound(1e-4, 1e-5),
+    "fp32": Bounds(2.0**-24, prediction=Bound(1e-5, 2e-6), loss=Bound(1e-5, 2e-6), gradient=Bound(1e-4, 1e-5),
                    update=Bound(1e-4, 1e-5)),
-    "mixed": Bounds(2.0**-11, None, prediction=Bound(5e-3, 2.5e-3), loss=Bound(2e-3, 4e-4), gradient=Bound(0.03, 5e-3),
+    "mixed": Bounds(2.0**-11, prediction=Bound(5e-3, 2.5e-3), loss=Bound(2e-3, 4e-4), gradient=Bound(0.03, 5e-3),
                     update=Bound(0.03, 5e-3)),
-    "fixed": Bounds(2.0**-11, 2.0**-12, prediction=Bound(0.5, 0.05), loss=Bound(0.15, 0.01),
-                    gradient=Bound(0.5, 0.05), update=Bound(0.5, 0.05), descent=Bound(0.25, 0.02)),
+    "fixed": Bounds(2.0**-11, prediction=Bound(0.5, 0.05), loss=Bound(0.15, 0.01),
+                    gradient=Bound(0.5, 0.05), update=Bound(1.5, 0.25), descent=Bound(1e-5, 1e-6),
+                    state=Bound(1e-5, 1e-6)),
 }
 #: Names of errors, as in the report.
-ERRORS = tuple(each.name for each in fields(Bounds) if each.name not in ("rounding", "place"))
+ERRORS = tuple(each.name for each in fields(Bounds) if each.name != "rounding")
 
 
 @dataclass(frozen=True)
@@ -112,23 +151,18 @@ class StepError:
     scale: float
 
 
-def _norm(values: NDArray[Any]) -> float:
-    """Its square root of the sum of squares, but at least FP32's least normal number."""
-    return max(float(np.linalg.norm(values)), float(np.finfo(np.float32).tiny))
-
-
 def _distance(found: NDArray[Any], wanted: Doubles) -> float:
     return float(np.linalg.norm(found - wanted))
 
 
-def _update_distance(copy: Floats, wanted: Doubles, place: float | None) -> float:
+def _update_distance(copy: NDArray[Any], wanted: Doubles, place: float | None) -> float:
     """How far new weights are off, beyond what rounding them accounts for."""
     rounding = np.spacing(np.abs(copy)).astype(np.float64) / 2 if place is None else place
     return float(np.linalg.norm(np.maximum(np.abs(copy - wanted) - rounding, 0.0)))
 
 
 def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
-                place: float | None = None, rates: Sequence[Doubles | None] = ()) -> Iterator[StepError]:
+                held: Storage = FP32_STORAGE, rates: Sequence[Doubles | None] = ()) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
 
     Parameters
@@ -137,8 +171,8 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
         Names of the layers with weights.
     rule : UpdateRule
         How weights are updated.
-    place : float or None
-        As :attr:`Bounds.place`.
+    held : Storage
+        How weights and states are held.
     rates : sequence of array or None
         As :attr:`Checks.rates`.
     """
@@ -146,15 +180,28 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
     factors = [1.0 if one is None else one for one in rates] or [1.0] * len(layers)
     yield StepError("prediction", None, _distance(found.predictions, wanted.predictions) / sizes.predictions, 1.0)
     yield StepError("loss", None, abs(found.loss - wanted.loss) / sizes.loss, 1.0)
-    for name, before, state, copies, own, gradient, terms, rate in zip(
-            layers, found.before, found.states, found.after, found.gradients, wanted.gradients, sizes.gradients,
-            factors, strict=True):
+    for name, update, own, gradient, terms, rate in zip(
+            layers, found.own_updates(), found.gradients, wanted.gradients, sizes.gradients, factors, strict=True):
         scale = sizes.cancellation * max(1.0, terms / BATCH_CANCELLATION)
-        yield StepError("gradient", name, _distance(own, gradient) / _norm(gradient), scale)
-        for error, slope, factor in (("update", gradient, scale), ("descent", own, 1.0)):
-            target = rule.apply(before, rate * slope, state)
-            worst = max(_update_distance(copy, target, place) for copy in copies)
-            yield StepError(error, name, worst / _norm(target - before), factor)
+        yield StepError("gradient", name, _distance(own, gradient) / norm(gradient), scale)
+        target = held.clipped(rule.apply(update.before, rate * gradient, update.state))
+        worst = max(_update_distance(copy, target, held.place) for copy in update.copies)
+        yield StepError("update", name, worst / norm(target - update.before), scale)
+        by_own = OwnUpdate(rule, held, found.scale, rate * own)
+        if update.state is not None and update.state_after is not None:
+            yield StepError("state", name, by_own.state_error(update.state, update.state_after), 1.0)
+        yield StepError("descent", name, by_own.weight_error(update.before, update.state_after, update.copies), 1.0)
+
+
+def between_steps(layers: Sequence[str], last: FoundStep, now: FoundStep) -> Iterator[StepError]:
+    """Whether weights and states are what the last step left: 1, or more where they have changed by more than it
+    changed them, or 0 where nothing has changed."""
+    for name, left, update in zip(layers, last.own_updates(), now.own_updates(), strict=True):
+        pairs = [(copy, after, left.before) for copy, after in zip(update.copies_before, left.copies, strict=False)]
+        if left.state is not None and left.state_after is not None and update.state is not None:
+            pairs.append((update.state, left.state_after, left.state))
+        changes = [_distance(here, after) / norm(after - before) for here, after, before in pairs]
+        yield StepError("state", name, max((max(1.0, change) for change in changes if change), default=0.0), 1.0)
 
 
 @dataclass
@@ -182,16 +229,36 @@ class Checks:
     largest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ERRORS, 0.0))
     #: Largest error over its factor, by name, of each step.
     scaled: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in ERRORS})
+    #: Of each layer how many of its parameters are its bias; nothing at all: none.
+    biases: Sequence[int] = ()
+    #: Errors of the first steps of a run that starts from initial weights, if the format has bounds of them.
+    first: FirstSteps | None = None
     #: Kinks at which the dies decided, over all steps.
     kinks: int = 0
     #: What broke which bound at which step.
     failure: str | None = None
     _steps: int = 0
+    _last: FoundStep | None = field(default=None, init=False)
 
     @property
     def bounds(self) -> Bounds:
         """Of the format."""
         return BOUNDS[self.number_format]
+
+    @property
+    def held(self) -> Storage:
+        """How weights and states are held."""
+        return storage(self.number_format, self.rule)
+
+    @property
+    def verdict_steps(self) -> int:
+        """How many steps a run needs for all its bounds to count: where single steps of 16 bits may be far off, medians
+        decide."""
+        return MEDIAN_STEPS if self.number_format in FIRST_BOUNDS else 1
+
+    def forget(self) -> None:
+        """Weights or states have been set: the next step does not go on from the last one's."""
+        self._last = None
 
     def step(self, found: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]) -> None:
         """Compare a step with the reference."""
@@ -203,17 +270,53 @@ class Checks:
             return
         wanted = self.reference(found.before, x, targets, decided)
         self.kinks += wanted.kinks
+        last, self._last = self._last, found
+        between = between_steps(self.layers, last, found) if last else ()
+        errors = [*between, *step_errors(self.layers, self.rule, wanted, found, self.held, self.rates)]
         step = dict.fromkeys(ERRORS, 0.0)
-        for error in step_errors(self.layers, self.rule, wanted, found, self.bounds.place, self.rates):
+        for error in errors:
             self.largest[error.name] = max(self.largest[error.name], error.value)
             step[error.name] = max(step[error.name], error.value / error.scale)
-            allowed = getattr(self.bounds, error.name).largest * error.scale
-            if not error.value <= allowed:
-                where = "" if error.layer is None else f" of layer {error.layer!r}"
-                self._fail(f"step {self._steps}: {error.name} error{where} {error.value:.2g}, beyond the "
-                           f"{allowed:.2g} of format {self.number_format}{self._remedy()}")
+            self._compare(error, getattr(self.bounds, error.name).largest, "")
         for name, value in step.items():
             self.scaled[name].append(value)
+        if self.first is not None and self._steps < MEDIAN_STEPS and found.saturated <= self._saturating(found):
+            self.first.judged += 1
+            for error in (*errors, *self._first_errors(wanted, found, x, targets, decided)):
+                allowed = self.first.allowed(error.name)
+                if allowed is not None:
+                    self.first.largest[error.name] = max(self.first.largest[error.name], error.value / error.scale)
+                    self._compare(error, allowed, "the first steps of ")
+
+    def _saturating(self, found: FoundStep) -> int:
+        """How many weights and states saturate by the rule, which makes nothing else inexact."""
+        if self.held.place is None:
+            return 0
+        factors = [1.0 if rate is None else rate for rate in self.rates] or [1.0] * len(self.layers)
+        return sum(OwnUpdate(self.rule, self.held, found.scale, factor * own).saturated(
+            update.before, update.state, update.state_after)
+            for factor, own, update in zip(factors, found.gradients, found.own_updates(), strict=True))
+
+    def _compare(self, error: StepError, allowed: float, steps: str) -> None:
+        """Fail if an error is beyond what it may be over its factor."""
+        if not error.value <= allowed * error.scale:
+            where = "" if error.layer is None else f" of layer {error.layer!r}"
+            self._fail(f"step {self._steps}: {error.name} error{where} {error.value:.2g}, beyond the "
+                       f"{allowed * error.scale:.2g} of {steps}format {self.number_format}{self._remedy()}")
+
+    def _first_errors(self, wanted: ReferenceStep, found: FoundStep, x: NDArray[Any], targets: NDArray[Any],
+                      decided: Mapping[str, Floats]) -> Iterator[StepError]:
+        """Errors that only the first steps are asked for."""
+        assert self.first is not None
+        for name, size, own, gradient in zip(self.layers, self.biases, found.gradients, wanted.gradients, strict=True):
+            yield StepError("bias", name, bias_error(own, gradient, size), wanted.sizes.cancellation)
+        if self.first.bounds.sample is not None and 1 < len(x) <= SAMPLES:
+            parts = (self.reference(found.before, x[sample:sample + 1], targets[sample:sample + 1],
+                                    {name: tensor[sample:sample + 1] for name, tensor in decided.items()})
+                     for sample in range(len(x)))
+            shares = ([gradient / len(x) for gradient in part.gradients] for part in parts)
+            for name, value in zip(self.layers, sample_errors(found.gradients, wanted.gradients, shares), strict=True):
+                yield StepError("sample", name, value, 1.0)
 
     def finish(self) -> None:
         """Compare the medians of all steps."""
@@ -242,8 +345,11 @@ class Checks:
                 for name, values in self.scaled.items()}
 
 
-def against_float64(network: Network, rule: UpdateRule, number_format: str) -> Checks:
-    """Checks of a network's steps by a rule, in a number format."""
+def against_float64(network: Network, rule: UpdateRule, number_format: str, *, fresh: bool = True) -> Checks:
+    """Checks of a network's steps by a rule, in a number format; ``fresh`` if it starts from initial weights."""
+    bounds, shapes = FIRST_BOUNDS.get(number_format), [network.shapes[layer.name] for layer in network.weighted]
     return Checks(backends.float64_reference(network, BOUNDS[number_format].rounding), rule,
                   [layer.name for layer in network.weighted], number_format,
-                  () if rule.squares else parameter_rates(network))
+                  () if rule.squares else parameter_rates(network),
+                  biases=[shape.parameters["bias"].elements if "bias" in shape.parameters else 0 for shape in shapes],
+                  first=FirstSteps(bounds) if fresh and bounds else None)

@@ -132,7 +132,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     elif options.device == "serial":
         driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
                         links=array, verilog_digest=verilog_digest)
-    checks = against_float64(network, options.rule, parameters.number_format)
+    checks = against_float64(network, options.rule, parameters.number_format, fresh=options.resume is None)
     session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, start.seed)
     session.load_parameters(start.parameters)
     if start.kept:
@@ -274,7 +274,8 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "bit_exact": session.equal and session.compared_steps == steps > 0 if rtl else None,
         "compared_steps": session.compared_steps,
         "failure": checks.failure, **{f"{name}_error": value for name, value in checks.largest.items()},
-        "errors": checks.to_data(), "kinks": checks.kinks,
+        "errors": checks.to_data(), "first_steps": None if checks.first is None else checks.first.to_data(),
+        "verdict_steps": checks.verdict_steps, "kinks": checks.kinks,
         "cycles": cycles, "cycles_per_step": cycles / steps if steps else None,
         "cycles_per_step_predicted": None if plan.predicted_seconds is None else (
             plan.predicted_seconds * float(options.array.clock_mhz) * 1e6),

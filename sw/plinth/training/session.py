@@ -20,7 +20,7 @@ from plinth.lower.training import TrainingProgram
 from plinth.model.layers import Convolution, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.parameters import KeptVectors, Parameters
-from plinth.model.update import HALF_BITS, SGD, STATE, STATE_LOW
+from plinth.model.update import HALF_BITS, SGD, STATE, STATE_LOW, WEIGHTS_LOW
 from plinth.model.winograd import elements_of_kernel
 from plinth.training.checks import Checks, FoundStep
 from plinth.training.data import Dataset
@@ -28,6 +28,9 @@ from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.winograd import form
 
 Floats = NDArray[np.float32]
+
+#: What a number in a low half counts for, which is read as if it were a high one.
+LOW_UNIT = 2.0**-HALF_BITS
 
 
 def initial_parameters(network: Network, seed: int) -> Parameters:
@@ -138,6 +141,8 @@ class Session:
 
     def load_kept(self, kept: KeptVectors) -> None:
         """Give every die what it owns of the vectors beside the weights."""
+        if self.checks is not None:
+            self.checks.forget()
         for driver in self.drivers:
             for name, vectors in self.program.kept.items():
                 for vector, place in vectors.items():
@@ -158,9 +163,19 @@ class Session:
         for layer in self.network.weighted:
             vectors = self.program.kept[layer.name]
             halves = [vectors[half].join(driver.read_floats) * weight
-                      for half, weight in ((STATE, 1.0), (STATE_LOW, 2.0**-HALF_BITS)) if half in vectors]
+                      for half, weight in ((STATE, 1.0), (STATE_LOW, LOW_UNIT)) if half in vectors]
             found.append(np.asarray(sum(halves), np.float64) / scale)
         return found
+
+    def _low_halves(self, driver: Driver) -> list[NDArray[np.float64]]:
+        """What low halves add to the weights of each layer; nothing at all, if there are none."""
+        return [np.asarray(vectors[WEIGHTS_LOW].join(driver.read_floats), np.float64) * LOW_UNIT
+                for layer in self.network.weighted
+                if WEIGHTS_LOW in (vectors := self.program.kept.get(layer.name, {}))]
+
+    def _saturated(self, driver: Driver) -> int:
+        """How many numbers were beyond a fixed-point format so far, on all dies."""
+        return sum(sum((driver.saturations(die) or {}).values()) for die in range(self.program.dies))
 
     def _layers(self, places: Mapping[str, LayerWeights]) -> list[LayerWeights]:
         return [places[layer.name] for layer in self.network.weighted]
@@ -233,7 +248,8 @@ class Session:
             if not place or step == first:
                 self._load(order[step - place:step - place + self.program.batches])
             last = self.drivers[-1]
-            before = None if self.checks is None else (self.parameters(last), self._states(last))
+            before = None if self.checks is None else (
+                self._copies(last), self._states(last), self._low_halves(last), self._saturated(last))
             cycles = self.driver.step(place)
             if self.golden is not None:
                 self.golden.step(place)
@@ -276,15 +292,20 @@ class Session:
                  np.zeros(layer.buffers[ring[0]].columns)) for ring in layer.rings], np.float64))
             / self.program.gradient_scale for layer in self._layers(self.program.gradients)]
 
-    def _copies(self) -> list[list[Floats]]:
+    def _copies(self, driver: Driver) -> list[list[Floats]]:
         """Weights of each layer, flat, as often as dies hold copies of its slices."""
-        return [[np.asarray(layer.join([self.driver.read_floats(ring[copy], layer.buffers[ring[copy]])[0]
+        return [[np.asarray(layer.join([driver.read_floats(ring[copy], layer.buffers[ring[copy]])[0]
                                         for ring in layer.rings], np.float32), dtype=np.float32)
                  for copy in range(len(layer.rings[0]))] for layer in self._layers(self.program.weights)]
 
-    def _check(self, checks: Checks, before: Parameters, states: Sequence[NDArray[np.float64] | None],
-               batch: NDArray[np.int64], loss: float) -> None:
+    def _check(self, checks: Checks, copies_before: list[list[Floats]], states: Sequence[NDArray[np.float64] | None],
+               low_before: Sequence[NDArray[np.float64]], saturated_before: int, batch: NDArray[np.int64],
+               loss: float) -> None:
         """Compare the step with the reference."""
         decided = {name: tensor.gather(self.driver.read_floats) for name, tensor in self.program.maps.items()}
-        found = FoundStep(self._predictions(batch), loss, self._gradients(), before, states, self._copies())
+        last = self.drivers[-1]
+        found = FoundStep(self._predictions(batch), loss, self._gradients(), [copies[0] for copies in copies_before],
+                          states, self._copies(self.driver), self._states(last), low_before, self._low_halves(last),
+                          copies_before, self.program.gradient_scale,
+                          self._saturated(last) - saturated_before)
         checks.step(found, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)

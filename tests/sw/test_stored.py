@@ -1,0 +1,125 @@
+"""What rounding weights and states to memory accounts for, what it does not, and what a few steps can say."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.sw.test_updates import FIXED, FLOAT, trained
+
+from plinth import cli
+from plinth.model.update import MOMENTUM, UpdateRule
+from plinth.training.first_steps import bias_error, sample_errors
+from plinth.training.stored import NARROW_PLACE, WIDE_PLACE, OwnUpdate, Storage, storage
+
+NEAREST = Storage(NARROW_PLACE, 0.5)
+RANDOM = Storage(NARROW_PLACE, 1.0, random=True)
+
+
+def distance(held: Storage, stored: np.ndarray, wanted: np.ndarray) -> float:
+    return held.distance(stored, wanted, np.full(wanted.shape, 0.01), np.zeros(wanted.shape))
+
+
+def rounded(values: np.ndarray, place: float) -> np.ndarray:
+    return np.asarray(np.rint(values / place) * place)
+
+
+def test_the_nearest_number_is_right_and_its_neighbour_wrong() -> None:
+    wanted = np.random.default_rng(0).standard_normal(1000)
+    assert distance(NEAREST, rounded(wanted, NARROW_PLACE), wanted) == 0
+    floor = np.floor(wanted / NARROW_PLACE) * NARROW_PLACE
+    assert distance(NEAREST, floor, wanted) > 0.01 * np.linalg.norm(floor - wanted)
+
+
+def test_wide_numbers_are_compared_in_their_own_places() -> None:
+    wanted = np.random.default_rng(0).standard_normal(1000)
+    wide = storage("fixed", UpdateRule(MOMENTUM, wide=True))
+    assert distance(wide, rounded(wanted, WIDE_PLACE), wanted) == 0
+    narrow = rounded(wanted, NARROW_PLACE)
+    assert distance(wide, narrow, wanted) == pytest.approx(np.linalg.norm(narrow - wanted), rel=1e-6)
+
+
+@pytest.mark.parametrize(("shift", "right"), [(0.0, True), (-0.25, False), (0.25, False)])
+def test_random_rounding_has_no_bias(shift: float, right: bool) -> None:
+    generator = np.random.default_rng(1)
+    wanted = generator.standard_normal(5000)
+    stored = np.floor(wanted / NARROW_PLACE + np.clip(generator.random(5000) + shift, 0, 1)) * NARROW_PLACE
+    assert (distance(RANDOM, stored, wanted) == 0) == right
+
+
+def test_rounding_that_ought_to_be_random_is_not_the_nearest() -> None:
+    wanted = np.random.default_rng(2).standard_normal(5000)
+    assert distance(RANDOM, rounded(wanted, NARROW_PLACE), wanted) > 0
+
+
+def test_what_is_beyond_the_format_is_stored_as_its_end() -> None:
+    rule = UpdateRule(MOMENTUM, rate=0.5)
+    update = OwnUpdate(rule, storage("fixed", rule), 8.0, np.array([0.5, -0.9]))
+    before = np.array([0.9, -0.2])
+    # In memory 0.9 * 7.2 + 4 and 0.9 * -1.6 - 7.2, of which both are beyond +-8.
+    most, least = (8 - NARROW_PLACE) / 8, -1.0
+    assert update.state_error(before, np.array([most, least])) == 0
+    assert update.saturated(np.zeros(2), before, np.array([most, least])) == 2
+    assert update.state_error(before, np.array([most / 2, least])) > 0.1
+
+
+def test_a_sample_that_is_missing_stands_out() -> None:
+    """Not so one error that all samples share."""
+    parts = np.random.default_rng(3).standard_normal((32, 200))
+    whole = parts.sum(axis=0)
+    (right,) = sample_errors([1.05 * whole], [whole], [[part] for part in parts])
+    (missing,) = sample_errors([whole - parts[7]], [whole], [[part] for part in parts])
+    assert right < 1e-6 and missing == pytest.approx(0.8, abs=0.1)
+
+
+def test_a_bias_is_compared_by_itself() -> None:
+    wanted = np.concatenate([np.full(90, 1.0), np.full(10, 0.5)])
+    found = np.concatenate([np.full(90, 1.0), np.full(10, 0.25)])
+    assert bias_error(found, wanted, 10) == pytest.approx(0.5)
+    assert bias_error(found, wanted, 0) == 0
+
+
+@pytest.mark.parametrize("rule", [FLOAT[0], FIXED[1], FIXED[4]], ids=str)
+def test_nothing_changes_between_steps(rule: UpdateRule) -> None:
+    """But what the host loads."""
+    run = trained("fpga-tiny" if rule in FIXED else "ndp-tiny", rule, 2, 2)
+    assert run.checks is not None and run.checks.failure is None
+    kept = run.kept(run.driver)
+    run.load_kept(kept)
+    list(run.epoch(2))
+    assert run.checks.failure is None
+    for vectors in run.program.kept.values():
+        for place in vectors.values():
+            place.spread(np.zeros_like(place.join(run.driver.read_floats)), run.driver.write_floats)
+    list(run.epoch(3))
+    assert run.checks.failure is not None and run.checks.failure.startswith("step 4: state error")
+
+
+def report(tmp_path: Path, *given: str) -> dict[str, object]:
+    cli.main(["train", "--device", "golden", "--preset", "fpga-demo", "--dies", "1", "--batch", "16", "--out",
+              str(tmp_path), *given])
+    found: dict[str, object] = json.loads((tmp_path / "report.json").read_text())
+    return found
+
+
+def test_a_short_run_says_how_many_steps_a_verdict_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(tmp_path, "--steps", "3")
+    assert found["verdict_steps"] == 8 and found["steps"] == 3
+    first = found["first_steps"]
+    assert isinstance(first, dict) and first["judged"] == 3
+    assert all(error["largest"] <= error["allowed"] for error in first["errors"].values())
+    assert "3 of the 8 steps that bounds of medians need" in " ".join(capsys.readouterr().out.split())
+    report(tmp_path, "--steps", "8")
+    assert "verdict" not in capsys.readouterr().out
+
+
+def test_wider_rounding_is_not_taken_for_a_state() -> None:
+    """A state of FP32 that is a last place off is within rounding, a thousandth is not."""
+    rule = UpdateRule(MOMENTUM)
+    update = OwnUpdate(rule, storage("fp32", rule), 1.0, np.linspace(0.1, 1, 50))
+    before = np.linspace(-1, 1, 50)
+    after = (0.9 * before + update.gradient).astype(np.float32).astype(np.float64)
+    assert update.state_error(before, after) == 0
+    assert update.state_error(before, 1.001 * after) > 1e-4
+    assert replace(update, gradient=2 * update.gradient).state_error(before, after) > 0.1
