@@ -24,7 +24,8 @@ def check(name: str, rule: UpdateRule) -> None:
                                               (ADAGRAD_PRINTED, "rate"), (ADAGRAD_PRINTED, "epsilon")])
 def test_the_range_that_a_message_gives_is_held(name: str, kind: str, number: str) -> None:
     for value, side in ((1e-300, "below"), (1e300, "above")):
-        with pytest.raises(UserError, match=f"^{number} {re.escape(f'{value:g}')} of update '{kind}' is {side}") as found:
+        start = re.escape(f"{number} {value:g} of update '{kind}' is {side}")
+        with pytest.raises(UserError, match=f"^{start}") as found:
             check(name, UpdateRule(kind, **{number: value}))
         for end in re.findall(r"from (\S+) to (\S+)$", str(found.value))[0]:
             check(name, UpdateRule(kind, **{number: float(end)}))
@@ -36,8 +37,8 @@ def test_an_epsilon_that_is_not_read_is_not_refused() -> None:
 
 @pytest.mark.parametrize("machine", ["ndp", "fpga"])
 def test_what_deep3_prints_trains_with_its_defaults(machine: str, tmp_path: Path) -> None:
-    cli.main(["train", "--device", "golden", "--dies", "1", "--machine", machine, "--update", "adagrad-printed", "--steps",
-              "30", "--out", str(tmp_path)])
+    cli.main(["train", "--device", "golden", "--dies", "1", "--machine", machine, "--update", "adagrad-printed",
+              "--steps", "30", "--out", str(tmp_path)])
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["failure"] is None and report["steps"] == 30
     assert report["test_accuracy"] > 0.9

@@ -18,6 +18,7 @@ from plinth.cli.names import (
     EPOCHS,
     FORMATS,
     JOBS,
+    KINKS,
     PLANNER_NAMES,
     RATE,
 )
@@ -105,6 +106,9 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--epsilon", type=click.FloatRange(0, min_open=True),
               help="what adagrad adds to its sum of squares; default: of "
               + " and ".join(f"{kind} {epsilon:g}" for kind, epsilon in ADAGRAD_EPSILONS.items()))
+@click.option("--kinks", type=click.FloatRange(0, 1), default=KINKS, show_default=True, metavar="SHARE",
+              help="largest share of a step's kinks (ReLUs, windows of max-pools) that roundings of the dies may "
+              "decide; a run of more ends")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--format", "number_format", type=click.Choice(FORMATS),
               help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")

@@ -113,15 +113,24 @@ class UpdateRule:
         return replace(self, rate=self.rate * scale**power, epsilon=self.epsilon * self.state_scale(scale)
                        if self.squares else self.epsilon)
 
-    def apply(self, weights: NDArray[Any], gradient: NDArray[Any], state: NDArray[Any] | None) -> Doubles:
-        """Weights after an update in float64; ``state`` is that before it, None with sgd."""
+    def next_state(self, gradient: NDArray[Any], state: NDArray[Any]) -> Doubles:
+        """The state after an update in float64; ``state`` is that before it."""
+        g = gradient.astype(np.float64)
+        return self.momentum * state + g if self.kind == MOMENTUM else state + g**2
+
+    def direction(self, gradient: NDArray[Any], state: NDArray[Any] | None) -> Doubles:
+        """What an update multiplies by the rate, in float64; ``state`` is that *after* it, None with sgd."""
         g = gradient.astype(np.float64)
         if state is None:
-            return weights - self.rate * g
+            return g
         if self.kind == MOMENTUM:
-            return weights - self.rate * (self.momentum * state + g)
-        sums = state + g**2 + self.epsilon
-        return weights - self.rate * g / (np.sqrt(sums) if self.kind == ADAGRAD else sums)
+            return np.asarray(state, np.float64)
+        return g / (np.sqrt(state + self.epsilon) if self.kind == ADAGRAD else state + self.epsilon)
+
+    def apply(self, weights: NDArray[Any], gradient: NDArray[Any], state: NDArray[Any] | None) -> Doubles:
+        """Weights after an update in float64; ``state`` is that before it, None with sgd."""
+        after = None if state is None else self.next_state(gradient, state)
+        return weights - self.rate * self.direction(gradient, after)
 
 
 #: Gradient descent, whatever the rate.

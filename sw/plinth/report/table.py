@@ -24,6 +24,7 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         ("test loss", f"{report['test_loss']:.4f}"),
         ("equal to golden", exact),
         ("against float64", ", ".join(f"{name} {report[f'{name}_error']:.1e}" for name in report["errors"])),
+        *_kinks(report),
         *_saturated(report),
         ("cycles", cycles),
         ("wall time", f"{report['wall_seconds']:.1f} s, after {report['setup_seconds']:.1f} s of set-up"),
@@ -47,6 +48,15 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
             engines.add_row(name, *(f"{values[key]:,}" for key in (
                 "tasks", "busy", "stall_input", "stall_output", "stall_memory", "words")))
         console.print(engines)
+
+
+def _kinks(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Kinks at which the dies decided, if there are any."""
+    if not report["kinks"]:
+        return []
+    share, difference = report["kink_share"]["largest"], report["kink_difference"]["largest"]
+    return [("kinks", f"{report['kinks']:,} decided by the dies, {share:.2g} of a step's at most; with the other side "
+                      f"a gradient differs by {difference:.2g} at most")]
 
 
 def _saturated(report: dict[str, Any]) -> list[tuple[str, str]]:

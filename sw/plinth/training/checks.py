@@ -15,7 +15,8 @@ from samples and weights the reference's. Errors of a step, with norms over all 
 Sizes are :class:`~plinth.model.parameters.Sizes`. Gradients start from ``p - targets``, which nearly cancels where a
 network predicts well, while its rounding stays; so bounds of gradients and updates are times that cancellation, and,
 where the terms of a layer's sum over samples cancel to less than 1 / :data:`BATCH_CANCELLATION`, times what is beyond
-that. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as the dies took them.
+that. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as the dies took them,
+and counted (:mod:`.kinks`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Reference, ReferenceStep
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import parameter_rates
+from plinth.training.causes import Causes
+from plinth.training.kinks import Kinks
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -182,11 +185,13 @@ class Checks:
     largest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ERRORS, 0.0))
     #: Largest error over its factor, by name, of each step.
     scaled: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in ERRORS})
-    #: Kinks at which the dies decided, over all steps.
-    kinks: int = 0
+    kinks: Kinks = field(default_factory=Kinks)
+    #: Finds what a failing step comes from.
+    causes: Causes | None = None
     #: What broke which bound at which step.
     failure: str | None = None
     _steps: int = 0
+    _first_loss: float | None = None
 
     @property
     def bounds(self) -> Bounds:
@@ -194,15 +199,26 @@ class Checks:
         return BOUNDS[self.number_format]
 
     def step(self, found: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]) -> None:
-        """Compare a step with the reference."""
+        """Compare a step with the reference; what a failure says ends with its cause."""
+        failed = self.failure
+        wanted = self._judge(found, x, targets, decided)
+        if self._first_loss is None:
+            self._first_loss = wanted.loss if wanted else 0.0
+        if self.failure is not None and self.failure != failed and self.causes is not None:
+            self.failure += "; " + self.causes.of(found.before, found.states, x, targets, self._first_loss)
+        too_many = self.kinks.count(wanted) if wanted else None
+        if too_many is not None:
+            self._fail(f"step {self._steps}: {too_many}")
+
+    def _judge(self, found: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]
+               ) -> ReferenceStep | None:
+        """Compare a step with the reference, and return what that has; None if the step is not finite."""
         self._steps += 1
         odd = found.first_not_finite()
         if odd is not None:
-            remedy = "give a smaller --rate" + ("" if self.number_format == "fp32" else " or --format fp32")
-            self._fail(f"step {self._steps}: {odd} not finite; {remedy}")
-            return
+            self._fail(f"step {self._steps}: {odd} not finite")
+            return None
         wanted = self.reference(found.before, x, targets, decided)
-        self.kinks += wanted.kinks
         step = dict.fromkeys(ERRORS, 0.0)
         for error in step_errors(self.layers, self.rule, wanted, found, self.bounds.place, self.rates):
             self.largest[error.name] = max(self.largest[error.name], error.value)
@@ -211,9 +227,10 @@ class Checks:
             if not error.value <= allowed:
                 where = "" if error.layer is None else f" of layer {error.layer!r}"
                 self._fail(f"step {self._steps}: {error.name} error{where} {error.value:.2g}, beyond the "
-                           f"{allowed:.2g} of format {self.number_format}{self._remedy()}")
+                           f"{allowed:.2g} of format {self.number_format}")
         for name, value in step.items():
             self.scaled[name].append(value)
+        return wanted
 
     def finish(self) -> None:
         """Compare the medians of all steps."""
@@ -244,6 +261,7 @@ class Checks:
 
 def against_float64(network: Network, rule: UpdateRule, number_format: str) -> Checks:
     """Checks of a network's steps by a rule, in a number format."""
-    return Checks(backends.float64_reference(network, BOUNDS[number_format].rounding), rule,
-                  [layer.name for layer in network.weighted], number_format,
-                  () if rule.squares else parameter_rates(network))
+    reference = backends.float64_reference(network, BOUNDS[number_format].rounding)
+    rates = () if rule.squares else parameter_rates(network)
+    return Checks(reference, rule, [layer.name for layer in network.weighted], number_format, rates, causes=Causes(
+        reference, backends.float64_predictor(network), network, rule, rates, number_format))

@@ -22,6 +22,7 @@ from plinth.training.checkpoint import Checkpoint
 from plinth.training.checks import Checks, against_float64
 from plinth.training.data import Dataset, samples
 from plinth.training.evaluation import evaluate
+from plinth.training.kinks import SHARE
 from plinth.training.layers import layer_report
 from plinth.training.session import Session, StepResult, initial_parameters
 from plinth_hw.isa.operations import Engine
@@ -54,6 +55,8 @@ class JobOptions:
     steps: int | None
     window: backends.Window | None
     out: Path
+    #: Largest share of a step's kinks that the dies may decide.
+    kinks: float = SHARE
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
                         links=array, verilog_digest=verilog_digest)
     checks = against_float64(network, options.rule, parameters.number_format)
+    checks.kinks.allowed = options.kinks
     session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, seed)
     session.load_parameters(start.parameters)
     if start.kept:
@@ -230,7 +234,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "bit_exact": session.equal and session.compared_steps == steps > 0 if rtl else None,
         "compared_steps": session.compared_steps,
         "failure": checks.failure, **{f"{name}_error": value for name, value in checks.largest.items()},
-        "errors": checks.to_data(), "kinks": checks.kinks,
+        "errors": checks.to_data(), "kinks": checks.kinks.decided, **checks.kinks.to_data(),
         "cycles": cycles, "cycles_per_step": cycles / steps if steps else None,
         "cycles_per_step_predicted": None if plan.predicted_seconds is None else (
             plan.predicted_seconds * float(options.array.clock_mhz) * 1e6),
