@@ -71,14 +71,13 @@ class Causes:
         """
         with np.errstate(all="ignore"):
             largest = float(np.abs(x).max()) if x.dtype.kind == "f" else 0.0
-            if largest > 1 and not self._holds(weights, x, targets) and self._holds(weights, x / largest, targets):
-                return (f"samples of up to {largest:.2g} are too large for format {self.number_format}; scale them to "
-                        "about 1, as by --scale auto")
-            if not isinstance(self.network.loss, SoftmaxCrossEntropy):
-                most = float(np.abs(targets).max())
-                if most > 1 and not self._holds(weights, x, targets) and self._holds(weights, x, targets / most):
-                    return (f"targets of up to {most:.2g} are too large for format {self.number_format}; divide y of "
-                            "the data so that they are about 1")
+            most = 0.0 if isinstance(self.network.loss, SoftmaxCrossEntropy) else float(np.abs(targets).max())
+            if max(largest, most) > 1 and not self._holds(weights, x, targets):
+                for what, size, smaller in (("samples", largest, (x / max(1.0, largest), targets)),
+                                            ("targets", most, (x, targets / max(1.0, most)))):
+                    if size > 1 and self._holds(weights, *smaller):
+                        return (f"{what} of up to {size:.2g} are too large for format {self.number_format}; scale them "
+                                "to about 1, as by --scale auto")
             if self._diverges(weights, states, x, targets, first_loss):
                 scale = (f"scale samples of up to {largest:.2g} to about 1 (--scale auto), or "
                          if largest > LARGE_SAMPLE else "")
