@@ -222,7 +222,7 @@ def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDIN
         weights = _split(network, parameters)
         found = reference.gradients(layers, weights, _samples(network, x), targets, decided, rounding)
         return ReferenceStep(found.predictions.reshape(len(x), -1), found.loss, flat(found.layers),
-                             Sizes(**vars(found.scales)), found.kinks)
+                             Sizes(**vars(found.scales)), found.kinks, found.kinked, found.kink_difference)
     return compute
 
 

@@ -10,7 +10,8 @@ from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
 from plinth.training.data import digits
 from plinth.training.evaluation import evaluate
-from plinth.training.session import accuracy, initial_parameters, loss_of
+from plinth.training.losses import accuracy, loss_of
+from plinth.training.session import initial_parameters
 from plinth_sim.golden import reference
 
 

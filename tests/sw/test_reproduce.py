@@ -193,7 +193,8 @@ def test_partners_on_the_torus_are_neighbours() -> None:
     for one in (array, simulated.HALF_ROW_TORUS.array):
         assert sum(link.rate for link in one.links) == 16 * simulated.K_LINKS.array.rate
     ways = Ways(array)
-    assert [{group.hops for group in ways.partners(level)} for level in range(4)] == [{1}] * 4
+    latency = array.link_latency
+    assert [{group.latency for group in ways.partners(level)} for level in range(4)] == [{latency}] * 4
     assert all(len(group.links) == 2 for level in range(4) for group in ways.partners(level))
     # Row by row, partners two dies apart on a ring of four that send half of their words each way round.
     loads = dict.fromkeys(((place, way) for place in range(4) for way in (1, -1)), 0.0)

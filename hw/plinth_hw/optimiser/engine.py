@@ -54,7 +54,7 @@ class OptimiserEngine(wiring.Component):
         ``stall_cycles`` the cycles of the task in which none was.
     read : Out(ReadPort), write : Out(WritePort)
     ends : Out(2)
-        How many sums, of states and of weights, are beyond the ends of their format in this cycle.
+        How many sums of states, quotients and sums of weights are beyond the ends of their format in this cycle.
 
     Raises
     ------

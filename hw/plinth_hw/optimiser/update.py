@@ -113,7 +113,7 @@ class UpdatePipeline(wiring.Component):
     new_weight_high, new_weight_low : Out(16)
         Of the word of ``LATENCY`` cycles before.
     ends : Out(2)
-        How many sums, of states and of weights, are beyond their ends in this cycle.
+        How many sums of states, quotients of Adagrad and sums of weights are beyond their ends in this cycle.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class UpdatePipeline(wiring.Component):
         m = Module()
         rule = self.rule
         m.submodules.addend = addend = FixedMultiplier(Q3_12, Fixed(7, 24))
-        m.submodules.scale = scale = FixedScaler(QUOTIENT)
+        m.submodules.scale = scale = FixedScaler(QUOTIENT, tells=True)
         m.submodules.by_rate = by_rate = FixedScaler(QUOTIENT, result_format=STEP)
         m.submodules.new_state = new_state = Rounder(_SUM_BITS)
         m.submodules.new_weight = new_weight = Rounder(_SUM_BITS)
@@ -174,7 +174,10 @@ class UpdatePipeline(wiring.Component):
         m.d.sync += rest.eq(weight - by_rate.o.as_signed())
         m.d.comb += [new_weight.total.eq(rest), new_weight.wide.eq(rule.wide_weights),
                      self.new_weight_high.eq(new_weight.high), self.new_weight_low.eq(new_weight.low)]
-        self._random(m, new_state, new_weight)
+        # Registers that a reset clears tell whether there is a word.
+        summed = delayed(m, "word", self.word, _STATE_SUM)
+        self._random(m, summed, new_state, new_weight)
+        self._count(m, summed, new_state, scale, new_weight)
         return m
 
     def _scale(self, m: Module, scale: FixedScaler, state: Any, product: Any, inverse: Any, pairs: Any, far: Any
@@ -192,22 +195,27 @@ class UpdatePipeline(wiring.Component):
         with m.Elif(rule.printed):
             m.d.sync += [factor.shift.eq(~Cat(Const(0, 1), (pairs + Mux(far, 0, 6))[:4])), factor.mantissa.eq(inverse)]
 
-    def _random(self, m: Module, new_state: Rounder, new_weight: Rounder) -> None:
-        """Random bits, and what is beyond its ends."""
+    def _random(self, m: Module, summed: Signal, new_state: Rounder, new_weight: Rounder) -> None:
+        """Random bits of words whose state is summed."""
         bits = self.generator
         one, two, stepped = Signal(32, name="one"), Signal(32, name="two"), Signal(32, name="stepped")
         m.d.comb += [one.eq(bits ^ (bits << 13)[:32]), two.eq(one ^ one >> 17), stepped.eq(two ^ (two << 5)[:32])]
-        steps = delayed(m, "word", self.word, _STATE_SUM)
-        summed = delayed(m, "summed", steps, 1)
-        # In registers, which a reset clears.
-        weighed = delayed(m, "weighed", summed, _WEIGHT_SUM - _STATE_SUM)
         with m.If(self.seeded):
             m.d.sync += bits.eq(self.seed)
-        with m.Elif(steps):
+        with m.Elif(summed):
             m.d.sync += bits.eq(stepped)
         m.d.comb += [
             new_state.noise.eq(bits[HALF:]), new_state.stochastic.eq(self.rule.stochastic),
             new_weight.noise.eq(line(m, "noise_line", bits[:HALF], _WEIGHT_SUM - _STATE_SUM)),
             new_weight.stochastic.eq(self.rule.stochastic),
-            self.ends.eq((new_state.beyond & summed & ~self.rule.sgd) + (new_weight.beyond & weighed)),
         ]
+
+    def _count(self, m: Module, summed: Signal, new_state: Rounder, scale: FixedScaler, new_weight: Rounder) -> None:
+        """What of words is beyond its ends: a sum shows it a cycle later, a quotient a cycle before it is chosen."""
+        rule = self.rule
+        after = delayed(m, "after_sum", summed, 1)
+        divided = delayed(m, "divided", after, _QUOTIENT - 1 - (_STATE_SUM + 1))
+        weighed = delayed(m, "weighed", divided, _WEIGHT_SUM + 1 - (_QUOTIENT - 1))
+        m.d.comb += self.ends.eq((new_state.beyond & after & ~rule.sgd)
+                                 + (scale.beyond & divided & ~rule.sgd & ~rule.momentum)
+                                 + (new_weight.beyond & weighed))

@@ -74,8 +74,8 @@ class Number(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What updating some words has given besides: the generator's state, and how many weights or states were beyond
-    their ends."""
+    """What updating some words has given besides: the generator's state, and how many sums of states and of weights,
+    and quotients of Adagrad, were beyond their ends."""
 
     generator: int
     saturated: int
@@ -152,7 +152,8 @@ def update(operation: OptimiserOperation, gradient: Words, weights: Number, stat
         clipped = np.clip(new, _LEAST, _MOST)
         beyond += int(np.count_nonzero(clipped != new))
         stored = state.store(clipped, high)
-        quotient = _quotient(operation, g, stored, epsilon) if adds else stored << 1
+        quotient, outside = _quotient(operation, g, stored, epsilon) if adds else (stored << 1, 0)
+        beyond += outside
     new = weights.value() - scaled(quotient, rate, halvings=1)
     clipped = np.clip(new, _LEAST, _MOST)
     weights.store(clipped, low)
@@ -160,15 +161,19 @@ def update(operation: OptimiserOperation, gradient: Words, weights: Number, stat
     return Made(last, beyond + int(np.count_nonzero(clipped != new)))
 
 
-def _quotient(operation: OptimiserOperation, g: Integers, state: Integers, epsilon: int) -> Integers:
-    """Q of Adagrad."""
+def _quotient(operation: OptimiserOperation, g: Integers, state: Integers, epsilon: int) -> tuple[Integers, int]:
+    """Q of Adagrad, and how many were beyond their ends."""
     root, z = inverse_root(np.minimum(np.maximum(state, 0) + epsilon, (1 << _table.ARGUMENT_BITS) - 1))
     product = g * root
     if operation is OptimiserOperation.ADAGRAD:
-        return np.clip(product << (z >> 1), -_QUOTIENT, _QUOTIENT - 1)
-    down = _table.FRACTION_BITS + 1 - z
-    rounded = np.clip(halved(product * root, np.maximum(down, 0)), -_QUOTIENT, _QUOTIENT - 1)
-    return np.clip(rounded << np.maximum(-down, 0), -_QUOTIENT, _QUOTIENT - 1)
+        quotient = product << (z >> 1)
+    else:
+        down = _table.FRACTION_BITS + 1 - z
+        rounded = halved(product * root, np.maximum(down, 0))
+        # So that 64 bits hold it once it is shifted up; what is beyond its ends stays beyond.
+        quotient = np.clip(rounded, -2 * _QUOTIENT, 2 * _QUOTIENT) << np.maximum(-down, 0)
+    clipped = np.clip(quotient, -_QUOTIENT, _QUOTIENT - 1)
+    return clipped, int(np.count_nonzero(clipped != quotient))
 
 
 def check(operation: OptimiserOperation, body: Any, beat_words: int) -> None:
@@ -190,7 +195,7 @@ def check(operation: OptimiserOperation, body: Any, beat_words: int) -> None:
 
 
 def execute(memory: Words, operation: OptimiserOperation, body: Any, bases: Sequence[int], beat_words: int) -> int:
-    """Run a task body on a die's memory, in place; returns how many weights and states were beyond their ends.
+    """Run a task body on a die's memory, in place; returns how many sums and quotients were beyond their ends.
 
     Raises
     ------

@@ -22,7 +22,7 @@ The reference takes 0 and, of equal taps, the leftmost and of those the topmost,
 decided otherwise so near to the kink that its numbers cannot tell (:data:`KINK_ROUNDINGS`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,11 @@ class Gradients:
     layers: list[tuple[Array, Array | None]]
     #: How often another computation's side of a kink was taken instead of the reference's.
     kinks: int
+    #: Elements that have a kink, ReLUs and windows of max-pools.
+    kinked: int
+    #: Distance of a layer's gradient from that on the reference's own side of every kink, over the larger one's size;
+    #: largest of all layers.
+    kink_difference: float
     #: What the loss compares with its targets, ``[samples, ...]``: its input's softmax, or its input.
     predictions: Array
     #: Of a softmax from probabilities of at least FP32's least normal number, which is what can be read of them.
@@ -176,18 +181,42 @@ def gradients(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], 
     outputs = _run(layers, parameters, x, targets, decided, rounding)
     last = layers[-1]
     predictions, value, scales = _predicted(last, outputs[last.inputs[0]].value, targets)
-    errors: dict[str, Array] = {last.name: np.array(1.0)}
     found = []
+    for output, gradient, error in _way_back(layers, outputs):
+        assert output.magnitudes is not None
+        found.append(gradient)
+        scales.gradients.append(_norm(output.magnitudes(np.abs(error))) / max(_norm(gradient), _LEAST))
+    kinks = sum(output.kinks for output in outputs.values())
+    difference = max((_difference(gradient, own) for gradient, (_, own, _) in zip(
+        found, _way_back(layers, outputs, undecided=True), strict=True)), default=0.0) if kinks else 0.0
+    scales.gradients.reverse()
+    return Gradients(found[::-1], kinks, sum(output.kinked for output in outputs.values()), difference, predictions,
+                     value, scales)
+
+
+def _way_back(layers: Sequence[Layer], outputs: Mapping[str, Output], *, undecided: bool = False
+              ) -> Iterator[tuple[Output, Gradient, Array]]:
+    """Of each layer with weights, from the last one on: its output, its gradient, and the error of its output.
+
+    Parameters
+    ----------
+    undecided : bool
+        Kinks are taken on the reference's own side, whatever another computation found.
+    """
+    errors: dict[str, Array] = {layers[-1].name: np.array(1.0)}
     for layer in reversed(layers):
         output, error = outputs[layer.name], errors.pop(layer.name)
-        back, gradient = output.backward(error)
+        back, gradient = (output.undecided if undecided and output.undecided else output.backward)(error)
         for name, further in zip(layer.inputs, back, strict=True):
             errors[name] = errors[name] + further if name in errors else further
         if gradient is not None:
-            assert output.magnitudes is not None
-            found.append(gradient)
-            scales.gradients.insert(0, _norm(output.magnitudes(np.abs(error))) / max(_norm(gradient), _LEAST))
-    return Gradients(found[::-1], sum(output.kinks for output in outputs.values()), predictions, value, scales)
+            yield output, gradient, error
+
+
+def _difference(one: Gradient, other: Gradient) -> float:
+    """Distance of two gradients, over the larger one's size."""
+    apart = (one[0] - other[0], None if one[1] is None or other[1] is None else one[1] - other[1])
+    return _norm(apart) / max(_norm(one), _norm(other), _LEAST)
 
 
 def _predicted(layer: Layer, x: Array, targets: NDArray[Any]) -> tuple[Array, float, Scales]:

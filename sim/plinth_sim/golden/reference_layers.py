@@ -54,13 +54,17 @@ _Backward = Callable[[Array], tuple[list[Array], Gradient | None]]
 
 @dataclass(frozen=True)
 class Output:
-    """A layer's output, how to go back through it, and how many kinks were taken on the other side."""
+    """A layer's output, how to go back through it, and how many of its kinks were taken on the other side."""
 
     value: Array
     #: Computes `scale`.
     terms: Callable[[], Array]
     backward: _Backward
     kinks: int = 0
+    #: Elements that have a kink: ReLUs, windows of max-pools.
+    kinked: int = 0
+    #: The way back on the reference's own side of every kink; None: `backward` is that.
+    undecided: _Backward | None = None
     #: Of a layer with weights: magnitudes of the error -> its gradients' sums of magnitudes.
     magnitudes: Callable[[Array], Gradient] | None = None
     #: Computes `carried`; None: nothing.
@@ -310,13 +314,18 @@ def _near(call: Call, distance: Array, scale: Array) -> NDArray[np.bool_]:
 
 def _relu(call: Call) -> Output:
     x = call.x
-    passes, kinks = x > 0, 0
+    own = x > 0
+    passes, kinks = own, 0
     if call.decided is not None:
         theirs = call.decided.reshape(x.shape) > 0
-        other = (passes != theirs) & _near(call, x, call.inputs[0].scale)
-        passes, kinks = passes ^ other, int(other.sum())
-    return Output(np.maximum(x, 0.0), lambda: call.inputs[0].scale, lambda error: ([error * passes], None), kinks,
-                  carry=call.carried(lambda noise: noise))
+        other = (own != theirs) & _near(call, x, call.inputs[0].scale)
+        passes, kinks = own ^ other, int(other.sum())
+
+    def back(passes: NDArray[np.bool_]) -> _Backward:
+        return lambda error: ([error * passes], None)
+
+    return Output(np.maximum(x, 0.0), lambda: call.inputs[0].scale, back(passes), kinks, x.size,
+                  back(own) if kinks else None, carry=call.carried(lambda noise: noise))
 
 
 def _max_pool(call: Call) -> Output:
@@ -330,20 +339,23 @@ def _max_pool(call: Call) -> Output:
     def at(values: Array, tap: NDArray[np.intp]) -> Array:
         return np.take_along_axis(values, tap, axis=3)
 
-    winner, kinks = first_largest(taps), 0
+    own = first_largest(taps)
+    winner, kinks = own, 0
     if call.decided is not None:
         theirs = first_largest(windows.taps(call.decided.reshape(call.x.shape), -np.inf))
         scale = windows.taps(call.inputs[0].scale)
-        other = (winner != theirs) & _near(call, at(taps, winner) - at(taps, theirs),
-                                           at(scale, winner) + at(scale, theirs))
-        winner, kinks = np.where(other, theirs, winner), int(other.sum())
+        other = (own != theirs) & _near(call, at(taps, own) - at(taps, theirs), at(scale, own) + at(scale, theirs))
+        winner, kinks = np.where(other, theirs, own), int(other.sum())
 
-    def backward(error: Array) -> Any:
-        back = np.zeros_like(taps)
-        np.put_along_axis(back, winner, error[:, :, :, None], axis=3)
-        return [windows.fold(back)], None
+    def back(winner: NDArray[np.intp]) -> _Backward:
+        def backward(error: Array) -> tuple[list[Array], Gradient | None]:
+            found = np.zeros_like(taps)
+            np.put_along_axis(found, winner, error[:, :, :, None], axis=3)
+            return [windows.fold(found)], None
+        return backward
 
-    return Output(taps.max(axis=3), lambda: windows.taps(call.inputs[0].scale).max(axis=3), backward, kinks,
+    return Output(taps.max(axis=3), lambda: windows.taps(call.inputs[0].scale).max(axis=3), back(winner), kinks,
+                  own.size, back(own) if kinks else None,
                   carry=call.carried(lambda noise: windows.taps(noise).max(axis=3)))
 
 

@@ -38,8 +38,13 @@ MACHINES = {"ndp": {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"},
             "hypar": {"fp32": "hypar-demo", "mixed": "hypar-demo-mixed", "fixed": "hypar-demo-fixed"}}
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
 EPOCHS, BATCH, RATE = 16, 128, 0.15
-#: Updates, as `plinth.model.update` has them, and the rate of those of Adagrad.
+#: Updates, as `plinth.model.update` has them, and the numbers of those of Adagrad. A step of what Deep3 prints is
+#: rate / (2 sqrt(epsilon)) at most, where it is the gradient's size: as large as weights with the other one's epsilon.
 UPDATES = ("sgd", "momentum", "adagrad", "adagrad-printed")
-ADAGRAD_RATE, ADAGRAD_EPOCHS = 0.01, 24
+ADAGRAD_EPOCHS = 24
+ADAGRAD_RATES = {"adagrad": 0.01, "adagrad-printed": 0.005}
+ADAGRAD_EPSILONS = {"adagrad": 1e-6, "adagrad-printed": 0.01}
+#: Largest share of a step's kinks that dies may decide, as `plinth.training.kinks` has it.
+KINKS = 0.01
 #: Epochs and rate of other networks: 97% for each of twelve seeds; of `lenet-c` on --data mnist 94%.
 JOBS = {"digits-cnn": (30, 0.12), "lenet-c": (8, 0.05)}

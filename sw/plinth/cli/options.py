@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plinth.cli.names import ADAGRAD_RATE, MACHINES, RATE, UPDATES
+from plinth.cli.names import ADAGRAD_EPSILONS, ADAGRAD_RATES, MACHINES, RATE, UPDATES
 from plinth.errors import UserError
 
 if TYPE_CHECKING:
@@ -75,12 +75,16 @@ def array_of(name: str | None, dies: int | None, machine: str | None, number_for
 
 
 def rule_of(array: Array, update: str | None, wide: bool | None, usual_rate: float, **options: Any) -> UpdateRule:
-    """The update that was asked for, or what the array's dies do best."""
+    """The update that was asked for, or what the array's dies do best; a rate or an epsilon of None is the rule's
+    default."""
     from plinth.model.update import rule_for
 
     parameters = array.die_parameters()
-    if options["rate"] is None:
-        options["rate"] = ADAGRAD_RATE if rule_for(parameters, update).squares else usual_rate
+    kind = rule_for(parameters, update).kind
+    for name, default in (("rate", ADAGRAD_RATES.get(kind, usual_rate)), ("epsilon", ADAGRAD_EPSILONS.get(kind))):
+        if options.get(name) is None:
+            options[name] = default
+    options = {name: value for name, value in options.items() if value is not None}
     try:
         return rule_for(parameters, update, wide=wide, **options)
     except ValueError as error:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plinth.cli.group import cli, new_console, print_json
-from plinth.cli.names import ADAGRAD_EPOCHS, ADAGRAD_RATE, BATCH, EPOCHS, FORMATS, JOBS, PLANNER_NAMES, RATE
+from plinth.cli.names import (
+    ADAGRAD_EPOCHS,
+    ADAGRAD_EPSILONS,
+    ADAGRAD_RATES,
+    BATCH,
+    EPOCHS,
+    FORMATS,
+    JOBS,
+    KINKS,
+    PLANNER_NAMES,
+    RATE,
+)
 from plinth.cli.options import (
     OutputFile,
     able_array,
@@ -90,14 +101,19 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--steps", type=click.IntRange(1), help="stop after so many steps")
 @click.option("--batch", type=click.IntRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
 @click.option("--rate", type=click.FloatRange(0, min_open=True),
-              help=f"learning rate; default: {RATE}, or as --epochs; of adagrad {ADAGRAD_RATE}")
+              help=f"learning rate; default: {RATE}, or as --epochs; of "
+              + " and ".join(f"{kind} {rate}" for kind, rate in ADAGRAD_RATES.items()))
 @tile_options
 @predict_options
 @update_options
 @click.option("--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, show_default=True,
               help="what momentum keeps of its state")
-@click.option("--epsilon", type=click.FloatRange(0, min_open=True), default=1e-6, show_default=True,
-              help="what adagrad adds to its sum of squares")
+@click.option("--epsilon", type=click.FloatRange(0, min_open=True),
+              help="what adagrad adds to its sum of squares; default: of "
+              + " and ".join(f"{kind} {epsilon:g}" for kind, epsilon in ADAGRAD_EPSILONS.items()))
+@click.option("--kinks", type=click.FloatRange(0, 1), default=KINKS, show_default=True, metavar="SHARE",
+              help="largest share of a step's kinks (ReLUs, windows of max-pools) that roundings of the dies may "
+              "decide; a run of more ends")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--format", "number_format", type=click.Choice(FORMATS),
               help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")
@@ -119,7 +135,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
 def train(network: str | None, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
           epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
-          epsilon: float, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
+          epsilon: float | None, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
           devices: tuple[str, ...], bitstream: Path | None, memory_mib: int, waves: str | None, out: Path | None,
           winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
           scale: str, **options: Any) -> None:

@@ -25,6 +25,7 @@ from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
 from plinth.model.array import AT_LINKS, BUILT, MAXIMUM_PORTS, Array, ring
 from plinth.model.network import Network
+from plinth.model.rule_numbers import epsilon_word
 from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
 from plinth.partition.blocks import sum_end, unpredictable
@@ -73,15 +74,13 @@ from plinth_hw.isa.operations import (
 )
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import BASE_COUNT
-from plinth_hw.isa.update_bodies import CollectiveBody, OptimiserBody
+from plinth_hw.isa.update_bodies import CollectiveBody
 from plinth_hw.isa.vector_body import VECTOR_LOADS
 
 #: What the optimiser engine calls rules, and collectives call phases.
 OPTIMISER_OPERATIONS = dict(zip(KINDS, OptimiserOperation, strict=True))
 COLLECTIVE_OPERATIONS = {Phase.UPDATE: CollectiveOperation.ALL_REDUCE, Phase.SUM: CollectiveOperation.REDUCE_SCATTER,
                          Phase.GATHER: CollectiveOperation.ALL_GATHER}
-#: The last place of states, and the most that is added to them.
-STATE_UNIT, MOST_EPSILON = 2.0**-28, (1 << field_bits(OptimiserBody, "epsilon")) - 1
 #: Numbers of messages, which follow each other around.
 MESSAGES = 1 << field_bits(CollectiveBody, "message")
 #: Base registers that move from step to step: the first input's, targets', further inputs'.
@@ -134,8 +133,8 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     Raises
     ------
     UserError
-        If a layer or the plan cannot be lowered, or the network does not fit the die's memory, its vector scratchpad
-        or its counters.
+        If a layer or the plan cannot be lowered, dies do not hold a number of the rule, or the network does not fit
+        the die's memory, its vector scratchpad or its counters.
     """
     check_network(network)
     _check(plan, parameters.packing > 1)
@@ -505,7 +504,7 @@ class _Lowering:
         body = {"gradient": self.at(work.gradients).pointer, "weights": self.at(weights).pointer, **kept,
                 "columns": weights.columns, "rows": weights.rows, "rate": self.rate,
                 "decay": factor_word(self.parameters.memory_format, rule.momentum),
-                "epsilon": min(max(1, round(rule.epsilon / STATE_UNIT)), MOST_EPSILON),
+                "epsilon": epsilon_word(rule),
                 "wide_weights": int(rule.wide), "wide_state": int(rule.wide and rule.kind != SGD),
                 "stochastic": int(rule.stochastic)}
         if weights.rows > 1:

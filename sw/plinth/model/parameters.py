@@ -39,6 +39,10 @@ class ReferenceStep:
     sizes: Sizes
     #: Kinks at which the given maps decided.
     kinks: int
+    #: ReLUs and windows of max-pools.
+    kinked: int = 0
+    #: What a layer's gradient differs by if the given maps decide nowhere, relative, largest of all layers.
+    kink_difference: float = 0.0
 
 
 #: (weights before the step, samples, targets, outputs of ReLUs and inputs of max-pools by layer name) -> the step.

@@ -25,6 +25,7 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         ("equal to golden", exact),
         ("against float64", ", ".join(f"{name} {report[f'{name}_error']:.1e}" for name in report["errors"])),
         *_verdict(report),
+        *_kinks(report),
         *_saturated(report),
         ("cycles", cycles),
         ("wall time", f"{report['wall_seconds']:.1f} s, after {report['setup_seconds']:.1f} s of set-up"),
@@ -58,6 +59,15 @@ def _verdict(report: dict[str, Any]) -> list[tuple[str, str]]:
     judged = (report["first_steps"] or {"judged": 0})["judged"]
     return [("verdict", f"{steps} of the {needed} steps that bounds of medians need; {judged} were judged by those of "
                         "first steps")]
+
+
+def _kinks(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Kinks at which the dies decided, if there are any."""
+    if not report["kinks"]:
+        return []
+    share, difference = report["kink_share"]["largest"], report["kink_difference"]["largest"]
+    return [("kinks", f"{report['kinks']:,} decided by the dies, {share:.2g} of a step's at most; with the other side "
+                      f"a gradient differs by {difference:.2g} at most")]
 
 
 def _saturated(report: dict[str, Any]) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from plinth.buffers import Buffer
 from plinth.model.array import Array
+from plinth.model.rule_numbers import check_numbers
 from plinth.model.update import PLAIN, UpdateRule, check_engines
 from plinth.partition.axes import SAMPLES
 from plinth.partition.cuts import Factors, Integers, parts
@@ -16,7 +17,7 @@ from plinth.step.forward import Forward
 from plinth.step.operations import Clear
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.reductions import Reductions
-from plinth.step.step import Step
+from plinth.step.step import Step, loss_scale
 from plinth.step.tensors import Weights
 from plinth.step.winograd import check_transforms
 from plinth_hw.isa.operations import Engine
@@ -33,9 +34,10 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
     Raises
     ------
     UserError
-        If dies have no engine for the rule.
+        If dies have no engine for the rule, or do not hold one of its numbers.
     """
     check_engines(rule, parameters)
+    check_numbers(rule, loss_scale(parameters.multiply_format), parameters.memory_format)
     for number in graph.weighted:
         if graph.nodes[number].tiling is not None:
             check_transforms(graph.nodes[number], parameters)

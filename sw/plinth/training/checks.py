@@ -19,7 +19,8 @@ from samples and weights the reference's. Errors of a step, with norms over all 
 Sizes are :class:`~plinth.model.parameters.Sizes`. Gradients start from ``p - targets``, which nearly cancels where a
 network predicts well, while its rounding stays; so bounds of gradients and updates are times that cancellation, and,
 where the terms of a layer's sum over samples cancel to less than 1 / :data:`BATCH_CANCELLATION`, times what is beyond
-that. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as the dies took them.
+that. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as the dies took them,
+and counted (:mod:`.kinks`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +35,9 @@ from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Reference, ReferenceStep
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import parameter_rates
+from plinth.training.causes import Causes
 from plinth.training.first_steps import FIRST_BOUNDS, SAMPLES, FirstSteps, bias_error, sample_errors
+from plinth.training.kinks import Kinks
 from plinth.training.stored import FP32_STORAGE, OwnUpdate, Storage, norm, storage
 
 Floats = NDArray[np.float32]
@@ -233,11 +236,13 @@ class Checks:
     biases: Sequence[int] = ()
     #: Errors of the first steps of a run that starts from initial weights, if the format has bounds of them.
     first: FirstSteps | None = None
-    #: Kinks at which the dies decided, over all steps.
-    kinks: int = 0
+    kinks: Kinks = field(default_factory=Kinks)
+    #: Finds what a failing step comes from.
+    causes: Causes | None = None
     #: What broke which bound at which step.
     failure: str | None = None
     _steps: int = 0
+    _first_loss: float | None = None
     _last: FoundStep | None = field(default=None, init=False)
 
     @property
@@ -261,15 +266,26 @@ class Checks:
         self._last = None
 
     def step(self, found: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]) -> None:
-        """Compare a step with the reference."""
+        """Compare a step with the reference; what a failure says ends with its cause."""
+        failed = self.failure
+        wanted = self._judge(found, x, targets, decided)
+        if self._first_loss is None:
+            self._first_loss = wanted.loss if wanted else 0.0
+        if self.failure is not None and self.failure != failed and self.causes is not None:
+            self.failure += "; " + self.causes.of(found.before, found.states, x, targets, self._first_loss)
+        too_many = self.kinks.count(wanted) if wanted else None
+        if too_many is not None:
+            self._fail(f"step {self._steps}: {too_many}")
+
+    def _judge(self, found: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]
+               ) -> ReferenceStep | None:
+        """Compare a step with the reference, and return what that has; None if the step is not finite."""
         self._steps += 1
         odd = found.first_not_finite()
         if odd is not None:
-            remedy = "give a smaller --rate" + ("" if self.number_format == "fp32" else " or --format fp32")
-            self._fail(f"step {self._steps}: {odd} not finite; {remedy}")
-            return
+            self._fail(f"step {self._steps}: {odd} not finite")
+            return None
         wanted = self.reference(found.before, x, targets, decided)
-        self.kinks += wanted.kinks
         last, self._last = self._last, found
         between = between_steps(self.layers, last, found) if last else ()
         errors = [*between, *step_errors(self.layers, self.rule, wanted, found, self.held, self.rates)]
@@ -287,6 +303,7 @@ class Checks:
                 if allowed is not None:
                     self.first.largest[error.name] = max(self.first.largest[error.name], error.value / error.scale)
                     self._compare(error, allowed, "the first steps of ")
+        return wanted
 
     def _saturating(self, found: FoundStep) -> int:
         """How many weights and states saturate by the rule, which makes nothing else inexact."""
@@ -302,7 +319,7 @@ class Checks:
         if not error.value <= allowed * error.scale:
             where = "" if error.layer is None else f" of layer {error.layer!r}"
             self._fail(f"step {self._steps}: {error.name} error{where} {error.value:.2g}, beyond the "
-                       f"{allowed * error.scale:.2g} of {steps}format {self.number_format}{self._remedy()}")
+                       f"{allowed * error.scale:.2g} of {steps}format {self.number_format}")
 
     def _first_errors(self, wanted: ReferenceStep, found: FoundStep, x: NDArray[Any], targets: NDArray[Any],
                       decided: Mapping[str, Floats]) -> Iterator[StepError]:
@@ -348,8 +365,10 @@ class Checks:
 def against_float64(network: Network, rule: UpdateRule, number_format: str, *, fresh: bool = True) -> Checks:
     """Checks of a network's steps by a rule, in a number format; ``fresh`` if it starts from initial weights."""
     bounds, shapes = FIRST_BOUNDS.get(number_format), [network.shapes[layer.name] for layer in network.weighted]
-    return Checks(backends.float64_reference(network, BOUNDS[number_format].rounding), rule,
-                  [layer.name for layer in network.weighted], number_format,
-                  () if rule.squares else parameter_rates(network),
-                  biases=[shape.parameters["bias"].elements if "bias" in shape.parameters else 0 for shape in shapes],
-                  first=FirstSteps(bounds) if fresh and bounds else None)
+    reference = backends.float64_reference(network, BOUNDS[number_format].rounding)
+    rates = () if rule.squares else parameter_rates(network)
+    return Checks(
+        reference, rule, [layer.name for layer in network.weighted], number_format, rates,
+        biases=[shape.parameters["bias"].elements if "bias" in shape.parameters else 0 for shape in shapes],
+        first=FirstSteps(bounds) if fresh and bounds else None,
+        causes=Causes(reference, backends.float64_predictor(network), network, rule, rates, number_format))

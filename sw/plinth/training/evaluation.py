@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Predictor
-from plinth.training.session import accuracy, loss_of
+from plinth.training.losses import accuracy, loss_of
 
 
 def evaluate(network: Network, predict: Predictor, parameters: Parameters, x: NDArray[Any], y: NDArray[Any], *,

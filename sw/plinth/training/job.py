@@ -23,6 +23,7 @@ from plinth.training.checkpoint import Checkpoint
 from plinth.training.checks import Checks, against_float64
 from plinth.training.data import Dataset, samples
 from plinth.training.evaluation import evaluate
+from plinth.training.kinks import SHARE
 from plinth.training.layers import layer_report
 from plinth.training.resume import starting_point, state_scale
 from plinth.training.scale import Conversion, Scale, held_inputs, held_targets
@@ -67,6 +68,8 @@ class JobOptions:
     steps: int | None
     window: backends.Window | None
     out: Path
+    #: Largest share of a step's kinks that the dies may decide.
+    kinks: float = SHARE
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
                         links=array, verilog_digest=verilog_digest)
     checks = against_float64(network, options.rule, parameters.number_format, fresh=options.resume is None)
+    checks.kinks.allowed = options.kinks
     session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, start.seed)
     session.load_parameters(start.parameters)
     if start.kept:
@@ -275,7 +279,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "compared_steps": session.compared_steps,
         "failure": checks.failure, **{f"{name}_error": value for name, value in checks.largest.items()},
         "errors": checks.to_data(), "first_steps": None if checks.first is None else checks.first.to_data(),
-        "verdict_steps": checks.verdict_steps, "kinks": checks.kinks,
+        "verdict_steps": checks.verdict_steps, "kinks": checks.kinks.decided, **checks.kinks.to_data(),
         "cycles": cycles, "cycles_per_step": cycles / steps if steps else None,
         "cycles_per_step_predicted": None if plan.predicted_seconds is None else (
             plan.predicted_seconds * float(options.array.clock_mhz) * 1e6),

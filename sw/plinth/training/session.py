@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,14 @@ from plinth.driver.driver import Driver
 from plinth.lower.codes import LEVEL_WORD, level_of
 from plinth.lower.places import LayerWeights, RowNumbers
 from plinth.lower.training import TrainingProgram
-from plinth.model.layers import Convolution, Embedding, Shape, SoftmaxCrossEntropy
+from plinth.model.layers import Convolution, Embedding, Layer, Shape
 from plinth.model.network import Network
 from plinth.model.parameters import KeptVectors, Parameters
 from plinth.model.update import HALF_BITS, SGD, STATE, STATE_LOW, WEIGHTS_LOW
 from plinth.model.winograd import elements_of_kernel
 from plinth.training.checks import Checks, FoundStep
 from plinth.training.data import Dataset
+from plinth.training.losses import accuracy
 from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.winograd import form
 
@@ -33,9 +33,21 @@ Floats = NDArray[np.float32]
 LOW_UNIT = 2.0**-HALF_BITS
 
 
+#: Bias that layers by large Winograd tiles begin with: far beyond the roundings of such a sum, and of the side that a
+#: ReLU takes of an exact 0.
+TILE_BIAS = -2.0**-10
+#: Elements of a tile each way up to which windows of zeros give exact zeros: F(2,3) adds them up from zeros alone.
+EXACT_TILE = 4
+
+
 def initial_parameters(network: Network, seed: int) -> Parameters:
     """He-normal weights (of embeddings: standard normal; of Winograd tiles those of a kernel's), zero bias, flat per
-    layer; equal seeds give equal bits."""
+    layer; equal seeds give equal bits.
+
+    Each output of a tile of more than :data:`EXACT_TILE` elements each way reads all inputs of the tile; those outside
+    its own window cancel but for roundings. Where the window is black, these would decide whether a ReLU passes. Such a
+    layer's bias is :data:`TILE_BIAS`, so that it does not pass, as it does not with direct convolution.
+    """
     generator = np.random.default_rng([seed, 0])
     found = []
     for layer in network.weighted:
@@ -45,9 +57,16 @@ def initial_parameters(network: Network, seed: int) -> Parameters:
         weights = generator.standard_normal(kernel) * deviation
         if isinstance(layer, Convolution) and (outputs := layer.trained_tiles(inputs)):
             weights = elements_of_kernel(form(layer.kernel, outputs), weights)
-        bias = network.layer_parameters(layer.name) - weights.size
-        found.append(np.concatenate([weights.ravel(), np.zeros(bias)]).astype(np.float32))
+        bias = np.full(network.layer_parameters(layer.name) - weights.size, _initial_bias(layer, inputs))
+        found.append(np.concatenate([weights.ravel(), bias]).astype(np.float32))
     return found
+
+
+def _initial_bias(layer: Layer, inputs: Sequence[Shape]) -> float:
+    """As :func:`initial_parameters` has it."""
+    if not isinstance(layer, Convolution) or not (outputs := layer.transform(inputs)):
+        return 0.0
+    return TILE_BIAS if max(form(layer.kernel, outputs).sides) > EXACT_TILE else 0.0
 
 
 def epoch_order(samples: int, batch: int, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -55,20 +74,6 @@ def epoch_order(samples: int, batch: int, seed: int, epoch: int) -> NDArray[np.i
     order = np.random.default_rng([seed, 1, epoch]).permutation(samples)
     steps = samples // batch
     return order[:steps * batch].reshape(steps, batch)
-
-
-def accuracy(predictions: NDArray[np.floating], y: NDArray[np.int64]) -> float:
-    """Share of samples whose class is predicted right."""
-    return float((predictions.argmax(axis=1) == y).mean())
-
-
-def loss_of(network: Network, outputs: NDArray[np.floating], y: NDArray[Any]) -> float:
-    """The network's loss, mean over samples, of what it reads; on the host in float64."""
-    values = outputs.astype(np.float64)
-    if isinstance(network.loss, SoftmaxCrossEntropy):
-        values = values - values.max(axis=1, keepdims=True)
-        return float(np.mean(np.log(np.exp(values).sum(axis=1)) - values[np.arange(len(y)), y]))
-    return float(np.mean((values - y) ** 2))
 
 
 @dataclass

@@ -114,3 +114,15 @@ def test_ends_are_counted_and_kept() -> None:
         made = optimiser.update(OptimiserOperation.SGD, g, weights, None, rate=factor_word(Q3_12, 1.0))
         assert made.saturated == 2
         assert weights.high.tolist() == [0x7FFF, 0x8000, 0x8001]
+
+
+@pytest.mark.parametrize(("operation", "epsilon", "beyond"), [
+    (OptimiserOperation.SGD, 1, 0), (OptimiserOperation.MOMENTUM, 1, 0), (OptimiserOperation.ADAGRAD, 1 << 8, 0),
+    (OptimiserOperation.ADAGRAD_PRINTED, 1 << 11, 2), (OptimiserOperation.ADAGRAD_PRINTED, 1 << 20, 0)])
+def test_quotients_beyond_their_ends_count(operation: OptimiserOperation, epsilon: int, beyond: int) -> None:
+    """Of gradients of 0, 2^-12 and 2^-11, whose squares a narrow state does not hold, and of a quarter."""
+    g = np.array([0, 1, -2, 1 << 10], np.int16).view(np.uint16)
+    weights, state = (Number(np.zeros(4, np.uint16), None) for _ in range(2))
+    made = optimiser.update(operation, g, weights, None if operation is OptimiserOperation.SGD else state,
+                            rate=factor_word(Q3_12, 0.01), decay=factor_word(Q3_12, 0.9), epsilon=epsilon)
+    assert made.saturated == beyond

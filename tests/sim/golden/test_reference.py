@@ -221,6 +221,14 @@ def tenths(rng, *shape):
     return (rng.integers(-3, 4, shape) / np.float32(10)).astype(np.float32)
 
 
+def difference(one: reference.Gradients, other: reference.Gradients) -> float:
+    """Distance of a layer's gradients, weights then bias, over the larger one's size; largest of all layers."""
+    pairs = [[np.concatenate([np.ravel(part) for part in layer]) for layer in each.layers] for each in (one, other)]
+    found = [np.linalg.norm(a - b) / max(np.linalg.norm(a), np.linalg.norm(b)) for a, b in zip(*pairs, strict=True)]
+    assert max(found) > 1e-3
+    return float(max(found))
+
+
 def test_fp32_decides_relus_at_the_kink() -> None:
     rng = np.random.default_rng(4)
     weights = [(tenths(rng, 40, 60), tenths(rng, 60)), (tenths(rng, 60, 50), tenths(rng, 50)),
@@ -232,8 +240,9 @@ def test_fp32_decides_relus_at_the_kink() -> None:
         outputs.append(np.maximum(np.cumsum(terms, axis=1, dtype=np.float32)[:, -1], 0))
     exact = [(w.astype(float), b.astype(float)) for w, b in weights]
     found = reference.gradients(PERCEPTRON, exact, x, labels, {"relu1": outputs[0], "relu3": outputs[1]})
-    assert found.kinks > 10
+    assert found.kinks > 10 and found.kinked == 64 * (60 + 50)
     assert_close(found.layers, textbook(exact, x.astype(float), labels, [output > 0 for output in outputs]))
+    assert found.kink_difference == pytest.approx(difference(found, reference.gradients(PERCEPTRON, exact, x, labels)))
 
 
 def test_fp32_decides_max_pools_at_ties() -> None:
@@ -255,6 +264,8 @@ def test_fp32_decides_max_pools_at_ties() -> None:
     assert_close(found.layers, [wanted])
     plain = reference.gradients(layers, exact, x, target)
     assert not np.allclose(plain.layers[0][0], wanted[0], rtol=1e-9)
+    assert found.kinked == target.size and plain.kink_difference == 0
+    assert found.kink_difference == pytest.approx(difference(found, plain))
 
 
 def test_away_from_kinks_nothing_is_decided() -> None:
