@@ -38,7 +38,8 @@ def coded_graph(parameters: DieParameters, code: str, *, forged: bool) -> GraphB
     return builder
 
 
-def coded_program(parameters: DieParameters, dies: int, code: str, *, memory_words: int, forged: bool = False) -> Program:
+def coded_program(parameters: DieParameters, dies: int, code: str, *, memory_words: int,
+                  forged: bool = False) -> Program:
     """That graph on every die of a ring."""
     return assemble([ring_setup(parameters, range(dies), die, 0) for die in range(dies)],
                     [coded_graph(parameters, code, forged=forged) for _ in range(dies)], memory_words=memory_words)

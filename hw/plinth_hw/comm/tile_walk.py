@@ -308,8 +308,8 @@ class _Counts(wiring.Component):
 
 
 class _BodyWords(wiring.Component):
-    """Words of a body, a product and 0 in look-up-table RAM, of which three are told each cycle, and what the walk needs
-    to know of the body all the time.
+    """Words of a body, a product and 0 in look-up-table RAM, of which three are told each cycle, and what the walk
+    needs to know of the body all the time.
 
     Members
     -------

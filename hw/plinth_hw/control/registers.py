@@ -10,10 +10,10 @@
 One access at a time, reads and writes in turn when both wait. A write takes its address and data together.
 The response comes in the third cycle after the handshake, for update counters and engine status up to about 20
 cycles later, for performance counters when their turn in the sweep comes. The first access after reset waits until
-memories are cleared, :func:`clear_cycles`. Addresses that hold no register, and writes that do not strobe a whole word, answer SLVERR and do
-nothing; writes to read-only registers do nothing. With a memory window, WINDOW_DATA takes single words of 16 bits, too,
-and writes to other registers wait until memory holds what was written to it. Writes to the route table for a die or
-port that does not exist do nothing but raise ``bad_route``.
+memories are cleared, :func:`clear_cycles`. Addresses that hold no register, and writes that do not strobe a whole
+word, answer SLVERR and do nothing; writes to read-only registers do nothing. With a memory window, WINDOW_DATA takes
+single words of 16 bits, too, and writes to other registers wait until memory holds what was written to it. Writes to
+the route table for a die or port that does not exist do nothing but raise ``bad_route``.
 """
 
 

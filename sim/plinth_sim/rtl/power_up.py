@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 #: A register's initial value.
-_REGISTER = re.compile(r"^( *reg (?:signed )?(?:\[[^\]]*\] )?(?:\\\S+ |[\w$]+)) *= *\d+'s?[hd][0-9a-f]+ *;$", re.MULTILINE)
+_REGISTER = re.compile(
+    r"^( *reg (?:signed )?(?:\[[^\]]*\] )?(?:\\\S+ |[\w$]+)) *= *\d+'s?[hd][0-9a-f]+ *;$", re.MULTILINE)
 #: A memory's contents.
 _CONTENTS = re.compile(
     r"^ *initial begin\n(?: *(?P<memory>\\\S+ |[\w$]+)\[\d+\] = \d+'[hd][0-9a-f]+;\n)+ *end\n", re.MULTILINE)
