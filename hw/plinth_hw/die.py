@@ -233,7 +233,7 @@ class Die(wiring.Component):
             return [write.eq(host)]
         return [
             *(write[name].eq(Mux(host.valid, host[name], collective.route_write[name]))
-              for name in ("destination", "port")),
+              for name in ("destination", "port")), write.clears.eq(host.clears),
             write.traffic.eq(Mux(host.valid, ~0, collective.route_write.traffic)),
             write.valid.eq(host.valid | collective.route_write.valid), collective.quiet.eq(router.quiet),
         ]

@@ -67,7 +67,7 @@ def registers(harness: Harness, code: ModuleType) -> None:
     harness.invariant(at_rest | (state["write"] == pending.writes))
     harness.claim("an access that is no access to a whole word changes nothing", ~Cat(
         block.start, block.stop, block.clear_error, block.clear_counters, block.record_write,
-        block.route_write.valid).any()
+        block.route_write.valid & ~block.route_write.clears).any()
         | ((state["address"][:2] == 0) & state["write"]))
     harness.claim("a graph is started only while none runs and nothing failed",
                   ~block.start | ~(block.running | block.error | block.stopped))
@@ -106,6 +106,6 @@ PROOFS = (
              "asked[0] & ~self.running"),
         Twin("an error is cleared only while nothing runs", "asked[1] & ~self.running", "asked[1]"),
     ), shortcuts=(
-        # All places but the last one of the memory that is cleared after reset.
-        ("address = Signal(ADDRESS_BITS)", "address = Signal(ADDRESS_BITS, init=0x13C)"),)),
+        # All places but the last one of the memories that are cleared after reset.
+        ("address = Signal(ADDRESS_BITS)", "address = Signal(ADDRESS_BITS, init=0x7FC)"),)),
 )

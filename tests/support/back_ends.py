@@ -19,7 +19,7 @@ def images(array: Array, program: Program, buffers: Sequence[Buffer], seed: int,
     """Run ``steps`` steps on seeded data, by the array's driver if it has one, and give the whole memory after each,
     [dies, words], but for the completion records, which hold times."""
     size = program.parameters.words_of(RECORD_WORDS)
-    records = slice(program.records, program.records + size * len(program.step[0].tasks))
+    records = slice(program.records, program.records + size * max(len(graph.tasks) for graph in program.step))
     driver = driver or Driver(array, program, memory_words=memory_words)
     rng = np.random.default_rng(seed)
     for die in range(program.dies):

@@ -41,11 +41,14 @@ def _extended(word: Value, width: int) -> Value:
 
 def chosen_sum(m: Module, platform: Any, name: str, select: Value, high: Value, low: Value, addend: Value,
                carry: Value | None = None) -> Value:
-    """``Mux(select, high, low) + addend``, and a carry, as wide as the widest of ``high`` and ``low``."""
+    """``Mux(select, high, low) + addend``, and a carry, as wide as the widest of ``high`` and ``low``.
+
+    The word that is not chosen may be unknown to a simulator of four states: AND and OR keep none of it.
+    """
     width = max(len(high), len(low))
     words = [_extended(word, width) for word in (addend, high, low)]
     return table_sum(m, platform, name, [
-        Digits((words[0], select, words[1], words[2]), lambda a, s, h, x: x ^ ((h ^ x) & s), lambda a, s, h, x: a)],
+        Digits((words[0], select, words[1], words[2]), lambda a, s, h, x: (h & s) | (x & ~s), lambda a, s, h, x: a)],
         carry)
 
 

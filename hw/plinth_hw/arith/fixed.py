@@ -284,7 +284,7 @@ class FixedScaler(wiring.Component):
         ]
         sign = number[-1]
         rounded: Value = table_sum(m, platform, "total", [
-            Digits((turn, half, Cat(number[2:], sign), number[1:]), lambda t, h, x, y: y ^ ((x ^ y) & h),
+            Digits((turn, half, Cat(number[2:], sign), number[1:]), lambda t, h, x, y: (x & h) | (y & ~h),
                    lambda t, h, x, y: t)], carry=up)
         rounded, sign, turn = (delayed(m, name, word, late) for name, word in (
             ("rounded", rounded), ("sign", sign), ("last_turn", turn)))

@@ -242,7 +242,7 @@ class FloatMultiplier(wiring.Component):
                                      + Cat(fraction, some & ~high, high) + carry)
         else:
             magnitude = table_sum(m, platform, "magnitude", [
-                Digits((product_4[1:-2], product_4[2:-1], high), lambda a, b, c: a ^ ((a ^ b) & c)),
+                Digits((product_4[1:-2], product_4[2:-1], high), lambda a, b, c: (a & ~c) | (b & c)),
                 Digits((exponent_4[0], some, high), lambda a, b, c: a & b, lambda a, b, c: b & ~c),
                 Digits((exponent_4[1], some, high), lambda a, b, c: a & b, lambda a, b, c: c),
                 Digits((exponent_4[2:result.exponent_bits], some), lambda a, b: a & b),

@@ -26,6 +26,7 @@ to its read request, and 7 and one a flit from the memory's first beat.
 """
 
 from itertools import pairwise
+from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -207,11 +208,14 @@ class ReceivePath(wiring.Component):
         has_words, adds, beyond = Signal(name="has_words"), Signal(name="adds"), Signal(name="beyond")
         issues = Signal()
         open_writes, waits = Signal(name="open_writes"), Signal(name="waits")
+        # After reset notes of all sets are written, before any packet is issued.
+        fresh, fresh_set = Signal(init=1, name="fresh"), Signal(set_bits, name="fresh_set")
+        m.d.sync += [fresh.eq(fresh & ~fresh_set.all()), fresh_set.eq(fresh_set + fresh)]
         # First and last word of the packet, in its block.
         begin, end, crosses = Signal(reach_bits, name="begin"), Signal(reach_bits, name="end"), Signal(name="crosses")
         writes = issues & has_words & ~beyond
         meets = open_writes & (begin <= found.data.end) & (found.data.begin <= end)
-        apart = self._apart(m, begin[lane_bits:], end[lane_bits:], found.addr, writes, open_writes)
+        apart = self._apart(m, begin[lane_bits:], end[lane_bits:], noted, found.addr, fresh, open_writes)
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE),
             begin.eq(packet.address), Cat(end, crosses).eq(begin + packet.rest),
@@ -219,19 +223,23 @@ class ReceivePath(wiring.Component):
             adds.eq((packet.kind == PacketKind.ADD) & ~beyond),
             found.addr.eq(chosen), age.eq(number - found.data.following), open_writes.eq(age < unanswered),
             waits.eq(meets if apart is None else meets & ~apart),
-            reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~waits),
+            reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~waits & ~fresh),
             reader.command.payload.address.eq(packet.address[beat_bits:]),
             reader.command.payload.beats_rest.eq(result.beats_rest),
             reader.task.eq(Mux(packet.own, self.task, 0)),
-            issues.eq(packets.o.valid & issued.i.ready & (~adds | (reader.command.ready & ~waits))),
+            issues.eq(packets.o.valid & issued.i.ready & ~fresh & (~adds | (reader.command.ready & ~waits))),
             packets.o.ready.eq(issues), issued.i.valid.eq(issues),
             *(result[name].eq(packet[name]) for name in ("address", "kind", "own", "last")),
             result.beats_rest.eq(end[beat_bits:] - begin[beat_bits:]), result.end.eq(end), result.dropped.eq(beyond),
             following.eq(number + 1),
-            noted.en.eq(writes), noted.addr.eq(chosen), noted.data.following.eq(following),
-            noted.data.begin.eq(Mux(open_writes & (found.data.begin < begin), found.data.begin, begin)),
-            noted.data.end.eq(Mux(open_writes & (found.data.end > end), found.data.end, end)),
+            noted.en.eq(writes | fresh), noted.addr.eq(Mux(fresh, fresh_set, chosen)),
         ]
+        with m.If(~fresh):
+            m.d.comb += [
+                noted.data.following.eq(following),
+                noted.data.begin.eq(Mux(open_writes & (found.data.begin < begin), found.data.begin, begin)),
+                noted.data.end.eq(Mux(open_writes & (found.data.end > end), found.data.end, end)),
+            ]
         with m.If(writes):
             m.d.sync += number.eq(following)
         m.d.sync += [
@@ -239,10 +247,10 @@ class ReceivePath(wiring.Component):
             self.fault.valid.eq(issues & beyond), self.fault.own.eq(packet.own),
         ]
 
-    def _apart(self, m: Module, first: Value, last: Value, block: Value, writes: Value, open_writes: Value
+    def _apart(self, m: Module, first: Value, last: Value, note: Any, block: Value, fresh: Value, open_writes: Value
                ) -> Value | None:
         """Of dies with transforms: whether a packet has none of the flits of its set of blocks that others write that
-        are not answered."""
+        are not answered. They are kept when and where a ``note`` is."""
         if not self._parameters.transforms:
             return None
         flits = range(1 << len(first))
@@ -253,7 +261,8 @@ class ReceivePath(wiring.Component):
         m.d.comb += [
             touched.eq(Cat((first <= flit) & (last >= flit) for flit in flits)),
             found.addr.eq(block), apart.eq(~(found.data & touched).any()),
-            noted.en.eq(writes), noted.addr.eq(block), noted.data.eq(touched | Mux(open_writes, found.data, 0)),
+            noted.en.eq(note.en), noted.addr.eq(note.addr),
+            noted.data.eq(Mux(fresh, 0, touched | Mux(open_writes, found.data, 0))),
         ]
         return apart
 

@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from plinth_hw.comm.flit import flit_layout
-from plinth_hw.control.routes import port_bits, router_tables, table_accesses, table_of, table_write_layout
+from plinth_hw.control.routes import RouterTables, port_bits, table_of, table_write_layout
 from plinth_hw.isa.parameters import DieParameters
 
 
@@ -65,14 +65,14 @@ class RouteAhead(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         ports, flit = range(self.parameters.ports), self.flit
-        tables = router_tables(m, self.parameters)
+        m.submodules.tables = tables = RouterTables(self.parameters)
         # What came in the cycle before: its port is written in this one.
         came, names = Signal(self.parameters.classes, name="came"), Signal(name="names_port")
         place, named = Signal.like(self.place, name="came_to"), Signal(len(ports))
-        looked_up = [Signal(len(ports), name="port") for _ in tables]
+        looked_up = [Signal(len(ports), name="port") for _ in tables.port]
         m.d.comb += [
-            *table_accesses(self.parameters, tables, self.route_write, flit.destination),
-            *(port.eq(Mux(names, named, found.data)) for port, (_, found) in zip(looked_up, tables, strict=True)),
+            tables.write.eq(self.route_write), tables.destination.eq(flit.destination),
+            *(port.eq(Mux(names, named, found)) for port, found in zip(looked_up, tables.port, strict=True)),
         ]
         m.d.sync += [
             came.eq(Cat(self.valid & (flit.traffic_class == number) for number in range(len(came)))),

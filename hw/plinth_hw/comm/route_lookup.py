@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import PacketKind
 from plinth_hw.comm.input_buffer import Head, stored_layout
-from plinth_hw.control.routes import port_bits, router_tables, table_accesses, table_of, table_write_layout
+from plinth_hw.control.routes import RouterTables, port_bits, table_of, table_write_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of
@@ -74,7 +74,7 @@ class RouteLookup(wiring.Component):
         places = [(index, number) for index in range(self.inputs) for number in range(classes)]
         heads, known, route = ([getattr(self, f"{name}_{index}") for index in range(self.inputs)]
                                for name in ("head", "known", "route"))
-        tables = router_tables(m, self.parameters)
+        m.submodules.tables = tables = RouterTables(self.parameters)
         m.submodules.turn = turn = RoundRobin(len(places))
         start = Signal()
         source = Signal(range(self.inputs))
@@ -87,8 +87,8 @@ class RouteLookup(wiring.Component):
             turn.taken.eq(start),
             self.reads.eq(Cat(start & turn.grant.word_select(index, classes).any() for index in range(self.inputs))),
             self.reads_class.eq(Cat(turn.grant[number::classes].any() for number in range(classes))),
-            *table_accesses(self.parameters, tables, self.route_write,
-                            Array(read.destination for read in reads)[source]),
+            tables.write.eq(self.route_write),
+            tables.destination.eq(Array(read.destination for read in reads)[source]),
         ]
         with m.FSM():
             with m.State("REQUEST"), m.If(turn.requests.any()):
@@ -103,8 +103,8 @@ class RouteLookup(wiring.Component):
             with m.State("PORT"):
                 for place, (index, number) in enumerate(places):
                     with m.If(turn.last[place]):
-                        _, found = tables[table_of(self.parameters, number)]
-                        m.d.sync += [route[index][number].eq(Mux(names_port, named_port, found.data)),
+                        found = tables.port[table_of(self.parameters, number)]
+                        m.d.sync += [route[index][number].eq(Mux(names_port, named_port, found)),
                                      known[index][number].eq(1)]
                 m.next = "REQUEST"
         for index, number in places:

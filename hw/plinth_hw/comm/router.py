@@ -81,7 +81,7 @@ class Router(wiring.Component):
     route_write : In
         ``valid``, ``destination``, ``port``: writes the route table. Takes effect for packets whose
         first flit arrives later; meant for an idle network, or, of dies that set routes, one without that kind of
-        traffic. Until it is written no port leads to a destination.
+        traffic. ``clears``, of all destinations after a reset of the die: no port leads to them until they are written.
     quiet : Out(kinds of traffic)
         Of dies that set routes: in the cycle before there was no flit of that kind in any buffer, and no packet of it
         had begun to leave.

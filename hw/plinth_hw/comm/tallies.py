@@ -5,7 +5,8 @@
     step_0, step_1, ... --> short counts --> one in turn --> + --> memory of sums --> o
                                                              ^------------+
 
-A step is in its sum as many cycles later as there are sums, at most, and one.
+A step is in its sum as many cycles later as there are sums, at most, and one. In as many cycles after reset zeros are
+written beyond all sums.
 """
 
 from typing import Any
@@ -39,9 +40,10 @@ class Tallies(wiring.Component):
     clear : In(sums)
         A sum begins anew; not from a step to the end of the sum's next turn.
     turn : Out(sums)
-        One-hot: the sum that has all steps of earlier cycles from the next cycle on.
+        One-hot: the sum that has all steps of earlier cycles from the next cycle on. None in as many cycles after reset
+        as there are sums.
     index : In, o : Out(SUM_BITS)
-        A sum, in the same cycle; 0 for an index beyond all sums.
+        A sum, in the same cycle; of a sum's index and the highest bit, 0.
     """
 
     def __init__(self, sums: int, most: int):
@@ -49,7 +51,7 @@ class Tallies(wiring.Component):
         self._most = most
         super().__init__({
             **{f"step_{number}": In(range(most + 1)) for number in self._sums},
-            "clear": In(sums), "turn": Out(sums, init=1),
+            "clear": In(sums), "turn": Out(sums),
             "index": In(index_bits(sums) + 1), "o": Out(SUM_BITS),
         })
 
@@ -60,14 +62,18 @@ class Tallies(wiring.Component):
         counts = [Signal(range(len(self._sums) * self._most + 1), name=f"count_{number}") for number in self._sums]
         count, anew = Signal.like(counts[0], name="count"), Signal(name="anew")
         clears = Signal(len(self._sums), name="clears")
+        # Whose turn it is; in the first turns after reset of what lies beyond, for which a sum's turn does not count.
+        place, fresh = Signal(len(self._sums), init=1, name="place"), Signal(init=1, name="fresh")
         m.d.sync += [
-            self.turn.eq(Cat(self.turn[-1], self.turn)), clears.eq((clears | self.clear) & ~self.turn),
+            place.eq(Cat(place[-1], place)), fresh.eq(fresh & ~place[-1]),
+            clears.eq((clears | self.clear) & ~self.turn),
             *(short.eq(Mux(self.turn[number], 0, short) + getattr(self, f"step_{number}"))
               for number, short in enumerate(counts)),
         ]
         m.d.comb += [
-            count.eq(one_of(self.turn, counts)), anew.eq((self.turn & (clears | self.clear)).any()),
-            old.addr.eq(index_of(self.turn)), write.addr.eq(old.addr), write.en.eq(1),
+            self.turn.eq(Mux(fresh, 0, place)),
+            count.eq(one_of(self.turn, counts)), anew.eq(fresh | (self.turn & (clears | self.clear)).any()),
+            old.addr.eq(Cat(index_of(place), fresh)), write.addr.eq(old.addr), write.en.eq(1),
             wanted.addr.eq(self.index), self.o.eq(wanted.data),
         ]
         low, high = old.data[:len(count)], old.data[len(count):]

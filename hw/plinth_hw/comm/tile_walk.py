@@ -10,7 +10,8 @@
 A side is the address that a piece begins at, and the first words of plane, row and list of row numbers in look-up-table
 RAM. Each of its steps is one sum: from where it is to the next packet, or from one of these first words on by a word of
 the body, to the next row, plane or piece of the list. The product of an indexed row's number and its stride takes a
-place among the words of the body.
+place among the words of the body. The zeros that these RAMs hold beside are written in the cycle after reset, while the
+product is 0 and both sides are at the last word, of which the next is 0.
 
 Throughput: a piece a cycle, a plane one more; an indexed row takes four, and each 16 of them one more. Latency: start
 to first piece 2 cycles.
@@ -42,8 +43,8 @@ from plinth_hw.shapes import shape_of
 INDEX_PIECES = 2
 #: Words of a body.
 FIELDS = TransferBody.BITS // WORD_BITS
-#: Behind them in their memory: a product, and two constants, the words of a piece of the list and 0.
-_PRODUCT, _LIST_PIECE, _NOTHING = range(FIELDS, FIELDS + 3)
+#: Behind them in their memory: a product, and 0.
+_PRODUCT, _NOTHING = range(FIELDS, FIELDS + 2)
 #: Which word of the body a field is in, by its name.
 index_of_field = partial(field_word, TransferBody)
 
@@ -122,10 +123,10 @@ class TileWalk(wiring.Component):
 
         # Both sides move at once, to the reach of the packet or by ``turns`` from a first word on.
         turns, moves, keep = Signal(name="turns"), Signal(name="moves"), Signal(First, name="keep")
-        begin = Signal(exact_log2(reach))
+        begin, lists, clears = Signal(exact_log2(reach)), Signal(name="lists"), Signal(name="clears")
         for side, stride in ((source, words.source_stride), (destination, words.destination_stride)):
             m.d.comb += [side.turns.eq(turns), side.moves.eq(moves), side.keep.eq(keep), side.begin.eq(begin),
-                         side.stride.eq(stride)]
+                         side.stride.eq(stride | Mux(lists, INDEX_WORDS, 0)), side.clears.eq(clears)]
         # Words left in the row, those to the packet's reach, and where the row would end in it.
         left, room = Signal(WORD_BITS, name="left"), Signal(range(reach + 1), name="room")
         end = Signal(range(3 * reach))
@@ -164,6 +165,10 @@ class TileWalk(wiring.Component):
                 m.d.comb += [side.first.eq(first), at.eq(stride(name))]
 
         with m.FSM():
+            with m.State("CLEAR"):
+                m.d.comb += [clears.eq(1), moves.eq(1), keep.eq(First.NONE),
+                             words.keeps_product.eq(1)]
+                m.next = "IDLE"
             with m.State("IDLE"):
                 step(index_of_field, First.NONE)
                 m.d.comb += [self.done.eq(1), turns.eq(1), moves.eq(1), keep.eq(First.PLANE),
@@ -179,9 +184,9 @@ class TileWalk(wiring.Component):
                 with m.If(listed):
                     m.next = "NUMBER"
             with m.State("NUMBER"):
-                step(lambda _: _LIST_PIECE, First.LIST)
+                step(lambda _: _NOTHING, First.LIST)
                 m.d.comb += [
-                    turns.eq(1), moves.eq(self.piece.valid & self.piece.ready), keep.eq(First.LIST),
+                    turns.eq(1), lists.eq(1), moves.eq(self.piece.valid & self.piece.ready), keep.eq(First.LIST),
                     words.size_at.eq(Mux(placement.gather, index_of_field("source_row_stride"),
                                          index_of_field("destination_row_stride"))),
                     piece.run.address[:lane_bits].eq(0), piece.run.words.eq(counts.list_words),
@@ -232,6 +237,7 @@ class TileWalk(wiring.Component):
                     arrival.eq(placement.arrival), piece.tail.eq(1), piece.more.eq(0)]
                 with m.If(self.piece.ready | ~placement.arrival_enable):
                     m.next = "IDLE"
+        m.d.comb += words.product_at.eq(Mux(clears, _NOTHING, _PRODUCT))
         m.d.sync += words.product.eq(numbers.o.payload * words.size)
         return m
 
@@ -302,15 +308,15 @@ class _Counts(wiring.Component):
 
 
 class _BodyWords(wiring.Component):
-    """Words of a body, a product and constants in look-up-table RAM, of which three are told each cycle, and what the
-    walk needs to know of the body all the time.
+    """Words of a body, a product and 0 in look-up-table RAM, of which three are told each cycle, and what the walk
+    needs to know of the body all the time.
 
     Members
     -------
     i_valid, i : In(1), In(BodyWord)
         A word comes.
-    product, keeps_product : In(address), In(1)
-        To be kept, in a cycle in which no word comes.
+    product, keeps_product, product_at : In(address), In(1), In
+        To be kept there, in a cycle in which no word comes.
     source_at, destination_at, size_at : In
         Places of what is told.
     source_stride, destination_stride, size : Out(32)
@@ -326,7 +332,7 @@ class _BodyWords(wiring.Component):
         place, word = unsigned(index_bits(SECTION)), unsigned(WORD_BITS)
         super().__init__({
             "i_valid": In(1), "i": In(BodyWord),
-            "product": In(parameters.address_bits), "keeps_product": In(1),
+            "product": In(parameters.address_bits), "keeps_product": In(1), "product_at": In(place),
             "source_at": In(place), "destination_at": In(place), "size_at": In(place),
             "source_stride": Out(word), "destination_stride": Out(word), "size": Out(word),
             "columns": Out(word), "placement": Out(placement_layout()),
@@ -336,13 +342,11 @@ class _BodyWords(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         index, word = self.i.index, self.i.word
-        constants = {_LIST_PIECE: INDEX_WORDS}
-        m.submodules.kept = words = Memory(
-            shape=WORD_BITS, depth=SECTION, init=[constants.get(place, 0) for place in range(SECTION)], attrs=LUT_RAM)
+        m.submodules.kept = words = Memory(shape=WORD_BITS, depth=SECTION, init=[], attrs=LUT_RAM)
         write = words.write_port()
         m.d.comb += [
             write.en.eq((self.i_valid & Cat(index == field for field in range(FIELDS)).any()) | self.keeps_product),
-            write.addr.eq(Mux(self.keeps_product, _PRODUCT, index)),
+            write.addr.eq(Mux(self.keeps_product, self.product_at, index)),
             write.data.eq(Mux(self.keeps_product, self.product, word)),
         ]
         for at, told in ((self.source_at, self.source_stride), (self.destination_at, self.destination_stride),
@@ -381,14 +385,18 @@ class _Side(wiring.Component):
     stride : In(32)
     begin : In
         Low part of the destination's ``o``, in a packet's reach.
+    clears : In(1)
+        First cycle after reset, with ``moves``, ``keep`` NONE and not ``turns``: ``o`` and that word become 0.
     o : Out(address)
+        All ones after reset.
     """
 
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({
             "moves": In(1), "turns": In(1), "first": In(First), "keep": In(First), "stride": In(WORD_BITS),
-            "begin": In(exact_log2(packet_words(parameters))), "o": Out(parameters.address_bits),
+            "begin": In(exact_log2(packet_words(parameters))), "clears": In(1),
+            "o": Out(parameters.address_bits, init=(1 << parameters.address_bits) - 1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -410,7 +418,7 @@ class _Side(wiring.Component):
             # With the carry, that many words are left to the packet's reach.
             step.eq(Mux(self.turns, self.stride[:low], ~self.begin)),
             read.addr.eq(self.first), write.addr.eq(self.keep), write.data.eq(following),
-            write.en.eq(self.moves & self.turns),
+            write.en.eq(self.moves & (self.turns | self.clears)),
         ]
         with m.If(self.moves):
             m.d.sync += self.o.eq(following)

@@ -207,7 +207,10 @@ class TransferEngine(wiring.Component):
         running, number = Signal(name="running"), Signal(TASK_BITS, name="number")
         word, came = engine.body.payload, Signal(name="came")
         # Lattices are read until all blocks are made.
-        free = ~staged if blocks is None else ~staged & blocks.idle
+        # In the first cycle after reset the walk clears memories, which bodies come to.
+        cleared = Signal(name="cleared")
+        m.d.sync += cleared.eq(1)
+        free = ~staged & cleared if blocks is None else ~staged & cleared & blocks.idle
         if codes is not None:
             free &= codes.idle
         m.d.comb += [

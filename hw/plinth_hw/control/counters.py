@@ -95,7 +95,7 @@ class PerformanceCounters(wiring.Component):
         m.submodules.sums = sums = DelayLine(32 + max(self.bits) + self.sweep_bits, VISIT_CYCLES * visits - 1)
 
         wraps, visited = Signal(name="wraps"), Signal(VISIT_CYCLES * visits, init=1, name="visited")
-        parts = [self._shared_parts(m, number, members, place[1:]) for number, members in enumerate(self.exclusive)]
+        parts = [self._shared_parts(m, number, members, place) for number, members in enumerate(self.exclusive)]
         visits_of = [list(members) for members in self.exclusive]
         for i, width in enumerate(self.bits):
             if width and not any(i in members for members in self.exclusive):
@@ -138,19 +138,23 @@ class PerformanceCounters(wiring.Component):
             m.d.sync += [place.eq(0), visited.eq(1), clearing.eq(1)]
         return m
 
-    def _shared_parts(self, m: Module, number: int, members: range, visited: Value) -> Value:
-        """The part of whichever of some exclusive counters is ``visited``."""
+    def _shared_parts(self, m: Module, number: int, members: range, sweep: Value) -> Value:
+        """The part of whichever of some exclusive counters is visited by the sweep. All are cleared in the first cycles
+        after reset, in which nothing is counted."""
         low, bits = exact_log2(members.step), ceil_log2(len(members))
         m.submodules[f"parts_{number}"] = parts = Memory(shape=1 + self.sweep_bits, depth=1 << bits, init=[],
                                                          attrs=LUT_RAM)
         write, read, visit = parts.write_port(), parts.read_port(domain="comb"), parts.read_port(domain="comb")
+        fresh = Signal(init=1, name=f"fresh_{number}")
+        m.d.sync += fresh.eq(fresh & ~sweep[:bits].all())
         places = {(member >> low) % (1 << bits): getattr(self, f"increment_{member}") for member in members}
         place = Cat(Cat(counts for place, counts in places.items() if place >> bit & 1).any() for bit in range(bits))
         m.d.comb += [
-            read.addr.eq(place), write.addr.eq(place), write.data.eq(read.data + 1),
-            write.en.eq(Cat(places.values()).any()), visit.addr.eq(visited[low:low + bits]),
+            read.addr.eq(place), write.addr.eq(Mux(fresh, sweep[:bits], place)),
+            write.data.eq(Mux(fresh, 0, read.data + 1)), write.en.eq(fresh | Cat(places.values()).any()),
+            visit.addr.eq(sweep[1 + low:1 + low + bits]),
         ]
-        return visit.data
+        return Mux(fresh, 0, visit.data)
 
 
 class BusyPeriod(wiring.Component):

@@ -9,11 +9,11 @@
 
 One access at a time, reads and writes in turn when both wait. A write takes its address and data together.
 The response comes in the third cycle after the handshake, for update counters and engine status up to about 20
-cycles later, for performance counters when their turn in the sweep comes. The first access after reset waits 16
-cycles. Addresses that hold no register, and writes that do not strobe a whole word, answer SLVERR and do
-nothing; writes to read-only registers do nothing. With a memory window, WINDOW_DATA takes single words of 16 bits, too,
-and writes to other registers wait until memory holds what was written to it. Writes to the route table for a die or
-port that does not exist do nothing but raise ``bad_route``.
+cycles later, for performance counters when their turn in the sweep comes. The first access after reset waits until
+memories are cleared, :func:`clear_cycles`. Addresses that hold no register, and writes that do not strobe a whole
+word, answer SLVERR and do nothing; writes to read-only registers do nothing. With a memory window, WINDOW_DATA takes
+single words of 16 bits, too, and writes to other registers wait until memory holds what was written to it. Writes to
+the route table for a die or port that does not exist do nothing but raise ``bad_route``.
 """
 
 
@@ -121,6 +121,12 @@ def counter_count(parameters: DieParameters) -> int:
             + parameters.ports * len(link_counters(parameters)))
 
 
+def clear_cycles(parameters: DieParameters) -> int:
+    """Cycles after reset in which memories are cleared: registers that lie in one, and of dies with a network routes to
+    all destinations."""
+    return max(1 << len(_copy_of(Const(0, ADDRESS_BITS))), 1 << parameters.die_bits if parameters.ports else 0)
+
+
 class Registers(wiring.Component):
     """The host's view of a die.
 
@@ -157,8 +163,8 @@ class Registers(wiring.Component):
         Engines in the order of :func:`engine_order`.
     first_busy_0 ..., last_busy_0 ... : In(32)
         From :class:`~plinth_hw.control.counters.BusyPeriod` of each.
-    route_write : Out(struct of valid, destination, port)
-        A pulse for each write to the route table.
+    route_write : Out, :func:`~plinth_hw.control.routes.route_write_layout`
+        A pulse for each write to the route table; ``clears`` from reset until all is cleared.
     bad_route : Out(struct of valid, die)
         A pulse for each write to it that is refused, for a die that is none of ``dies`` or a port that does not exist.
     host_... : to :class:`UpdateCounters`
@@ -252,11 +258,11 @@ class Registers(wiring.Component):
         if self.parameters.has_window:
             m.d.comb += [self.window_write.eq(write), self.window_data.eq(written)]
             m.d.sync += self.window_set.eq(0)
+        cleared = Signal()  # memories take their values after reset
         if self.parameters.ports:
-            route = self._routes(m, address, decode, write, written)
+            writes_route, route = self._routes(m, address, decode, write, written, cleared)
             if not self.parameters.has_port_rates:
                 m.d.comb += self.rates.eq(self.link_rate.replicate(self.parameters.ports))
-        cleared = Signal()  # registers that lie in memories take their values after reset
         kept, copy = self._copies(m, address, write, written, cleared)
         is_base, base = self._bases(m, address, write, written, cleared)
         decoded = _Answers()
@@ -277,9 +283,10 @@ class Registers(wiring.Component):
 
         with m.FSM():
             with m.State("CLEAR"):
+                place = address[2:2 + exact_log2(clear_cycles(self.parameters))]
                 m.d.comb += cleared.eq(1)
-                m.d.sync += _copy_of(address).eq(_copy_of(address) + 1)
-                with m.If(_copy_of(address).all()):
+                m.d.sync += place.eq(place + 1)
+                with m.If(place.all()):
                     m.next = "IDLE"
             with m.State("IDLE"):
                 self._accept(m, address, write, written, answer, failed)
@@ -335,7 +342,7 @@ class Registers(wiring.Component):
                     shows = Signal(name="shows_route")
                     answering.append(Mux(shows, route, 0))
                     m.d.comb += shows.eq(1)
-                    m.d.comb += self.route_write.valid.eq(write & ~self.bad_route.valid)
+                    m.d.comb += writes_route.eq(write & ~self.bad_route.valid)
                     m.next = "RESPOND"
             if self.parameters.has_window:
                 answering.append(self.window_found)
@@ -351,22 +358,25 @@ class Registers(wiring.Component):
         m.d.comb += answers.eq(reduce(or_, answering, decoded.word(m)))
         return m
 
-    def _routes(self, m: Module, address: Signal, decode: Signal, write: Signal, written: Signal) -> Value:
-        """What the route table holds, a cycle after it was addressed. The router's has no port to spare for the host:
-        what was written is kept here as well."""
+    def _routes(self, m: Module, address: Signal, decode: Signal, write: Signal, written: Signal, cleared: Signal
+                ) -> tuple[Signal, Value]:
+        """A flag to drive as a route is written, and what the route table holds, a cycle after it was addressed. The
+        router's has no port to spare for the host: what was written is kept here as well."""
         m.submodules.routes = routes = route_table(self.parameters, port_bits(self.parameters))
         route_write, route_read = routes.write_port(), routes.read_port()
         route, number = address[2:2 + self.parameters.die_bits], address[2:2 + len(self.bad_route.die)]
+        writes = Signal(name="writes_route")
         m.d.sync += self.bad_route.valid.eq(decode & write & _within(address, regs.ROUTES, len(number)) & (
             (number >= self.dies) | (written >= self.parameters.ports)))
         m.d.comb += [
             route_read.en.eq(1), route_read.addr.eq(route),
+            self.route_write.valid.eq(writes | cleared), self.route_write.clears.eq(cleared),
             self.route_write.destination.eq(route), self.route_write.port.eq(written),
             self.bad_route.die.eq(number),
             route_write.en.eq(self.route_write.valid), route_write.addr.eq(route),
-            route_write.data.eq(written),
+            route_write.data.eq(Mux(cleared, 0, written)),
         ]
-        return route_read.data
+        return writes, route_read.data
 
     def _accept(self, m: Module, address: Signal, write: Signal, written: Signal, answer: Signal,
                 failed: Signal) -> None:

@@ -1,12 +1,13 @@
 """What control and the router tell each other: rates of links, what found no route, and the route table, a port for
 each destination. The host writes it; the router has one, and so have the registers, from which it is read back. Dies
-that set routes have one for each kind of traffic in the router: the host writes all, a SET_ROUTE task one."""
+that set routes have one for each kind of traffic in the router: the host writes all, a SET_ROUTE task one.
 
-from typing import Any
+After a reset of the die the registers clear all tables, a route a cycle, before they take the host's first access."""
 
-from amaranth.hdl import Cat, Module, Value, unsigned
-from amaranth.lib import data
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.operations import Traffic
 from plinth_hw.isa.parameters import DieParameters
@@ -20,7 +21,7 @@ SMALL_DIE_BITS = 8
 
 
 def route_table(parameters: DieParameters, bits: int) -> Memory:
-    """Memory of ``bits`` for each destination, at first 0."""
+    """Memory of ``bits`` for each destination; it holds anything until it is cleared."""
     return Memory(shape=unsigned(bits), depth=1 << parameters.die_bits, init=[],
                   attrs=LUT_RAM if parameters.die_bits <= SMALL_DIE_BITS else {})
 
@@ -31,9 +32,10 @@ def port_bits(parameters: DieParameters) -> int:
 
 
 def route_write_layout(parameters: DieParameters) -> data.StructLayout:
-    """``valid``: the route to ``destination`` becomes ``port``."""
-    return data.StructLayout({"valid": unsigned(1), "destination": unsigned(parameters.die_bits),
-                              "port": unsigned(port_bits(parameters))})
+    """``valid``: the route to ``destination`` becomes ``port``; or, with ``clears``, none, and until that is over what
+    tables hold counts for nothing."""
+    return data.StructLayout({"valid": unsigned(1), "clears": unsigned(1),
+                              "destination": unsigned(parameters.die_bits), "port": unsigned(port_bits(parameters))})
 
 
 def table_write_layout(parameters: DieParameters) -> data.StructLayout:
@@ -42,33 +44,46 @@ def table_write_layout(parameters: DieParameters) -> data.StructLayout:
                               **({"traffic": unsigned(len(Traffic))} if parameters.sets_routes else {})})
 
 
-def router_tables(m: Module, parameters: DieParameters) -> list[tuple[Any, Any]]:
-    """Adds the router's tables to a module: of each the ports for writes and reads."""
-    found = []
-    for kind in Traffic if parameters.sets_routes else (None,):
-        routes = route_table(parameters, parameters.ports)
-        m.submodules["routes" if kind is None else f"routes_{kind.name.lower()}"] = routes
-        found.append(_ports(routes))
-    return found
+class RouterTables(wiring.Component):
+    """The router's table, or those of the kinds of traffic: ports as bits.
 
+    Parameters
+    ----------
+    parameters : DieParameters
+        The die.
 
-def _ports(routes: Memory) -> tuple[Any, Any]:
-    write, found = routes.write_port(), routes.read_port()
-    return write, found
+    Members
+    -------
+    write : In, :func:`table_write_layout`
+    destination : In
+    port : Out, array of ``ports`` bits
+        By table (:func:`table_of`), that of the destination of the cycle before; none if no route is known.
+    """
 
+    def __init__(self, parameters: DieParameters):
+        self.parameters = parameters
+        tables = len(Traffic) if parameters.sets_routes else 1
+        super().__init__({
+            "write": In(table_write_layout(parameters)), "destination": In(parameters.die_bits),
+            "port": Out(data.ArrayLayout(unsigned(parameters.ports), tables)),
+        })
 
-def table_accesses(parameters: DieParameters, tables: list[tuple[Any, Any]], route_write: data.View, destination: Value
-                   ) -> list[Any]:
-    """Statements by which tables are written, and read at ``destination``."""
-    statements = []
-    for kind, (write, found) in enumerate(tables):
-        valid = route_write.valid & route_write.traffic[kind] if parameters.sets_routes else route_write.valid
-        statements += [
-            write.en.eq(valid), write.addr.eq(route_write.destination),
-            write.data.eq(Cat(route_write.port == port for port in range(parameters.ports))),
-            found.addr.eq(destination), found.en.eq(1),
-        ]
-    return statements
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        parameters, write = self.parameters, self.write
+        port = Mux(write.clears, 0, Cat(write.port == number for number in range(parameters.ports)))
+        counts = Signal(name="counts")
+        m.d.sync += counts.eq(~write.clears)
+        for number, found in enumerate(self.port):
+            kind = f"routes_{Traffic(number).name.lower()}" if parameters.sets_routes else "routes"
+            m.submodules[kind] = routes = route_table(parameters, parameters.ports)
+            store, read = routes.write_port(), routes.read_port()
+            wanted = write.traffic[number] if parameters.sets_routes else 1
+            m.d.comb += [
+                store.en.eq(write.valid & wanted), store.addr.eq(write.destination), store.data.eq(port),
+                read.en.eq(1), read.addr.eq(self.destination), found.eq(Mux(counts, read.data, 0)),
+            ]
+        return m
 
 
 def table_of(parameters: DieParameters, number: int) -> int:

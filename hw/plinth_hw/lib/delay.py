@@ -13,7 +13,7 @@ from plinth_hw.lib.ram import SECTION
 
 def delayed(m: Module, name: str, value: Any, cycles: int, *, reset_less: bool = False) -> Any:
     """``value``, of the same shape, of ``cycles`` cycles before, in registers; zero until then, or, if these are not
-    reset, after power-up only."""
+    reset, anything."""
     for cycle in range(cycles):
         stage = Signal(value.shape(), name=f"{name}_delay_{cycle}", reset_less=reset_less)
         m.d.sync += stage.eq(value)
@@ -51,7 +51,7 @@ class DelayLine(wiring.Component):
     i : In
         Word of this cycle.
     o : Out
-        Word of ``cycles`` cycles ago; zero in the first ones after power-up, anything after a later reset.
+        Word of ``cycles`` cycles ago; anything in the first ones after reset.
 
     Raises
     ------

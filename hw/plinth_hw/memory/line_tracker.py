@@ -114,5 +114,5 @@ class LineTracker(wiring.Component):
         with m.If(there):
             m.d.sync += command.line.eq(table_sum(m, platform, "next_line", [
                 Digits((distance, begins, begin, command.line),
-                       lambda d, s, b, x: x ^ ((b ^ x) & s), lambda d, s, b, x: d)], carry=back))
+                       lambda d, s, b, x: (b & s) | (x & ~s), lambda d, s, b, x: d)], carry=back))
         return m

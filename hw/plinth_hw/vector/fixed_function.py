@@ -169,7 +169,7 @@ class FixedFunctionUnit(wiring.Component):
         ]
         by_one = fine.shift[0]
         m.d.sync += size.eq(table_sum(m, platform, "rounded", [
-            Digits((by_one, Cat(shifted[2:], Const(0, 1)), shifted[1:]), lambda s, x, y: y ^ ((x ^ y) & s))],
+            Digits((by_one, Cat(shifted[2:], Const(0, 1)), shifted[1:]), lambda s, x, y: (x & s) | (y & ~s))],
             Mux(by_one, shifted[1], shifted[0])))
         # Its negative, or what it lacks to one; the ends in a register each, as is anything else.
         turned = last.negative | last.complement

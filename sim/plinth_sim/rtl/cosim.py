@@ -25,6 +25,7 @@ from plinth_hw.isa.registers import Register
 from plinth_hw.isa.window import WindowMemory
 from plinth_sim.rtl import pins, verilator
 from plinth_sim.rtl.elaborate import die_verilog, module_name
+from plinth_sim.rtl.power_up import PowerUp, without_initial_values
 
 Words = npt.NDArray[np.unsignedinteger]
 #: A link: (die, its output port, other die, its input port), and its own latency where it has one.
@@ -107,6 +108,7 @@ class _Config(ctypes.Structure):
                                                "rate_denominator", "outstanding", "status_register",
                                                "settle", "bit_numerator", "bit_denominator", "wave_die")),
         ("wave_start", ctypes.c_uint64), ("wave_stop", ctypes.c_uint64), ("wave_path", ctypes.c_char_p),
+        ("power_up", ctypes.c_uint32), ("power_up_seed", ctypes.c_uint32),
     ]
 
 
@@ -118,8 +120,10 @@ def ring(dies: int) -> list[tuple[int, int, int, int]]:
             + [(die, 1, (die - 1) % dies, 0) for die in range(dies)])
 
 
-def build(verilog: Mapping[str, str], top: str, *, trace: bool = False, compile_flags: Sequence[str] = ()) -> Path:
-    """The harness compiled with a die (cached), with tracing and with further flags for the compiler on demand.
+def build(verilog: Mapping[str, str], top: str, *, trace: bool = False, compile_flags: Sequence[str] = (),
+          flags: Sequence[str] = verilator.FAST_FLAGS) -> Path:
+    """The harness compiled with a die (cached), with tracing and with further flags for the compiler on demand, or
+    other flags for Verilator.
 
     Raises
     ------
@@ -131,7 +135,7 @@ def build(verilog: Mapping[str, str], top: str, *, trace: bool = False, compile_
     headers = {name: _HARNESS.with_name(name).read_text() for name in _HEADERS}
     headers["ports.h"] = pins.accessors(pins.module_ports("\n".join(verilog.values()), top))
     return verilator.build_library(verilog, top, cpp=[_HARNESS], headers=headers, trace=trace,
-                                   compile_flags=compile_flags)
+                                   compile_flags=compile_flags, flags=flags)
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -261,6 +265,8 @@ class CosimArray:
     bridge : BridgeParameters or None
         Of a host bridge in front of each die, if it has one: bytes of its line go through :meth:`send_bytes` and
         :meth:`take_bytes`, and there are no other accesses of registers, :meth:`wait` among them.
+    power_up : PowerUp or None
+        What registers and memories of the dies hold before reset; default: their initial values, in a faster build.
 
     Raises
     ------
@@ -277,7 +283,7 @@ class CosimArray:
                  faults: Faults | None = None, outstanding: int = 64,
                  threads: int | None = None, unrest: int = 0,
                  verilog: Mapping[str, str] | None = None, top: str | None = None, waves: Waves | None = None,
-                 bridge: BridgeParameters | None = None):
+                 bridge: BridgeParameters | None = None, power_up: PowerUp | None = None):
         links = ring(dies) if links is None else list(links)
         rate = Fraction(parameters.memory_words_per_cycle if memory_rate is None else memory_rate)
         for name, value in (("dies", dies), ("memory_words", memory_words), ("memory_rate", rate),
@@ -297,7 +303,10 @@ class CosimArray:
                              "link_phits from 1 on")
         if verilog is None:
             verilog = die_verilog(parameters, bridge=bridge)
-        library = build(verilog, top or module_name(parameters, bridge), trace=waves is not None)
+        flags = verilator.FAST_FLAGS
+        if power_up is not None:
+            verilog, flags = without_initial_values(verilog), power_up.FLAGS
+        library = build(verilog, top or module_name(parameters, bridge), trace=waves is not None, flags=flags)
         self.parameters = parameters
         self.bridge = bridge
         self.threads = min(dies, threads or default_threads())
@@ -327,7 +336,8 @@ class CosimArray:
             outstanding,
             Register.STATUS, 64 + 32 * dies, *Fraction(bridge.cycles_per_bit if bridge else 1).as_integer_ratio(),
             waves.die if waves else 0, waves.start if waves else 0,
-            waves.stop if waves else 0, str(waves.path).encode() if waves else None)
+            waves.stop if waves else 0, str(waves.path).encode() if waves else None,
+            *(power_up.state if power_up else (0, 0)))
         # The structure holds plain addresses: keep what they point to.
         self._pointees = (flat, noise, pointers)
         self._handle = self._library.plinth_new(ctypes.byref(self._config))

@@ -51,6 +51,8 @@ struct Config {
     uint32_t wave_die;
     uint64_t wave_start, wave_stop;
     const char* wave_path;
+    // Verilator's randReset, and a seed: what registers and memories hold before the first reset.
+    uint32_t power_up, power_up_seed;
 };
 
 enum Until : uint32_t { CYCLES = 0, FINISHED = 1, ACCESSED = 2 };
@@ -67,9 +69,9 @@ class Die {
     Die(const Config& config, uint32_t number)
         : memory_{config.memories[number], config.memory_words,     config.read_latency, config.write_latency,
                   config.rate_numerator,   config.rate_denominator, config.outstanding},
-          model_(traced(config, number), "die"),
+          model_(context(config, number), "die"),
           bucket_(memory_, BEAT_BITS / 32),
-          ports_(make_ports(model_, memory_, fault_, std::make_index_sequence<AXI_PORTS>())),
+          ports_(make_ports(silence(model_), memory_, fault_, std::make_index_sequence<AXI_PORTS>())),
           registers_(model_, fault_),
           line_(model_, config.bit_numerator, config.bit_denominator, fault_),
           status_register_(config.status_register),
@@ -135,7 +137,9 @@ class Die {
     }
 
   private:
-    VerilatedContext* traced(const Config& config, uint32_t number) {
+    VerilatedContext* context(const Config& config, uint32_t number) {
+        context_.randReset(config.power_up);
+        if (config.power_up_seed) context_.randSeed(config.power_up_seed + number);
         context_.traceEverOn(VM_TRACE && config.wave_path && config.wave_die == number);
         return &context_;
     }

@@ -91,6 +91,9 @@ def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
              f"constexpr size_t BEAT_BITS = {slice_bits * axi_ports};",
              f"constexpr size_t LINKS = {links};", f"constexpr bool LINK_LAYER = {str(layer).lower()};",
              f"constexpr size_t LINK_BITS = {link_bits};", f"constexpr bool SERIAL = {str(serial).lower()};", "",
+             "// Zeros at all inputs.", "inline Vmodel& silence(Vmodel& model) {",
+             *(f"    std::memset(&model.{member(name)}, 0, sizeof model.{member(name)});"
+               for name, (direction, _) in ports.items() if direction == "input"), "    return model;", "}", "",
              _struct("struct AxiLite", ports, "axil", (*_LITE_NEEDED, *_LITE_OPTIONAL)),
              _struct("struct SerialPins", ports, "", _SERIAL),
              "template <size_t P> struct AxiPins;", "template <size_t P> struct LinkOut;",

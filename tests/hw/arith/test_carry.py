@@ -9,6 +9,7 @@ from tests.support.batch import Batch
 from tests.support.ecp5 import MODELS, Ecp5
 from tests.support.refusal import refused
 
+from plinth_hw.arith import carry
 from plinth_hw.arith.carry import (
     Digits,
     carry_table,
@@ -98,3 +99,37 @@ def test_sums(platform, width, form) -> None:
 def test_digits_that_no_table_holds_are_refused() -> None:
     with refused(ValueError, match="A carry chain has no table for a place with carries"):
         carry_table(Digits(tuple(Signal(4)), lambda a, b, c, d: a, lambda a, b, c, d: b | c | d))
+
+
+class Bit:
+    """A bit of a simulator of four states: 0, 1, or None, which is unknown."""
+
+    def __init__(self, value: int | None) -> None:
+        self.value = value
+
+    def __and__(self, other: "Bit | int") -> "Bit":
+        values = {self.value, other.value if isinstance(other, Bit) else other}
+        return Bit(0 if 0 in values else None if None in values else 1)
+
+    def __invert__(self) -> "Bit":
+        return Bit(None if self.value is None else 1 - self.value)
+
+    def __or__(self, other: "Bit") -> "Bit":
+        return ~(~self & ~other)
+
+    def __xor__(self, other: "Bit") -> "Bit":
+        return Bit(None if None in (self.value, other.value) else self.value ^ other.value)
+
+
+def test_nothing_unknown_is_kept_of_what_is_not_chosen(monkeypatch) -> None:
+    digits = []
+    monkeypatch.setattr(carry, "table_sum", lambda m, platform, name, found, carry=None: digits.extend(found))
+    select, word = Signal(), Signal(1)
+    chosen_sum(Module(), None, "total", select, word, word, word)
+    loaded_sum(Module(), None, "total", select, word, word, word)
+    chosen, loaded = digits
+    for value in (0, 1):
+        known, unknown, yes, no = Bit(value), Bit(None), Bit(1), Bit(0)
+        assert chosen.one(unknown, yes, known, unknown).value == chosen.one(unknown, no, unknown, known).value == value
+        assert loaded.one(unknown, yes, known, unknown).value == value
+        assert loaded.other(unknown, yes, known, unknown).value == 0

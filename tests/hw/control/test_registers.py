@@ -191,6 +191,7 @@ def test_every_register_and_hole(parameters: DieParameters) -> None:
     host = Master(dut.axil)
     singles = [address for address in table.addresses() if not regs.ROUTES <= address < regs.LINK_WORDS]
     routes: list[tuple[int, int]] = []
+    cleared: list[int] = []
     expected_routes: list[tuple[int, int]] = []
     refused: list[int] = []
     expected_refused: list[int] = []
@@ -238,13 +239,17 @@ def test_every_register_and_hole(parameters: DieParameters) -> None:
         for base in range(regs.BASE_COUNT):
             ctx.set(dut.base_number, base)
             assert ctx.get(dut.base_address) == table.values[regs.BASES + 4 * base]
+        assert cleared == (list(range(1 << parameters.die_bits)) if parameters.ports else [])
         assert routes == expected_routes and bool(routes) == bool(parameters.ports)
         assert refused == expected_refused and bool(refused) == bool(parameters.ports)
 
     async def watch_routes(ctx: Any) -> None:
         while True:
             *_, write, bad = await ctx.tick().sample(dut.route_write, dut.bad_route)
-            if write.valid:
+            if write.clears:
+                assert write.valid and not routes
+                cleared.append(write.destination)
+            elif write.valid:
                 routes.append((write.destination, write.port))
             if bad.valid:
                 refused.append(bad.die)

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.code_graphs import CODES, COLUMNS, ROOM, ROWS, coded_program
 
 from plinth.driver.driver import DieError, Driver
 from plinth.driver.program import Program
-from plinth.lower.builder import GraphBuilder
-from plinth.lower.program import assemble, ring_setup
-from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
+from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import ControlBits, Register, Status
 from plinth_sim.golden.array import GoldenArray
@@ -22,40 +21,9 @@ pytestmark = pytest.mark.xdist_group("tiny-predict-dies")
 
 MEMORY_WORDS = 1 << 18
 TINY = replace(preset("ndp-tiny-winograd"), codes=True)
-ROWS, COLUMNS, ROOM = 2, 40, 80
-#: Fields of the codes, and what a length is forged to.
-CODES: dict[str, dict[str, int]] = {
-    "block": {"first": -4}, "skip": {"skips": 1, "sent": 1}, "regions": {"first": -2, "regions": 3}}
+#: What a length is forged to.
 FORGED: tuple[Callable[[int], int], ...] = (
     lambda length: length + 1, lambda length: length - 1, lambda _: ROOM, lambda _: 0, lambda _: 0xFFFFFFFF)
-
-
-def graph(code: dict[str, int], *, forged: bool) -> GraphBuilder:
-    """Runs are coded, then the first string's length, if it is ``forged``, is overwritten, then strings decoded."""
-    builder = GraphBuilder(TINY)
-    runs, made = (builder.allocate(name, ROWS, COLUMNS) for name in ("runs", "made"))
-    strings, length = builder.allocate("strings", ROWS, ROOM), builder.allocate("length", 1, 1)
-
-    def add(name: str, operation: TransferOperation, source: Any, destination: Any, rows: int = ROWS,
-            columns: int = COLUMNS, **more: Any) -> None:
-        builder.add(name, Engine.TRANSFER, operation, {
-            "source": source.pointer, "source_row_stride": source.stride, "destination": destination.pointer,
-            "destination_row_stride": destination.stride, "rows": rows, "columns": columns, "planes": 1, **more},
-            reads=[source], writes=[destination])
-
-    add("encode", TransferOperation.ENCODE, runs, strings, **code)
-    if forged:
-        add("forge", TransferOperation.COPY, length, strings, rows=1, columns=1)
-    builder.add("decode", Engine.TRANSFER, TransferOperation.DECODE, {
-        "source": made.pointer, "source_row_stride": made.stride, "destination": made.pointer,
-        "destination_row_stride": made.stride, "codes": strings.pointer, "codes_row_stride": strings.stride,
-        "rows": ROWS, "columns": COLUMNS, "planes": 1, **code}, reads=[strings], writes=[made])
-    return builder
-
-
-def program(code: str, *, forged: bool = True) -> Program:
-    builders = [graph(CODES[code], forged=forged) for _ in range(2)]
-    return assemble([ring_setup(TINY, [0, 1], die, 0) for die in range(2)], builders, memory_words=MEMORY_WORDS)
 
 
 def started(make: Callable[..., Any], made: Program, words: Any) -> tuple[Any, Driver]:
@@ -72,13 +40,13 @@ def test_a_forged_length_is_reported_with_its_task(code: str) -> None:
     """Of either die, whatever is wrong with it; the error stays until it is cleared, and the true length is read."""
     words = np.random.default_rng(1).standard_normal((2, ROWS, COLUMNS)).astype(np.float32).view(np.uint32)
     words[:, :, ::3] = 0
-    honest = program(code, forged=False)
+    honest = coded_program(TINY, 2, code, memory_words=MEMORY_WORDS)
     _, driver = started(GoldenArray, honest, words)
     driver.step(0)
     true = [int(driver.read(die, honest.buffers["strings"])[0, 0]) for die in range(2)]
     wanted = [driver.read(die, honest.buffers["made"]) for die in range(2)]
     assert all(1 < length < ROOM - 1 for length in true)
-    given = program(code)
+    given = coded_program(TINY, 2, code, memory_words=MEMORY_WORDS, forged=True)
     for make in (CosimArray, GoldenArray):
         array, driver = started(make, given, words)
         for victim, forge in ((number % 2, forge) for number, forge in enumerate(FORGED)):
