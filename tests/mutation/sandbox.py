@@ -40,7 +40,7 @@ class Sandbox:
 
     def __init__(self, root: Path):
         self.source = root
-        folder = output_root() / "mutate"
+        folder = output_root().resolve() / "mutate"
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob("tree-*"):
             if not Path("/proc", stale.name.split("-")[1]).exists():

@@ -55,7 +55,7 @@ def main(only: str | None, jobs: int, list_only: bool) -> None:
     results: list[Result] = []
     start, total, whole = time.monotonic(), sum(1 + len(proof.twins) for proof in chosen), False
     try:
-        for one in run(chosen, output_root() / "prove", jobs):
+        for one in run(chosen, output_root().resolve() / "prove", jobs):
             results.append(one)
             if not one.right:
                 console.print(f"{_name(one)}: {one.answer.verdict}; see {one.answer.log}", highlight=False,
