@@ -121,7 +121,7 @@ def _package(name: str, purpose: str, needed: bool, extra: str = "") -> Row:
 
 def _nearest(folder: Path) -> Path:
     """The folder, or that of its parents in which it would be made."""
-    return next((path for path in (folder, *folder.parents) if path.exists()), Path.cwd())
+    return next((path for path in (folder, *folder.parents) if path.exists()), Path())
 
 
 def _folder(name: str, purpose: str, folder: Path) -> Row:
@@ -184,13 +184,14 @@ def run() -> list[Row]:
 def show(rows: list[Row]) -> None:
     """Print a table, then the commands that mend what is missing."""
     console = Console()
-    root = f"{checkout() or Path.cwd()}{os.sep}"
+    root = checkout()
+    within = "" if root is None else f"{root}{os.sep}"
     table = Table(box=None, pad_edge=False)
     for heading in ("", "tool", "version", "for", "where"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "tool")
     for row in rows:
         mark = "[green]ok[/green]" if row.found else "[red]missing[/red]" if row.needed else "absent"
-        table.add_row(mark, row.name, row.version, row.purpose, row.where.removeprefix(root))
+        table.add_row(mark, row.name, row.version, row.purpose, row.where.removeprefix(within))
     console.print(table)
     for row in rows:
         if not row.found:
