@@ -73,7 +73,7 @@ lint: $(STAMP) ## ruff, mypy, and verilator --lint-only over the Verilog of each
 	@$(BIN)/python -m plinth_sim.rtl.lint
 
 verilog: $(STAMP) ## synthesizable Verilog of a die (PRESET=ndp-demo), into build/verilog/
-	@$(BIN)/python -m plinth_hw $(PRESET) --out $(BUILD)/verilog/$(PRESET).v
+	@$(BIN)/plinth verilog $(PRESET)
 
 registers: $(STAMP) ## register map of a die (PRESET=ndp-demo) as SystemRDL, C header and pages, into build/registers/
 	@mkdir -p $(BUILD)/registers

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("hw/plinth_hw", "sim/plinth_sim", "sw/plinth")
 
 ISA = "plinth_hw.isa"
+#: How the package is installed, and where results are kept; of no block of the hardware.
+INSTALLATION, CACHE = "plinth_hw.installation", "plinth_hw.cache"
 SHAPES, LIB = "plinth_hw.shapes", "plinth_hw.lib"
 _HARDWARE = {ISA, SHAPES, "plinth_hw.emit", LIB, "plinth_hw.arith", "plinth_hw.memory", "plinth_hw.control"}
 _BASE = {"plinth.errors", "plinth.output", "plinth.units", "plinth.buffers"}
@@ -39,16 +41,18 @@ MAY: dict[str, set[str]] = {
     "plinth_hw.optimiser": _HARDWARE,
     "plinth_hw.die": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix", "plinth_hw.vector", "plinth_hw.optimiser"},
     "plinth_hw.host": {*_HARDWARE, "plinth_hw.die"},
-    "plinth_hw.tools": set(),
+    INSTALLATION: set(),
+    CACHE: set(),
+    "plinth_hw.tools": {INSTALLATION},
     "plinth_hw.fpga": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix", "plinth_hw.die", "plinth_hw.host",
-                       "plinth_hw.optimiser", "plinth_hw.pages", "plinth_hw.tools"},
+                       "plinth_hw.optimiser", "plinth_hw.pages", "plinth_hw.tools", INSTALLATION},
     "plinth_hw.integrate": {ISA, "plinth_hw.emit", "plinth_hw.control", "plinth_hw.die"},
-    "plinth_hw.board": {ISA, "plinth_hw.emit", "plinth_hw.tools"},
-    "plinth_hw.pages": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix"},
+    "plinth_hw.board": {ISA, "plinth_hw.emit", "plinth_hw.tools", INSTALLATION},
+    "plinth_hw.pages": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix", INSTALLATION},
     "plinth_hw.__main__": {ISA, "plinth_hw.emit", "plinth_hw.die", "plinth_hw.integrate"},
     "plinth_sim.golden": {ISA},
     "plinth_sim.array": set(),
-    "plinth_sim.rtl": {ISA, "plinth_hw", "plinth_hw.die", "plinth_hw.emit", "plinth_hw.host"},
+    "plinth_sim.rtl": {ISA, INSTALLATION, CACHE, "plinth_hw", "plinth_hw.die", "plinth_hw.emit", "plinth_hw.host"},
     "plinth.errors": set(),
     "plinth.output": {"plinth.errors"},
     "plinth.model": {*_BASE, ISA},
@@ -62,14 +66,15 @@ MAY: dict[str, set[str]] = {
     "plinth.driver": {*_BASE, ISA, "plinth.model"},
     "plinth.simulate": {*_PLANS, "plinth_sim.array"},
     "plinth.report": {*_SIMULATED},
-    "plinth.training": {*_LOWERED, "plinth.backends"},
-    "plinth.backends": {*_BASE, ISA, "plinth_hw.board", "plinth.model", "plinth.driver", "plinth_sim.golden",
-                        "plinth_sim.rtl"},
-    "plinth.sparsity": {ISA, "plinth.training", "plinth.backends", "plinth_sim.golden"},
-    "plinth.bench": {*_RUN, *_SIMULATED, "plinth.sparsity"},
+    "plinth.training": {*_LOWERED, "plinth.backends", INSTALLATION},
+    "plinth.backends": {*_BASE, ISA, INSTALLATION, "plinth_hw.board", "plinth.model", "plinth.driver",
+                        "plinth_sim.golden", "plinth_sim.rtl"},
+    "plinth.sparsity": {ISA, INSTALLATION, CACHE, "plinth.training", "plinth.backends", "plinth_sim.golden"},
+    "plinth.bench": {*_RUN, *_SIMULATED, "plinth.sparsity", INSTALLATION, CACHE},
     "plinth.reproduce": {*_SIMULATED, "plinth.report", "plinth.sparsity"},
-    "plinth.doctor": {*_BASE, "plinth_sim.rtl", "plinth.training"},
-    "plinth.cli": {*_RUN, *_SIMULATED, "plinth.report", "plinth.bench", "plinth.reproduce", "plinth.doctor"},
+    "plinth.doctor": {*_BASE, INSTALLATION, "plinth_sim.rtl", "plinth.training"},
+    "plinth.cli": {INSTALLATION, *_RUN, *_SIMULATED, "plinth.report", "plinth.bench", "plinth.reproduce",
+                   "plinth.doctor"},
 }
 #: Imports that break the rule, (module, room), and are to go.
 KNOWN: set[tuple[str, str]] = set()

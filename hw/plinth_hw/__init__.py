@@ -14,5 +14,10 @@ A room imports those above it only:
 - :mod:`~plinth_hw.integrate`: constraints, a FuseSoC core and a LiteX module, for other people's designs.
 - :mod:`~plinth_hw.board`: bitstreams for FPGA boards; :mod:`~plinth_hw.tools` runs the programs that make them.
 
+Below all rooms of this and the other packages, and of no hardware:
+
+- :mod:`~plinth_hw.installation`: where outputs and caches go, of a checkout and of an installed package.
+- :mod:`~plinth_hw.cache`: results that are kept, with checksums.
+
 ``docs/glossary.md`` says what words mean in all rooms.
 """

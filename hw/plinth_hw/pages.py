@@ -14,12 +14,12 @@ from plinth_hw.comm.flit import flit_layout
 from plinth_hw.control.counters import VISIT_CYCLES
 from plinth_hw.control.registers import counter_count
 from plinth_hw.control.scheduler import QUEUE_DEPTH
+from plinth_hw.installation import NO_PAGES, checkout
 from plinth_hw.isa.formats import Float, Format
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.matrix.geometry import Geometry
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Columns of the tables, and what each is for.
 SHOWN = {"ndp-tiny": "block tests", "ndp-demo": "training run", "ndp-demo-mixed": "FP16 products",
          "fpga-demo": "the same in Q3.12", "ndp-bench": "benchmarks", "ndp-paper": "MPT's figures",
@@ -98,21 +98,25 @@ def table(names: Iterable[str], rows: dict[str, Row], first: Iterable[str] = ())
             *(f"| {title} | {' | '.join(row(one) for one in parameters)} |" for title, row in rows.items())]
 
 
-def pages() -> dict[Path, dict[str, list[str]]]:
-    """Tables by page and marker."""
+def pages(root: Path) -> dict[Path, dict[str, list[str]]]:
+    """Tables of a checkout's pages, by page and marker."""
     return {
-        ROOT / "docs" / "die.md": {"presets": table(SHOWN, PRESET_ROWS, [f"| for | {' | '.join(SHOWN.values())} |"])},
-        ROOT / "docs" / "control.md": {"control-sizes": table(CONTROL_SHOWN, CONTROL_ROWS)},
+        root / "docs" / "die.md": {"presets": table(SHOWN, PRESET_ROWS, [f"| for | {' | '.join(SHOWN.values())} |"])},
+        root / "docs" / "control.md": {"control-sizes": table(CONTROL_SHOWN, CONTROL_ROWS)},
     }
 
 
 def main(arguments: list[str]) -> int:
-    """Entry point; 1 if a page is out of date, 2 if the arguments are wrong."""
+    """Entry point; 1 if a page is out of date, 2 if there are no pages or the arguments are wrong."""
     if arguments not in ([], ["--check"]):
         print("plinth_hw.pages: error: say --check, or nothing", file=sys.stderr)
         return 2
+    root = checkout()
+    if root is None:
+        print(f"plinth_hw.pages: error: {NO_PAGES}", file=sys.stderr)
+        return 2
     stale = []
-    for page, tables in pages().items():
+    for page, tables in pages(root).items():
         before = after = page.read_text(encoding="utf-8")
         for marker, lines in tables.items():
             after = replaced(after, marker, lines)

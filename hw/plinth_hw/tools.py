@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from plinth_hw.installation import install
+
 
 class ToolError(Exception):
     """A tool is missing, or failed; the message says what to do, and names the log if there is one."""
@@ -22,8 +24,7 @@ def require(*packages: str) -> None:
     """
     for package in packages:
         if importlib.util.find_spec(package.replace("-", "_")) is None:
-            raise ToolError(f"the wheel {package} is not installed; run {sys.executable} -m pip install {package}, or "
-                            "make, which installs all of the lock file")
+            raise ToolError(f"the wheel {package} is not installed; run {install('dev')}")
 
 
 def version(package: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
@@ -21,6 +21,7 @@ from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Predictor, Reference, ReferenceStep, Sizes
 from plinth.model.routes import Link
 from plinth_hw.board.manifest import Manifest, ManifestError
+from plinth_hw.installation import cache_root
 from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
@@ -35,9 +36,24 @@ if TYPE_CHECKING:
 BATCH_ELEMENTS = 1 << 23
 
 
-def build_root() -> Path:
-    """Folder of everything generated: ``PLINTH_BUILD``, or ``build`` of the checkout."""
-    return Path(os.environ.get("PLINTH_BUILD") or Path(__file__).resolve().parents[2] / "build")
+@contextmanager
+def tool_errors() -> Iterator[None]:
+    """Around what runs tools and keeps their results in the cache.
+
+    Raises
+    ------
+    UserError
+        If a tool is missing or fails, or the cache cannot be written.
+    """
+    from plinth_sim.rtl.verilator import ToolError
+
+    try:
+        yield
+    except ToolError as error:
+        raise UserError(str(error)) from error
+    except OSError as error:
+        raise UserError(f"{error.filename or cache_root()}: {error.strerror}; make that folder writable or set "
+                        "PLINTH_BUILD to another one") from error
 
 
 @dataclass(frozen=True)
@@ -78,18 +94,12 @@ def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, thre
     """
     from plinth_sim.rtl.cosim import CosimArray, Faults, Waves
     from plinth_sim.rtl.elaborate import die_verilog
-    from plinth_sim.rtl.verilator import ToolError
 
     waves = Waves(window.die, window.start, window.stop, window.path) if window else None
-    try:
+    with tool_errors():
         verilog = die_verilog(parameters, bridge=bridge)
         array = CosimArray(parameters, dies, memory_words, threads=threads, links=links, verilog=verilog, waves=waves,
                            bridge=bridge, faults=Faults(flip=bit_errors) if bit_errors else None)
-    except ToolError as error:
-        raise UserError(str(error)) from error
-    except OSError as error:
-        raise UserError(f"{error.filename or build_root()}: {error.strerror}; make the build folder writable "
-                        "or set PLINTH_BUILD to another one") from error
     return array, _digest(verilog)
 
 
@@ -173,15 +183,24 @@ def die_digest(parameters: DieParameters) -> str:
         If a tool is missing or fails, or the build folder cannot be written.
     """
     from plinth_sim.rtl.elaborate import die_verilog
-    from plinth_sim.rtl.verilator import ToolError
 
-    try:
+    with tool_errors():
         return _digest(die_verilog(parameters))
-    except ToolError as error:
-        raise UserError(str(error)) from error
-    except OSError as error:
-        raise UserError(f"{error.filename or build_root()}: {error.strerror}; make the build folder writable "
-                        "or set PLINTH_BUILD to another one") from error
+
+
+def synthesizable_verilog(parameters: DieParameters) -> str:
+    """Verilog of a die for other tools, as ``python -m plinth_hw`` writes it.
+
+    Raises
+    ------
+    UserError
+        As :func:`die_digest`.
+    """
+    from plinth_sim.rtl.elaborate import die_verilog
+
+    with tool_errors():
+        (text,) = die_verilog(parameters, "cells").values()
+    return text
 
 
 def harness_digest() -> str:

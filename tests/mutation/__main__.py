@@ -18,7 +18,7 @@ from tests.mutation.rooms import ROOMS
 from plinth.bench.row import Row
 from plinth.errors import UserError
 from plinth.training.job import write_json
-from plinth_sim.rtl.verilator import build_root
+from plinth_hw.installation import output_root
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,7 +96,7 @@ def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, 
     """Apply random small mutants to the code, one at a time, and run the tests that should notice."""
     console = Console(stderr=as_json)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    result = build_root() / "mutate.json"
+    result = output_root() / "mutate.json"
     judged: list[Judged] = []
     whole = False
     try:
@@ -113,7 +113,7 @@ def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, 
             console.print(f"equivalent.yaml: no mutant any more: {entry}", highlight=False, markup=False)
         judged += [Judged(name, mutant, "equivalent", equivalents[mutant.key])
                    for name, mutant in found if mutant.key in equivalents]
-        cache = build_root() / "mutate" / "reach.json"
+        cache = output_root() / "mutate" / "reach.json"
         if fresh:
             cache.unlink(missing_ok=True)
         started = time.monotonic()
@@ -131,7 +131,7 @@ def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, 
     data = {"seed": seed, "whole": whole, "share": share(judged), "mutants": [one.to_data() for one in judged]}
     write_json(result, data)
     if whole and not again and not rooms:
-        _keep_row(build_root() / "bench.json", _row(judged, seed))
+        _keep_row(output_root() / "bench.json", _row(judged, seed))
     if as_json:
         click.echo(json.dumps(data, indent=1))
     sys.exit(0 if whole else 130)

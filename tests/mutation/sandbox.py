@@ -15,7 +15,7 @@ from types import TracebackType
 
 from tests.mutation.mutants import Mutant
 
-from plinth_sim.rtl.verilator import build_root
+from plinth_hw.installation import cache_root, output_root
 
 #: What no test reads.
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", "*.egg-info", ".*_cache")
@@ -40,7 +40,7 @@ class Sandbox:
 
     def __init__(self, root: Path):
         self.source = root
-        folder = build_root() / "mutate"
+        folder = output_root().resolve() / "mutate"
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob("tree-*"):
             if not Path("/proc", stale.name.split("-")[1]).exists():
@@ -54,7 +54,7 @@ class Sandbox:
     def __enter__(self) -> "Sandbox":
         shutil.copytree(self.source, self.root, ignore=_LEFT_OUT)
         self._builds.mkdir(parents=True)
-        for built in (build_root() / "verilator").glob("*"):
+        for built in (cache_root() / "verilator").glob("*"):
             if built.is_dir() and "." not in built.name:
                 # Links: builds are never written again. One that is being replaced is not needed.
                 shutil.copytree(built, self._builds / built.name, copy_function=os.link, dirs_exist_ok=True)

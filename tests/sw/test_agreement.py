@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from plinth import backends, cli
-from plinth.bench import agreement, holdouts, steps
+from plinth.bench import accuracy, agreement, holdouts, network, steps
 from plinth.bench.agreement import Agreement, Step
 from plinth.bench.holdouts import Case, First
+from plinth.bench.page import default_page, write_tables
 from plinth.bench.steps import lowered_step, program_digest
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS
@@ -145,7 +146,7 @@ def test_holdouts_are_lowered_under_the_plans_of_their_first_measurement(case: C
 
 def test_counts_are_kept_for_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter(range(100, 110))
-    monkeypatch.setattr(backends, "build_root", lambda: tmp_path)
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
     monkeypatch.setattr(backends, "die_digest", lambda die: "verilog")
     monkeypatch.setattr(steps, "counted_cycles", lambda *given: next(counts))
     network, array = NETWORKS["digits-mlp"], ARRAYS["ring-2"]
@@ -165,13 +166,43 @@ def test_the_page_is_written_in_place(tmp_path: Path) -> None:
     page = tmp_path / "agreement.md"
     page.write_text("before\n<!-- agreement -->\nold\n<!-- /agreement -->\nmiddle\n<!-- hold-outs -->\n"
                     "<!-- /hold-outs -->\nafter\n")
-    agreement.write_page(STEPS, page)
-    agreement.write_page(STEPS, page)
+    for _ in range(2):
+        write_tables(page, agreement.tables(STEPS))
     assert page.read_text() == (f"before\n<!-- agreement -->\n{agreement.table(STEPS)}\n<!-- /agreement -->\nmiddle\n"
                                 f"<!-- hold-outs -->\n{agreement.NONE}\n<!-- /hold-outs -->\nafter\n")
     page.write_text("nothing")
     with pytest.raises(UserError, match="there is no place for the table between"):
-        agreement.write_page(STEPS, page)
+        write_tables(page, agreement.tables(STEPS))
+
+
+def test_a_page_that_is_not_there_begins_with_the_tables(tmp_path: Path) -> None:
+    page = tmp_path / "build" / "agreement.md"
+    write_tables(page, agreement.tables(STEPS) | {"network": "old"})
+    write_tables(page, {"network": "| new |"})
+    assert page.read_text() == "\n".join([
+        "<!-- agreement -->", agreement.table(STEPS), "<!-- /agreement -->", "",
+        "<!-- hold-outs -->", agreement.NONE, "<!-- /hold-outs -->", "",
+        "<!-- network -->", "| new |", "<!-- /network -->", ""])
+
+
+def test_a_checkout_has_its_own_pages() -> None:
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    for name, tables in ((agreement.PAGE, [*agreement.tables([]), network.TABLE]), (accuracy.PAGE, ["accuracy"])):
+        assert default_page(name) == docs / name
+        assert all(f"<!-- {table} -->" in (docs / name).read_text(encoding="utf-8") for table in tables)
+
+
+def test_the_command_writes_the_page_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                      capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(agreement, "measure", lambda **options: STEPS)
+    cli.main(["agreement", "--only", "digits-mlp", "--out", str(tmp_path / "page.md")])
+    assert capsys.readouterr().out.endswith(f"page: {tmp_path / 'page.md'}\n")
+    assert agreement.table(STEPS) in (tmp_path / "page.md").read_text()
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(agreement, "measure", lambda **options: pytest.fail("the page cannot be written"))
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["agreement", "--out", str(tmp_path / "file" / "page.md")])
+    assert stop.value.code == 2 and "cannot be written" in capsys.readouterr().err
 
 
 def test_nothing_called_so_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

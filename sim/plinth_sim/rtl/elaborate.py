@@ -8,9 +8,10 @@ from typing import Literal
 import amaranth
 
 import plinth_hw
+from plinth_hw.cache import cached_folder, digest
+from plinth_hw.installation import cache_root
 from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import DieParameters
-from plinth_sim.rtl import verilator
 
 
 def module_name(parameters: DieParameters, bridge: BridgeParameters | None = None) -> str:
@@ -21,7 +22,7 @@ def module_name(parameters: DieParameters, bridge: BridgeParameters | None = Non
 def _sources_digest() -> str:
     folder = Path(plinth_hw.__file__).parent
     files = sorted(folder.rglob("*.py"))
-    return verilator.digest(*(part for path in files
+    return digest(*(part for path in files
                               for part in (str(path.relative_to(folder)), path.read_bytes())))
 
 
@@ -34,8 +35,8 @@ def _parameters_text(parameters: DieParameters) -> str:
 
 def module_text(make: Callable[[str], str], netlist: str) -> str:
     """Verilog of a module's RTLIL; dies have many modules in common."""
-    folder = verilator.build_root() / "verilog" / "modules" / verilator.digest(amaranth.__version__, netlist)
-    with verilator.cached_folder(folder) as scratch:
+    folder = cache_root() / "verilog" / "modules" / digest(amaranth.__version__, netlist)
+    with cached_folder(folder, "module.v") as scratch:
         if scratch is not None:
             (scratch / "module.v").write_text(make(netlist))
     return (folder / "module.v").read_text()
@@ -53,10 +54,10 @@ def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"]
         Of the host bridge in front of the die, if it is to have one.
     """
     name = module_name(parameters, bridge)
-    key = verilator.digest(_sources_digest(), amaranth.__version__, _parameters_text(parameters), array_form,
+    key = digest(_sources_digest(), amaranth.__version__, _parameters_text(parameters), array_form,
                            repr(bridge))
-    folder = verilator.build_root() / "verilog" / f"{name}-{array_form}-{key}"
-    with verilator.cached_folder(folder) as scratch:
+    folder = cache_root() / "verilog" / f"{name}-{array_form}-{key}"
+    with cached_folder(folder, f"{name}.sv") as scratch:
         if scratch is not None:
             # Loading the generator takes longer than reading a cached result.
             from plinth_hw import emit

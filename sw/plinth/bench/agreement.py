@@ -8,7 +8,6 @@ through the functions behind the commands. The co-simulation runs the plan on th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import mean
 from time import monotonic
 from typing import Any
@@ -24,12 +23,12 @@ from plinth.model.network import Network
 from plinth.model.update import UpdateRule, rule_for
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
-from plinth.output import replace_table
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planning import PLANNERS, given_plan, task
 from plinth.simulate.step import simulated
+from plinth_hw.installation import checkout
 
 AGREED_NETWORKS = ("digits-mlp", "digits-cnn")
 AGREED_PRESETS = ("ndp-demo", "hypar-demo")
@@ -47,8 +46,8 @@ TILED_CASES: tuple[tuple[str, Tiles, Array], ...] = (
     ("digits-cnn", (2, "winograd", 1), ring(4, preset="ndp-demo-predict")))
 #: Samples of their steps: tiles take more memory than maps.
 TILED_BATCH = 64
-#: Where the tables stand.
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "agreement.md"
+#: The page of the tables, and their markers.
+PAGE = "agreement.md"
 GRID, HOLDOUTS, NONE = "agreement", "hold-outs", "None was measured."
 
 
@@ -235,7 +234,7 @@ def _planned(case: Case) -> Splits:
 def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[Agreement]:
     """All steps whose name (network/preset/array, of hold-outs behind ``hold-outs/``) contains ``only``, spread over
     the processors; hold-outs, which take longest, begin, and stand last. If all are measured, what was never measured
-    of hold-outs before is written to their file.
+    of hold-outs before is written to their file, in a checkout.
 
     Raises
     ------
@@ -256,7 +255,7 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
         left = (monotonic() - begin) / number * (len(steps) - number) / 60
         say(f"{number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}: {100 * one.error:+.1f} %")
     measured = [one for one in found if one]
-    if not only:
+    if not only and checkout() is not None:
         holdouts.write_first([(one.step.case, First(one.step.splits, one.program, one.counted, one.simulated,
                                                     one.predicted)) for one in measured if one.step.case])
         known = holdouts.first_measured()
@@ -313,16 +312,9 @@ def holdout_table(found: Sequence[Agreement]) -> str:
     return "\n".join(lines)
 
 
-def write_page(found: Sequence[Agreement], page: Path = PAGE) -> None:
-    """Replace the tables of docs/agreement.md.
-
-    Raises
-    ------
-    UserError
-        If the page is missing or has no place for a table.
-    """
-    for name, made in ((GRID, table(found)), (HOLDOUTS, holdout_table(found))):
-        replace_table(page, name, made)
+def tables(found: Sequence[Agreement]) -> dict[str, str]:
+    """Tables of the page, by their markers."""
+    return {GRID: table(found), HOLDOUTS: holdout_table(found)}
 
 
 def regrets(found: Sequence[Agreement]) -> list[tuple[float, Agreement]]:

@@ -6,7 +6,6 @@ A case is a step of which all other operations are left out; it is lowered, coun
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean
 
 from plinth import backends
@@ -20,7 +19,6 @@ from plinth.model.array import Array, ring
 from plinth.model.layers import Convolution, Dense, Flatten, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network, perceptron
 from plinth.model.update import PLAIN
-from plinth.output import replace_table
 from plinth.partition.graph import from_network
 from plinth.plan.planners.mpt import grouped
 from plinth.simulate.costs import DieCosts
@@ -57,7 +55,7 @@ KINDS: dict[str, Callable[[Operation], bool]] = {
 #: Eight and sixteen dies.
 ARRAYS: tuple[Array, ...] = (ring(8, preset="ndp-demo-winograd"), ring(16, preset="ndp-tiny-winograd"))
 #: Where the table stands.
-PAGE, TABLE = Path(__file__).resolve().parents[3] / "docs" / "agreement.md", "network"
+TABLE = "network"
 
 
 @dataclass(frozen=True)
@@ -203,15 +201,9 @@ def table(found: list[Found]) -> str:
     return "\n".join([*lines, "", f"{len(found)} cases: mean error {mean(errors):.1f} %, worst {max(errors):.1f} %."])
 
 
-def write_page(found: list[Found], page: Path = PAGE) -> None:
-    """Replace the table of docs/agreement.md.
-
-    Raises
-    ------
-    UserError
-        If the page is missing or has no place for the table.
-    """
-    replace_table(page, TABLE, table(found))
+def tables(found: list[Found]) -> dict[str, str]:
+    """Tables of the page, by their markers."""
+    return {TABLE: table(found)}
 
 
 def rows(found: list[Found]) -> list[Row]:

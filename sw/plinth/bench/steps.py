@@ -23,6 +23,8 @@ from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, Task, given_plan, task
 from plinth.training.data import Dataset, digits, table_rows
 from plinth.training.session import Session, initial_parameters
+from plinth_hw.cache import cached_folder, digest
+from plinth_hw.installation import cache_root
 from plinth_hw.isa.parameters import DieParameters, preset
 
 #: Samples of a step, and memory of a die in words.
@@ -83,22 +85,18 @@ def program_digest(program: TrainingProgram) -> str:
 
 def kept_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
     """As :func:`counted_cycles`, which is asked once for the same Verilog, harness, program and links: counts lie in
-    the build folder, so that a measurement that was ended goes on where it was."""
+    the cache, so that a measurement that was ended goes on where it was."""
     die = built(array)
     key = (backends.die_digest(die), backends.harness_digest(), program_digest(program), array.timed(),
            str(array.rate), array.directed_rates.tolist(), network.name, batch,
            *((array.route_table, str(array.port_rates)) if array.routes or array.has_rates else ()))
-    path = backends.build_root() / "agreement" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.json"
-    try:
-        return int(json.loads(path.read_text(encoding="utf-8"))["cycles"])
-    except (OSError, ValueError, KeyError, TypeError):
-        # Nothing was kept, or not to the end.
-        pass
-    cycles = counted_cycles(network, array, program, batch)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"cycles": cycles, "network": network.name, "batch": batch, "array": array.name,
-                      "preset": array.preset})
-    return cycles
+    folder = cache_root() / "agreement" / digest(repr(key))
+    with backends.tool_errors(), cached_folder(folder, "cycles.json") as scratch:
+        if scratch is not None:
+            write_json(scratch / "cycles.json", {
+                "cycles": counted_cycles(network, array, program, batch), "network": network.name, "batch": batch,
+                "array": array.name, "preset": array.preset})
+    return int(json.loads((folder / "cycles.json").read_text(encoding="utf-8"))["cycles"])
 
 
 class Counter:

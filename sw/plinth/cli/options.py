@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plinth.cli.names import ADAGRAD_EPSILONS, ADAGRAD_RATES, MACHINES, RATE, UPDATES
-from plinth.errors import UserError
+from plinth.errors import UserError, quoted
 
 if TYPE_CHECKING:
     from plinth.model.array import Array
     from plinth.model.network import Network
     from plinth.model.update import UpdateRule
+    from plinth_hw.isa.parameters import DieParameters
 
 
 class OutputFile(click.Path):
@@ -29,6 +30,21 @@ class OutputFile(click.Path):
         if os.path.basename(value) in ("", ".", "..") or (os.path.exists(value) and not os.path.isfile(value)):
             self.fail(f"{str(value)!r} is a folder, a pipe or a device; give the name of a file", param, ctx)
         return super().convert(value, param, ctx)
+
+
+def die_of(preset: str) -> DieParameters:
+    """Parameters of a die by its preset's name.
+
+    Raises
+    ------
+    UserError
+        If there is no such preset; the message lists those that exist.
+    """
+    from plinth_hw.isa.parameters import PRESETS
+
+    if preset not in PRESETS:
+        raise UserError(f"preset {quoted(preset)} is unknown; choose one of {', '.join(PRESETS)}")
+    return PRESETS[preset]
 
 
 def preset_of(machine: str | None, number_format: str | None) -> str:

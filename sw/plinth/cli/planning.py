@@ -173,17 +173,17 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
 @click.option("--json", "as_json", is_flag=True, help="print the figures as JSON, nothing else")
 def reproduce(paper: str, figures: tuple[str, ...], out: Path | None, as_json: bool) -> None:
     """Compute the numbers of PAPER anew and print them beside its own, each with what agreement is worth."""
-    from plinth.backends import build_root
     from plinth.report.progress import reproduction_progress
     from plinth.reproduce import tables
     from plinth.reproduce.paper import paper as published
+    from plinth_hw.installation import output_root
 
     given = published(paper)
     with reproduction_progress(sys.stderr.isatty()) as live:
         line = live.add_task("reproduce", total=len(set(figures)) or len(given.tables), key="", values=0)
         found = given.computed(figures, lambda key, tables, values: live.update(
             line, completed=tables, key=key, values=values))
-    pictures = given.draw(out or build_root() / "reproduce" / paper, found)
+    pictures = given.draw(out or output_root() / "reproduce" / paper, found)
     if as_json:
         print_json(given.report(found))
     else:

@@ -1,13 +1,15 @@
-"""Commands that measure, and those that tell what there is: `bench`, `agreement`, `accuracy`, `doctor`, `list`, ..."""
+"""Commands that measure, and those that tell or write what there is: `bench`, `agreement`, `doctor`, `verilog`, ..."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import ACCURACY_NAMES, BENCH_NAMES
+from plinth.cli.options import OutputFile, die_of
 
 
 @cli.command()
@@ -15,57 +17,76 @@ from plinth.cli.names import ACCURACY_NAMES, BENCH_NAMES
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def bench(only: str | None, as_json: bool) -> None:
     """Measure utilisation and speed; rows go to bench.json in the build folder."""
-    from plinth.backends import build_root
     from plinth.bench.run import run_benches
+    from plinth_hw.installation import output_root
 
     console = new_console(stderr=True)
-    rows = run_benches(build_root() / "bench.json", only, console)
+    rows = run_benches(output_root() / "bench.json", only, console)
     if as_json:
         print_json(rows)
 
 
 @cli.command()
 @click.option("--only", default="", metavar="TEXT", help="steps whose [hold-outs/]network/preset/array contains this; "
-              "or 'network', traffic alone; docs/agreement.md stays as it is")
+              "or 'network', traffic alone; no page is written without --out")
+@click.option("--out", type=OutputFile(), help="page whose tables are replaced, or that is made; default: "
+              "docs/agreement.md of a checkout, or agreement.md in the build folder")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
-def agreement(only: str, as_json: bool) -> None:
-    """Compare simulated and predicted with co-simulated cycles of steps; into docs/agreement.md."""
+def agreement(only: str, out: Path | None, as_json: bool) -> None:
+    """Compare simulated and predicted with co-simulated cycles of steps; the tables go into a page."""
     from plinth.bench import agreement as steps
     from plinth.bench import network
+    from plinth.bench.page import default_page, write_tables
+    from plinth.output import check_writable
 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
+    page = out if out or only else default_page(steps.PAGE)
+    check_writable(page)
     alone = only == network.TABLE
     found = [] if alone else steps.measure(say=say, only=only)
     traffic = network.measure(say) if alone or not only else []
-    if not only:
-        steps.write_page(found)
-        network.write_page(traffic)
+    if page is not None:
+        write_tables(page, {**(steps.tables(found) if found else {}), **(network.tables(traffic) if traffic else {})})
     if as_json:
         print_json([row.to_data() for row in [*(steps.rows(found) if found else ()), *network.rows(traffic)]])
     else:
         tables = [steps.table(found), steps.holdout_table(found)] if found else []
         click.echo("\n\n".join([*tables, *([network.table(traffic)] if traffic else [])]))
+        _name_page(page)
 
 
 @cli.command()
-@click.option("--only", type=click.Choice(ACCURACY_NAMES), help="one row; docs/formats.md stays as it is")
-@click.option("--seeds", type=click.IntRange(2, 1000), default=10, show_default=True, help="runs of each row")
+@click.option("--only", type=click.Choice(ACCURACY_NAMES), help="one row; no page is written without --out")
+@click.option("--seeds", type=click.IntRange(2, 1000), default=10, show_default=True,
+              help="runs of each row; of another number, no page is written without --out")
+@click.option("--out", type=OutputFile(), help="page whose table is replaced, or that is made; default: "
+              "docs/formats.md of a checkout, or formats.md in the build folder")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
-def accuracy(only: str | None, seeds: int, as_json: bool) -> None:
-    """Train the digits in every number format on the golden model; into docs/formats.md."""
+def accuracy(only: str | None, seeds: int, out: Path | None, as_json: bool) -> None:
+    """Train the digits in every number format on the golden model; the table goes into a page."""
     from dataclasses import asdict
 
     from plinth.bench import accuracy as formats
+    from plinth.bench.page import default_page, write_tables
+    from plinth.output import check_writable
 
+    page = out if out or only or seeds != formats.SEEDS else default_page(formats.PAGE)
+    check_writable(page)
     found = formats.measure((only,) if only else ACCURACY_NAMES, seeds, lambda text: click.echo(text, err=True))
-    if not only and seeds == formats.SEEDS:
-        formats.write_page(found)
+    if page is not None:
+        write_tables(page, formats.tables(found))
     if as_json:
         print_json([asdict(one) for one in found])
     else:
         click.echo(formats.table(found))
+        _name_page(page)
+
+
+def _name_page(page: Path | None) -> None:
+    if page is not None:
+        click.echo(f"page: {page}")
 
 
 @cli.command()
@@ -93,6 +114,23 @@ def show_list(as_json: bool) -> None:
         print_json(listing())
     else:
         show(new_console())
+
+
+@cli.command()
+@click.argument("preset")
+@click.option("--out", type=OutputFile(), help="file to write; default: verilog/PRESET.v in the build folder")
+def verilog(preset: str, out: Path | None) -> None:
+    """Write the synthesizable Verilog of a die; its top module is PRESET, with underscores."""
+    from plinth.backends import synthesizable_verilog
+    from plinth.output import check_writable, write_whole
+    from plinth_hw.installation import output_root
+
+    parameters = die_of(preset)
+    path = out or output_root() / "verilog" / f"{preset}.v"
+    check_writable(path)
+    text = synthesizable_verilog(parameters)
+    write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))
+    click.echo(f"{path}: {len(text):,} bytes, {text.count('endmodule'):,} modules")
 
 
 @cli.command()

@@ -26,6 +26,7 @@ from plinth.cli.options import (
     OutputFile,
     able_array,
     array_of,
+    die_of,
     network_or_plan,
     open_network,
     predict_options,
@@ -142,7 +143,6 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
     from dataclasses import replace
 
-    from plinth.backends import build_root
     from plinth.model.network_file import load_network
     from plinth.model.zoo import NETWORKS
     from plinth.output import write_json
@@ -153,9 +153,10 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     from plinth.report.table import training_table
     from plinth.training.job import JobOptions, clear_outputs, run_job
     from plinth.training.scale import parse_scale
+    from plinth_hw.installation import output_root
     from plinth_hw.isa.parameters import PRESETS
 
-    out = out or build_root() / "train"
+    out = out or output_root() / "train"
     clear_outputs(out, keep=(network, plan_file))
     network, plan_file = network_or_plan(network, plan_file)
     if plan_file is not None:
@@ -243,11 +244,8 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
 def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None:
     """Co-simulate dies of PRESET with a host bridge each; print the ports that lead to them, until Ctrl-C."""
     from plinth.backends import pseudo_terminals
-    from plinth_hw.isa.parameters import PRESETS
 
-    if preset not in PRESETS:
-        raise UserError(f"preset {preset!r} is unknown; choose one of {', '.join(PRESETS)}")
-    parameters = PRESETS[preset]
+    parameters = die_of(preset)
     memory_words = min(parameters.words_of(memory_mib << 18), parameters.most_memory_words)
     with pseudo_terminals(parameters, dies, memory_words, threads=threads) as terminals:
         for die, name in enumerate(terminals.names):

@@ -5,7 +5,6 @@ float64 reference would do the same in several times the time. Trained weights a
 """
 
 import hashlib
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,9 +15,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from plinth.backends import build_root
+from plinth.backends import tool_errors
 from plinth.training.data import named
 from plinth.training.datasets import photographs
+from plinth_hw.cache import cached_folder
+from plinth_hw.installation import cache_root
 
 Array = NDArray[np.float32]
 #: Side of crops of photographs.
@@ -226,22 +227,26 @@ def _kept(name: str) -> Path:
     recipe = RECIPES[name]
     settings = (recipe.channels, recipe.classes, recipe.steps, recipe.rate, recipe.batch, recipe.seed)
     key = hashlib.sha256(Path(__file__).read_bytes() + repr(settings).encode()).hexdigest()[:12]
-    return build_root() / "sparsity" / f"{name}-{key}.npz"
+    return cache_root() / "sparsity" / f"{name}-{key}"
 
 
 @lru_cache(maxsize=4)
 def trained(name: str) -> Trained:
-    """A network of :data:`RECIPES`, from the build folder if it is there, else trained and kept there."""
-    path = _kept(name)
-    try:
-        with np.load(path) as file:
-            count = len(file.files) // 2
-            return Trained(RECIPES[name], [file[f"w{number}"] for number in range(count)],
-                           [file[f"b{number}"] for number in range(count)], float(file["accuracy"]))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-        found = train(RECIPES[name])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = {"accuracy": np.array(found.accuracy), **{f"w{number}": one for number, one in enumerate(found.weights)},
-            **{f"b{number}": one for number, one in enumerate(found.biases)}}
-    np.savez(path, allow_pickle=False, **kept)
-    return found
+    """A network of :data:`RECIPES`, from the cache if it is there, else trained and kept there.
+
+    Raises
+    ------
+    UserError
+        If the cache cannot be written.
+    """
+    folder = _kept(name)
+    with tool_errors(), cached_folder(folder, "network.npz") as scratch:
+        if scratch is not None:
+            made = train(RECIPES[name])
+            weights = {f"w{number}": values for number, values in enumerate(made.weights)}
+            biases = {f"b{number}": values for number, values in enumerate(made.biases)}
+            np.savez(scratch / "network.npz", allow_pickle=False, accuracy=np.array(made.accuracy), **weights, **biases)
+    with np.load(folder / "network.npz") as file:
+        count = len(file.files) // 2
+        return Trained(RECIPES[name], [file[f"w{number}"] for number in range(count)],
+                       [file[f"b{number}"] for number in range(count)], float(file["accuracy"]))

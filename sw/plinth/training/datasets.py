@@ -3,21 +3,18 @@
 The doctor reads the table where numpy may be missing: only the loaders import it.
 """
 
-import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plinth.errors import UserError
+from plinth_hw.installation import install
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Root of the checkout that this package was installed from (editable).
-_ROOT = Path(__file__).resolve().parents[3]
 #: Samples, ``[samples, features]`` as FP32 from 0 to 1, and their classes, ``[samples]`` as integers.
 Labelled: TypeAlias = "tuple[NDArray[np.float32], NDArray[np.int64]]"
 
@@ -70,11 +67,6 @@ def photographs() -> "list[NDArray[np.float32]]":
     from sklearn.datasets import load_sample_images
 
     return [one.astype(np.float32) / np.float32(255) for one in load_sample_images().images]
-
-
-def install(extra: str) -> str:
-    """The command that adds an extra to this installation, at the versions of the lock file."""
-    return f"{sys.executable} -m pip install -c {_ROOT / 'requirements.lock'} -e '{_ROOT}[{extra}]'"
 
 
 def labelled(name: str) -> Labelled:

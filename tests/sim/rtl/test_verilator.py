@@ -1,17 +1,18 @@
-"""Cached builds: what is built again, what is not, and what a failure leaves behind."""
+"""Builds: what is built again, what is not, and what a failure says."""
 
 import ctypes
 import os
 import re
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from plinth_sim.rtl import verilator
-from plinth_sim.rtl.verilator import ToolError, build_library, cached_folder, digest, lint
+from plinth_sim.rtl.elaborate import module_text
+from plinth_sim.rtl.verilator import ToolError, build_library, lint
 
 COUNTER = """module top(input clk, input [7:0] a, output reg [7:0] q);
 always @(posedge clk) q <= q + a;
@@ -44,6 +45,65 @@ def test_build_runs_and_is_cached(main: Path, monkeypatch: pytest.MonkeyPatch) -
     assert build_library({"top.v": COUNTER}, "top", cpp=[main]) == library
     assert library.stat().st_mtime_ns == changed[1]
     assert not list(library.parent.parent.glob(library.parent.name + ".part-*"))
+
+
+LOAD = """import ctypes, sys
+from pathlib import Path
+from plinth_sim.rtl.verilator import build_library
+library = build_library({"top.v": Path(sys.argv[1]).read_text()}, "top", cpp=[Path(sys.argv[2])])
+print(ctypes.CDLL(str(library)).run(5))
+"""
+
+
+def test_a_damaged_library_is_built_again(main: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading it would end the process by a signal."""
+    monkeypatch.setenv("PLINTH_COMPILE", "quick")
+    main.write_text(MAIN.replace("STEP", "7"))
+    (tmp_path / "top.v").write_text(COUNTER)
+    library = build_library({"top.v": COUNTER}, "top", cpp=[main])
+    size = library.stat().st_size
+    with library.open("r+b") as file:
+        file.seek(64)
+        file.write(os.urandom(size - 64))
+    for said in (f"{library.parent} was damaged; building it again\n", ""):
+        run = subprocess.run([sys.executable, "-c", LOAD, str(tmp_path / "top.v"), str(main)], text=True,
+                             capture_output=True)
+        assert (run.returncode, run.stdout, run.stderr) == (0, "35\n", said)
+    assert library.stat().st_size == size
+
+
+def test_damaged_objects_of_the_runtime_are_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
+    compiled: list[str] = []
+
+    def compile_files(jobs: int, commands: Sequence[Sequence[str]], folder: Path, log: Path) -> None:
+        for command in commands:
+            compiled.append(command[-1])
+            (folder / command[-1]).write_text("object")
+
+    monkeypatch.setattr(verilator, "_compile", compile_files)
+    expected = ["verilated.o", "verilated_threads.o"]
+    for _ in range(2):
+        objects = verilator._runtime_objects(verilator.find(), False, (), 1)
+    assert [path.name for path in objects] == compiled == expected
+    os.truncate(objects[1], 1)
+    assert verilator._runtime_objects(verilator.find(), False, (), 1) == objects
+    assert compiled == 2 * expected and objects[1].read_text() == "object"
+
+
+def test_damaged_verilog_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
+    made: list[str] = []
+
+    def make(netlist: str) -> str:
+        made.append(netlist)
+        return f"module {netlist}; endmodule"
+
+    text = module_text(make, "part")
+    (path,) = tmp_path.rglob("module.v")
+    path.write_text("module part; initial $finish; endmodule")
+    assert module_text(make, "part") == module_text(make, "part") == text == path.read_text()
+    assert made == ["part", "part"]
 
 
 def test_quick_builds_are_others(main: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,42 +153,6 @@ def test_errors_name_cause_and_log(main: Path) -> None:
         build_library({"top.v": COUNTER}, "top", cpp=[main])
 
 
-def test_failed_and_killed_builds_leave_no_result(tmp_path: Path) -> None:
-    folder = tmp_path / "result"
-    with pytest.raises(RuntimeError), cached_folder(folder) as scratch:
-        assert scratch
-        (scratch / "half").touch()
-        raise RuntimeError
-    assert not folder.exists()
-    program = ("import sys, time; from pathlib import Path\n"
-               "from plinth_sim.rtl.verilator import cached_folder\n"
-               "with cached_folder(Path(sys.argv[1])) as scratch:\n"
-               "    (scratch / 'half').touch(); print('ready', flush=True); time.sleep(60)\n")
-    process = subprocess.Popen([sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE)
-    assert process.stdout
-    process.stdout.readline()
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    assert not folder.exists()
-    with cached_folder(folder) as scratch:
-        assert scratch
-        assert not list(scratch.iterdir())
-        (scratch / "whole").touch()
-    assert [path.name for path in folder.iterdir()] == ["whole"]
-    assert not list(tmp_path.glob("result.part-*"))
-
-
-def test_concurrent_builders_do_the_work_once(tmp_path: Path) -> None:
-    program = ("import sys, time; from pathlib import Path\n"
-               "from plinth_sim.rtl.verilator import cached_folder\n"
-               "with cached_folder(Path(sys.argv[1])) as scratch:\n"
-               "    print('built' if scratch else 'found', flush=True); time.sleep(0.3 if scratch else 0)\n")
-    processes = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "result")], text=True,
-                                  stdout=subprocess.PIPE) for _ in range(3)]
-    assert sorted(process.communicate()[0].strip() for process in processes) == ["built", "found", "found"]
-
-
 def test_missing_compiler_and_old_verilator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ToolError, match="no-such-compiler was not found; install it"):
@@ -159,22 +183,3 @@ def test_lint(tmp_path: Path) -> None:
     waiver.write_text('`verilator_config\nlint_off -rule WIDTHTRUNC -file "*bad.sv"\n'
                       'lint_off -rule UNUSEDSIGNAL -file "*bad.sv"\n')
     lint([bad], waivers=[waiver])
-
-
-def test_digest_keeps_parts_apart() -> None:
-    assert digest("ab", "c") != digest("a", "bc")
-
-
-def test_build_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
-    assert verilator.build_root() == tmp_path
-    monkeypatch.delenv("PLINTH_BUILD")
-    assert verilator.build_root() == Path(__file__).resolve().parents[3] / "build"
-
-
-def test_lock_is_released(tmp_path: Path) -> None:
-    began = time.monotonic()
-    for _ in range(2):
-        with verilator.locked(tmp_path / "lock"):
-            pass
-    assert time.monotonic() - began < 5

@@ -1,0 +1,65 @@
+"""How this package is installed, and so where commands put what they make, and how something is added to it.
+
+Outputs are for people; caches save the next run some work:
+
+=================  ===========================  ==================================
+run from           outputs                      caches
+=================  ===========================  ==================================
+a checkout         its ``build``                its ``build``
+an installed       ``build`` of the working     the user's cache folder
+package            folder                       (``~/.cache/plinth`` on Linux)
+``PLINTH_BUILD``   that folder                  that folder
+=================  ===========================  ==================================
+
+Nothing is written into the environment that holds an installed package.
+"""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+#: What programs say that bring the tables of pages up to date, where there are none.
+NO_PAGES = "its tables go into docs/ of a checkout, and this package is an installed one; run it in a checkout"
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def checkout() -> Path | None:
+    """Root of the checkout that this package is run from; None if it is installed."""
+    root = _PACKAGE.parents[1]
+    return root if (root / "pyproject.toml").is_file() and root / "hw" / "plinth_hw" == _PACKAGE else None
+
+
+def output_root() -> Path:
+    """Folder of reports, tables, pictures, Verilog and bitstreams."""
+    if chosen := os.environ.get("PLINTH_BUILD"):
+        return Path(chosen)
+    root = checkout()
+    return Path("build") if root is None else root / "build"
+
+
+def cache_root() -> Path:
+    """Folder of compiled simulators, elaborated Verilog, trained networks and counted cycles. The path is absolute, for
+    tools run in folders of their own."""
+    if os.environ.get("PLINTH_BUILD") or checkout():
+        return output_root().resolve()
+    # Commands that cache nothing do not wait for it.
+    from platformdirs import user_cache_path
+
+    try:
+        path = user_cache_path("plinth", appauthor=False)
+    except RuntimeError:
+        path = Path("~")
+    # Nobody's home: older versions of platformdirs leave the "~" in.
+    return path if path.is_absolute() else output_root().resolve()
+
+
+def install(extra: str = "") -> str:
+    """The command that completes this installation, with an extra if one is named; a checkout's at the versions of its
+    lock file."""
+    extras = f"[{extra}]" if extra else ""
+    root = checkout()
+    where = [f"plinth{extras}"] if root is None else [
+        "-c", str(root / "requirements.lock"), "-e", f"{root}{extras}"]
+    return shlex.join([sys.executable, "-m", "pip", "install", *where])
