@@ -18,6 +18,8 @@ from plinth_hw.isa.formats import Float, Format
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.matrix.geometry import Geometry
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Columns of the tables, and what each is for.
@@ -117,7 +119,7 @@ def main(arguments: list[str]) -> int:
         for marker, lines in tables.items():
             after = replaced(after, marker, lines)
         if before != after and not arguments:
-            page.write_text(after, encoding="utf-8")
+            write_text(page, after)
         elif before != after:
             stale.append(page.name)
     if stale:
@@ -126,4 +128,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with program("plinth_hw.pages"):
+        sys.exit(main(sys.argv[1:]))

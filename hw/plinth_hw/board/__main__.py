@@ -10,6 +10,8 @@ import click
 
 from plinth_hw.board import flow
 from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
 from plinth_hw.tools import ToolError
 
 FOLDER = Path(__file__).resolve().parents[3] / "build" / "bitstream"
@@ -48,7 +50,7 @@ def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds
     """Make plinth.bit, with its reports, of the die PRESET for BOARD."""
     try:
         if pins is not None:
-            pins.write_text(flow.constraints(board))
+            write_text(pins, flow.constraints(board))
             click.echo(str(pins))
             return
         if name is None:
@@ -67,4 +69,5 @@ def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m plinth_hw.board")
+    with program("plinth_hw.board"):
+        main(prog_name="python -m plinth_hw.board", standalone_mode=False)

@@ -16,6 +16,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.program import program
 from plinth_sim.rtl import verilator
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 from plinth_sim.rtl.pins import module_ports
@@ -107,11 +109,14 @@ def main(arguments: list[str]) -> int:
     """Lint the named presets, or all; prints a line each and returns the exit code."""
     names = [one for one in arguments if one != "--whole"] or list(PRESETS)
     code = 0
-    for name, fault in lint(names, "--whole" in arguments):
-        print(f"lint: {name}: {fault or 'clean'}", file=sys.stderr if fault else sys.stdout, flush=True)
-        code = 2 if fault else code
+    with Activity("linting", "presets") as activity:
+        for done, (name, fault) in enumerate(lint(names, "--whole" in arguments), 1):
+            print(f"lint: {name}: {fault or 'clean'}", file=sys.stderr if fault else sys.stdout, flush=True)
+            activity.update(done, len(names))
+            code = 2 if fault else code
     return code
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with program("plinth_sim.rtl.lint", (verilator.ToolError,)):
+        sys.exit(main(sys.argv[1:]))

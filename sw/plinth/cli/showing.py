@@ -8,18 +8,20 @@ import click
 
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import ACCURACY_NAMES, BENCH_NAMES
+from plinth_hw.terminal.activity import Activity
 
 
-@cli.command()
-@click.option("--only", type=click.Choice(BENCH_NAMES), help="run one row")
+@cli.command(epilog=f"ROW is one of {', '.join(BENCH_NAMES)}.")
+@click.option("--only", type=click.Choice(BENCH_NAMES), metavar="ROW", help="run one row")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def bench(only: str | None, as_json: bool) -> None:
     """Measure utilisation and speed; rows go to bench.json in the build folder."""
     from plinth.backends import build_root
-    from plinth.bench.run import run_benches
+    from plinth.bench.run import run_benches, show
 
-    console = new_console(stderr=True)
-    rows = run_benches(build_root() / "bench.json", only, console)
+    with Activity("measuring", "rows") as activity:
+        rows = run_benches(build_root() / "bench.json", only, activity)
+    show(new_console(stderr=True), rows)
     if as_json:
         print_json(rows)
 
@@ -33,20 +35,20 @@ def agreement(only: str, as_json: bool) -> None:
     from plinth.bench import agreement as steps
     from plinth.bench import network
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
     alone = only == network.TABLE
-    found = [] if alone else steps.measure(say=say, only=only)
-    traffic = network.measure(say) if alone or not only else []
+    with Activity("comparing steps") as activity:
+        found = [] if alone else steps.measure(say=activity.say, only=only)
+        traffic = network.measure(activity.say) if alone or not only else []
     if not only:
         steps.write_page(found)
         network.write_page(traffic)
     if as_json:
         print_json([row.to_data() for row in [*(steps.rows(found) if found else ()), *network.rows(traffic)]])
     else:
+        from plinth_hw.terminal.table import print_markdown
+
         tables = [steps.table(found), steps.holdout_table(found)] if found else []
-        click.echo("\n\n".join([*tables, *([network.table(traffic)] if traffic else [])]))
+        print_markdown(new_console(), "\n\n".join([*tables, *([network.table(traffic)] if traffic else [])]))
 
 
 @cli.command()
@@ -59,13 +61,16 @@ def accuracy(only: str | None, seeds: int, as_json: bool) -> None:
 
     from plinth.bench import accuracy as formats
 
-    found = formats.measure((only,) if only else ACCURACY_NAMES, seeds, lambda text: click.echo(text, err=True))
+    with Activity("training the digits") as activity:
+        found = formats.measure((only,) if only else ACCURACY_NAMES, seeds, activity.say)
     if not only and seeds == formats.SEEDS:
         formats.write_page(found)
     if as_json:
         print_json([asdict(one) for one in found])
     else:
-        click.echo(formats.table(found))
+        from plinth_hw.terminal.table import print_markdown
+
+        print_markdown(new_console(), formats.table(found))
 
 
 @cli.command()
@@ -74,7 +79,8 @@ def doctor(as_json: bool) -> None:
     """Which tools were found, which version, and the command that mends what is missing."""
     from plinth import doctor as tools
 
-    rows = tools.run()
+    with Activity("looking for tools"):
+        rows = tools.run()
     if as_json:
         print_json([row.to_data() for row in rows])
     else:

@@ -14,7 +14,11 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from plinth.errors import UserError
 from plinth.reproduce.paper import PAPERS, Paper, Row, Status, Table, Value, paper, tally
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
+from plinth_hw.terminal.table import print_table
 
 #: On a terminal: marks before values of the paper that could not simply be read.
 READ = {"read-from-garbled": "~", "reconstructed": "?"}
@@ -80,7 +84,7 @@ def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
         console.print(f"\n[bold]{table.heading}[/bold] ({table.unit})", highlight=False)
         grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
         for heading in ("", "paper", "ours", "ratio", *table.further.values(), "status", ""):
-            grid.add_column(heading, justify="left" if heading in ("", "status") else "right", no_wrap=True)
+            grid.add_column(heading, justify="left" if heading in ("", "status") else "right")
         for series, rows in _groups(table).items():
             if series:
                 grid.add_row(Text(found.data["series"][series], style="italic"))
@@ -92,7 +96,7 @@ def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
                 grid.add_row(*map(Text, (f" {row.what}" if series else row.what, mark + given, ours)),
                              Text(ratio, style=colour), *map(Text, further), Text(short, style=colour),
                              Text(_numbers(table, row)))
-        console.print(grid)
+        print_table(console, grid)
         for number, note in enumerate(_footnotes(table), start=1):
             console.print(f"[{number}] {note}", style="dim", highlight=False, markup=False)
         for note in (*table.notes, _rule(table)):
@@ -177,9 +181,10 @@ def main(arguments: Sequence[str]) -> int:
         report = next((one for one in reports if one["paper"] == found.data["paper"]), None)
         made = found.computed() if report is None else found.kept(report)
         text = around[0] + markdown(found, made) + around[2]
-    given.page.write_text(text, encoding="utf-8")
+    write_text(given.page, text)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with program("plinth.reproduce.tables", (UserError,)):
+        sys.exit(main(sys.argv[1:]))
