@@ -1,4 +1,4 @@
-"""Tables for eyes: as wide as the terminal, and no number of theirs is ever cut.
+"""Tables for eyes: no wider than the terminal, and no number of theirs is ever cut.
 
 Columns that are justified to the right hold numbers: their cells stay whole and on one line, only their headings wrap.
 The others hold text, whose words wrap, and fold where one is longer than there is room. A table whose numbers need more
@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
@@ -47,21 +47,40 @@ def _widths(column: Column) -> tuple[int, int]:
     return _longest((heading, *lines)), max(words, _longest(lines))
 
 
+class _AsWide:
+    """A table with all the room that it takes, where the console would cut its columns."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self._table, options.update(max_width=_WIDE))
+
+
 def print_table(console: Console, table: Table) -> None:
     """Print a table as the module says."""
-    widest = Measurement.get(console, console.options.update(max_width=_WIDE), table).maximum
-    if widest > console.width:
+    options = console.options.update(max_width=_WIDE)
+
+    def too_many() -> int:
+        return Measurement.get(console, options, table).maximum - console.width
+
+    if too_many() > 0:
+        table.padding = (0, 1, 0, 0)
+    if too_many() > 0:
         most, least = map(list, zip(*map(_widths, table.columns), strict=True))
-        too_many = widest - console.width
-        # The widest column is made narrower, a character at a time: headings of numbers wrap as texts do.
-        while too_many > 0 and (able := [place for place in range(len(most)) if most[place] > least[place]]):
-            most[max(able, key=most.__getitem__)] -= 1
-            too_many -= 1
-        widest = console.width + too_many
         for column, width in zip(table.columns, most, strict=True):
             column.width, column.overflow = width, "fold"
+        # The widest column is made narrower, a character at a time: headings of numbers wrap as texts do.
+        for _ in range(max(0, too_many())):
+            able = [place for place in range(len(most)) if most[place] > least[place]]
+            if not able:
+                break
+            narrower = max(able, key=most.__getitem__)
+            most[narrower] -= 1
+            table.columns[narrower].width = most[narrower]
+        for column, width in zip(table.columns, most, strict=True):
             column.header = Text("\n".join(textwrap.wrap(" ".join(_lines(column.header)), max(width, 1))))
-    console.print(table, crop=False, width=max(widest, console.width))
+    console.print(_AsWide(table), crop=False)
 
 
 def print_markdown(console: Console, text: str) -> None:
