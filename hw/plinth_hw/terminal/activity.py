@@ -146,10 +146,11 @@ class Activity:
             from rich.progress import BarColumn, Progress, TextColumn
             from rich.table import Column
 
-            column = Column(no_wrap=True)
+            # Text wraps where there is no room: numbers would be cut otherwise.
             self._progress = Progress(
-                TextColumn("{task.description}", table_column=column, markup=False), BarColumn(bar_width=12),
-                TextColumn("{task.fields[state]}", table_column=column, markup=False),
+                TextColumn("{task.description}", table_column=Column(overflow="fold"), markup=False),
+                BarColumn(bar_width=12),
+                TextColumn("{task.fields[state]}", table_column=Column(overflow="fold"), markup=False),
                 console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False)
             self._task = self._progress.add_task("", total=None, state="")
             self._progress.start()

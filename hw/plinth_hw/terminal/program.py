@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,7 +108,7 @@ def program(name: str, mendable: tuple[type[Exception], ...] = (), *, kept: str 
     last : bool
         Whether the process ends behind it; its caller gets its signals back if not.
     """
-    with standard_streams(), _interruptible(last) as ignore_signals:
+    with standard_streams(), _interruptible(last) as ignore_signals, _quiet_end(last):
         try:
             try:
                 try:
@@ -133,6 +134,17 @@ def program(name: str, mendable: tuple[type[Exception], ...] = (), *, kept: str 
             _end(name, f"{error}; send it to where there is room")
         finally:
             sys.stderr.flush()
+
+
+@contextmanager
+def _quiet_end(last: bool) -> Iterator[None]:
+    """Libraries warn of objects that were not used: there was no time to, if this process ends early."""
+    try:
+        yield
+    except SystemExit:
+        if last:
+            warnings.simplefilter("ignore")
+        raise
 
 
 def _remedy(error: OSError) -> str:

@@ -37,6 +37,11 @@ def _longest(texts: Iterable[str]) -> int:
     return max(map(cell_len, texts), default=0)
 
 
+def _is_number(text: str) -> bool:
+    """Whether it is a number, perhaps with a mark before and a unit behind."""
+    return len(text.split()) <= 2 and text.lstrip("~?+-<>(")[:1].isdigit()
+
+
 def _widths(column: Column) -> tuple[int, int]:
     """Characters that a column takes as it is, and those that it cannot do without."""
     heading = " ".join(_lines(column.header))
@@ -44,7 +49,8 @@ def _widths(column: Column) -> tuple[int, int]:
     words = _longest(heading.split())
     if column.justify != "right":
         return _longest((heading, *lines)), min(LEAST_TEXT, max(words, _longest(lines)))
-    return _longest((heading, *lines)), max(words, _longest(lines))
+    return _longest((heading, *lines)), max(words, _longest(
+        part for line in lines for part in ([line] if _is_number(line) else line.split())))
 
 
 class _AsWide:
