@@ -13,6 +13,7 @@ An error of the program itself keeps its traceback: it is to be reported.
 """
 
 import errno
+import multiprocessing
 import os
 import signal
 import sys
@@ -51,6 +52,19 @@ def end_children() -> None:
             waiting.append(child)
             with suppress(OSError):
                 os.kill(child, signal.SIGTERM)
+
+
+def end_with_parent() -> None:
+    """In a worker, at its start: end when the process that started it does, however that ends."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="parent").start()
 
 
 class Interruption(BaseException):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_hw.terminal.activity import Activity
-from plinth_hw.terminal.program import program
+from plinth_hw.terminal.program import end_with_parent, program
 from plinth_sim.rtl import verilator
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 from plinth_sim.rtl.pins import module_ports
@@ -81,7 +81,7 @@ def _fault(path: Path) -> str:
 def lint(names: Sequence[str], whole: bool = False) -> Iterator[tuple[str, str]]:
     """Lint the dies of presets, as much at once as there are processors; yields each preset with what is wrong with it
     (nothing if it is clean), as soon as that is known. A unit that several presets have is linted once."""
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), initializer=end_with_parent) as pool:
         # The largest die first, and then the largest unit, for they take longest.
         names = sorted(names, key=lambda name: -PRESETS[name].rows * PRESETS[name].columns if name in PRESETS else 0)
         writers = {name: pool.submit(_write, name, whole) for name in names}

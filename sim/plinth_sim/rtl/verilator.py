@@ -24,6 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from plinth_hw.terminal.program import end_children
+
 #: Oldest Verilator that cocotb 2 works with.
 OLDEST = (5, 36)
 #: Verilator's flags for speed: unknown values are whatever is cheapest, assertions are left out.
@@ -247,9 +249,12 @@ def _compile(jobs: int, commands: Sequence[Sequence[str]], folder: Path, log: Pa
         try:
             for task in tasks:
                 task.result()
-        except BaseException:
+        except BaseException as error:
             for task in tasks:
                 task.cancel()
+            # Those that began when an interruption had ended the ones before them.
+            if isinstance(error, KeyboardInterrupt):
+                end_children()
             raise
 
 
