@@ -61,7 +61,7 @@ def _little_room(count: int) -> Callable[[], object]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (count, count))
 
 
-_NO_HOME = {name: None for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR")}
+_NO_HOME = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR"))
 ENVIRONMENTS: dict[str, Environment] = {
     "usual": Environment(),
     "ascii": Environment({"PYTHONIOENCODING": "ascii"}),
@@ -160,7 +160,8 @@ def ended(words: Sequence[str], environment: Environment, build: Path) -> Ended:
 
 def killed(words: Sequence[str], number: signal.Signals, after: float, build: Path) -> Ended:
     """Run a command and send it a signal after so many seconds, or when it has ended."""
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_variables(Environment(), build))
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env=_variables(Environment(), build))
     time.sleep(after)
     child.send_signal(number)
     out, err = child.communicate(timeout=PATIENCE)

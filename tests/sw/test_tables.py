@@ -36,10 +36,10 @@ REPORT = {
     "cycles_per_step": 34_123.4, "cycles_per_step_predicted": 33_999.4, "wall_seconds": 1234.5, "setup_seconds": 67.8,
     "die_cycles_per_second": 1_234_567.8, "matrix_utilisation": 0.4321, "injected_bytes": [1_234_567_890] * 4,
     "injected_bytes_predicted": 4_938_271_560, "link_bytes": [[2_469_135_780, 1]] * 4,
-    "engines": {name: _COUNTERS for name in ("matrix", "vector", "transfer", "collective", "optimiser")},
+    "engines": dict.fromkeys(("matrix", "vector", "transfer", "collective", "optimiser"), _COUNTERS),
     "layers": [{"layer": name, "splits": ["dp", "mp"], "transfers": [
         {"words_counted": 1_315_724_517, "words_predicted": 1_315_724_517}],
-        "reduction": {"words_counted": 215_724_518, "words_predicted": 5}} for name in ("fc1", "convolution-of-a-tower")]}
+        "reduction": {"words_counted": 215_724_518, "words_predicted": 5}} for name in ("fc1", "convolution-of-towers")]}
 
 
 def _training(console: Console) -> None:

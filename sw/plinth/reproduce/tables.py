@@ -16,6 +16,7 @@ from rich.text import Text
 
 from plinth.errors import UserError
 from plinth.reproduce.paper import PAPERS, Paper, Row, Status, Table, Value, paper, tally
+from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.files import write_text
 from plinth_hw.terminal.program import program
 from plinth_hw.terminal.table import print_table
@@ -179,7 +180,8 @@ def main(arguments: Sequence[str]) -> int:
         found, around = paper(name), parts(text, name)
         assert around is not None
         report = next((one for one in reports if one["paper"] == found.data["paper"]), None)
-        made = found.computed() if report is None else found.kept(report)
+        with Activity(f"computing tables of {name}"):
+            made = found.computed() if report is None else found.kept(report)
         text = around[0] + markdown(found, made) + around[2]
     write_text(given.page, text)
     return 0
