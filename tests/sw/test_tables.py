@@ -39,7 +39,7 @@ REPORT = {
     "engines": dict.fromkeys(("matrix", "vector", "transfer", "collective", "optimiser"), _COUNTERS),
     "layers": [{"layer": name, "splits": ["dp", "mp"], "transfers": [
         {"words_counted": 1_315_724_517, "words_predicted": 1_315_724_517}],
-        "reduction": {"words_counted": 215_724_518, "words_predicted": 5}} for name in ("fc1", "convolution-of-towers")]}
+        "reduction": {"words_counted": 215_724_518, "words_predicted": 5}} for name in ("fc1", "conv-of-a-tower")]}
 
 
 def _training(console: Console) -> None:

@@ -11,6 +11,7 @@ terminals goes a line after :data:`DELAY_SECONDS` and one every :data:`LINE_SECO
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -65,7 +66,7 @@ class Activity:
         self._thread: threading.Thread | None = None
         self._progress: Progress | None = None
         self._task: Any = None
-        self.bar = sys.stderr.isatty() and not _is_dumb()
+        self.bar = sys.stderr.isatty() and os.environ.get("TERM", "dumb").lower() not in ("dumb", "unknown")
 
     def __enter__(self) -> Activity:
         self._thread = threading.Thread(target=self._watch, daemon=True, name="activity")
@@ -86,7 +87,7 @@ class Activity:
         with self._lock:
             self._what, self._unit, self._note = what, unit, ""
             self._done, self._total, self._first_done = 0.0, total, 0.0
-            self._counted_from = time.monotonic()
+            self._began = self._counted_from = time.monotonic()
         self._show()
 
     def update(self, done: float, total: float | None = None, note: str | None = None) -> None:
@@ -161,9 +162,3 @@ class Activity:
         if progress is not None:
             progress.update(self._task, description=self._what, completed=self._done, total=self._total or None,
                             state=self._state())
-
-
-def _is_dumb() -> bool:
-    import os
-
-    return os.environ.get("TERM", "dumb").lower() in ("dumb", "unknown")

@@ -32,8 +32,10 @@ def run_benches(path: Path, only: str | None, activity: Activity) -> list[dict[s
     for number, (name, measure) in enumerate(BENCHES.items(), 1):
         if name in done or only not in (None, name):
             continue
-        activity.begin(f"measuring {name}")
-        activity.say(f"measuring {name}" + ("" if only else f" ({number} of {len(BENCHES)})"))
+        text = f"measuring {name}" + ("" if only else f" ({number} of {len(BENCHES)})")
+        activity.begin(text)
+        if not activity.bar:
+            activity.say(text)
         for row in measure():
             done.add(row.name)
             kept[row.name] = row.to_data()
