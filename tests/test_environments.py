@@ -22,9 +22,9 @@ from tests.support.environments import (
 from plinth_hw.terminal.program import INTERRUPTED, MENDABLE
 
 #: What the regression runs: each environment that differs in kind, with the command that has most to lose there.
-QUICK = [("ascii", "plan"), ("all closed", "verilog"), ("full output", "list"), ("no reader", "list"),
-         ("disk full within", "train"), ("full disk", "simulate"), ("home not writable", "plan"),
-         ("deleted folder", "plan --json"), ("latin-1", "mistake")]
+QUICK = [("ascii", "plan, shown"), ("all closed", "registers"), ("full output", "list"), ("no reader", "list"),
+         ("disk full within", "train"), ("full disk", "convert"), ("home not writable", "plan"),
+         ("deleted folder", "schema"), ("latin-1", "mistake")]
 #: Signals, and seconds after the start at which they come.
 MOMENTS = [0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0]
 

@@ -93,6 +93,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "mistake": (*_PLINTH, "plan", "n\u00f6pe\u2713"),
     "plan": (*_PLINTH, "plan", "digits-mlp", "--array", "ring-4", "--out", "{out}/plan.yaml", "--picture",
              "{out}/plan.png"),
+    "plan, shown": (*_PLINTH, "plan", "digits-mlp", "--array", "ring-2", "--planner", "data"),
     "plan --json": (*_PLINTH, "plan", "digits-mlp", "--array", "ring-2", "--json"),
     "simulate": (*_PLINTH, "simulate", "digits-mlp", "--array", "ring-2", "--trace", "{out}/trace.json", "--picture",
                  "{out}/step.png"),
