@@ -14,6 +14,7 @@ from plinth_hw import emit
 from plinth_hw.integrate import constraints, core_file
 from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.commands import Command
 from plinth_hw.terminal.files import write_text
 from plinth_hw.terminal.program import program
 
@@ -37,7 +38,7 @@ def _constraints(die: Any, stem: Path, clock: float) -> dict[Path, str]:
             for dialect in constraints.DIALECTS}
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)))
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), default=None,
               help="file to write [default: standard output, unless only constraints are asked for]")

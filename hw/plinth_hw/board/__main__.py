@@ -10,6 +10,7 @@ import click
 
 from plinth_hw.board import flow
 from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.terminal.commands import Command
 from plinth_hw.terminal.files import write_text
 from plinth_hw.terminal.program import program
 from plinth_hw.tools import ToolError
@@ -28,7 +29,7 @@ def _design(where: str) -> Callable[..., Any]:
         raise click.BadParameter(f"{where}: {error}; name a function that can be imported as MODULE:FUNCTION") from None
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("board", metavar="BOARD", type=click.Choice(list(flow.BOARDS)))
 @click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)), required=False)
 @click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=80.0, show_default=True,

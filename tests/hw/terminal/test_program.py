@@ -9,6 +9,7 @@ import time
 import click
 import pytest
 
+from plinth_hw.terminal.commands import Command, Group
 from plinth_hw.terminal.program import Interruption, end_children, program
 
 
@@ -65,3 +66,18 @@ def test_an_ignored_signal_stays_ignored() -> None:
     code = ("import os, signal\nfrom plinth_hw.terminal.program import program\nsignal.signal(signal.SIGHUP, signal."
             "SIG_IGN)\nwith program('toy'):\n    os.kill(os.getpid(), signal.SIGHUP)\n    print('on')")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "on\n"
+
+
+def test_an_interrupted_command_of_click_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.group(cls=Group)
+    def cli() -> None:
+        pass
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    cli.add_command(click.command("go")(interrupted))
+    for command, words in ((cli, ["go"]), (click.command(cls=Command)(interrupted), [])):
+        with pytest.raises(SystemExit) as ended, program("toy", last=False):
+            command.main(words, standalone_mode=False)
+        assert ended.value.code == 130 and capsys.readouterr().err == "toy: interrupted\n"
