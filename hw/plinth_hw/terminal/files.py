@@ -1,5 +1,6 @@
 """Files of which readers see the old one or the whole new one, whatever ends the program or fills the disk."""
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +12,10 @@ def beside(path: Path) -> Iterator[Path]:
     """A file beside ``path``, to be filled, which is gone behind; folders are made."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
         yield temporary
     finally:
         with suppress(OSError):
