@@ -44,8 +44,8 @@ class Activity:
         What, as ``planning alexnet on ring-4``.
     unit : str
         What is counted, in the plural.
-    delay_seconds, line_seconds : float
-        As the module says.
+    delay_seconds, line_seconds : float or None
+        As the module says; None: :data:`DELAY_SECONDS` and :data:`LINE_SECONDS`.
 
     Attributes
     ----------
@@ -53,11 +53,12 @@ class Activity:
         Whether there is a terminal, so that lines of a caller's own would be too many.
     """
 
-    def __init__(self, what: str, unit: str = "", *, delay_seconds: float = DELAY_SECONDS,
-                 line_seconds: float = LINE_SECONDS) -> None:
+    def __init__(self, what: str, unit: str = "", *, delay_seconds: float | None = None,
+                 line_seconds: float | None = None) -> None:
         self._what, self._unit, self._note = what, unit, ""
         self._done, self._total = 0.0, 0.0
-        self._delay, self._line = delay_seconds, line_seconds
+        self._delay = DELAY_SECONDS if delay_seconds is None else delay_seconds
+        self._line = LINE_SECONDS if line_seconds is None else line_seconds
         self._began = self._counted_from = time.monotonic()
         self._first_done = 0.0
         # Held while something is printed, so that lines stay whole, and none comes after the end.

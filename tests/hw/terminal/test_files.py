@@ -24,5 +24,5 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
 
 def test_a_file_within_a_file_is_told_as_that(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    with pytest.raises(NotADirectoryError, match="Not a directory: .*a/b.txt"):
+    with pytest.raises(NotADirectoryError, match=r"Not a directory: .*a/b\.txt"):
         write_text(tmp_path / "a" / "b.txt", "text")
