@@ -15,12 +15,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("hw/plinth_hw", "sim/plinth_sim", "sw/plinth")
 
-ISA = "plinth_hw.isa"
+ISA, TERMINAL = "plinth_hw.isa", "plinth_hw.terminal"
 #: How the package is installed, and where results are kept; of no block of the hardware.
 INSTALLATION, CACHE = "plinth_hw.installation", "plinth_hw.cache"
 SHAPES, LIB = "plinth_hw.shapes", "plinth_hw.lib"
 _HARDWARE = {ISA, SHAPES, "plinth_hw.emit", LIB, "plinth_hw.arith", "plinth_hw.memory", "plinth_hw.control"}
-_BASE = {"plinth.errors", "plinth.output", "plinth.units", "plinth.buffers"}
+_BASE = {TERMINAL, "plinth.errors", "plinth.output", "plinth.units", "plinth.buffers"}
 _STEP = {*_BASE, ISA, "plinth.model", "plinth.partition", "plinth.mapping", "plinth.step"}
 _PLANS = {*_STEP, "plinth.plan"}
 _LOWERED = {*_PLANS, "plinth.driver", "plinth.lower"}
@@ -28,7 +28,9 @@ _SIMULATED = {*_LOWERED, "plinth_sim.array", "plinth.simulate"}
 _RUN = {*_LOWERED, "plinth.training", "plinth.backends"}
 #: What each room may import; itself goes without saying.
 MAY: dict[str, set[str]] = {
-    ISA: set(),
+    TERMINAL: set(),
+    # What its command prints with.
+    ISA: {TERMINAL},
     SHAPES: {ISA},
     "plinth_hw.emit": set(),
     LIB: set(),
@@ -43,18 +45,19 @@ MAY: dict[str, set[str]] = {
     "plinth_hw.host": {*_HARDWARE, "plinth_hw.die"},
     INSTALLATION: set(),
     CACHE: set(),
-    "plinth_hw.tools": {INSTALLATION},
+    "plinth_hw.tools": {INSTALLATION, TERMINAL},
     "plinth_hw.fpga": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix", "plinth_hw.die", "plinth_hw.host",
-                       "plinth_hw.optimiser", "plinth_hw.pages", "plinth_hw.tools", INSTALLATION},
+                       "plinth_hw.optimiser", "plinth_hw.pages", "plinth_hw.tools", INSTALLATION, TERMINAL},
     "plinth_hw.integrate": {ISA, "plinth_hw.emit", "plinth_hw.control", "plinth_hw.die"},
-    "plinth_hw.board": {ISA, "plinth_hw.emit", "plinth_hw.tools", INSTALLATION},
-    "plinth_hw.pages": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix", INSTALLATION},
-    "plinth_hw.__main__": {ISA, "plinth_hw.emit", "plinth_hw.die", "plinth_hw.integrate"},
+    "plinth_hw.board": {ISA, TERMINAL, "plinth_hw.emit", "plinth_hw.tools", INSTALLATION},
+    "plinth_hw.pages": {*_HARDWARE, TERMINAL, "plinth_hw.comm", "plinth_hw.matrix", INSTALLATION},
+    "plinth_hw.__main__": {ISA, TERMINAL, "plinth_hw.emit", "plinth_hw.die", "plinth_hw.integrate"},
     "plinth_sim.golden": {ISA},
     "plinth_sim.array": set(),
-    "plinth_sim.rtl": {ISA, INSTALLATION, CACHE, "plinth_hw", "plinth_hw.die", "plinth_hw.emit", "plinth_hw.host"},
+    "plinth_sim.rtl": {ISA, INSTALLATION, CACHE, TERMINAL, "plinth_hw", "plinth_hw.die", "plinth_hw.emit",
+                       "plinth_hw.host"},
     "plinth.errors": set(),
-    "plinth.output": {"plinth.errors"},
+    "plinth.output": {TERMINAL, "plinth.errors"},
     "plinth.model": {*_BASE, ISA},
     "plinth.units": set(),
     "plinth.buffers": set(),

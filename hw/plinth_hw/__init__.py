@@ -4,6 +4,8 @@ A room imports those above it only:
 
 - :mod:`~plinth_hw.isa`: number formats, task descriptors, register map, parameters of a die: plain data;
   :mod:`~plinth_hw.shapes` gives Amaranth's shapes of them.
+- :mod:`~plinth_hw.terminal`: how programs, of software as well, meet people and systems: streams, signals, progress,
+  tables. No hardware.
 - :mod:`~plinth_hw.lib`: parts that every room uses.
 - :mod:`~plinth_hw.arith`: multipliers, adders, conversions.
 - :mod:`~plinth_hw.memory`: from an engine to the pins of memory, and the memories within engines.

@@ -2,7 +2,6 @@
 """Writes the synthesizable Verilog of a die, and what other designs need with it:
 ``python -m plinth_hw PRESET [--out FILE [--fusesoc]] [--constraints FOLDER [--clock MHZ]]``."""
 
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -15,6 +14,10 @@ import click
 from plinth_hw import emit
 from plinth_hw.integrate import constraints, core_file
 from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.commands import Command
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
 
 #: Waivers of `verilator --lint-only`, each with its reason.
 WAIVERS = files("plinth_hw") / "waivers.vlt"
@@ -23,14 +26,8 @@ WAIVERS = files("plinth_hw") / "waivers.vlt"
 def _write(files: Mapping[Path, str]) -> None:
     """Write files, each whole or not at all."""
     for path, text in files.items():
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                scratch.write_text(text, encoding="utf-8")
-                scratch.replace(path)
-            finally:
-                scratch.unlink(missing_ok=True)
+            write_text(path, text)
         except OSError as error:
             click.echo(f"plinth_hw: error: {path}: {error.strerror}; name a file that can be written", err=True)
             sys.exit(2)
@@ -43,7 +40,7 @@ def _constraints(die: Any, stem: Path, clock: float) -> dict[Path, str]:
             for dialect in constraints.DIALECTS}
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)))
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), default=None,
               help="file to write [default: standard output, unless only constraints are asked for]")
@@ -68,7 +65,8 @@ def main(name: str, out: Path | None, fusesoc: bool, folder: Path | None, clock:
         click.echo("\n".join(map(str, files)), err=out is None)
         if out is None:
             return
-    text = emit.verilog(die, top)
+    with Activity(f"writing the Verilog of {name}"):
+        text = emit.verilog(die, top)
     if out is None:
         click.echo(text, nl=False)
         return
@@ -88,4 +86,5 @@ def main(name: str, out: Path | None, fusesoc: bool, folder: Path | None, clock:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m plinth_hw")
+    with program("plinth_hw"):
+        main(prog_name="python -m plinth_hw", standalone_mode=False)

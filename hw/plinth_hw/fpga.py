@@ -53,6 +53,9 @@ from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.pe import ProcessingElement
 from plinth_hw.optimiser.engine import OptimiserEngine
+from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
 
 FAMILY = "ecp5"
 #: Seeds of placement.
@@ -135,7 +138,8 @@ def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[s
     """
     folder = _folder(name)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "design.v").write_text(emit.verilog(component, name, family=FAMILY))
+    with Activity(f"writing the Verilog of {name}"):
+        (folder / "design.v").write_text(emit.verilog(component, name, family=FAMILY))
     command = f"synth_lattice -family ecp5 -top {name}"
     script = ["read_verilog design.v", f"hierarchy -top {name}"]
     if keep:
@@ -178,7 +182,7 @@ def replace_table(page: Path, marker: str, lines: list[str]) -> None:
     pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
     if not pattern.search(text):
         raise tools.ToolError(f"{page} has no markers <!-- {marker} --> and <!-- /{marker} -->")
-    page.write_text(pattern.sub(lambda match: match[1] + "\n".join(lines) + "\n" + match[2], text))
+    write_text(page, pattern.sub(lambda match: match[1] + "\n".join(lines) + "\n" + match[2], text))
 
 
 def arith_units() -> dict[str, tuple[str, Any]]:
@@ -388,7 +392,9 @@ def main(arguments: list[str]) -> int:
             page, title, make = PARTS[arguments[0]]
             parts(docs / page, arguments[0], title, make)
         elif arguments == ["check"]:
-            if stale := [name for name in DIES if not is_current(page_of_area, preset(name))]:
+            with Activity(f"writing the Verilog of {' and '.join(DIES)}"):
+                stale = [name for name in DIES if not is_current(page_of_area, preset(name))]
+            if stale:
                 print(f"docs/area.md is of other Verilog, of {' and '.join(stale)}: run make fpga-area",
                       file=sys.stderr)
                 return 1
@@ -403,4 +409,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with program("plinth_hw.fpga"):
+        sys.exit(main(sys.argv[1:]))

@@ -19,6 +19,8 @@ from plinth_hw.isa.formats import Float, Format
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.matrix.geometry import Geometry
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
 
 #: Columns of the tables, and what each is for.
 SHOWN = {"ndp-tiny": "block tests", "ndp-demo": "training run", "ndp-demo-mixed": "FP16 products",
@@ -121,7 +123,7 @@ def main(arguments: list[str]) -> int:
         for marker, lines in tables.items():
             after = replaced(after, marker, lines)
         if before != after and not arguments:
-            page.write_text(after, encoding="utf-8")
+            write_text(page, after)
         elif before != after:
             stale.append(page.name)
     if stale:
@@ -130,4 +132,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with program("plinth_hw.pages"):
+        sys.exit(main(sys.argv[1:]))

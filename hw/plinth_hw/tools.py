@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from plinth_hw.installation import install
+from plinth_hw.terminal.activity import Activity
 
 
 class ToolError(Exception):
@@ -46,7 +47,7 @@ def run(package: str, arguments: list[str], folder: Path, log: str, program: str
     module = package.replace("-", "_")
     program = program or module.removeprefix("yowasp_")
     code = f"import sys, {module}; sys.exit({module}.run_{program}(sys.argv[1:]))"
-    with open(folder / log, "w") as handle:
+    with open(folder / log, "w") as handle, Activity(f"{program} runs; its output is in {folder / log}"):
         run = subprocess.run(["nice", sys.executable, "-c", code, *arguments], cwd=folder, stdout=handle,
                              stderr=subprocess.STDOUT)
     if run.returncode:

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from plinth.training.datasets import DATASETS
 from plinth_hw.installation import cache_root, checkout, install, output_root
+from plinth_hw.terminal.table import new_table, print_table
 from plinth_sim.rtl import verilator
 
 #: Oldest Python that the lock file is made for.
@@ -186,13 +186,12 @@ def show(rows: list[Row]) -> None:
     console = Console()
     root = checkout()
     within = "" if root is None else f"{root}{os.sep}"
-    table = Table(box=None, pad_edge=False)
-    for heading in ("", "tool", "version", "for", "where"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "tool")
+    headings = "", "tool", "version", "for", "where"
+    table = new_table(*headings, text=headings)
     for row in rows:
         mark = "[green]ok[/green]" if row.found else "[red]missing[/red]" if row.needed else "absent"
         table.add_row(mark, row.name, row.version, row.purpose, row.where.removeprefix(within))
-    console.print(table)
+    print_table(console, table)
     for row in rows:
         if not row.found:
             console.print(f"{row.name}: run `{row.remedy}`", soft_wrap=True, markup=False, highlight=False)

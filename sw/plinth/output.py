@@ -6,27 +6,22 @@ JSON knows no NaN and no infinity. Every report, plan and ``--json`` output is m
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
+from plinth_hw.terminal import files
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A file beside ``path``, which is gone behind; folders are made."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+def _written(path: Path) -> Iterator[None]:
+    """Turns what the system says against a file into what the user can do."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
+        yield
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+        raise UserError(f"{path}: cannot be written ({error.strerror or error}); choose another place") from error
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -37,9 +32,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     UserError
         If the file cannot be written.
     """
-    with _beside(path) as temporary:
-        write(temporary)
-        os.replace(temporary, path)
+    with _written(path):
+        files.write_whole(path, write)
 
 
 def check_writable(*paths: Path | None) -> None:
@@ -52,7 +46,7 @@ def check_writable(*paths: Path | None) -> None:
     """
     for path in paths:
         if path is not None:
-            with _beside(path) as temporary:
+            with _written(path), files.beside(path) as temporary:
                 temporary.touch()
 
 

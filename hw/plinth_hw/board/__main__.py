@@ -11,6 +11,9 @@ import click
 from plinth_hw.board import flow
 from plinth_hw.installation import output_root
 from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.terminal.commands import Command
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
 from plinth_hw.tools import ToolError
 
 #: What makes the serial die: a function of the die's parameters, the clock in Hz (Fraction) and the baud rate.
@@ -26,7 +29,7 @@ def _design(where: str) -> Callable[..., Any]:
         raise click.BadParameter(f"{where}: {error}; name a function that can be imported as MODULE:FUNCTION") from None
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("board", metavar="BOARD", type=click.Choice(list(flow.BOARDS)))
 @click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)), required=False)
 @click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=80.0, show_default=True,
@@ -48,7 +51,7 @@ def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds
     """Make plinth.bit, with its reports, of the die PRESET for BOARD."""
     try:
         if pins is not None:
-            pins.write_text(flow.constraints(board))
+            write_text(pins, flow.constraints(board))
             click.echo(str(pins))
             return
         if name is None:
@@ -67,4 +70,5 @@ def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m plinth_hw.board")
+    with program("plinth_hw.board"):
+        main(prog_name="python -m plinth_hw.board", standalone_mode=False)

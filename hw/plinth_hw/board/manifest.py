@@ -7,6 +7,7 @@ from pathlib import Path
 
 from plinth_hw.isa.identity import parameters_digest
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.terminal.files import write_text
 
 FILE = "manifest.json"
 #: Name of the design in file names, the bitstream's among them.
@@ -64,7 +65,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Into a folder."""
-        (folder / FILE).write_text(json.dumps(asdict(self), indent=2) + "\n")
+        write_text(folder / FILE, json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":

@@ -6,6 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from plinth_hw.terminal.files import write_text
+
 #: Kinds of cells of nextpnr that are told, and what they are called.
 CELLS = {"TRELLIS_COMB": "LUT4 and carry", "TRELLIS_FF": "FF", "TRELLIS_RAMW": "LUT RAM, write ports",
          "MULT18X18D": "MULT18X18D", "DP16KD": "DP16KD", "TRELLIS_IO": "pins", "EHXPLLL": "EHXPLLL"}
@@ -54,8 +56,8 @@ class Report:
 
     def write(self, folder: Path) -> None:
         """``report.txt`` and ``report.json``."""
-        (folder / "report.txt").write_text(self.text())
-        (folder / "report.json").write_text(json.dumps(asdict(self) | {"met": self.met}, indent=2) + "\n")
+        write_text(folder / "report.txt", self.text())
+        write_text(folder / "report.json", json.dumps(asdict(self) | {"met": self.met}, indent=2) + "\n")
 
 
 def read(nextpnr: dict[str, Any], clock_hz: Fraction, seeds: dict[int, float]) -> Report:

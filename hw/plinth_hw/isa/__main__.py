@@ -33,6 +33,8 @@ from plinth_hw.isa.rdl import rdl
 from plinth_hw.isa.transfer_bodies import CodeBody, TransferBody, TransformBody
 from plinth_hw.isa.update_bodies import CollectiveBody, RouteBody
 from plinth_hw.isa.vector_body import VectorBody, VectorFunction, VectorInstruction, VectorMove, VectorOp, VectorRegion
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
 
 BEGIN, END = "<!-- isa begin -->\n", "<!-- isa end -->\n"
 
@@ -156,7 +158,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     try:
         if given.rdl:
-            given.file.write_text(rdl(PRESETS[given.rdl]), encoding="utf-8")
+            write_text(given.file, rdl(PRESETS[given.rdl]))
             return 0
         old = given.file.read_text(encoding="utf-8")
         head, _, rest = old.partition(BEGIN)
@@ -164,7 +166,7 @@ def main(arguments: list[str]) -> int:
         new = f"{head}{BEGIN}\n{tables()}{END}{tail}"
         if given.check:
             return int(new != old)
-        given.file.write_text(new, encoding="utf-8")
+        write_text(given.file, new)
     except OSError as error:
         print(f"plinth_hw.isa: error: {given.file}: {error.strerror}; name another file", file=sys.stderr)
         return 2
@@ -172,4 +174,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with program("plinth_hw.isa"):
+        sys.exit(main(sys.argv[1:]))

@@ -19,6 +19,8 @@ from pathlib import Path
 from plinth_hw.cache import digest as text_digest
 from plinth_hw.installation import output_root
 from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.program import end_with_parent, program
 from plinth_sim.rtl import verilator
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 from plinth_sim.rtl.pins import module_ports
@@ -82,7 +84,7 @@ def _fault(path: Path) -> str:
 def lint(names: Sequence[str], whole: bool = False) -> Iterator[tuple[str, str]]:
     """Lint the dies of presets, as much at once as there are processors; yields each preset with what is wrong with it
     (nothing if it is clean), as soon as that is known. A unit that several presets have is linted once."""
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), initializer=end_with_parent) as pool:
         # The largest die first, and then the largest unit, for they take longest.
         names = sorted(names, key=lambda name: -PRESETS[name].rows * PRESETS[name].columns if name in PRESETS else 0)
         writers = {name: pool.submit(_write, name, whole) for name in names}
@@ -110,11 +112,14 @@ def main(arguments: list[str]) -> int:
     """Lint the named presets, or all; prints a line each and returns the exit code."""
     names = [one for one in arguments if one != "--whole"] or list(PRESETS)
     code = 0
-    for name, fault in lint(names, "--whole" in arguments):
-        print(f"lint: {name}: {fault or 'clean'}", file=sys.stderr if fault else sys.stdout, flush=True)
-        code = 2 if fault else code
+    with Activity("linting", "presets") as activity:
+        for done, (name, fault) in enumerate(lint(names, "--whole" in arguments), 1):
+            print(f"lint: {name}: {fault or 'clean'}", file=sys.stderr if fault else sys.stdout, flush=True)
+            activity.update(done, len(names))
+            code = 2 if fault else code
     return code
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with program("plinth_sim.rtl.lint", (verilator.ToolError,)):
+        sys.exit(main(sys.argv[1:]))

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from plinth_hw.cache import cached_folder, digest
 from plinth_hw.installation import cache_root, output_root
+from plinth_hw.terminal.program import end_children
 
 #: Oldest Verilator that cocotb 2 works with.
 OLDEST = (5, 36)
@@ -193,9 +194,12 @@ def _compile(jobs: int, commands: Sequence[Sequence[str]], folder: Path, log: Pa
         try:
             for task in tasks:
                 task.result()
-        except BaseException:
+        except BaseException as error:
             for task in tasks:
                 task.cancel()
+            # Those that began when an interruption had ended the ones before them.
+            if isinstance(error, KeyboardInterrupt):
+                end_children()
             raise
 
 

@@ -13,13 +13,16 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from plinth.errors import UserError
+from plinth_hw.terminal.program import end_with_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def _begin() -> None:
-    """Begin a worker: one thread a simulation, and it ends without a word when the user interrupts."""
+    """Begin a worker: one thread a simulation, and it ends without a word when the user interrupts, or its parent
+    ends."""
+    end_with_parent()
     os.environ["PLINTH_THREADS"] = "1"
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from plinth.bench.rows import BENCHES
 from plinth.errors import UserError
 from plinth.output import write_json
+from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.table import new_table, print_table
 
 
-def run_benches(path: Path, only: str | None, console: Console) -> list[dict[str, Any]]:
-    """Run all rows or one, print them as a table, and merge them, and what was measured along with them, into the rows
-    that ``path`` holds.
+def run_benches(path: Path, only: str | None, activity: Activity) -> list[dict[str, Any]]:
+    """Run all rows or one, and merge them, and what was measured along with them, into the rows that ``path`` holds.
 
     Raises
     ------
@@ -32,7 +32,10 @@ def run_benches(path: Path, only: str | None, console: Console) -> list[dict[str
     for number, (name, measure) in enumerate(BENCHES.items(), 1):
         if name in done or only not in (None, name):
             continue
-        console.print(f"measuring {name}" + ("" if only else f" ({number} of {len(BENCHES)})"), highlight=False)
+        text = f"measuring {name}" + ("" if only else f" ({number} of {len(BENCHES)})")
+        activity.begin(text)
+        if not activity.bar:
+            activity.say(text)
         for row in measure():
             done.add(row.name)
             kept[row.name] = row.to_data()
@@ -40,12 +43,14 @@ def run_benches(path: Path, only: str | None, console: Console) -> list[dict[str
                 rows.append(row.to_data())
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, list(kept.values()))
-    table = Table(box=None, pad_edge=False)
-    for heading in ("name", "value", "unit", "limited by"):
-        table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
+    return rows
+
+
+def show(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Print rows as a table."""
+    table = new_table("name", "value", "unit", "limited by", text=("name", "unit", "limited by"))
     for found in rows:
         value = found["value"]
         table.add_row(found["name"], f"{value:,.3f}" if value < 100 else f"{value:,.0f}", found["unit"],
                       found["limited_by"])
-    console.print(table)
-    return rows
+    print_table(console, table)

@@ -1,22 +1,17 @@
 """The ``plinth`` command.
 
 Whatever a user can mend ends in one line on standard error, or, of a file with several faults, a line each, and exit
-code 2; Ctrl-C ends in 130. Commands import what they need when they run: `--help` and typing errors wait for nothing.
+code 2; Ctrl-C and SIGTERM end in 130. Commands import what they need when they run: `--help` and typing errors wait for
+nothing. What all have in common is imported where an interruption is a line already.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Sequence
 
-import click
-
-from plinth.cli import planning, showing, training
-from plinth.cli.group import cli
-from plinth.errors import UserError, one_line
-
-__all__ = ["cli", "main", "planning", "showing", "training"]
+from plinth.errors import UserError
+from plinth_hw.terminal.program import program
 
 #: Objects and rounds after which Python looks for cycles among them: plans and steps are many small objects without
 #: any, and as it comes, looking takes a fourth of the time of the larger ones.
@@ -24,26 +19,10 @@ COLLECTED = 50_000, 20, 50
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point; exits with 0, 2 or 130."""
-    gc.set_threshold(*COLLECTED)
-    try:
-        cli.main(args=list(arguments) if arguments is not None else None, prog_name="plinth",
-                 standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        sys.exit(2)
-    except click.ClickException as error:
-        hint = "; see plinth --help" if isinstance(error, click.UsageError) else ""
-        _fail(f"{error.format_message().rstrip('.')}{hint}")
-    except UserError as error:
-        _fail(str(error), error.notes)
-    except MemoryError:
-        _fail("more memory is needed than there is; give smaller files, networks or batches")
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("plinth: interrupted; what was saved is kept", err=True)
-        sys.exit(130)
+    """Entry point, for the arguments of the process or, within one that goes on, for others; ends by SystemExit, with
+    2, 130 or 141, or returns."""
+    with program("plinth", (UserError,), kept="what was saved is kept", last=arguments is None):
+        gc.set_threshold(*COLLECTED)
+        from plinth.cli.commands import run
 
-
-def _fail(message: str, notes: Sequence[str] = ()) -> None:
-    click.echo("\n  ".join([f"plinth: error: {one_line(message)}", *notes]), err=True)
-    sys.exit(2)
+        run(arguments)

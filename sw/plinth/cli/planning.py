@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import click
@@ -23,6 +22,7 @@ from plinth.cli.options import (
     with_settings,
 )
 from plinth.errors import UserError
+from plinth_hw.terminal.activity import Activity
 
 
 @cli.command()
@@ -58,16 +58,18 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
     check_writable(out, picture)
     given = with_settings(open_network(network), winograd, weights, predict, shares)
     array = able_array(load_array(array_name), given)
-    given = arranged(given, array, planner, batch)
-    planned = plan_network(given, array, planner=planner, model=model, batch=batch,
-                           lists=None if parts is None else load_lists(parts, from_network(given)),
-                           rule=form_of(array, update, wide, stochastic))
-    if out is not None:
-        from plinth.plan.plan_file import save_plan
+    with Activity(f"planning {given.name} on {array.name}", "steps predicted") as activity:
+        given = arranged(given, array, planner, batch)
+        planned = plan_network(given, array, planner=planner, model=model, batch=batch,
+                               lists=None if parts is None else load_lists(parts, from_network(given)),
+                               rule=form_of(array, update, wide, stochastic), progress=activity.update)
+        if out is not None:
+            from plinth.plan.plan_file import save_plan
 
-        save_plan(out, planned.plan)
-    if picture is not None:
-        draw_plan(picture, planned)
+            save_plan(out, planned.plan)
+        if picture is not None:
+            activity.begin(f"drawing {picture}")
+            draw_plan(picture, planned)
     if as_json:
         print_json(plan_report(planned))
     else:
@@ -117,7 +119,6 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     from plinth.output import check_writable
     from plinth.plan.plan_file import check_use
     from plinth.plan.planning import arranged, check_prediction
-    from plinth.report.progress import simulation_progress
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step
 
@@ -143,23 +144,23 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
             raise UserError("nothing to simulate; give a NETWORK or --plan FILE")
         given = with_settings(open_network(network), winograd, weights, predict, shares)
         array = able_array(load_array(array_name or "hypar-16"), given)
-        given = arranged(given, array, planner or "hypar", batch or 256)
-        plan_ = step.planned(given, array, planner=planner or "hypar", model=model or "exact",
-                             batch=batch or 256, rule=form_of(array, update, wide, stochastic))
+        with Activity(f"planning {given.name} on {array.name}"):
+            given = arranged(given, array, planner or "hypar", batch or 256)
+            plan_ = step.planned(given, array, planner=planner or "hypar", model=model or "exact",
+                                 batch=batch or 256, rule=form_of(array, update, wide, stochastic))
     step.check_memory(plan_, array)
-    console = new_console(stderr=as_json)
-    with simulation_progress(sys.stderr.isatty()) as live:
-        line = live.add_task("simulate", total=None, visible=False)
-        found = step.simulated(plan_, array, cost=cost, slow=factors, progress=lambda done, total: live.update(
-            line, completed=done, total=total, visible=True))
-    if trace_file is not None:
-        step.write_trace(trace_file, found)
-    if picture is not None:
-        draw_simulation(picture, found)
+    with Activity(f"simulating {plan_.network} on {array.name}", "tasks") as activity:
+        found = step.simulated(plan_, array, cost=cost, slow=factors, progress=activity.update)
+        if trace_file is not None:
+            activity.begin(f"writing {trace_file}")
+            step.write_trace(trace_file, found)
+        if picture is not None:
+            activity.begin(f"drawing {picture}")
+            draw_simulation(picture, found)
     if as_json:
         print_json(simulation_report(found))
     else:
-        show_simulation(console, found)
+        show_simulation(new_console(), found)
         for what, path in (("trace", trace_file), ("picture", picture)):
             if path is not None:
                 click.echo(f"{what}: {path}")
@@ -173,17 +174,17 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
 @click.option("--json", "as_json", is_flag=True, help="print the figures as JSON, nothing else")
 def reproduce(paper: str, figures: tuple[str, ...], out: Path | None, as_json: bool) -> None:
     """Compute the numbers of PAPER anew and print them beside its own, each with what agreement is worth."""
-    from plinth.report.progress import reproduction_progress
     from plinth.reproduce import tables
     from plinth.reproduce.paper import paper as published
     from plinth_hw.installation import output_root
 
     given = published(paper)
-    with reproduction_progress(sys.stderr.isatty()) as live:
-        line = live.add_task("reproduce", total=len(set(figures)) or len(given.tables), key="", values=0)
-        found = given.computed(figures, lambda key, tables, values: live.update(
-            line, completed=tables, key=key, values=values))
-    pictures = given.draw(out or output_root() / "reproduce" / paper, found)
+    total = len(set(figures)) or len(given.tables)
+    with Activity(f"computing tables of {paper}", "tables") as activity:
+        found = given.computed(figures, lambda key, tables, values: activity.update(
+            tables, total, f"{key}, {values} values"))
+        activity.begin("drawing its pictures")
+        pictures = given.draw(out or output_root() / "reproduce" / paper, found)
     if as_json:
         print_json(given.report(found))
     else:

@@ -10,18 +10,20 @@ import click
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import ACCURACY_NAMES, BENCH_NAMES
 from plinth.cli.options import OutputFile, die_of
+from plinth_hw.terminal.activity import Activity
 
 
-@cli.command()
-@click.option("--only", type=click.Choice(BENCH_NAMES), help="run one row")
+@cli.command(epilog=f"ROW is one of {', '.join(BENCH_NAMES)}.")
+@click.option("--only", type=click.Choice(BENCH_NAMES), metavar="ROW", help="run one row")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def bench(only: str | None, as_json: bool) -> None:
     """Measure utilisation and speed; rows go to bench.json in the build folder."""
-    from plinth.bench.run import run_benches
+    from plinth.bench.run import run_benches, show
     from plinth_hw.installation import output_root
 
-    console = new_console(stderr=True)
-    rows = run_benches(output_root() / "bench.json", only, console)
+    with Activity("measuring", "rows") as activity:
+        rows = run_benches(output_root() / "bench.json", only, activity)
+    show(new_console(stderr=True), rows)
     if as_json:
         print_json(rows)
 
@@ -39,21 +41,21 @@ def agreement(only: str, out: Path | None, as_json: bool) -> None:
     from plinth.bench.page import default_page, write_tables
     from plinth.output import check_writable
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
     page = out if out or only else default_page(steps.PAGE)
     check_writable(page)
     alone = only == network.TABLE
-    found = [] if alone else steps.measure(say=say, only=only)
-    traffic = network.measure(say) if alone or not only else []
+    with Activity("comparing steps") as activity:
+        found = [] if alone else steps.measure(say=activity.say, only=only)
+        traffic = network.measure(activity.say) if alone or not only else []
     if page is not None:
         write_tables(page, {**(steps.tables(found) if found else {}), **(network.tables(traffic) if traffic else {})})
     if as_json:
         print_json([row.to_data() for row in [*(steps.rows(found) if found else ()), *network.rows(traffic)]])
     else:
+        from plinth_hw.terminal.table import print_markdown
+
         tables = [steps.table(found), steps.holdout_table(found)] if found else []
-        click.echo("\n\n".join([*tables, *([network.table(traffic)] if traffic else [])]))
+        print_markdown(new_console(), "\n\n".join([*tables, *([network.table(traffic)] if traffic else [])]))
         _name_page(page)
 
 
@@ -74,13 +76,16 @@ def accuracy(only: str | None, seeds: int, out: Path | None, as_json: bool) -> N
 
     page = out if out or only or seeds != formats.SEEDS else default_page(formats.PAGE)
     check_writable(page)
-    found = formats.measure((only,) if only else ACCURACY_NAMES, seeds, lambda text: click.echo(text, err=True))
+    with Activity("training the digits") as activity:
+        found = formats.measure((only,) if only else ACCURACY_NAMES, seeds, activity.say)
     if page is not None:
         write_tables(page, formats.tables(found))
     if as_json:
         print_json([asdict(one) for one in found])
     else:
-        click.echo(formats.table(found))
+        from plinth_hw.terminal.table import print_markdown
+
+        print_markdown(new_console(), formats.table(found))
         _name_page(page)
 
 
@@ -95,7 +100,8 @@ def doctor(as_json: bool) -> None:
     """Which tools were found, which version, and the command that mends what is missing."""
     from plinth import doctor as tools
 
-    rows = tools.run()
+    with Activity("looking for tools"):
+        rows = tools.run()
     if as_json:
         print_json([row.to_data() for row in rows])
     else:

@@ -39,6 +39,7 @@ from plinth.cli.options import (
 )
 from plinth.cli.resume import ResumeOption
 from plinth.errors import UserError
+from plinth_hw.terminal.activity import Activity
 
 if TYPE_CHECKING:
     from plinth.backends import Window
@@ -149,7 +150,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     from plinth.plan.plan_file import load_plan
     from plinth.plan.planning import arranged
     from plinth.report.picture import draw
-    from plinth.report.progress import training_progress
+    from plinth.report.progress import TrainingProgress
     from plinth.report.table import training_table
     from plinth.training.job import JobOptions, clear_outputs, run_job
     from plinth.training.scale import parse_scale
@@ -199,31 +200,15 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
                      window=_window(waves, out, array.dies), out=out, device=device, ports=ports, bitstream=bitstream,
                      scale=parse_scale(scale),
                      tile_options={name: text for name, text in tile_options.items() if text is not None}, **options)
-    console = new_console(stderr=as_json)
-    with training_progress(console) as live:
-        line = live.add_task("train", total=None, state="", cycles=0, start=False, visible=False)
-        cycles = 0
-
-        def progress(result: Any, total: int) -> None:
-            nonlocal cycles
-            if result is None:
-                live.update(line, total=total, visible=True)
-                live.start_task(line)
-                return
-            cycles += result.cycles
-            right = "" if result.accuracy is None else f" accuracy {result.accuracy:.1%}"
-            state = f"loss {result.loss:.4f}{right}"
-            live.update(line, advance=1, state=f"epoch {result.epoch + 1} {state}", cycles=cycles)
-            if not console.is_terminal and (result.step == 0 or live.tasks[line].completed == total):
-                done = int(live.tasks[line].completed)
-                console.print(f"epoch {result.epoch + 1}, step {done}/{total}: {state}, {cycles:,} cycles")
-
-        found = run_job(job, progress, console.print)
-    write_json(out / "plan.json", found.plan.to_data())
-    draw(out / "report.png", found.report)
+    with Activity(f"setting up {given.name} on {array.name}") as activity:
+        found = run_job(job, TrainingProgress(activity), activity.say)
+        activity.begin(f"writing the report to {out}")
+        write_json(out / "plan.json", found.plan.to_data())
+        draw(out / "report.png", found.report)
     if as_json:
         print_json(found.report)
     else:
+        console = new_console()
         training_table(console, found.report)
         console.print(f"report: {out / 'report.json'}, picture: {out / 'report.png'}", soft_wrap=True, markup=False)
         if job.window:
@@ -247,7 +232,9 @@ def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None
 
     parameters = die_of(preset)
     memory_words = min(parameters.words_of(memory_mib << 18), parameters.most_memory_words)
-    with pseudo_terminals(parameters, dies, memory_words, threads=threads) as terminals:
+    with Activity(f"building {dies} x {preset} (cached after the first time)"):
+        terminals = pseudo_terminals(parameters, dies, memory_words, threads=threads)
+    with terminals:
         for die, name in enumerate(terminals.names):
             click.echo(f"die {die}: serial:{name}")
         with suppress(KeyboardInterrupt):
@@ -284,7 +271,8 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
     texts = []
     for what, word, x, y in (("train", "training", given.train_x, given.train_y),
                              ("test", "test", given.test_x, given.test_y)):
-        loss, right = evaluated(made, predict, found.parameters, x, y, classes=bool(given.classes))
+        with Activity(f"evaluating {len(x):,} {word} samples"):
+            loss, right = evaluated(made, predict, found.parameters, x, y, classes=bool(given.classes))
         result |= {f"{what}_accuracy": right, f"{what}_loss": loss}
         texts.append(f"{word} loss {loss:.4f}" if right is None else f"{word} accuracy {right:.2%}")
     if as_json:
@@ -309,8 +297,9 @@ def convert(source: Path, target: Path, network: str, winograd: str | None, weig
     given = with_settings(load_network(network), winograd, weights)
     if target.exists() and source.exists() and target.samefile(source):
         raise UserError(f"{target} is {source} itself, whose weights would be lost; choose another place")
-    found = checkpoint.load(source, given, convert=True)
-    checkpoint.save(target, given, found)
+    with Activity(f"converting {source}"):
+        found = checkpoint.load(source, given, convert=True)
+        checkpoint.save(target, given, found)
     if found.left_out:
         parts = ", ".join(f"{share:.2%} of {name}" for name, share in found.left_out.items())
         click.echo("note: this is another function: no kernel has the tiles that were trained, so it is that of the "

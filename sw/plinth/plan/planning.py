@@ -56,15 +56,17 @@ class Task:
         return self.time.factors
 
 
-def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRule = PLAIN) -> Task:
-    """Set up what planners need.
+def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRule = PLAIN,
+         progress: Callable[[int], object] | None = None) -> Task:
+    """Set up what planners need; ``progress`` is called with the number of steps that were predicted.
 
     Raises
     ------
     UserError
         If the model does not know the levels of the array.
     """
-    return Task(MODELS[model](graph, batch, factors=array.factors), StepTime(graph, batch, array, rule=rule))
+    return Task(MODELS[model](graph, batch, factors=array.factors),
+                StepTime(graph, batch, array, rule=rule, progress=progress))
 
 
 def _joint(given: Task) -> Splits:
@@ -157,15 +159,17 @@ def outcome(given: Task, splits: Splits, lists: Partition = ()) -> Outcome:
 
 
 def plan_network(network: Network, array: Array, *, planner: str = "joint", model: str = "exact",
-                 batch: int = 256, lists: Mapping[str, Lists] | None = None, rule: UpdateRule = PLAIN) -> Planned:
-    """Plan a network over an array; ``lists``, by layer, say how axes are cut that a planner has split.
+                 batch: int = 256, lists: Mapping[str, Lists] | None = None, rule: UpdateRule = PLAIN,
+                 progress: Callable[[int], object] | None = None) -> Planned:
+    """Plan a network over an array; ``lists``, by layer, say how axes are cut that a planner has split, and
+    ``progress`` is called with the number of steps that were predicted.
 
     Raises
     ------
     UserError
         If the planner or the model refuses the array, or a list does not fit its layer's splits.
     """
-    given = task(from_network(network), array, model, batch, rule)
+    given = task(from_network(network), array, model, batch, rule, progress)
     splits = chosen(given, array, planner)
     parts = tuple((lists or {}).get(node.name) for node in given.graph.nodes) if lists else ()
     if parts:

@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plinth.errors import UserError
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
+
 BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->"
 
 
@@ -41,6 +45,8 @@ def bench_lines(rows: Sequence[dict[str, Any]], before: str = "") -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Bring the README's table up to date."""
+    if len(arguments) != 3:
+        raise UserError("say README.md, the report of `make train` and the file of `make bench`")
     readme, report, bench = (Path(argument) for argument in arguments)
     text = readme.read_text(encoding="utf-8")
     head, _, rest = text.partition(BEGIN)
@@ -49,9 +55,10 @@ def main(arguments: list[str]) -> int:
     title = f"`make train`: {found['network']} on {found['dies']} x {found['preset']}"
     lines = [f"| {title} | |", "| --- | ---: |", *training_lines(found), "", "| `make bench` | |", "| --- | ---: |",
              *bench_lines(json.loads(bench.read_text(encoding="utf-8")), before)]
-    readme.write_text(head + BEGIN + "\n".join(lines) + "\n" + END + tail, encoding="utf-8")
+    write_text(readme, head + BEGIN + "\n".join(lines) + "\n" + END + tail)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with program("plinth.report.figures", (UserError,)):
+        sys.exit(main(sys.argv[1:]))

@@ -3,11 +3,11 @@
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from plinth.model.array import ARRAYS
 from plinth.model.zoo import NETWORKS
 from plinth_hw.isa.parameters import PRESETS
+from plinth_hw.terminal.table import new_table, print_table
 
 
 def listing() -> dict[str, list[dict[str, Any]]]:
@@ -49,10 +49,9 @@ def _text(value: Any) -> str:
 def show(console: Console) -> None:
     """Print a table of each, at most 80 columns wide."""
     for what, rows in listing().items():
-        table = Table(box=None, pad_edge=False)
-        for heading, key in _COLUMNS[what].items():
-            table.add_column(heading, justify="left" if isinstance(rows[0][key], str) else "right", no_wrap=True)
+        table = new_table(*_COLUMNS[what], text=[
+            heading for heading, key in _COLUMNS[what].items() if isinstance(rows[0][key], str)])
         for row in rows:
             table.add_row(*(_text(row[key]) for key in _COLUMNS[what].values()))
-        console.print(table)
+        print_table(console, table)
         console.print()

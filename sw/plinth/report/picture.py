@@ -1,19 +1,24 @@
 """The picture of a training run: loss curve, where the cycles went, and one step's timeline."""
 
-import os
 from pathlib import Path
 from typing import Any
+
+from plinth.output import write_whole
+from plinth.report.canvas import pyplot
 
 STATES = (("busy", "busy", "#2a7f62"), ("stall_input", "waits for operands", "#d9a441"),
           ("stall_output", "waits for room", "#c8553d"), ("stall_memory", "waits for memory", "#7a6c9d"))
 
 
 def draw(path: Path, report: dict[str, Any]) -> None:
-    """Write the PNG of a report (see ``report.json``) in one step."""
-    import matplotlib
+    """Write the PNG of a report (see ``report.json``) in one step.
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    plt = pyplot()
 
     figure, axes = plt.subplots(3 if report["timeline"] else 1, 1, layout="constrained",
                                 figsize=(9, 9 if report["timeline"] else 3.5), squeeze=False)
@@ -29,10 +34,10 @@ def draw(path: Path, report: dict[str, Any]) -> None:
     if report["timeline"]:
         _cycles(axes[1, 0], report)
         _timeline(axes[2, 0], report)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    figure.savefig(temporary, format="png", dpi=130)
-    plt.close(figure)
-    os.replace(temporary, path)
+    try:
+        write_whole(path, lambda place: figure.savefig(place, format="png", dpi=130))
+    finally:
+        plt.close(figure)
 
 
 def _cycles(axis: Any, report: dict[str, Any]) -> None:

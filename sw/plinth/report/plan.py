@@ -9,6 +9,7 @@ from plinth.output import write_whole
 from plinth.partition.lists import AXES
 from plinth.plan.plan import Plan
 from plinth.plan.planning import Outcome, Planned
+from plinth.report.canvas import pyplot
 from plinth.units import duration, largest, size
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def show_plan(console: Console, planned: Planned) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from plinth_hw.terminal.table import new_table, print_table
+
     plan, graph = planned.plan, planned.plan.graph
     console.print(f"[bold]{plan.network}[/bold] on {plan.array} ({plan.dies} dies), batch {plan.batch}, planner "
                   f"{plan.planner}, {plan.model} model, update {plan.rule.title}", highlight=False)
@@ -112,16 +115,14 @@ def show_plan(console: Console, planned: Planned) -> None:
             console.print(f"{node.name} by list: {', '.join(told)}", style="dim", highlight=False)
     used = {split for vector in plan.splits for split in vector}
     console.print(", ".join(f"{split} {LOOKS[split][0]}" for split in LOOKS if split in used), style="dim")
-    totals = Table(box=None, pad_edge=False)
-    for heading in ("planner", "moved a step", "of data", "predicted step", "speed-up"):
-        totals.add_column(heading, justify="left" if heading == "planner" else "right")
+    totals = new_table("planner", "moved a step", "of data", "predicted step", "speed-up", text=["planner"])
     data = planned.baselines["data"]
     rows = {f"{plan.planner}{' by list' if plan.lists else ''}": planned.outcome, **planned.baselines}
     for name, outcome in rows.items():
         share = outcome.total_bytes / data.total_bytes if data.total_bytes else 1.0
         totals.add_row(name, size(outcome.total_bytes), f"{share:.3g}", duration(outcome.predicted_seconds),
                        f"{data.predicted_seconds / outcome.predicted_seconds:.3g}")
-    console.print(totals)
+    print_table(console, totals)
     show_saved(console, plan, planned.word_bytes)
     step, cycles = planned.outcome.step, planned.outcome.step.cycles
     console.print(f"the step: {step.compute / cycles:.1%} compute, {step.transfers / cycles:.1%} transfers between "
@@ -141,10 +142,7 @@ def draw_plan(path: Path, planned: Planned) -> None:
     UserError
         If the file cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    plt = pyplot()
     from matplotlib.patches import Patch, Rectangle
 
     plan, graph = planned.plan, planned.plan.graph

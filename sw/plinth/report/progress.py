@@ -1,48 +1,40 @@
-"""Progress lines of commands that take long."""
+"""How far a training run is."""
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Column
-from rich.text import Text
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from plinth_hw.terminal.activity import Activity
+
+if TYPE_CHECKING:
+    from plinth.training.session import StepResult
 
 
-class _Rate(ProgressColumn):
-    """Simulated cycles, and cycles a second of wall time."""
+class TrainingProgress:
+    """Told of every step, it tells the activity: steps, loss, accuracy, and cycles of dies that count them.
 
-    def render(self, task: Task) -> Text:
-        cycles = task.fields.get("cycles", 0)
-        seconds = task.elapsed or 0.0
-        if not cycles or not seconds:
-            return Text("")
-        return Text(f"{cycles / 1e6:.2f} M cycles {cycles / seconds / 1e3:.0f} k/s", style="cyan", no_wrap=True)
+    Where there is no bar, an epoch's first step and the run's last are lines as well.
+    """
 
+    def __init__(self, activity: Activity) -> None:
+        self._activity = activity
+        self._done, self._cycles, self._began = 0, 0, 0.0
 
-def training_progress(console: Console) -> Progress:
-    """Steps, with the fields ``state`` and ``cycles`` of the task; silent where nobody watches."""
-    column = Column(no_wrap=True)
-    return Progress(TextColumn("step {task.completed}/{task.total}", table_column=column), BarColumn(bar_width=8),
-                    TextColumn("{task.fields[state]}", table_column=column), _Rate(table_column=column),
-                    TimeRemainingColumn(compact=True, table_column=column),
-                    console=console, disable=not console.is_terminal)
-
-
-def simulation_progress(shown: bool) -> Progress:
-    """Simulated tasks, on standard error, gone at the end."""
-    return Progress(TextColumn("simulating {task.completed:,.0f}/{task.total:,.0f} tasks"), BarColumn(bar_width=20),
-                    TimeRemainingColumn(compact=True), console=Console(stderr=True), transient=True, disable=not shown)
-
-
-def reproduction_progress(shown: bool) -> Progress:
-    """Tables, and with the fields ``key`` and ``values`` of the task the one that is computed, on standard error, gone
-    at the end. Tables take from nothing to minutes, so it shows the time that went by and not what is left."""
-    return Progress(TextColumn("table {task.completed}/{task.total}"), BarColumn(bar_width=20),
-                    TextColumn("{task.fields[key]}, {task.fields[values]} values"), TimeElapsedColumn(),
-                    console=Console(stderr=True), transient=True, disable=not shown)
+    def __call__(self, result: StepResult | None, total: int) -> None:
+        """A step, or, before the first, none."""
+        if result is None:
+            self._activity.begin("training", "steps", total)
+            self._began = time.monotonic()
+            return
+        self._done += 1
+        self._cycles += result.cycles
+        accuracy = "" if result.accuracy is None else f", accuracy {result.accuracy:.1%}"
+        cycles = ""
+        if self._cycles:
+            rate = self._cycles / (time.monotonic() - self._began)
+            cycles = f", {self._cycles / 1e6:,.2f} M cycles, {rate / 1e3:,.0f} k a second"
+        state = f"epoch {result.epoch + 1}, loss {result.loss:.4f}{accuracy}{cycles}"
+        self._activity.update(self._done, total, state)
+        if not self._activity.bar and (result.step == 0 or self._done == total):
+            self._activity.say(f"step {self._done:,} of {total:,}: {state}")

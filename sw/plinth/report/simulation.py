@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from plinth.output import write_whole
+from plinth.report.canvas import pyplot
 from plinth.report.plan import saved, show_saved
 from plinth.simulate.phases import PHASES
 from plinth.simulate.step import Simulated, memory_bytes
 from plinth.units import duration, size
+from plinth_hw.terminal.table import new_table, print_table
 from plinth_sim.array.machine import Flow
 from plinth_sim.array.simulate import EngineTime
 
@@ -90,11 +91,8 @@ def show_simulation(console: Console, found: Simulated) -> None:
     total = sum(joules.values())
     console.print(f"a step: [bold]{duration(result.seconds)}[/bold], {plan.batch / result.seconds:,.4g} samples a "
                   f"second, {_joules(total)}", highlight=False)
-    engines = Table(title="engines, shares of the step", title_justify="left", box=None, pad_edge=False)
-    engines.add_column("engine")
-    engines.add_column("")
-    for _, label, _ in STATES:
-        engines.add_column(label, justify="right")
+    engines = new_table("engine", "", *(label for _, label, _ in STATES), text=("engine", ""),
+                        title="engines, shares of the step")
     for engine in ENGINES:
         shares = _shares(found, engine)
         if not any(key == engine for _, key in result.engines):
@@ -105,12 +103,10 @@ def show_simulation(console: Console, found: Simulated) -> None:
             rows.append((f"die {least}", shares[least]))
         for place, (who, values) in enumerate(rows if plan.dies > 1 else rows[1:]):
             engines.add_row("" if place else engine, who, *(f"{value:.1%}" for value in values))
-    console.print(engines)
+    print_table(console, engines)
     used, word = utilisation(found), found.array.die_parameters().word_bytes
     if len(used) and used.any():
-        links = Table(title="links", title_justify="left", box=None, pad_edge=False)
-        for heading in ("link", "utilisation", "carried", "a second"):
-            links.add_column(heading, justify="left" if heading == "link" else "right", no_wrap=True)
+        links = new_table("link", "utilisation", "carried", "a second", text=["link"], title="links")
         machine = found.work.machine
         for number, name in _fullest(found):
             link = machine.links[number]
@@ -118,7 +114,7 @@ def show_simulation(console: Console, found: Simulated) -> None:
                           size(word * link.words_per_second))
         mean = float(result.link_words[:len(used)].mean())
         links.add_row(f"mean of {len(used)}", f"{used.mean():.1%}", size(word * mean), "")
-        console.print(links)
+        print_table(console, links)
     arranged: dict[str, list[str]] = {}
     for name, one in plan.arrangements.items():
         arranged.setdefault(f"F({one.transform}) in {one.groups} x {one.clusters}", []).append(name)
@@ -150,10 +146,7 @@ def draw_simulation(path: Path, found: Simulated) -> None:
     UserError
         If the file cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    plt = pyplot()
 
     plan, result = found.plan, found.result
     scale, unit = next(((factor, name) for factor, name in ((1, "s"), (1e3, "ms"), (1e6, "µs"))

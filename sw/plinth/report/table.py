@@ -3,17 +3,15 @@
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+
+from plinth_hw.terminal.table import new_table, print_table
 
 
 def training_table(console: Console, report: dict[str, Any]) -> None:
     """Print what a training run found."""
-    table = Table(show_header=False, box=None, pad_edge=False)
+    table = new_table("", " ", text=("", " "), header=False)
     exact = {True: "every weight of every die, every step", False: "NO: RTL and golden model differ",
              None: "not compared (the golden model itself ran)"}[report["bit_exact"]]
-    cycles = f"{report['cycles']:,} ({report['cycles_per_step']:,.0f} a step)" if report["cycles"] else "none"
-    if report["cycles"] and report["cycles_per_step_predicted"] is not None:
-        cycles += f", {report['cycles_per_step_predicted']:,.0f} a step predicted"
     rows = [
         ("network", f"{report['network']}, {report['parameters']:,} parameters"),
         ("array", f"{report['array']}: {report['dies']} x {report['preset']}, {report['device']}"),
@@ -27,7 +25,7 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         *_verdict(report),
         *_kinks(report),
         *_saturated(report),
-        ("cycles", cycles),
+        *_cycles(report),
         ("wall time", f"{report['wall_seconds']:.1f} s, after {report['setup_seconds']:.1f} s of set-up"),
     ]
     if report["cycles"]:
@@ -39,16 +37,24 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         ]
     for name, text in rows:
         table.add_row(f"[bold]{name}[/bold]", text)
-    console.print(table)
+    print_table(console, table)
     if report["cycles"]:
         _layers(console, report)
-        engines = Table(title="engine cycles, all dies", title_justify="left")
-        for heading in ("engine", "tasks", "busy", "wait operands", "wait room", "wait memory", "words"):
-            engines.add_column(heading, justify="left" if heading == "engine" else "right")
+        engines = new_table("engine", "tasks", "busy", "wait operands", "wait room", "wait memory", "words",
+                            text=["engine"], title="engine cycles, all dies")
         for name, values in report["engines"].items():
             engines.add_row(name, *(f"{values[key]:,}" for key in (
                 "tasks", "busy", "stall_input", "stall_output", "stall_memory", "words")))
-        console.print(engines)
+        print_table(console, engines)
+
+
+def _cycles(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of devices that count cycles, these."""
+    if not report["cycles"]:
+        return []
+    predicted = report["cycles_per_step_predicted"]
+    return [("cycles", f"{report['cycles']:,} ({report['cycles_per_step']:,.0f} a step)" + (
+        "" if predicted is None else f", {predicted:,.0f} a step predicted"))]
 
 
 def _verdict(report: dict[str, Any]) -> list[tuple[str, str]]:
@@ -82,13 +88,12 @@ def _layers(console: Console, report: dict[str, Any]) -> None:
     """Words that each layer sent in a step, and how they differ from the plan's."""
     if report["dies"] == 1:
         return
-    layers = Table(title="words of a step, all dies", title_justify="left")
-    for heading in ("layer", "splits", "transfers", "reduction", "beyond the plan"):
-        layers.add_column(heading, justify="left" if heading in ("layer", "splits") else "right")
+    layers = new_table("layer", "splits", "transfers", "reduction", "beyond the plan", text=("layer", "splits"),
+                       title="words of a step, all dies")
     for layer in report["layers"]:
         entries = layer["transfers"] + ([layer["reduction"]] if layer["reduction"] else [])
         beyond = sum(entry["words_counted"] - entry["words_predicted"] for entry in entries)
         layers.add_row(layer["layer"], " ".join(layer["splits"]),
                        f"{sum(entry['words_counted'] for entry in layer['transfers']):,}",
                        f"{layer['reduction']['words_counted']:,}" if layer["reduction"] else "-", f"{beyond:,}")
-    console.print(layers)
+    print_table(console, layers)

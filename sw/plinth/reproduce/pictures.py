@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth.output import write_whole
+from plinth.report.canvas import pyplot
 from plinth.reproduce.paper import CLAIMS, Table
 
 #: Opacity of the paper's bars, which stand beside ours.
@@ -18,10 +19,7 @@ _DPI = 140
 
 def picture(title: str, width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
     """A figure of matplotlib, and its axes as an array of rows and columns; ``width`` and ``height`` in inches."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    plt = pyplot()
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     made, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False,
@@ -56,8 +54,7 @@ def write(folder: Path, figures: Sequence[Table], drawn: Mapping[str, Callable[[
     UserError
         If a file cannot be written.
     """
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     paths = []
     for figure in (figure for figure in figures if figure.key in drawn):
         path = folder / f"figure-{figure.key}.png"

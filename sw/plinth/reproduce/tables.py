@@ -14,7 +14,12 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from plinth.errors import UserError
 from plinth.reproduce.paper import PAPERS, Paper, Row, Status, Table, Value, Verdict, paper, tally, verdicts
+from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.program import program
+from plinth_hw.terminal.table import print_table
 
 #: On a terminal: marks before values of the paper that could not simply be read.
 READ = {"read-from-garbled": "~", "reconstructed": "?"}
@@ -95,7 +100,7 @@ def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
         grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
         tolerances = _tolerances(table)
         for heading in ("", "paper", "ours", "ratio", *table.further.values(), *tolerances, "status", ""):
-            grid.add_column(heading, justify="left" if heading in ("", "status") else "right", no_wrap=True)
+            grid.add_column(heading, justify="left" if heading in ("", "status") else "right")
         for series, rows in _groups(table).items():
             if series:
                 grid.add_row(Text(found.data["series"][series], style="italic"))
@@ -108,7 +113,7 @@ def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
                              Text(ratio, style=colour), *map(Text, further),
                              *(Text(_own_tolerance(table, row)) for _ in tolerances), Text(short, style=colour),
                              Text(_numbers(table, row)))
-        console.print(grid)
+        print_table(console, grid)
         for number, note in enumerate(_footnotes(table), start=1):
             console.print(f"[{number}] {note}", style="dim", highlight=False, markup=False)
         for note in (*table.notes, _rule(table)):
@@ -236,11 +241,13 @@ def main(arguments: Sequence[str]) -> int:
         found, around = paper(name), parts(text, name)
         assert around is not None
         report = next((one for one in reports if one["paper"] == found.data["paper"]), None)
-        made = found.computed() if report is None else found.kept(report)
+        with Activity(f"computing tables of {name}"):
+            made = found.computed() if report is None else found.kept(report)
         text = around[0] + markdown(found, made) + around[2]
-    given.page.write_text(text, encoding="utf-8")
+    write_text(given.page, text)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with program("plinth.reproduce.tables", (UserError,)):
+        sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from plinth.cli import cli
+from plinth.cli.commands import cli
 from plinth.errors import UserError
 from plinth.model.files import parse_yaml
 from plinth.model.layers import Convolution, Flatten, Shape, SoftmaxCrossEntropy

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from plinth.cli import cli
+from plinth.cli.commands import cli
 from plinth.errors import UserError
 from plinth.model.array import ring
 from plinth.model.network_file import network_from_data, network_to_data

@@ -13,7 +13,7 @@ There tile transfers between layers hide behind nothing. Cycles of tasks are tho
 die's speed; cycles of words those of :mod:`links`.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -76,16 +76,21 @@ def _numbered(shapes: Iterable[Hashable]) -> list[int]:
 
 
 class StepTime:
-    """Predicts steps of one network on one array; keeps what it has computed."""
+    """Predicts steps of one network on one array; keeps what it has computed.
+
+    ``progress``, if any, is called with the number of steps that were predicted task by task, after each.
+    """
 
     def __init__(self, graph: PlanGraph, batch: int, array: Array, die: Machine | None = None,
-                 rule: UpdateRule = PLAIN, links: Links | None = None) -> None:
+                 rule: UpdateRule = PLAIN, links: Links | None = None,
+                 progress: Callable[[int], object] | None = None) -> None:
         self.graph, self.batch, self.array, self.rule = graph, batch, array, rule
         self.machine = die or machine(array.die_parameters())
         self.links = links or Links(array)
         self.levels, self.factors = array.levels, array.factors
         self.schedule = Schedule(graph, batch, array, self.machine, self.links, rule)
         self._steps: dict[tuple[Splits, Partition], Step] = {}
+        self._progress = progress
         self._speeds = tuple(map(float, array.relative_speeds))
         self._uneven = len(set(self._speeds)) > 1
         # What costs the same is computed once: numbers of nodes and edges of equal shape.
@@ -268,6 +273,8 @@ class StepTime:
             found = self._steps[splits, lists] = Step(
                 compute=times.cycles - times.exposed - transfers, transfers=transfers, exposed=times.exposed,
                 reductions=times.collective)
+            if self._progress is not None:
+                self._progress(len(self._steps))
         return found
 
     def estimate(self, splits: Splits) -> float:

@@ -1,0 +1,40 @@
+"""Files of which readers see the old one or the whole new one, whatever ends the program or fills the disk."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A file beside ``path``, to be filled, which is gone behind; folders are made."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
+        yield temporary
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a file beside ``path``, then put it in its place; folders are made.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    with beside(path) as temporary:
+        write(temporary)
+        os.replace(temporary, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same with text, as UTF-8."""
+    write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))

@@ -1,0 +1,33 @@
+"""All commands, and how a command line runs one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from plinth.cli import planning, showing, training
+from plinth.cli.group import cli
+from plinth.errors import UserError
+
+__all__ = ["cli", "planning", "run", "showing", "training"]
+
+
+def run(arguments: Sequence[str] | None) -> None:
+    """Run a command.
+
+    Raises
+    ------
+    UserError
+        For whatever the user can mend, wrong options as well.
+    SystemExit
+        Of code 2 behind the help that no command at all gives.
+    """
+    try:
+        cli.main(args=None if arguments is None else list(arguments), prog_name="plinth", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        raise SystemExit(2) from None
+    except click.ClickException as error:
+        hint = "; see plinth --help" if isinstance(error, click.UsageError) else ""
+        raise UserError(f"{error.format_message().rstrip('.')}{hint}") from None

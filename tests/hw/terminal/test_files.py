@@ -1,0 +1,28 @@
+"""Files are whole or as they were."""
+
+from pathlib import Path
+
+import pytest
+
+from plinth_hw.terminal.files import write_text, write_whole
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.txt"
+    write_text(path, "\u00b5")
+    assert path.read_bytes() == b"\xc2\xb5"
+
+    def broken(place: Path) -> None:
+        place.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, broken)
+    assert path.read_bytes() == b"\xc2\xb5"
+    assert [path.name for path in path.parent.iterdir()] == ["a.txt"]
+
+
+def test_a_file_within_a_file_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(NotADirectoryError, match=r"Not a directory: .*a/b\.txt"):
+        write_text(tmp_path / "a" / "b.txt", "text")
