@@ -71,8 +71,8 @@ void configure(Node& node, uint64_t die, const RingSettings& s, const Arrays& a)
     m.rates = uint32_t(s.numerator | s.denominator << 8) * 0x10001u;
     for (uint64_t to = 0; to < s.dies; ++to) {
         const uint64_t distance = (to + s.dies - die) % s.dies;
-        // valid, destination, port from the low end
-        m.route_write = 1u | uint32_t(to) << 1 | uint32_t(2 * distance > s.dies) << 11;
+        // valid, clears, destination, port from the low end
+        m.route_write = 1u | uint32_t(to) << 2 | uint32_t(2 * distance > s.dies) << 12;
         clock(m);
     }
     m.route_write = 0;

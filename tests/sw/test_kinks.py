@@ -78,4 +78,4 @@ def test_shares_are_of_what_has_a_kink() -> None:
 
 
 def test_the_command_has_the_default_of_the_checks() -> None:
-    assert KINKS == kinks.SHARE
+    assert (kinks.SHARES["fp32"], kinks.SHARES["mixed"]) == KINKS and kinks.SHARES["mixed"] == kinks.SHARES["fixed"]

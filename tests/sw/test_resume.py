@@ -129,9 +129,9 @@ def test_other_settings_are_refused_or_said(given: tuple[str, ...], before: str,
     arguments = [*write(tmp_path), "--resume", saved, *given]
     code, _, error = run(arguments, capsys)
     assert code == 2 and error.count("\n") == 1 and f"{saved}: was trained with {before}, not {now}; go on as" in error
-    code, out, _ = run([*arguments, "--change", "--steps", "1"], capsys)
-    assert code == 0 and f"note: {saved} was trained with {before}; training goes on with {now}" in out
-    assert ("begins anew" in out) == ("--batch" in given or "--seed" in given)
+    code, _, error = run([*arguments, "--change", "--steps", "1"], capsys)
+    assert code == 0 and f"note: {saved} was trained with {before}; training goes on with {now}" in error
+    assert ("begins anew" in error) == ("--batch" in given or "--seed" in given)
 
 
 def test_other_samples_and_layers_are_other_settings(saved: str, tmp_path: Path,
@@ -154,8 +154,8 @@ def test_tiles_are_no_part_of_a_network_but_a_setting() -> None:
 
 def test_where_a_run_goes_on_may_differ(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Weights are those of any number of dies; that sums are rounded otherwise is said."""
-    code, out, _ = run([*write(tmp_path), "--resume", saved, "--array", "full-4", "--steps", "1"], capsys)
-    assert code == 0 and "on 2 x ndp-demo as ring-2, planner data; training goes on on 4 x ndp-demo as full-4" in out
+    code, _, error = run([*write(tmp_path), "--resume", saved, "--array", "full-4", "--steps", "1"], capsys)
+    assert code == 0 and "on 2 x ndp-demo as ring-2, planner data; training goes on on 4 x ndp-demo as full-4" in error
 
 
 def test_the_first_version_is_read(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,8 +164,8 @@ def test_the_first_version_is_read(saved: str, tmp_path: Path, capsys: pytest.Ca
     header = {"version": 1, "network": "small", "epoch": 1, "seed": 0, "layers": ["fc1", "fc2"]}
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     np.savez(saved, **arrays)
-    code, out, _ = run([*write(tmp_path), *FIRST, "--resume", saved], capsys)
-    assert code == 0 and f"note: {saved} does not say batch, update, format and samples" in out
+    code, _, error = run([*write(tmp_path), *FIRST, "--resume", saved], capsys)
+    assert code == 0 and f"note: {saved} does not say batch, update, format and samples" in error
     code, _, error = run([*write(tmp_path), *FIRST, "--resume", saved, "--seed", "1"], capsys)
     assert code == 2 and "was trained with --seed 0, not --seed 1" in error
 

@@ -140,7 +140,7 @@ def test_a_checkpoint_goes_on_with_its_own_update_only(tmp_path: Path, capsys: p
     assert train(tmp_path, *first, "--epochs", "2", "--resume", str(saved), "--narrow") == 2
     assert "was trained with --wide, not --narrow; go on as it was trained, or give --change" in capsys.readouterr().err
     assert train(tmp_path, "--epochs", "2", "--steps", "1", "--resume", str(saved), "--update", "sgd", "--change") == 0
-    assert "note: the state of update 'adagrad wide' is left out" in " ".join(capsys.readouterr().out.split())
+    assert "note: the state of update 'adagrad wide' is left out" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(("room", "moves"), [(0.0, False), (0.25, True), (4.0, True)])

@@ -113,9 +113,9 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--epsilon", type=click.FloatRange(0, min_open=True),
               help="what adagrad adds to its sum of squares; default: of "
               + " and ".join(f"{kind} {epsilon:g}" for kind, epsilon in ADAGRAD_EPSILONS.items()))
-@click.option("--kinks", type=click.FloatRange(0, 1), default=KINKS, show_default=True, metavar="SHARE",
+@click.option("--kinks", type=click.FloatRange(0, 1), metavar="SHARE",
               help="largest share of a step's kinks (ReLUs, windows of max-pools) that roundings of the dies may "
-              "decide; a run of more ends")
+              f"decide; a run of more ends; default: {KINKS[0]}, with 16 bits {KINKS[1]}")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--format", "number_format", type=click.Choice(FORMATS),
               help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from plinth.model.parameters import ReferenceStep
 
-#: Largest share of a step's kinks that the dies may decide, unless the job says otherwise: thirty times what roundings
-#: of 16 bits decide by chance, half of what F(4,3) leaves to them on black pixels with zero biases (docs/software.md).
-SHARE = 0.01
+#: Largest share of a step's kinks that the dies may decide, unless the job says otherwise, by
+#: ``DieParameters.number_format``: half of what F(4,3) leaves to roundings on black pixels with zero biases, and twice
+#: what roundings of 16 bits decide by chance in overlapping windows of a max-pool (docs/software.md).
+SHARES = {"fp32": 0.01, "mixed": 0.1, "fixed": 0.1}
 
 
 @dataclass
@@ -24,9 +25,13 @@ class Kinks:
     ----------
     allowed : float
         Largest share of a step's kinks that the dies may decide.
+    remedy : str
+        What leaves fewer to them.
     """
 
-    allowed: float = SHARE
+    allowed: float = SHARES["fp32"]
+    remedy: str = ("layers by F(4,3) need a bias that is not 0 where samples are: choose --winograd 2 or off, or allow "
+                   "as many")
     #: At which the dies' side was taken, over all steps.
     decided: int = 0
     #: By step.
@@ -42,13 +47,19 @@ class Kinks:
         if share <= self.allowed:
             return None
         return (f"dies decide {share:.2%} of the kinks, beyond {self.allowed:.2%}, and with the other side a gradient "
-                f"differs by {step.kink_difference:.2g}; layers by F(4,3) need a bias that is not 0 where samples are: "
-                f"choose --winograd 2 or off, or allow as many with --kinks {_above(share):g}")
+                f"differs by {step.kink_difference:.2g}; {self.remedy} with --kinks {_above(share):g}")
 
     def to_data(self) -> dict[str, dict[str, float]]:
         """Share and difference: the largest and the mean over steps, and the bound."""
         return {"kink_share": _over_steps(self.shares) | {"largest_allowed": self.allowed},
                 "kink_difference": _over_steps(self.differences)}
+
+
+def bounded(number_format: str, allowed: float | None) -> Kinks:
+    """Kinks of a run in a number format; without ``allowed`` as many as :data:`SHARES` says."""
+    allowed = SHARES[number_format] if allowed is None else allowed
+    return Kinks(allowed) if number_format == "fp32" else Kinks(
+        allowed, "16 bits tell fewer apart: choose --format fp32, or allow as many")
 
 
 def _over_steps(values: list[float]) -> dict[str, float]:

@@ -166,7 +166,7 @@ def test_reports_say_what_blocks_save_if_they_do(capsys, command: str, groups: b
     if command == "plan":
         given = task(plan.graph, plan.hardware, "exact", plan.batch)
         made = Planned(plan, outcome(given, plan.splits), {
-            name: outcome(given, plan.splits) for name in ("data", "model")}, "", 0, 1, 4)
+            name: outcome(given, plan.splits) for name in ("data", "model")}, "", 0, 1, 4, {})
         report, show = plan_report(made), lambda console: show_plan(console, made)
         assert report["total_bytes"] == 4 * plan.words
     else:

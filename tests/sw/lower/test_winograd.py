@@ -25,6 +25,7 @@ from plinth.step.tasks import LineTransform, Tile
 from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Gather
 from plinth.training.data import Dataset
+from plinth.training.session import initial_parameters
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import TaskHeader
 from plinth_hw.isa.operations import Engine
@@ -435,6 +436,7 @@ def test_kernels_train_as_without_tiles() -> None:
         network = with_tiles(NETWORKS["digits-cnn"], winograd, "spatial")
         plan = replace(random_plan(network, 1, 8, np.random.default_rng(0)), splits=((),) * 5)
         made = session(network, plan, random_data(network, 8, np.random.default_rng(6)), lowered(network, plan))
+        made.load_parameters(initial_parameters(NETWORKS["digits-cnn"], 0))
         next(iter(made.epoch(0)))
         found.append(made.parameters(made.driver))
     assert isinstance(NETWORKS["digits-cnn"].layers[0], Convolution)
