@@ -36,7 +36,7 @@ from plinth_hw.comm.reduce_lanes import ReduceLanes
 from plinth_hw.comm.route_setter import RouteSetter
 from plinth_hw.comm.tallies import Tallies
 from plinth_hw.control.engine import EngineSignature, ends_signature
-from plinth_hw.control.routes import table_write_layout
+from plinth_hw.control.routes import task_write_layout
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import GROUPS, reset_value
@@ -94,7 +94,7 @@ class CollectiveEngine(wiring.Component):
         super().__init__({
             "engine": Out(EngineSignature(parameters)),
             "dies": In(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
-            **({"quiet": In(len(Traffic)), "route_write": Out(table_write_layout(parameters))}
+            **({"quiet": In(len(Traffic)), "route_write": Out(task_write_layout(parameters))}
                if parameters.sets_routes else {}),
             **{f"read_{b}": Out(ReadPort(parameters)) for b in blocks},
             **{f"write_{b}": Out(WritePort(parameters)) for b in blocks},

@@ -15,7 +15,7 @@ from amaranth.hdl import Array, Module, Signal, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.control.routes import table_write_layout
+from plinth_hw.control.routes import task_write_layout
 from plinth_hw.isa.limits import reset_value
 from plinth_hw.isa.operations import ErrorCode, Traffic
 from plinth_hw.isa.parameters import DieParameters
@@ -41,7 +41,7 @@ class RouteSetter(wiring.Component):
         Dies of the array.
     quiet : In(kinds of traffic)
         The router holds no flit of that kind, and is in the middle of none of its packets.
-    write : Out, :func:`~plinth_hw.control.routes.table_write_layout`
+    write : Out, :func:`~plinth_hw.control.routes.task_write_layout`
         A route.
     done : Out(1)
         A pulse: the task has ended.
@@ -56,7 +56,7 @@ class RouteSetter(wiring.Component):
         super().__init__({
             "start": In(1), "body": In(shape_of(RouteBody)),
             "dies": In(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
-            "quiet": In(len(Traffic)), "write": Out(table_write_layout(parameters)),
+            "quiet": In(len(Traffic)), "write": Out(task_write_layout(parameters)),
             "done": Out(1), "error": Out(shape_of(ErrorCode)),
         })
 

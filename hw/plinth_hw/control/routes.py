@@ -44,6 +44,12 @@ def table_write_layout(parameters: DieParameters) -> data.StructLayout:
                               **({"traffic": unsigned(len(Traffic))} if parameters.sets_routes else {})})
 
 
+def task_write_layout(parameters: DieParameters) -> data.StructLayout:
+    """The same as a SET_ROUTE task writes it, which clears no tables."""
+    members = table_write_layout(parameters).members
+    return data.StructLayout({name: shape for name, shape in members.items() if name != "clears"})
+
+
 class RouterTables(wiring.Component):
     """The router's table, or those of the kinds of traffic: ports as bits.
 
