@@ -79,7 +79,6 @@ class TaskByTask(Collected):
         self._number = {(die, port): number for number, (die, port, _, _) in enumerate(links)}
         self._peer = {(die, port): other for die, port, other, _ in links}
         self._ports, rates = array.route_table, array.directed_rates.tolist()
-        self._latencies = array.directed_latencies.tolist()
         dies, beat = range(step.dies), float(self.parameters.beat_words)
         self._reads, self._writes, self._receive_paths, self._injects, self._queues = (
             len(links) + place * step.dies for place in range(5))
@@ -110,10 +109,6 @@ class TaskByTask(Collected):
             found.append(self._number[die, port])
             die = self._peer[die, port]
         return found
-
-    def latency(self, path: Sequence[int]) -> int:
-        """Cycles of the latencies of a way's links."""
-        return sum(self._latencies[link] for link in path)
 
     def flit_cycles(self, path: Sequence[int]) -> float:
         """Cycles of a flit on the slowest link of a way."""
@@ -409,7 +404,7 @@ class _Die:
     def _arrival(self, keys: Sequence[str], other: int, exchange: int) -> None:
         """A counter of another die advances once a task's words are there: after some activities."""
         latency = (self.control["arrival"] - self.control["issue"]
-                   + self.given.latency(self.given.path(self.die, other)) - LINK_LATENCY)
+                   + int(self.given.array.route_latencies[self.die, other]) - LINK_LATENCY)
         self._add(Flow(name=f"{keys[0]} arrival {other}", latency=max(0.0, latency) * self.cycle,
                        waits=[Wait(key) for key in keys], signals=[f"{other}.exchange {exchange}"]))
 

@@ -164,6 +164,11 @@ def _update_distance(copy: NDArray[Any], wanted: Doubles, place: float | None) -
     return float(np.linalg.norm(np.maximum(np.abs(copy - wanted) - rounding, 0.0)))
 
 
+def _rate_factors(layers: Sequence[str], rates: Sequence[Doubles | None]) -> list[Any]:
+    """Of each layer the factor on the rate of each parameter, or 1 for all."""
+    return [1.0 if rate is None else rate for rate in rates] or [1.0] * len(layers)
+
+
 def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
                 held: Storage = FP32_STORAGE, rates: Sequence[Doubles | None] = ()) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
@@ -180,11 +185,11 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
         As :attr:`Checks.rates`.
     """
     sizes = wanted.sizes
-    factors = [1.0 if one is None else one for one in rates] or [1.0] * len(layers)
     yield StepError("prediction", None, _distance(found.predictions, wanted.predictions) / sizes.predictions, 1.0)
     yield StepError("loss", None, abs(found.loss - wanted.loss) / sizes.loss, 1.0)
     for name, update, own, gradient, terms, rate in zip(
-            layers, found.own_updates(), found.gradients, wanted.gradients, sizes.gradients, factors, strict=True):
+            layers, found.own_updates(), found.gradients, wanted.gradients, sizes.gradients,
+            _rate_factors(layers, rates), strict=True):
         scale = sizes.cancellation * max(1.0, terms / BATCH_CANCELLATION)
         yield StepError("gradient", name, _distance(own, gradient) / norm(gradient), scale)
         target = held.clipped(rule.apply(update.before, rate * gradient, update.state))
@@ -309,7 +314,7 @@ class Checks:
         """How many weights and states saturate by the rule, which makes nothing else inexact."""
         if self.held.place is None:
             return 0
-        factors = [1.0 if rate is None else rate for rate in self.rates] or [1.0] * len(self.layers)
+        factors = _rate_factors(self.layers, self.rates)
         return sum(OwnUpdate(self.rule, self.held, found.scale, factor * own).saturated(
             update.before, update.state, update.state_after)
             for factor, own, update in zip(factors, found.gradients, found.own_updates(), strict=True))

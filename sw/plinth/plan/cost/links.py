@@ -61,7 +61,7 @@ class Links:
         #: Flits a cycle of the slowest link.
         self.slowest = float(min((link.rate for link in array.links), default=array.rate)
                              / preset(array.preset).flit_words)
-        #: Cycles of latency of a link, and of the slowest to answer.
+        #: Cycles of latency of a link: the mean of all, and the longest.
         self.mean_latency = float(array.directed_latencies.mean()) if array.links else float(array.link_latency)
         self.longest_latency = max((link.latency for link in array.links), default=array.link_latency)
         self._unit = lru_cache(maxsize=1 << 16)(self._pattern_loads)
