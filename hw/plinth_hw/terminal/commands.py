@@ -7,23 +7,26 @@ import click
 from plinth_hw.terminal.program import Interruption
 
 
-class Command(click.Command):
-    """A command."""
+class _Interruptible(click.Command):
+    """What commands and groups of them share: Ctrl-C passes click as an :class:`Interruption`."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it."""
+        """Run the command, or that of the group which was asked for; what it returns.
+
+        Raises
+        ------
+        Interruption
+            In place of KeyboardInterrupt.
+        """
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interruption from None
 
 
-class Group(click.Group):
-    """A group of commands."""
+class Command(_Interruptible):
+    """A command that an interruption ends with one line."""
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was asked for."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interruption from None
+
+class Group(_Interruptible, click.Group):
+    """A group of such commands."""
