@@ -27,7 +27,7 @@ ROOM ?=
 N ?= 5000000
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith mutate prove lint verilog registers bench agreement accuracy bitstream fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith mutate prove lint verilog registers bench fresh agreement accuracy bitstream fpga-arith fpga-area doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ registers: $(STAMP) ## register map of a die (PRESET=ndp-demo) as SystemRDL, C h
 
 bench: $(STAMP) ## utilisation and speed, into build/bench.json (ONLY=name)
 	@$(BIN)/plinth bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+fresh: $(STAMP) ## time of `make train` and of `make test` in fresh clones, into build/bench.json (ARGS=train)
+	@$(BIN)/python -m tests.fresh $(ARGS)
 
 agreement: $(STAMP) ## simulated against co-simulated cycles of steps, into docs/agreement.md (ARGS="--only ring-4")
 	@$(BIN)/plinth agreement $(ARGS)

@@ -16,7 +16,9 @@ Nothing is written into the environment that holds an installed package.
 
 import os
 import shlex
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 #: What programs say that bring the tables of pages up to date, where there are none.
@@ -29,6 +31,22 @@ def checkout() -> Path | None:
     """Root of the checkout that this package is run from; None if it is installed."""
     root = _PACKAGE.parents[1]
     return root if (root / "pyproject.toml").is_file() and root / "hw" / "plinth_hw" == _PACKAGE else None
+
+
+@cache
+def commit() -> str | None:
+    """What this process runs, for what it measures: the checkout's commit when this was first asked for, with
+    ``-dirty`` behind it where files were changed since; None where nobody knows (an installed package, an export
+    without history, no git)."""
+    root = checkout()
+    if root is None or not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--dirty", "--abbrev=10"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None if found.returncode == 0 else None
 
 
 def output_root() -> Path:

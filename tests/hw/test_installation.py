@@ -1,6 +1,7 @@
 """Where commands put what they make: in a checkout, installed, and where the environment says."""
 
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -31,6 +32,39 @@ def test_a_checkout_keeps_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert checkout() == ROOT
     assert output_root() == cache_root() == ROOT / "build"
     assert install("mnist") == f"{sys.executable} -m pip install -c {ROOT / 'requirements.lock'} -e '{ROOT}[mnist]'"
+
+
+def test_what_runs_is_a_commit_or_not_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = tmp_path / "in-another" / "root"
+    root.mkdir(parents=True)
+    monkeypatch.setattr(installation, "checkout", lambda: root)
+
+    def found() -> str | None:
+        installation.commit.cache_clear()
+        return installation.commit()
+
+    def git(*words: str, folder: Path = root) -> None:
+        subprocess.run(["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@example.org", *words],
+                       check=True)
+
+    git("init", "--quiet", folder=root.parent)
+    git("commit", "--quiet", "--allow-empty", "-m", "x", folder=root.parent)
+    assert found() is None, "that is the commit of the repository around it"
+    git("init", "--quiet")
+    assert found() is None
+    (root / "file").write_text("one")
+    git("add", "file")
+    git("commit", "--quiet", "-m", "x")
+    git("tag", "-a", "v1", "-m", "x")
+    first = found()
+    assert first is not None and len(first) == 10 and set(first) <= set("0123456789abcdef")
+    (root / "file").write_text("two")
+    assert found() == f"{first}-dirty"
+    monkeypatch.setenv("PATH", "")
+    assert found() is None
+    monkeypatch.setattr(installation, "checkout", lambda: None)
+    assert found() is None
+    installation.commit.cache_clear()
 
 
 def test_an_installed_package_writes_to_the_working_and_the_cache_folder(installed: Path,

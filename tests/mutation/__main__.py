@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -15,7 +14,7 @@ from tests.mutation import campaign
 from tests.mutation.campaign import Judged
 from tests.mutation.rooms import ROOMS
 
-from plinth.bench.row import Row
+from plinth.bench.row import Row, keep_rows
 from plinth.errors import UserError
 from plinth.training.job import write_json
 from plinth_hw.installation import output_root
@@ -70,17 +69,11 @@ def _report(console: Console, judged: Sequence[Judged]) -> None:
     console.print(_table(judged))
 
 
-def _row(judged: Sequence[Judged], seed: int) -> dict[str, Any]:
+def _row(judged: Sequence[Judged], seed: int) -> Row:
     counts = {verdict: sum(one.verdict == verdict for one in judged)
               for verdict in ("killed", "survived", "equivalent")}
     return Row("mutants_killed", share(judged), "killed / mutants that are not equivalent", "tests",
-               {"seed": seed, **counts}).to_data()
-
-
-def _keep_row(path: Path, row: dict[str, Any]) -> None:
-    """Put the row among those of ``make bench``."""
-    rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    write_json(path, [*(old for old in rows if old["name"] != row["name"]), row])
+               {"seed": seed, **counts})
 
 
 @click.command()
@@ -131,7 +124,7 @@ def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, 
     data = {"seed": seed, "whole": whole, "share": share(judged), "mutants": [one.to_data() for one in judged]}
     write_json(result, data)
     if whole and not again and not rooms:
-        _keep_row(output_root() / "bench.json", _row(judged, seed))
+        keep_rows(output_root() / "bench.json", [_row(judged, seed)])
     if as_json:
         click.echo(json.dumps(data, indent=1))
     sys.exit(0 if whole else 130)

@@ -1,10 +1,17 @@
-"""What a benchmark finds, and what it computes with."""
+"""What a benchmark finds, what it computes with, and the file that keeps it."""
 
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from plinth.errors import UserError
+from plinth.output import write_json
+from plinth_hw.installation import commit
 
 
 @dataclass(frozen=True)
@@ -16,10 +23,34 @@ class Row:
     unit: str
     limited_by: str
     detail: dict[str, Any]
+    #: What was measured: the checkout's commit, None of an installed package.
+    commit: str | None = field(default_factory=commit)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON holds it."""
         return asdict(self)
+
+
+def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
+    """Rows that ``path`` holds, by name; none if there is no such file.
+
+    Raises
+    ------
+    UserError
+        If the file holds something else.
+    """
+    if not path.exists():
+        return {}
+    try:
+        return {row["name"]: row for row in json.loads(path.read_text(encoding="utf-8"))}
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: not a list of benchmark rows; delete it") from error
+
+
+def keep_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Put rows among those that ``path`` holds, in the places of older ones of their names."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, list((kept_rows(path) | {row.name: row.to_data() for row in rows}).values()))
 
 
 def random_words(count: int, seed: int) -> NDArray[np.uint32]:

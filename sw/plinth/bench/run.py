@@ -1,14 +1,12 @@
 """Runs benchmarks and keeps their rows in one file."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from plinth.bench.row import keep_rows, kept_rows
 from plinth.bench.rows import BENCHES
-from plinth.errors import UserError
-from plinth.output import write_json
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.table import new_table, print_table
 
@@ -21,12 +19,7 @@ def run_benches(path: Path, only: str | None, activity: Activity) -> list[dict[s
     UserError
         If the file holds something else, or a tool fails.
     """
-    kept: dict[str, dict[str, Any]] = {}
-    if path.exists():
-        try:
-            kept = {row["name"]: row for row in json.loads(path.read_text(encoding="utf-8"))}
-        except (ValueError, TypeError, KeyError) as error:
-            raise UserError(f"{path}: not a list of benchmark rows; delete it") from error
+    kept_rows(path)
     done: set[str] = set()
     rows: list[dict[str, Any]] = []
     for number, (name, measure) in enumerate(BENCHES.items(), 1):
@@ -36,18 +29,15 @@ def run_benches(path: Path, only: str | None, activity: Activity) -> list[dict[s
         activity.begin(text)
         if not activity.bar:
             activity.say(text)
-        for row in measure():
-            done.add(row.name)
-            kept[row.name] = row.to_data()
-            if only in (None, row.name):
-                rows.append(row.to_data())
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, list(kept.values()))
+        found = measure()
+        keep_rows(path, found)
+        done |= {row.name for row in found}
+        rows += [row.to_data() for row in found if only in (None, row.name)]
     return rows
 
 
 def show(console: Console, rows: list[dict[str, Any]]) -> None:
-    """Print rows as a table."""
+    """Print a row's name, value, unit and what limits it, a line each."""
     table = new_table("name", "value", "unit", "limited by", text=("name", "unit", "limited by"))
     for found in rows:
         value = found["value"]

@@ -2,7 +2,7 @@
 
 ``REPORT`` is the ``report.json`` of ``make train``, ``BENCH`` the file of ``make bench``. The tables between the
 markers are replaced, but for benchmark rows that ``BENCH`` does not have: a row takes up to a quarter of an hour, and
-can be measured anew by itself.
+can be measured anew by itself. Each row names the commit that it was measured on.
 """
 
 import json
@@ -17,18 +17,19 @@ from plinth_hw.terminal.files import write_text
 from plinth_hw.terminal.program import program
 
 BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->"
+#: In place of a commit, of figures from an installed package.
+UNKNOWN = "unknown"
 
 
 def training_lines(report: dict[str, Any]) -> list[str]:
     """Lines of the table that depend on nothing but the RTL and the job."""
-    return [
+    return [f"{line} {report['commit'] or UNKNOWN} |" for line in (
         f"| test accuracy after {report['steps']} steps | {report['test_accuracy']:.1%} |",
         *(f"| largest relative error of {what}, against float64 | {report[f'{name}_error']:.1e} |" for name, what in (
             ("prediction", "predictions"), ("loss", "the loss"), ("gradient", "a gradient"), ("update", "an update"))),
         f"| cycles a step | {report['cycles_per_step']:,.0f} |",
         f"| matrix utilisation over the whole run | {report['matrix_utilisation']:.1%} |",
-        f"| bytes on the links, counted (as many as planned) | {sum(report['injected_bytes']):,} |",
-    ]
+        f"| bytes on the links, counted (as many as planned) | {sum(report['injected_bytes']):,} |")]
 
 
 def bench_lines(rows: Sequence[dict[str, Any]], before: str = "") -> list[str]:
@@ -39,8 +40,8 @@ def bench_lines(rows: Sequence[dict[str, Any]], before: str = "") -> list[str]:
 
     bar = "\\|"
     lines = {line[1]: line[0] for line in re.finditer(r"^\| `([^`]+)`, .* \|$", before, re.MULTILINE)}
-    return list((lines | {row["name"]: f"| `{row['name']}`, {row['unit'].replace('|', bar)} | {text(row['value'])} |"
-                          for row in rows}).values())
+    return list((lines | {row["name"]: f"| `{row['name']}`, {row['unit'].replace('|', bar)} | {text(row['value'])} | "
+                                       f"{row['commit'] or UNKNOWN} |" for row in rows}).values())
 
 
 def main(arguments: list[str]) -> int:
@@ -53,7 +54,8 @@ def main(arguments: list[str]) -> int:
     before, _, tail = rest.partition(END)
     found = json.loads(report.read_text(encoding="utf-8"))
     title = f"`make train`: {found['network']} on {found['dies']} x {found['preset']}"
-    lines = [f"| {title} | |", "| --- | ---: |", *training_lines(found), "", "| `make bench` | |", "| --- | ---: |",
+    columns = "| | commit |\n| --- | ---: | --- |"
+    lines = [f"| {title} {columns}", *training_lines(found), "", f"| `make bench` {columns}",
              *bench_lines(json.loads(bench.read_text(encoding="utf-8")), before)]
     write_text(readme, head + BEGIN + "\n".join(lines) + "\n" + END + tail)
     return 0

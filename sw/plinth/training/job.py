@@ -29,6 +29,7 @@ from plinth.training.resume import starting_point, state_scale
 from plinth.training.scale import Conversion, Scale, held_inputs, held_targets
 from plinth.training.session import Session, StepResult
 from plinth.training.settings import RunSettings, network_digest, tiles_of
+from plinth_hw.installation import commit
 from plinth_hw.isa.operations import Engine
 
 #: What a run writes into its folder: the report, and beside it picture and plan.
@@ -296,7 +297,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
             driver.saturations(die) for die in range(dies)],
         "layers": layer_report(plan, driver if rtl and steps else None),
         "plan": plan.to_data(),
-        "verilog_sha256": digest,
+        "verilog_sha256": digest, "commit": commit(),
         "losses": session.losses, "timeline": _timeline(driver) if rtl else [],
     }
 

@@ -1,0 +1,72 @@
+"""``python -m tests.fresh``: what a newcomer waits for. ``make train`` and ``make test``, each in a clone of its own,
+without environment or builds: wall time and time of the processor, as rows of ``make bench``.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from plinth.bench.row import Row, keep_rows
+from plinth.errors import UserError
+from plinth_hw.installation import commit, output_root
+from plinth_hw.terminal.commands import Command
+from plinth_hw.terminal.program import program
+
+TARGETS = ("train", "test")
+_ROOT = Path(__file__).resolve().parents[1]
+#: What of a user's environment would help or hinder.
+_OWN = ("PLINTH_", "PYTHON", "VIRTUAL_ENV", "MAKE", "MFLAGS", "PYTEST_")
+
+
+def measured(root: Path, target: str) -> list[Row]:
+    """Rows of ``make target`` in a clone of the repository ``root``, its output on standard error.
+
+    Raises
+    ------
+    UserError
+        If the target fails.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
+    with tempfile.TemporaryDirectory(prefix="plinth-fresh-") as folder:
+        clone = Path(folder) / "plinth"
+        cloned = subprocess.run(["git", "clone", "--quiet", str(root), str(clone)], capture_output=True, text=True)
+        if cloned.returncode:
+            raise UserError(f"{root}: cannot be cloned: {cloned.stderr.strip()}")
+        started = time.perf_counter()
+        child = subprocess.Popen(["make", target], cwd=clone, env=environment, stdout=sys.stderr.fileno())
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - started
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise UserError(f"make {target} fails in a clone of {root}, see its output")
+    detail = {"processors": os.cpu_count()}
+    limits = "setting up the environment, building simulators"
+    return [Row(f"make_{target}_seconds", seconds, "seconds in a fresh clone", limits, detail),
+            Row(f"make_{target}_processor_seconds", usage.ru_utime + usage.ru_stime,
+                "seconds of a processor, all processes together", limits, detail)]
+
+
+@click.command(cls=Command)
+@click.argument("targets", nargs=-1, type=click.Choice(TARGETS))
+def main(targets: tuple[str, ...]) -> None:
+    """Measure TARGETS (train and test) as a newcomer meets them, in clones of the last commit."""
+    if (found := commit()) is None or shutil.which("git") is None:
+        raise UserError("clones are measured: run this in a checkout with its history, where git is installed")
+    if found.endswith("-dirty"):
+        raise UserError("clones have the last commit alone: commit your changes, or stash them")
+    for target in dict.fromkeys(targets or TARGETS):
+        rows = measured(_ROOT, target)
+        keep_rows(output_root() / "bench.json", rows)
+        for row in rows:
+            click.echo(f"{row.name}: {row.value:,.0f} {row.unit}")
+
+
+if __name__ == "__main__":
+    with program("fresh", (UserError,)):
+        main(standalone_mode=False)
