@@ -37,7 +37,7 @@ from plinth.model.update import UpdateRule
 from plinth.model.winograd import parameter_rates
 from plinth.training.causes import Causes
 from plinth.training.first_steps import FIRST_BOUNDS, SAMPLES, FirstSteps, bias_error, sample_errors
-from plinth.training.kinks import Kinks
+from plinth.training.kinks import Kinks, bounded
 from plinth.training.stored import FP32_STORAGE, OwnUpdate, Storage, norm, storage
 
 Floats = NDArray[np.float32]
@@ -367,13 +367,27 @@ class Checks:
                 for name, values in self.scaled.items()}
 
 
-def against_float64(network: Network, rule: UpdateRule, number_format: str, *, fresh: bool = True) -> Checks:
-    """Checks of a network's steps by a rule, in a number format; ``fresh`` if it starts from initial weights."""
+def against_float64(network: Network, rule: UpdateRule, number_format: str, *, fresh: bool = True,
+                    kinks: float | None = None) -> Checks:
+    """Checks of a network's steps.
+
+    Parameters
+    ----------
+    network : Network
+    rule : UpdateRule
+        How weights are updated.
+    number_format : str
+        The dies' ``DieParameters.number_format``.
+    fresh : bool
+        Whether the run starts from initial weights, so that its first steps have bounds of their own.
+    kinks : float or None
+        Largest share of a step's kinks that the dies may decide; None: as the number format asks for.
+    """
     bounds, shapes = FIRST_BOUNDS.get(number_format), [network.shapes[layer.name] for layer in network.weighted]
     reference = backends.float64_reference(network, BOUNDS[number_format].rounding)
     rates = () if rule.squares else parameter_rates(network)
     return Checks(
         reference, rule, [layer.name for layer in network.weighted], number_format, rates,
         biases=[shape.parameters["bias"].elements if "bias" in shape.parameters else 0 for shape in shapes],
-        first=FirstSteps(bounds) if fresh and bounds else None,
+        first=FirstSteps(bounds) if fresh and bounds else None, kinks=bounded(number_format, kinks),
         causes=Causes(reference, backends.float64_predictor(network), network, rule, rates, number_format))

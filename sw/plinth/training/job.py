@@ -23,7 +23,6 @@ from plinth.training.checkpoint import Checkpoint
 from plinth.training.checks import Checks, against_float64
 from plinth.training.data import Dataset, samples
 from plinth.training.evaluation import evaluate
-from plinth.training.kinks import bounded
 from plinth.training.layers import layer_report
 from plinth.training.resume import starting_point, state_scale
 from plinth.training.scale import Conversion, Scale, held_inputs, held_targets
@@ -136,8 +135,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     elif options.device == "serial":
         driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
                         links=array, verilog_digest=verilog_digest)
-    checks = against_float64(network, options.rule, parameters.number_format, fresh=options.resume is None)
-    checks.kinks = bounded(parameters.number_format, options.kinks)
+    checks = against_float64(network, options.rule, parameters.number_format, fresh=options.resume is None,
+                             kinks=options.kinks)
     session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, start.seed)
     session.load_parameters(start.parameters)
     if start.kept:

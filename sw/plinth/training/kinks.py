@@ -56,7 +56,8 @@ class Kinks:
 
 
 def bounded(number_format: str, allowed: float | None) -> Kinks:
-    """Kinks of a run in a number format; without ``allowed`` as many as :data:`SHARES` says."""
+    """Kinks of a run in a number format, none counted yet, of which the dies may decide the share ``allowed``; None:
+    as :data:`SHARES` says."""
     allowed = SHARES[number_format] if allowed is None else allowed
     return Kinks(allowed) if number_format == "fp32" else Kinks(
         allowed, "16 bits tell fewer apart: choose --format fp32, or allow as many")

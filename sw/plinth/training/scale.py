@@ -75,7 +75,7 @@ def parse_scale(text: str) -> Scale | None:
 
 
 def largest(values: NDArray[Any]) -> float:
-    """The largest magnitude."""
+    """The largest magnitude of an array's values; 0 of an empty one, NaN if one is."""
     return max(abs(float(values.min())), abs(float(values.max()))) if values.size else 0.0
 
 

@@ -67,7 +67,7 @@ class RunSettings:
 
     @property
     def place(self) -> str:
-        """Where it ran."""
+        """Dies, their preset, their array and the planner, in one phrase for messages."""
         return f"{self.dies} x {self.preset} as {self.array}, planner {self.planner}"
 
     def _compared(self) -> dict[str, tuple[Any, str]]:
