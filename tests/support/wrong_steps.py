@@ -117,8 +117,11 @@ class Injection:
     last: dict[Place, Floats] = field(default_factory=dict)
     #: Names of tasks that none has ended of yet.
     missed: set[str] = field(default_factory=set)
-    #: The die whose task has just ended.
+    #: States of generators that a kind keeps, by die.
+    states: dict[int, NDArray[Any]] = field(default_factory=dict)
+    #: The die whose task has just ended, and the step's number, from 1.
     die: int = 0
+    step: int = 0
     _behind: list[tuple[re.Pattern[str], int | None, Callable[[], None]]] = field(default_factory=list)
     _start: list[Callable[[], None]] = field(default_factory=list)
     _end: list[Callable[[], None]] = field(default_factory=list)
@@ -186,6 +189,16 @@ class Injection:
         assert self.driver is not None
         self.driver.write_floats(*place, values.astype(np.float32))
 
+    def state(self, die: int) -> NDArray[Any]:
+        """Words of the state of a die's generator of random bits."""
+        assert self.driver is not None
+        return self.driver.read(die, self.program.generators[die]).copy()
+
+    def write_state(self, die: int, words: NDArray[Any]) -> None:
+        """Another state."""
+        assert self.driver is not None
+        self.driver.write(die, self.program.generators[die], words)
+
     def scale(self, places: Sequence[Place], factor: float) -> None:
         """Multiply what lies there."""
         for place in places:
@@ -207,14 +220,15 @@ class Injection:
 
     def install(self) -> None:
         """Put all of it in its place."""
-        step, complete = Driver.step, GoldenArray._complete
+        run_step, complete = Driver.step, GoldenArray._complete
 
         def wrong_step(driver: Driver, index: int) -> int:
             self.driver = driver
+            self.step += 1
             self.last, self.before = self.before, self._snapshot()
             for change in self._start:
                 change()
-            cycles = step(driver, index)
+            cycles = run_step(driver, index)
             for change in self._end:
                 change()
             return cycles
@@ -288,6 +302,11 @@ def _prediction_kinds() -> None:
     def classes(at: Injection) -> None:
         _targets(at, lambda values: np.roll(values, 1, axis=-1))
 
+    @_kind("a layer's output by the weights of the step before, from step 8 on")
+    def late(at: Injection) -> None:
+        at.at_start(lambda: at.restore(at.weights("fc1"), at.last) if at.step >= 8 else None)
+        at.behind(r"fc1\.output\[0\]", lambda: at.restore(at.weights("fc1", at.die)) if at.step >= 8 else None)
+
     @_kind("bias of a layer is not added")
     def biasless(at: Injection) -> None:
         # Behind the first step, whose bias is 0.
@@ -313,7 +332,8 @@ def _without_bias(at: Injection, place: Place) -> None:
 
 def _gradient_kinds() -> None:
     for layer in LAYERS:
-        for name, factor in (("x 0.9", 0.9), ("dropped", 0.0), ("doubled", 2.0), ("with the wrong sign", -1.0)):
+        for name, factor in (("x 0.9", 0.9), ("x 1.05", 1.05), ("dropped", 0.0), ("doubled", 2.0),
+                             ("with the wrong sign", -1.0)):
             @_kind(f"gradient of {layer} {name}")
             def scaled(at: Injection, layer: str = layer, factor: float = factor) -> None:
                 at.behind(rf"{layer}\.update_grad.*", lambda: at.scale(at.gradients(layer, at.die), factor))
@@ -325,6 +345,16 @@ def _gradient_kinds() -> None:
     @_kind("gradients of all layers x 0.9")
     def all_layers(at: Injection) -> None:
         at.behind(r"fc\d\.update_grad.*", lambda: [at.scale(at.gradients(layer, at.die), 0.9) for layer in LAYERS])
+
+    for name, factor in (("dropped", 0.0), ("doubled", 2.0)):
+        @_kind(f"gradient of fc3 {name} in step 9 alone")
+        def once(at: Injection, factor: float = factor) -> None:
+            at.behind(r"fc3\.update_grad.*",
+                      lambda: at.scale(at.gradients("fc3", at.die), factor) if at.step == 9 else None)
+
+    @_kind("a die's part of all gradients x 0.95")
+    def weaker(at: Injection) -> None:
+        at.behind(r"fc\d\.update_grad.*", lambda: [at.scale(at.gradients(layer, 1), 0.95) for layer in LAYERS], die=1)
 
     @_kind("a die's part of a gradient missing")
     def one_die(at: Injection) -> None:
@@ -534,6 +564,27 @@ def _state_kinds() -> None:
         def biased(at: Injection, change: Callable[[NDArray[Any]], NDArray[Any]] = change) -> None:
             right = optimiser.random_words
             at.patch.setattr(optimiser, "random_words", lambda *given: change(right(*given)).astype(np.uint32))
+
+    @_kind("random bits of the first step in all steps", _random)
+    def first_bits(at: Injection) -> None:
+        at.at_start(lambda: [at.write_state(die, at.states.setdefault(die, at.state(die))) for die in range(DIES)])
+
+    @_kind("random bits of one die on all dies", _random)
+    def same_bits(at: Injection) -> None:
+        right = Session._seed_generators
+
+        def seed(session: Session, *given: Any) -> None:
+            right(session, *given)
+            first = session.program.generators[0]
+            for die, buffer in enumerate(session.program.generators):
+                session.driver.write(die, buffer, session.driver.read(0, first))
+            session._generators = session.generators(session.driver)
+        at.patch.setattr(Session, "_seed_generators", seed)
+
+    @_kind("random bits do not go on", _random)
+    def stuck(at: Injection) -> None:
+        at.at_start(lambda: at.states.update({die: at.state(die) for die in range(DIES)}))
+        at.at_end(lambda: [at.write_state(die, state) for die, state in at.states.items()])
 
     @_kind("rounded to nearest, not at random", _random)
     def nearest(at: Injection) -> None:

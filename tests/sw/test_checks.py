@@ -21,7 +21,7 @@ from plinth.model.parameters import ReferenceStep, Sizes
 from plinth.model.update import UpdateRule
 from plinth.plan.planning import data_parallel
 from plinth.training import checks, job
-from plinth.training.checks import Bound, Bounds, Checks, FoundStep, against_float64, step_errors
+from plinth.training.checks import Bound, Bounds, Checks, FoundStep, Generators, against_float64, step_errors
 from plinth.training.session import Session
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import HEADER_WORDS
@@ -214,6 +214,34 @@ def test_medians_are_bounded_once_there_are_enough_steps(monkeypatch: pytest.Mon
         made.step(found, ones, ones, {})
     made.finish()
     assert made.failure is not None and "median of 8 steps up to step 8: gradient error 0.04" in made.failure
+
+
+@pytest.mark.parametrize(("number_format", "exact"), [("fp32", 1e-3), ("mixed", 0.05)])
+@pytest.mark.parametrize("factor", [0.0, 2.0, -1.0])
+def test_a_softmax_that_knows_its_samples_is_bounded_still(number_format: str, exact: float, factor: float) -> None:
+    """Predictions are 1 / 2,500 off the targets; a right step passes, one whose gradient is none does not."""
+    network = perceptron("fit", (4, 2))
+    ones = np.ones(10)
+    wanted = ReferenceStep(np.ones((2, 2)), 1.0, [ones], Sizes(2.0, 1.0, 5000.0, [1.0]), 0)
+
+    def judged(gain: float) -> str | None:
+        made = replace(against_float64(network, RULE, number_format), reference=lambda *_: wanted, causes=None)
+        own = gain * ones
+        made.step(FoundStep(np.ones((2, 2), np.float32), 1.0, [own], [np.float32(0 * ones)], [None],
+                            [[np.float32(-RULE.rate * own)]]), ones, ones, {})
+        return made.failure
+    assert judged(1 + exact / 2) is None
+    assert "gradient error of layer" in str(judged(factor))
+
+
+@pytest.mark.parametrize(("states", "fault"), [
+    (((1, 2), (1, 2), (3, 4)), None), (((1, 2), (1, 5), (3, 4)), "die 1 does not go on from the state that was left"),
+    (((1, 2), (1, 2), (3, 2)), "die 1 does not go on"),
+    (((1, 1), (1, 1), (3, 4)), "die 1 has the random bits of die 0"),
+    (((1, 2), (1, 2), (3, 3)), "die 1 has the random bits of die 0")])
+def test_generators_of_random_bits(states: tuple[tuple[int, ...], ...], fault: str | None) -> None:
+    found = Generators(*states).fault()
+    assert found is None if fault is None else fault in str(found)
 
 
 def test_a_gradient_that_vanishes_is_as_far_off_as_its_terms() -> None:

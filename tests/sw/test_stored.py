@@ -10,8 +10,8 @@ from tests.sw.test_updates import FIXED, FLOAT, trained
 
 from plinth import cli
 from plinth.model.update import MOMENTUM, UpdateRule
-from plinth.training.first_steps import bias_error, sample_errors
 from plinth.training.stored import NARROW_PLACE, WIDE_PLACE, OwnUpdate, Storage, storage
+from plinth.training.unsaturated import bias_error, gain_error, sample_errors
 
 NEAREST = Storage(NARROW_PLACE, 0.5)
 RANDOM = Storage(NARROW_PLACE, 1.0, random=True)
@@ -73,6 +73,14 @@ def test_a_sample_that_is_missing_stands_out() -> None:
     assert right < 1e-6 and missing == pytest.approx(0.8, abs=0.1)
 
 
+def test_a_gain_is_apart_from_roundings() -> None:
+    generator = np.random.default_rng(4)
+    wanted, roundings = generator.standard_normal(2000), 0.05 * generator.standard_normal(2000)
+    assert gain_error(wanted + roundings, wanted) < 0.005
+    assert gain_error(1.05 * wanted + roundings, wanted) == pytest.approx(0.05, abs=0.005)
+    assert gain_error(np.zeros(3), np.ones(3)) == 1 and gain_error(np.ones(3), np.zeros(3)) == 0
+
+
 def test_a_bias_is_compared_by_itself() -> None:
     wanted = np.concatenate([np.full(90, 1.0), np.full(10, 0.5)])
     found = np.concatenate([np.full(90, 1.0), np.full(10, 0.25)])
@@ -106,7 +114,7 @@ def report(tmp_path: Path, *given: str) -> dict[str, object]:
 def test_a_short_run_says_how_many_steps_a_verdict_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = report(tmp_path, "--steps", "3")
     assert found["verdict_steps"] == 8 and found["steps"] == 3
-    first = found["first_steps"]
+    first = found["unsaturated_steps"]
     assert isinstance(first, dict) and first["judged"] == 3
     assert all(error["largest"] <= error["allowed"] for error in first["errors"].values())
     assert "3 of the 8 steps that bounds of medians need" in " ".join(capsys.readouterr().out.split())

@@ -62,9 +62,9 @@ def _verdict(report: dict[str, Any]) -> list[tuple[str, str]]:
     steps, needed = report["steps"], report["verdict_steps"]
     if steps >= needed:
         return []
-    judged = (report["first_steps"] or {"judged": 0})["judged"]
+    judged = (report["unsaturated_steps"] or {"judged": 0})["judged"]
     return [("verdict", f"{steps} of the {needed} steps that bounds of medians need; {judged} were judged by those of "
-                        "first steps")]
+                        "steps in which nothing saturates")]
 
 
 def _kinks(report: dict[str, Any]) -> list[tuple[str, str]]:

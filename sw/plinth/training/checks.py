@@ -31,20 +31,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth import backends
+from plinth.model.layers import SoftmaxCrossEntropy
 from plinth.model.network import Network
-from plinth.model.parameters import Parameters, Reference, ReferenceStep
+from plinth.model.parameters import Parameters, Reference, ReferenceStep, Sizes
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import parameter_rates
 from plinth.training.causes import Causes
-from plinth.training.first_steps import FIRST_BOUNDS, SAMPLES, FirstSteps, bias_error, sample_errors
 from plinth.training.kinks import Kinks, bounded
 from plinth.training.stored import FP32_STORAGE, OwnUpdate, Storage, norm, storage
+from plinth.training.unsaturated import (
+    SAMPLE_STEPS,
+    SAMPLES,
+    UNSATURATED_BOUNDS,
+    UnsaturatedSteps,
+    bias_error,
+    gain_error,
+    sample_errors,
+)
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 #: A gradient is this much smaller than the magnitudes it is the sum of before it is thought to vanish.
 BATCH_CANCELLATION = 100.0
+#: Up to which a cancellation counts whole.
+PLATEAU = 10.0
 #: Steps from which on the median says more than each of them.
 MEDIAN_STEPS = 8
 
@@ -83,6 +94,8 @@ class FoundStep:
     scale: float = 1.0
     #: Numbers beyond a fixed-point format, which became its ends.
     saturated: int = 0
+    #: Of dies that round at random.
+    generators: "Generators | None" = None
 
     def own_updates(self) -> Iterator[_LayerUpdate]:
         """What updates of each layer read and left."""
@@ -100,6 +113,28 @@ class FoundStep:
                              ("weights", [copy for copies in self.after for copy in copies])):
             if not all(np.isfinite(array).all() for array in arrays):
                 return name
+        return None
+
+
+@dataclass(frozen=True)
+class Generators:
+    """States of the dies' generators of random bits: as the host last wrote them or the last step left them, before
+    the step, and after it."""
+
+    last: Sequence[int]
+    before: Sequence[int]
+    after: Sequence[int]
+
+    def fault(self) -> str | None:
+        """What is wrong with random bits, by states alone: each die's go on, and are its own."""
+        for die, (last, before, after) in enumerate(zip(self.last, self.before, self.after, strict=True)):
+            if before != last:
+                return f"the generator of random bits of die {die} does not go on from the state that was left"
+            if after == before:
+                return f"the generator of random bits of die {die} does not go on"
+            for states, state in ((self.before, before), (self.after, after)):
+                if state in states[:die]:
+                    return f"die {die} has the random bits of die {list(states).index(state)}"
         return None
 
 
@@ -124,6 +159,9 @@ class Bounds:
     update: Bound
     descent: Bound = Bound(1e-4, 1e-5)
     state: Bound = Bound(1e-4, 1e-5)
+    #: How much of a cancellation beyond :data:`PLATEAU` counts where predictions are a softmax's. An error of a logit
+    #: changes p - t by p (1 - p) times it, which is small where p - t is; so that what storing p rounds counts alone.
+    carried: float = 1.0
 
 
 #: By ``DieParameters.number_format``: about five times the largest that was measured with 16 bits (docs/software.md),
@@ -131,15 +169,15 @@ class Bounds:
 #: 0.03; a rate 1.5 times too large 0.5 over the cancellation, which is 1.4 to 2 before a network has learned.
 BOUNDS = {
     "fp32": Bounds(2.0**-24, prediction=Bound(1e-5, 2e-6), loss=Bound(1e-5, 2e-6), gradient=Bound(1e-4, 1e-5),
-                   update=Bound(1e-4, 1e-5)),
+                   update=Bound(1e-4, 1e-5), carried=0.01),
     "mixed": Bounds(2.0**-11, prediction=Bound(5e-3, 2.5e-3), loss=Bound(2e-3, 4e-4), gradient=Bound(0.03, 5e-3),
-                    update=Bound(0.03, 5e-3)),
+                    update=Bound(0.03, 5e-3), carried=1e-4),
     "fixed": Bounds(2.0**-11, prediction=Bound(0.5, 0.05), loss=Bound(0.15, 0.01),
                     gradient=Bound(0.5, 0.05), update=Bound(1.5, 0.25), descent=Bound(1e-5, 1e-6),
                     state=Bound(1e-5, 1e-6)),
 }
 #: Names of errors, as in the report.
-ERRORS = tuple(each.name for each in fields(Bounds) if each.name != "rounding")
+ERRORS = tuple(each.name for each in fields(Bounds) if each.name not in ("rounding", "carried"))
 
 
 @dataclass(frozen=True)
@@ -169,8 +207,24 @@ def _rate_factors(layers: Sequence[str], rates: Sequence[Doubles | None]) -> lis
     return [1.0 if rate is None else rate for rate in rates] or [1.0] * len(layers)
 
 
+def _scales(sizes: Sizes, carried: float) -> Iterator[float]:
+    """Factors on bounds of each layer's gradient.
+
+    Parameters
+    ----------
+    sizes : Sizes
+        The step's, of the reference.
+    carried : float
+        How much of a cancellation beyond :data:`PLATEAU` counts.
+    """
+    beyond = max(0.0, sizes.cancellation - PLATEAU)
+    for terms in sizes.gradients:
+        yield (sizes.cancellation - beyond + carried * beyond) * max(1.0, terms / BATCH_CANCELLATION)
+
+
 def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
-                held: Storage = FP32_STORAGE, rates: Sequence[Doubles | None] = ()) -> Iterator[StepError]:
+                held: Storage = FP32_STORAGE, rates: Sequence[Doubles | None] = (), carried: float = 1.0
+                ) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
 
     Parameters
@@ -183,14 +237,15 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
         How weights and states are held.
     rates : sequence of array or None
         As :attr:`Checks.rates`.
+    carried : float
+        As :func:`_scales` has it.
     """
     sizes = wanted.sizes
     yield StepError("prediction", None, _distance(found.predictions, wanted.predictions) / sizes.predictions, 1.0)
     yield StepError("loss", None, abs(found.loss - wanted.loss) / sizes.loss, 1.0)
-    for name, update, own, gradient, terms, rate in zip(
-            layers, found.own_updates(), found.gradients, wanted.gradients, sizes.gradients,
+    for name, update, own, gradient, scale, rate in zip(
+            layers, found.own_updates(), found.gradients, wanted.gradients, _scales(sizes, carried),
             _rate_factors(layers, rates), strict=True):
-        scale = sizes.cancellation * max(1.0, terms / BATCH_CANCELLATION)
         yield StepError("gradient", name, _distance(own, gradient) / norm(gradient), scale)
         target = held.clipped(rule.apply(update.before, rate * gradient, update.state))
         worst = max(_update_distance(copy, target, held.place) for copy in update.copies)
@@ -239,8 +294,10 @@ class Checks:
     scaled: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in ERRORS})
     #: Of each layer how many of its parameters are its bias; nothing at all: none.
     biases: Sequence[int] = ()
-    #: Errors of the first steps of a run that starts from initial weights, if the format has bounds of them.
-    first: FirstSteps | None = None
+    #: How much of a cancellation beyond :data:`PLATEAU` counts.
+    carried: float = 1.0
+    #: Errors of steps in which nothing saturates, if the format has bounds of them.
+    unsaturated: UnsaturatedSteps | None = None
     kinks: Kinks = field(default_factory=Kinks)
     #: Finds what a failing step comes from.
     causes: Causes | None = None
@@ -264,7 +321,7 @@ class Checks:
     def verdict_steps(self) -> int:
         """How many steps a run needs for all its bounds to count: where single steps of 16 bits may be far off, medians
         decide."""
-        return MEDIAN_STEPS if self.number_format in FIRST_BOUNDS else 1
+        return MEDIAN_STEPS if self.unsaturated is not None else 1
 
     def forget(self) -> None:
         """Weights or states have been set: the next step does not go on from the last one's."""
@@ -291,9 +348,13 @@ class Checks:
             self._fail(f"step {self._steps}: {odd} not finite")
             return None
         wanted = self.reference(found.before, x, targets, decided)
+        fault = found.generators.fault() if found.generators else None
+        if fault is not None:
+            self._fail(f"step {self._steps}: {fault}")
         last, self._last = self._last, found
         between = between_steps(self.layers, last, found) if last else ()
-        errors = [*between, *step_errors(self.layers, self.rule, wanted, found, self.held, self.rates)]
+        errors = [*between, *step_errors(self.layers, self.rule, wanted, found, self.held, self.rates,
+                                           self.carried)]
         step = dict.fromkeys(ERRORS, 0.0)
         for error in errors:
             self.largest[error.name] = max(self.largest[error.name], error.value)
@@ -301,13 +362,14 @@ class Checks:
             self._compare(error, getattr(self.bounds, error.name).largest, "")
         for name, value in step.items():
             self.scaled[name].append(value)
-        if self.first is not None and self._steps < MEDIAN_STEPS and found.saturated <= self._saturating(found):
-            self.first.judged += 1
-            for error in (*errors, *self._first_errors(wanted, found, x, targets, decided)):
-                allowed = self.first.allowed(error.name)
+        unsaturated = self.unsaturated
+        if unsaturated is not None and found.saturated <= self._saturating(found):
+            unsaturated.judged += 1
+            for error in (*errors, *self._unsaturated_errors(unsaturated, wanted, found, x, targets, decided)):
+                allowed = unsaturated.allowed(error.name)
                 if allowed is not None:
-                    self.first.largest[error.name] = max(self.first.largest[error.name], error.value / error.scale)
-                    self._compare(error, allowed, "the first steps of ")
+                    unsaturated.largest[error.name] = max(unsaturated.largest[error.name], error.value / error.scale)
+                    self._compare(error, allowed, "unsaturated steps of ")
         return wanted
 
     def _saturating(self, found: FoundStep) -> int:
@@ -326,13 +388,15 @@ class Checks:
             self._fail(f"step {self._steps}: {error.name} error{where} {error.value:.2g}, beyond the "
                        f"{allowed * error.scale:.2g} of {steps}format {self.number_format}")
 
-    def _first_errors(self, wanted: ReferenceStep, found: FoundStep, x: NDArray[Any], targets: NDArray[Any],
-                      decided: Mapping[str, Floats]) -> Iterator[StepError]:
-        """Errors that only the first steps are asked for."""
-        assert self.first is not None
-        for name, size, own, gradient in zip(self.layers, self.biases, found.gradients, wanted.gradients, strict=True):
-            yield StepError("bias", name, bias_error(own, gradient, size), wanted.sizes.cancellation)
-        if self.first.bounds.sample is not None and 1 < len(x) <= SAMPLES:
+    def _unsaturated_errors(self, unsaturated: UnsaturatedSteps, wanted: ReferenceStep, found: FoundStep,
+                            x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]
+                            ) -> Iterator[StepError]:
+        """Errors that only unsaturated steps are asked for."""
+        for name, size, own, gradient, scale in zip(self.layers, self.biases, found.gradients, wanted.gradients,
+                                                    _scales(wanted.sizes, self.carried), strict=True):
+            yield StepError("bias", name, bias_error(own, gradient, size), scale)
+            yield StepError("gain", name, gain_error(own, gradient), scale)
+        if unsaturated.bounds.sample is not None and self._steps <= SAMPLE_STEPS and 1 < len(x) <= SAMPLES:
             parts = (self.reference(found.before, x[sample:sample + 1], targets[sample:sample + 1],
                                     {name: tensor[sample:sample + 1] for name, tensor in decided.items()})
                      for sample in range(len(x)))
@@ -367,8 +431,8 @@ class Checks:
                 for name, values in self.scaled.items()}
 
 
-def against_float64(network: Network, rule: UpdateRule, number_format: str, *, fresh: bool = True,
-                    kinks: float | None = None) -> Checks:
+def against_float64(network: Network, rule: UpdateRule, number_format: str, *, kinks: float | None = None
+                    ) -> Checks:
     """Checks of a network's steps.
 
     Parameters
@@ -378,16 +442,16 @@ def against_float64(network: Network, rule: UpdateRule, number_format: str, *, f
         How weights are updated.
     number_format : str
         The dies' ``DieParameters.number_format``.
-    fresh : bool
-        Whether the run starts from initial weights, so that its first steps have bounds of their own.
     kinks : float or None
         Largest share of a step's kinks that the dies may decide; None: as the number format asks for.
     """
-    bounds, shapes = FIRST_BOUNDS.get(number_format), [network.shapes[layer.name] for layer in network.weighted]
+    bounds = UNSATURATED_BOUNDS.get(number_format)
+    shapes = [network.shapes[layer.name] for layer in network.weighted]
     reference = backends.float64_reference(network, BOUNDS[number_format].rounding)
     rates = () if rule.squares else parameter_rates(network)
     return Checks(
         reference, rule, [layer.name for layer in network.weighted], number_format, rates,
         biases=[shape.parameters["bias"].elements if "bias" in shape.parameters else 0 for shape in shapes],
-        first=FirstSteps(bounds) if fresh and bounds else None, kinks=bounded(number_format, kinks),
+        carried=BOUNDS[number_format].carried if isinstance(network.loss, SoftmaxCrossEntropy) else 1.0,
+        unsaturated=UnsaturatedSteps(bounds) if bounds else None, kinks=bounded(number_format, kinks),
         causes=Causes(reference, backends.float64_predictor(network), network, rule, rates, number_format))

@@ -135,8 +135,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     elif options.device == "serial":
         driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
                         links=array, verilog_digest=verilog_digest)
-    checks = against_float64(network, options.rule, parameters.number_format, fresh=options.resume is None,
-                             kinks=options.kinks)
+    checks = against_float64(network, options.rule, parameters.number_format, kinks=options.kinks)
     session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, start.seed)
     session.load_parameters(start.parameters)
     if start.kept:
@@ -278,7 +277,8 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "bit_exact": session.equal and session.compared_steps == steps > 0 if rtl else None,
         "compared_steps": session.compared_steps,
         "failure": checks.failure, **{f"{name}_error": value for name, value in checks.largest.items()},
-        "errors": checks.to_data(), "first_steps": None if checks.first is None else checks.first.to_data(),
+        "errors": checks.to_data(),
+        "unsaturated_steps": None if checks.unsaturated is None else checks.unsaturated.to_data(),
         "verdict_steps": checks.verdict_steps, "kinks": checks.kinks.decided, **checks.kinks.to_data(),
         "cycles": cycles, "cycles_per_step": cycles / steps if steps else None,
         "cycles_per_step_predicted": None if plan.predicted_seconds is None else (

@@ -21,7 +21,7 @@ from plinth.model.network import Network
 from plinth.model.parameters import KeptVectors, Parameters
 from plinth.model.update import HALF_BITS, SGD, STATE, STATE_LOW, WEIGHTS_LOW
 from plinth.model.winograd import elements_of_kernel
-from plinth.training.checks import Checks, FoundStep
+from plinth.training.checks import Checks, FoundStep, Generators
 from plinth.training.data import Dataset
 from plinth.training.losses import accuracy
 from plinth_hw.isa.formats import word_type
@@ -119,6 +119,8 @@ class Session:
     step_cycles: list[int] = field(default_factory=list)
     #: Levels of layers whose gathers are predicted, as dies have them.
     levels: dict[str, int] = field(default_factory=dict)
+    #: States of generators as they were last written, or left by a step.
+    _generators: tuple[int, ...] = ()
 
     @property
     def drivers(self) -> list[Driver]:
@@ -230,6 +232,7 @@ class Session:
             words = np.array([state], dtype=np.uint32).view(word_type(self.program.parameters.memory_format))
             for driver in self.drivers:
                 driver.write(die, buffer, words[None])
+        self._generators = self.generators(self.drivers[-1])
 
     def generators(self, driver: Driver) -> tuple[int, ...]:
         """States of the dies' generators of random bits, if they have any."""
@@ -254,7 +257,8 @@ class Session:
                 self._load(order[step - place:step - place + self.program.batches])
             last = self.drivers[-1]
             before = None if self.checks is None else (
-                self._copies(last), self._states(last), self._low_halves(last), self._saturated(last))
+                self._copies(last), self._states(last), self._low_halves(last), self._saturated(last),
+                self.generators(last))
             cycles = self.driver.step(place)
             if self.golden is not None:
                 self.golden.step(place)
@@ -304,13 +308,15 @@ class Session:
                  for copy in range(len(layer.rings[0]))] for layer in self._layers(self.program.weights)]
 
     def _check(self, checks: Checks, copies_before: list[list[Floats]], states: Sequence[NDArray[np.float64] | None],
-               low_before: Sequence[NDArray[np.float64]], saturated_before: int, batch: NDArray[np.int64],
-               loss: float) -> None:
+               low_before: Sequence[NDArray[np.float64]], saturated_before: int, generators: tuple[int, ...],
+               batch: NDArray[np.int64], loss: float) -> None:
         """Compare the step with the reference."""
         decided = {name: tensor.gather(self.driver.read_floats) for name, tensor in self.program.maps.items()}
         last = self.drivers[-1]
+        before, self._generators = self._generators, self.generators(last)
         found = FoundStep(self._predictions(batch), loss, self._gradients(), [copies[0] for copies in copies_before],
                           states, self._copies(self.driver), self._states(last), low_before, self._low_halves(last),
                           copies_before, self.program.gradient_scale,
-                          self._saturated(last) - saturated_before)
+                          self._saturated(last) - saturated_before,
+                          Generators(before, generators, self._generators) if self.program.generators else None)
         checks.step(found, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)

@@ -1,18 +1,21 @@
-"""What is asked of the first steps of a run with operands of 16 bits, before there are medians.
+"""What is asked of steps with operands of 16 bits in which no number saturates.
 
-Bounds of each step leave room for steps in which numbers saturate, as outputs do late in a run. Where none does, a step
-is far more exact: first steps of a run that starts from initial weights have bounds of their own, unless a number is
-beyond the format, and two errors besides:
+Bounds of each step leave room for steps in which numbers saturate, as outputs do late in a run. Where none does but by
+the rule, a step is far more exact. It has bounds of its own, and three errors besides, with dW the reference's gradient
+of a layer:
 
     bias     of a layer's bias, |found - db| / |db|, with bounds times the cancellation, as those of its gradient: where
              a die's part is missing, the layer's weights may hide it; |db| counts as :data:`LEAST_BIAS` of the layer's
              gradient at least
+    gain     |<found, dW> / |dW|^2 - 1|, with bounds times the cancellation: a gradient that is too large or too small.
+             Roundings, which go in all directions, hardly show in it, so that its bounds are close
     sample   how much of a sample is missing from a layer's gradient, or too much in it. With g[i] what sample i adds to
-             the reference's gradient G, h[i] = g[i] less its projection on G, and e = found - G:
+             dW, h[i] = g[i] less its projection on dW, and e = found - dW:
              |<e, h[i]>| / (|h[i]|^2 + mean of |h|^2 / 4), largest of all samples: 0.8 if one of average size is missing
 
-The projection on G is left out since an error along G is shared by all samples. In a batch of more than
-:data:`SAMPLES` samples the roundings of all are as large as one of them, so that ``sample`` is not asked for.
+The projection on dW is left out since an error along dW is shared by all samples. A pass for each sample takes long, so
+that ``sample`` is asked for in the first :data:`SAMPLE_STEPS` steps only; and in a batch of more than :data:`SAMPLES`
+samples the roundings of all are as large as one of them, so that it is not asked for at all.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,24 +31,26 @@ Doubles = NDArray[np.float64]
 
 #: A bias whose gradient is less than this share of its layer's is compared with that share.
 LEAST_BIAS = 0.05
-#: Samples of a batch at most of which one that is missing stands out from the roundings of all.
-SAMPLES = 128
+#: Samples of a batch at most of which one that is missing stands out from the roundings of all, and steps of a run in
+#: which each of them is looked at.
+SAMPLES, SAMPLE_STEPS = 128, 7
 
 
 @dataclass(frozen=True)
-class FirstBounds:
-    """What each of the first steps may be off; of ``sample`` None: it is not asked for."""
+class UnsaturatedBounds:
+    """What each step in which nothing saturates may be off; of ``sample`` None: it is not asked for."""
 
     prediction: float
     gradient: float
     bias: float
+    gain: float
     sample: float | None
 
 
-#: By number format; FP32's every step is bounded as closely (docs/software.md has what was measured).
-FIRST_BOUNDS = {
-    "mixed": FirstBounds(prediction=3e-3, gradient=8e-3, bias=0.01, sample=None),
-    "fixed": FirstBounds(prediction=5e-3, gradient=0.04, bias=0.05, sample=0.35),
+#: By number format; FP32's every step is bounded more closely (docs/software.md has what was measured).
+UNSATURATED_BOUNDS = {
+    "mixed": UnsaturatedBounds(prediction=5e-3, gradient=8e-3, bias=0.01, gain=4e-3, sample=None),
+    "fixed": UnsaturatedBounds(prediction=5e-3, gradient=0.04, bias=0.05, gain=6e-3, sample=0.35),
 }
 
 
@@ -55,6 +60,11 @@ def bias_error(found: Doubles, wanted: Doubles, size: int) -> float:
         return 0.0
     least = norm(wanted) * LEAST_BIAS
     return float(np.linalg.norm(found[-size:] - wanted[-size:])) / max(norm(wanted[-size:]), least)
+
+
+def gain_error(found: Doubles, wanted: Doubles) -> float:
+    """How much too large or too small a gradient is along the one that is wanted, of its size."""
+    return abs(float(found @ wanted) / norm(wanted) ** 2 - 1) if wanted.any() else 0.0
 
 
 def sample_errors(found: Sequence[Doubles], wanted: Sequence[Doubles], samples: Iterable[Sequence[Doubles]]
@@ -82,15 +92,15 @@ def sample_errors(found: Sequence[Doubles], wanted: Sequence[Doubles], samples: 
 
 
 @dataclass
-class FirstSteps:
-    """Largest errors of the first steps.
+class UnsaturatedSteps:
+    """Largest errors of steps in which nothing saturates.
 
     Parameters
     ----------
-    bounds : FirstBounds
+    bounds : UnsaturatedBounds
     """
 
-    bounds: FirstBounds
+    bounds: UnsaturatedBounds
 
     def __post_init__(self) -> None:
         self.largest = dict.fromkeys(asdict(self.bounds), 0.0)
@@ -98,7 +108,7 @@ class FirstSteps:
         self.judged = 0
 
     def allowed(self, name: str) -> float | None:
-        """What an error may be over its factor; None of one that first steps are not asked for."""
+        """What an error may be over its factor; None of one that is not asked for here."""
         bound: float | None = getattr(self.bounds, name, None)
         return bound
 
