@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from tests.sw.test_updates import FIXED, FLOAT, trained
 
 from plinth import cli
 from plinth.model.update import MOMENTUM, UpdateRule
+from plinth.training.checks import FoundStep
 from plinth.training.stored import NARROW_PLACE, WIDE_PLACE, OwnUpdate, Storage, storage
 from plinth.training.unsaturated import bias_error, gain_error, sample_errors
+from plinth_hw.isa.formats import Q3_12
 
 NEAREST = Storage(NARROW_PLACE, 0.5)
 RANDOM = Storage(NARROW_PLACE, 1.0, random=True)
@@ -62,6 +65,29 @@ def test_what_is_beyond_the_format_is_stored_as_its_end() -> None:
     assert update.state_error(before, np.array([most, least])) == 0
     assert update.saturated(np.zeros(2), before, np.array([most, least])) == 2
     assert update.state_error(before, np.array([most / 2, least])) > 0.1
+
+
+@pytest.mark.parametrize("rule", FIXED, ids=str)
+def test_saturations_by_the_rule_are_counted_as_dies_do(rule: UpdateRule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among them numbers at an end which gain less than dies can tell; were these counted here, as many others could
+    saturate unseen."""
+    run = trained("fpga-tiny", rule, 1, 1)
+    checks = run.checks
+    assert checks is not None
+    judged: list[tuple[int, int]] = []
+    step = checks.step
+
+    def saved(found: FoundStep, *given: Any) -> None:
+        judged.append((found.saturated, checks._saturating(found)))
+        step(found, *given)
+    monkeypatch.setattr(checks, "step", saved)
+    kept = run.kept(run.driver)
+    most = Q3_12.most * NARROW_PLACE
+    run.load_kept({layer: {name: np.full_like(values, most if name == "state" else 0)
+                           for name, values in vectors.items()} for layer, vectors in kept.items()})
+    list(run.epoch(1))
+    assert judged and all(found == wanted for found, wanted in judged)
+    assert rule.kind == "sgd" or any(found for found, _ in judged)
 
 
 def test_a_sample_that_is_missing_stands_out() -> None:

@@ -63,8 +63,9 @@ class Storage:
         return np.clip(values, self.least, self.most)
 
     def beyond(self, values: NDArray[Any]) -> int:
-        """How many numbers saturate."""
-        return int(np.count_nonzero((values < self.least) | (values > self.most)))
+        """How many numbers dies count as saturated: those outside of the range from ``least`` to -``least``, before
+        they are rounded."""
+        return int(np.count_nonzero((values < self.least) | (values >= -self.least)))
 
     def distance(self, stored: NDArray[Any], wanted: Doubles, change: Doubles, inexact: Doubles) -> float:
         """How far numbers are off, beyond what storing them accounts for: the norm over all of them.
@@ -183,7 +184,7 @@ class OwnUpdate:
         return max(self.held.distance(copy, wanted, change, inexact) for copy in copies) / norm(change)
 
     def saturated(self, before: NDArray[Any], state: Doubles | None, state_after: Doubles | None) -> int:
-        """How many states and weights saturate."""
+        """How many states and weights dies count as saturated."""
         beyond = self.held.beyond(self._new_weights(before, state_after)[0])
         return beyond + (0 if state is None else self.held.beyond(self._new_state(state)))
 
