@@ -18,6 +18,7 @@ from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
 from plinth_sim.rtl.cosim import CosimArray
+from plinth_sim.rtl.power_up import PowerUp
 from plinth_sim.rtl.simulated_port import SimulatedPort
 
 #: Words of memory behind the window.
@@ -104,9 +105,10 @@ def _verilog(bridge: BridgeParameters) -> Mapping[str, str]:
     return {"window_top.v": emit.verilog(WindowTop(bridge), "window_top")}
 
 
-def window_array(bridge: BridgeParameters) -> CosimArray:
-    """The bridge before a window."""
-    return CosimArray(preset("ndp-tiny"), 1, 16, verilog=_verilog(bridge), top="window_top", links=[], bridge=bridge)
+def window_array(bridge: BridgeParameters, power_up: PowerUp | None = None) -> CosimArray:
+    """The bridge before a window; ``power_up`` as of the array."""
+    return CosimArray(preset("ndp-tiny"), 1, 16, verilog=_verilog(bridge), top="window_top", links=[], bridge=bridge,
+                      power_up=power_up)
 
 
 @dataclass

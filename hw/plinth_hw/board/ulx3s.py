@@ -5,8 +5,9 @@
     clk25 -> EHXPLLL -> sync          button FIRE1, PLL not locked -> reset
     FTDI's txd, rxd <-> die's rx, tx  LEDs D0 to D3: busy, done, error, heartbeat
 
-The die is an instance of a module that stands in a file of its own. Its reset is released two cycles after the button
-and the lock, in step with the clock, and a cycle later within the die. The heartbeat is a counter of the die's clock:
+The die is an instance of a module that stands in a file of its own. The board's reset is released two cycles after the
+button and the lock, in step with the clock; that of the die lasts for ``RESET_CYCLES`` at least, however short the
+button's contact was. The heartbeat is a counter of the die's clock:
 it goes on and off one and a half times a second at 100 MHz, and stands still while the clock does.
 """
 
@@ -19,6 +20,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
 from plinth_hw.board import pll
+from plinth_hw.isa.parameters import RESET_CYCLES
 
 #: What a serial die has beside clock and reset. The line idles high; ``rx`` belongs to no clock. The others say what
 #: STATUS says.
@@ -27,6 +29,26 @@ SERIAL_DIE = wiring.Signature({"rx": In(1), "tx": Out(1, init=1), "busy": Out(1)
 MODULE = "serial_die"
 #: Bits of the heartbeat's counter, of which the last is seen.
 HEARTBEAT_BITS = 26
+
+
+class ResetExtension(wiring.Component):
+    """Tells for how long after its domain's reset the die's reset goes on.
+
+    Members
+    -------
+    o : Out(1)
+        The domain's reset has ended fewer than ``RESET_CYCLES - 1`` cycles ago.
+    """
+
+    o: Out(1)
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        left = Signal(range(RESET_CYCLES), init=RESET_CYCLES - 1)
+        m.d.comb += self.o.eq(left != 0)
+        with m.If(self.o):
+            m.d.sync += left.eq(left - 1)
+        return m
 
 
 class Top(Elaboratable):
@@ -63,8 +85,10 @@ class Top(Elaboratable):
         m.submodules.pll = self.pll.instance(crystal.i, ClockSignal(), lock)
         m.submodules.reset = ResetSynchronizer(button.i | ~lock)
 
+        m.submodules.extension = extension = ResetExtension()
+
         die = SERIAL_DIE.create(path=("die",))
-        emit.instance(m, die, name="die", module=MODULE)
+        emit.instance(m, die, name="die", module=MODULE, reset=extension.o)
         pins = platform.request("uart", 0, dir=dict.fromkeys(("rx", "tx", "rts", "dtr"), "-"))
         m.submodules.rx = rx = io.Buffer("i", pins.rx)
         m.submodules.tx = tx = io.Buffer("o", pins.tx)

@@ -7,9 +7,10 @@
     tx <- Transmitter <- AnswerStore <-------+
 
 A request is acted on once it is there as a whole and checked. Requests are numbered: the next one is done and its
-answer kept, one of the last few has been done and its answer is sent again, any other is passed over. So a host that
-sends a request until it has the answer has it done once, and may have as many under way as answers are kept. After
-reset nothing is done before a SYNC, so that what a host meant for the bridge before the reset is not done twice.
+answer kept, one of the last few since the last SYNC has been done and its answer is sent again, any other is passed
+over. So a host that sends a request until it has the answer has it done once, and may have as many under way as answers
+are kept. After reset nothing is done before a SYNC, so that what a host meant for the bridge before the reset is not
+done twice.
 
 A word takes about 40 cycles to read and 8 to write, beside those of the slave, of the 160 and more that it takes on the
 line; an answer goes out while the next request is being done. The access that fails ends its request.
@@ -64,11 +65,12 @@ class Bridge(wiring.Component):
         answer = Signal(shape_of(AnswerTrailer))
         done, response = Signal(range(parameters.words + 1)), Signal(2)
         latest, behind, begun = Signal(8), Signal(8), Signal()  # the last request that was done
+        kept = Signal(range(parameters.slots + 1))  # slots that hold answers since the last SYNC, its own among them
         asked, given = requests.o, answers.i
         fresh, known = Signal(), Signal()
         m.d.comb += [
             behind.eq(latest - header.sequence),
-            fresh.eq(begun & behind.all()), known.eq(begun & (behind < parameters.slots)),
+            fresh.eq(begun & behind.all()), known.eq(begun & (behind < kept)),
             answer.sequence.eq(header.sequence), answer.response.eq(response),
             answer.count.eq(Mux(header.operation == Operation.SYNC, address, done)),
             answers.slot.eq(header.sequence[:ceil_log2(parameters.slots)]), answers.send.payload.eq(answers.slot),
@@ -112,7 +114,7 @@ class Bridge(wiring.Component):
                     with m.If(asked.payload.last):
                         m.next = "HEADER"
                     with m.Elif(fresh & (header.operation == Operation.WRITE)):
-                        m.d.sync += latest.eq(header.sequence)
+                        m.d.sync += [latest.eq(header.sequence), kept.eq(kept + (kept != parameters.slots))]
                         m.next = "WRITE"
                     with m.Else():
                         m.next = "END"
@@ -121,10 +123,10 @@ class Bridge(wiring.Component):
                 with m.If(asked.valid & asked.payload.last):
                     m.next = "HEADER"
                     with m.If(header.operation == Operation.SYNC):
-                        m.d.sync += [latest.eq(header.sequence), begun.eq(1)]
+                        m.d.sync += [latest.eq(header.sequence), begun.eq(1), kept.eq(1)]
                         m.next = "SYNC"
                     with m.Elif(fresh):
-                        m.d.sync += latest.eq(header.sequence)
+                        m.d.sync += [latest.eq(header.sequence), kept.eq(kept + (kept != parameters.slots))]
                         m.next = "READ"
                     with m.Elif(known):
                         m.next = "SEND"

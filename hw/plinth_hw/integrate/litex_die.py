@@ -11,6 +11,8 @@ The registers are a slave of 64 KiB. The die's addresses start at 0; they are mo
 own bridges take bursts apart into single accesses and cut these to the width of the bus. They answer every access with
 OKAY, so that the die does not hear of an error of the bus.
 
+The die's reset lasts for ``RESET_CYCLES`` at least; until its end the buses wait.
+
 A die of several AXI4 ports moves them in step, beat by beat, and so needs a memory behind each that waits for no other:
 a bus that serves one master after another would stop it. :class:`LiteXDie` has them all; :func:`add_die` takes dies of
 one port.
@@ -28,15 +30,32 @@ from litex.gen import LiteXModule
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.interconnect.axi import AXI2AXILite, AXIInterface, AXILiteInterface
 from litex.soc.interconnect.csr_eventmanager import EventManager, EventSourceLevel
-from migen import ClockSignal, Instance, ResetSignal, Signal
+from migen import ClockSignal, If, Instance, ResetSignal, Signal
 
 from plinth_hw import emit
 from plinth_hw.control.registers import ADDRESS_BITS
 from plinth_hw.die import STATUS_PINS, Die
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import RESET_CYCLES, DieParameters
 
 #: Channel and field of a pin of AXI.
 _PIN = re.compile(r"(aw|ar|w|r|b)(\w+)")
+
+
+class HeldReset(LiteXModule):
+    """Makes the die's reset of that of a clock domain, which may last for one cycle.
+
+    Members
+    -------
+    o : Signal
+        From the first cycle of the domain's reset until ``RESET_CYCLES - 1`` cycles after the last one.
+    """
+
+    def __init__(self, clock_domain: str) -> None:
+        self.o = Signal()
+        left = Signal(max=RESET_CYCLES, reset=RESET_CYCLES - 1)
+        self.comb += self.o.eq(ResetSignal(clock_domain) | (left != 0))
+        sync = getattr(self.sync, clock_domain)
+        sync += If(left != 0, left.eq(left - 1))
 
 
 class LiteXDie(LiteXModule):
@@ -87,21 +106,26 @@ class LiteXDie(LiteXModule):
         self.ev.die = EventSourceLevel(description="The die is done or has an error.")
         self.ev.finalize()
 
-        connections: dict[str, Any] = {"i_clk": ClockSignal(clock_domain), "i_rst": ResetSignal(clock_domain)}
+        self.held_reset = held_reset = HeldReset(clock_domain)
+        connections: dict[str, Any] = {"i_clk": ClockSignal(clock_domain), "i_rst": held_reset.o}
         for name, member, value in pins:
             out = member.flow is wiring.Out
-            interface, _, field = name.partition("__")
+            interface, _, pin = name.partition("__")
+            field = ""
             signal = Signal(len(value), name=name)
             connections[("o_" if out else "i_") + name] = signal
-            if interface in buses and (match := _PIN.fullmatch(field)):
-                other = getattr(getattr(buses[interface], match[1]), match[2])
+            if interface in buses and (match := _PIN.fullmatch(pin)):
+                field = match[2]
+                other = getattr(getattr(buses[interface], match[1]), field)
             elif name == "irq":
                 other = self.ev.die.trigger
             else:
                 if name not in STATUS_PINS:
                     self.links[name] = signal
                 continue
-            self.comb += other.eq(signal) if out else signal.eq(other)
+            target, source = (other, signal) if out else (signal, other)
+            # The buses may have left reset already: what they offer waits, and what the die offers from before is none.
+            self.comb += target.eq(source & ~held_reset.o if field in ("valid", "ready") else source)
         self.die = Instance(top, **connections)
 
 

@@ -4,9 +4,12 @@
 
     word --> register --> counts, moves, instructions --> register --> error
      |          |                        ^
-     |          |                        +-- marks of regions, in a memory
+     |          |                        +-- marks of regions, in a memory; which of them are written, which stored
      v          v                                      ^
     sizes --> lines --> register --> a line beyond the last one
+
+A body is unfit, too, that reads or stores a region before anything in it writes that: the scratchpad holds what an
+earlier task left there or, after power-up, anything.
 
 What makes a body unfit is known ``BodyChecks.latency`` cycles after its last word has come.
 """
@@ -108,26 +111,31 @@ class BodyChecks(wiring.Component):
         word, found = Signal(32, name="given"), Signal(name="found")
         # Of the word a cycle before: it is unfit; it is an instruction, to be looked at.
         bad, judged = Signal(name="bad"), Signal(name="judged")
-        is_counts, is_region, is_move, is_instruction = (
-            Signal(name=f"is_{part}") for part in ("counts", "region", "move", "instruction"))
+        # Regions that loads and instructions so far write, and those that are stored, a bit each; one of these is none
+        # of those.
+        written, stored, unwritten = (
+            Signal(VECTOR_REGIONS, name="written"), Signal(VECTOR_REGIONS, name="stored"), Signal(name="unwritten"))
+        is_counts, is_region, is_move, is_store, is_instruction = (
+            Signal(name=f"is_{part}") for part in ("counts", "region", "move", "store", "instruction"))
         numbers = range(MOVE_WORDS - 1, MOVE_WORDS * (VECTOR_LOADS + VECTOR_STORES), MOVE_WORDS)
         m.d.sync += [
             word.eq(self.i.word), is_counts.eq(self.i_valid & (index == 1)),
             is_region.eq(self.i_valid & (index >= REGION_BASE) & (index < LOAD_BASE)),
             is_move.eq(self.i_valid & Cat(index == LOAD_BASE + number for number in numbers).any()),
-            is_instruction.eq(self.i_valid & (index >= PROGRAM_BASE)),
+            is_store.eq(index >= STORE_BASE), is_instruction.eq(self.i_valid & (index >= PROGRAM_BASE)),
         ]
         m.d.comb += self.summary.eq(counts)
         m.submodules.marks = marks = Memory(shape=_Marks, depth=VECTOR_REGIONS, init=[], attrs=LUT_RAM)
         m.d.sync += found.eq(found | bad | (judged & self._bad_instruction(
-            m, marks, data.View(shape_of(VectorInstruction), word))))
+            m, marks, data.View(shape_of(VectorInstruction), word), written)))
+        m.d.sync += unwritten.eq((stored & ~written).any())
         number = Signal(range(VECTOR_REGIONS), name="number")
         with m.If(self.i_valid & (index == 0)):
             rows, columns = self.i.word[:16], self.i.word[16:]
             m.d.sync += [counts.rows.eq(rows), counts.columns.eq(columns), found.eq(~rows.any() | ~columns.any()),
-                         number.eq(0)]
+                         number.eq(0), written.eq(0), stored.eq(0)]
         wrong = self.operation != VectorOperation.PROGRAM.value
-        with m.If(wrong | found):
+        with m.If(wrong | found | unwritten):
             m.d.comb += [self.summary.error.eq(Mux(wrong, ErrorCode.BAD_OPERATION, ErrorCode.BAD_OPERAND)),
                          *(getattr(self.summary, part).eq(0) for part in ("loads", "stores", "instructions"))]
 
@@ -155,8 +163,14 @@ class BodyChecks(wiring.Component):
         m.d.comb += moved.addr.eq(word)
         with m.If(is_move):
             m.d.sync += [moves.eq(moves >> 1), bad.eq(moves[0] & (word[3] | packed | moved.data.unfit))]
+            with m.If(moves[0] & ~is_store):
+                m.d.sync += written.bit_select(word[:3], 1).eq(1)
+            with m.If(moves[0] & is_store):
+                m.d.sync += stored.bit_select(word[:3], 1).eq(1)
         with m.If(is_instruction):
             m.d.sync += [left.eq(left - used), judged.eq(used)]
+            with m.If(used):
+                m.d.sync += written.bit_select(data.View(shape_of(VectorInstruction), word).dst, 1).eq(1)
         return m
 
     def _mark(self, m: Module, platform: Any, marks: Any, counts: Any, is_region: Signal, region: Any) -> None:
@@ -190,8 +204,8 @@ class BodyChecks(wiring.Component):
         m.d.comb += [marks.data.is_row.eq(is_row), marks.data.is_column.eq(is_column),
                      marks.data.unfit.eq(far | at_least(end, capacity + 1))]
 
-    def _bad_instruction(self, m: Module, marks: Memory, instruction: Any) -> Value:
-        """Whether the instruction of the cycle before is unfit."""
+    def _bad_instruction(self, m: Module, marks: Memory, instruction: Any, written: Signal) -> Value:
+        """Whether the instruction of the cycle before is unfit; ``written`` by what is before it."""
         own = units(self.parameters)
         code = instruction.as_value()[:5]
         regions = {name: Signal(_Marks, name=f"marks_{name}") for name in ("dst", "a", "b")}
@@ -200,6 +214,8 @@ class BodyChecks(wiring.Component):
             m.d.comb += port.addr.eq(getattr(instruction, name))
             m.d.sync += region.eq(port.data)
         dst, a, b = regions.values()
+        no_a, no_b = Signal(name="no_a"), Signal(name="no_b")
+        m.d.sync += [no_a.eq(~written.bit_select(instruction.a, 1)), no_b.eq(~written.bit_select(instruction.b, 1))]
         known, reduces, two_sources = Signal(name="known"), Signal(name="reduces"), Signal(name="two_sources")
         shape_bad = Signal()
         m.d.sync += [
@@ -217,4 +233,4 @@ class BodyChecks(wiring.Component):
         with m.Else():
             m.d.comb += shape_bad.eq(lost_row | lost_column | (two_sources & (
                 (dst.is_row & ~b.is_row) | (dst.is_column & ~b.is_column))))
-        return ~known | shape_bad | dst.unfit | a.unfit | (two_sources & b.unfit)
+        return ~known | shape_bad | dst.unfit | a.unfit | no_a | (two_sources & (b.unfit | no_b))

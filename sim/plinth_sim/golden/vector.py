@@ -183,6 +183,26 @@ def check_fit(program: Program, beat_words: int, buffer_words: int) -> None:
             raise BadOperandError(f"region {number} ends at line {end}, beyond {capacity}")
 
 
+def check_written(program: Program) -> None:
+    """Refuse what would read a region of the scratchpad that nothing in the task has written before.
+
+    Raises
+    ------
+    BadOperandError
+        If an instruction or a store does; the message names the region.
+    """
+    written = {move.region for move in program.loads}
+    for instruction in program.instructions:
+        sources = (instruction.a, instruction.b) if instruction.op in _TWO_SOURCES else (instruction.a,)
+        for number in sources:
+            if number not in written:
+                raise BadOperandError(f"region {number} is read before it is written")
+        written.add(instruction.dst)
+    for move in program.stores:
+        if move.region not in written:
+            raise BadOperandError(f"region {move.region} is stored before it is written")
+
+
 def compute(lanes: Lanes, instruction: Instruction, a: Words, b: Words | None, immediate: int,
             shape: tuple[int, int], reduce_rows: bool) -> Made:
     """Result of one instruction, and the ends that came up; ``reduce_rows`` says which dimension a reduction takes
@@ -204,22 +224,16 @@ def run(program: Program, regions: dict[int, Words], fmt: Format = FP32) -> int:
 
     Raises
     ------
-    BadOperandError
-        If an instruction reads a region that nothing has written.
+    KeyError
+        If an instruction reads a region that nothing has written: :func:`check_written` refuses it.
     """
     lanes = lanes_of(fmt)
-
-    def source(number: int) -> Words:
-        if number not in regions:
-            raise BadOperandError(f"region {number} is read before it is written")
-        return regions[number]
-
     ends = 0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for instruction in program.instructions:
             dst = program.regions[instruction.dst]
-            a = source(instruction.a)
-            b = source(instruction.b) if instruction.op in _TWO_SOURCES else None
+            a = regions[instruction.a]
+            b = regions[instruction.b] if instruction.op in _TWO_SOURCES else None
             regions[instruction.dst], more = compute(
                 lanes, instruction, a, b, program.immediates[instruction.immediate],
                 dst.shape(program.rows, program.columns),
@@ -272,7 +286,7 @@ def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int |
     Raises
     ------
     BadOperandError
-        If the engine would refuse the body, or the program reads a region that nothing has written.
+        If the engine would refuse the body.
     IndexError
         If a move leaves the memory.
     """
@@ -280,6 +294,7 @@ def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int |
     check_lanes(program, lanes_of(fmt))
     if beat_words is not None and buffer_words is not None:
         check_fit(program, beat_words, buffer_words)
+    check_written(program)
     regions: dict[int, Words] = {}
     for move in program.loads:
         shape = program.regions[move.region].shape(program.rows, program.columns)
@@ -292,8 +307,6 @@ def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int |
         regions[move.region] = block.reshape(shape)
     ends = run(program, regions, fmt)
     for move in program.stores:
-        if move.region not in regions:
-            raise BadOperandError(f"region {move.region} is stored before it is written")
         rows, columns = _memory_rows(program, move)
         block = regions[move.region].reshape(rows, columns)
         start = bases[move.base] + move.offset

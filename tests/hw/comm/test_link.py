@@ -15,7 +15,7 @@ from amaranth.lib import wiring
 from tests.support.amaranth_sim import simulate
 
 from plinth_hw.comm.link import LinkLayer, phit_bits
-from plinth_hw.comm.link_frame import frame_layout
+from plinth_hw.comm.link_frame import WINDOW, FrameKind, frame_layout
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 from plinth_hw.lib.crc import CRC24_SURE_BITS
 
@@ -219,6 +219,32 @@ def test_wires_without_errors_carry_a_flit_each_frame(phits: int) -> None:
     assert bench.counted == [{"lost": 0, "bad_frames": 0, "replays": 0}] * 2
     # Coming up takes the time that frames of before may be on the wires, and a few frames.
     assert bench.passed <= phits * (150 + 24 + 24)
+
+
+def test_frames_without_a_flit_carry_zeros() -> None:
+    """Not what the memory of the window holds there: a flit of before or, since power-up, anything."""
+    bench = Bench([clean, clean])
+    layout, kinds, flits = frame_layout(TINY), set(), WINDOW + 9
+
+    async def test(ctx: Any) -> None:
+        def look() -> None:
+            for end in bench.ends:
+                if ctx.get(end.wires_out.start):
+                    body = layout.from_bits(ctx.get(end.wires_out.phit)).body
+                    if body.kind != FrameKind.FLIT:
+                        kinds.add(body.kind)
+                        assert body.flit.as_bits() == 0, body.kind
+
+        for _ in range(80):
+            await bench.cycle(ctx, flits)
+            look()
+        await bench.pass_flits(ctx, flits)
+        for _ in range(80):
+            await bench.cycle(ctx, flits)
+            look()
+
+    simulate(bench.dut, test, limit_cycles=4_000)
+    assert kinds == {FrameKind.HELLO, FrameKind.READY, FrameKind.IDLE}
 
 
 @pytest.mark.slow

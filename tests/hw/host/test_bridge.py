@@ -14,6 +14,7 @@ from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, Limits, Operat
 from plinth_hw.isa.registers import IDENTITY, ISA_VERSION, Register
 from plinth_sim.rtl import verilator
 from plinth_sim.rtl.lint import WAIVERS
+from plinth_sim.rtl.power_up import PowerUp
 
 BRIDGE = BridgeParameters(cycles_per_bit=4)
 READ, WRITE, SYNC = Operation
@@ -39,6 +40,7 @@ class Line:
         """Sequence, response and data of all answers until the line is silent."""
         while found := self.port.read(0.4):
             self.rest += found
+            assert len(self.rest) < 1 << 14, "the bridge does not stop sending"
         *lines, self.rest = self.rest.split(b"\0")
         result = []
         for line in lines:
@@ -111,6 +113,40 @@ def test_a_request_again_is_answered_again_and_not_done(line: Line) -> None:
                  count=1, fixed=True)
     assert line.answers() == [first[number] for number in (3, 4, 1, 2)]
     assert line.accesses(3) == 5
+
+
+def test_requests_before_the_sync_are_passed_over() -> None:
+    """Their slots have held no answer since power came, and with all bits 1 no byte that ends a frame either."""
+    with window_array(BRIDGE, PowerUp()) as array:
+        line = Line(NoisyPort(array))
+        line.sync(5)
+        for sequence in range(4, 5 - BRIDGE.slots, -1):
+            line.ask(sequence, READ, Register.ID, count=1)
+        assert line.answers() == []
+        line.ask(6, READ, Register.ID, count=1)
+        assert line.answers() == [(6, 0, [IDENTITY])]
+
+
+def test_a_sync_forgets_the_answers_before_it(line: Line) -> None:
+    """Then as many are kept as there are slots, that of the SYNC among them."""
+    line.sync(0)
+    for sequence in range(1, BRIDGE.slots + 1):
+        line.ask(sequence, READ, Register.ID, count=1)
+    assert len(line.answers()) == BRIDGE.slots
+    first = BRIDGE.slots + 1
+    line.sync(first)
+    for sequence in range(2, first):
+        line.ask(sequence, READ, Register.ID, count=1)
+    assert line.answers() == []
+    for newest in range(first, first + BRIDGE.slots + 1):
+        if newest > first:
+            line.ask(newest, WRITE if newest % 2 else READ, Register.WINDOW_ADDRESS, *([0] if newest % 2 else []),
+                     count=1)
+            assert [sequence for sequence, _, _ in line.answers()] == [newest]
+        for sequence in range(newest, newest - BRIDGE.slots - 1, -1):
+            line.ask(sequence, READ, Register.ID, count=1)
+        assert [sequence for sequence, _, _ in line.answers()] == [
+            sequence for sequence in range(newest, newest - BRIDGE.slots, -1) if sequence >= first]
 
 
 def test_an_access_that_fails_ends_its_request(line: Line) -> None:

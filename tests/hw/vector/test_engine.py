@@ -260,6 +260,17 @@ def unfit(change: str, good: dict[str, Any]) -> list[int]:
         return words
     elif change == "lost dimension":
         program[0]["dst"] = 1
+    elif change == "source that is not written":
+        program[0]["a"] = 4
+    elif change == "second source that is not written":
+        program[0]["b"] = 4
+    elif change == "store of what is not written":
+        store[0]["region"] = 3
+    elif change == "store of what a load that is not used would write":
+        load[2:] = [dict(load[0], region=3)]
+        store[0]["region"] = 3
+    elif change == "nothing but a store":
+        counts = {"loads": 0, "instructions": 0}
     elif change == "reduction of nothing":
         program[0] = {"op": VectorOp.SUM, "dst": 0, "a": 0}
     elif change == "reduction of everything":
@@ -283,6 +294,8 @@ def good_task(rng: np.random.Generator) -> dict[str, Any]:
 @pytest.mark.parametrize("change", [
     "region beyond the end", "wide region beyond the end", "load of region 8", "store of region 15", "rows",
     "columns", "loads", "stores", "instructions", "unknown instruction", "lost dimension",
+    "source that is not written", "second source that is not written", "store of what is not written",
+    "store of what a load that is not used would write", "nothing but a store",
     "reduction of nothing", "reduction of everything", "reduction that grows"])
 def test_bad_operand(change: str) -> None:
     """An unfit body is refused, memory is left alone, and the tasks beside it run."""
@@ -354,7 +367,8 @@ def test_refuses_what_the_golden_model_refuses() -> None:
         index = int(rng.choice([0, 1, *range(2, 10), 12, 15, 18, 21, 24, 27, 30, *range(35, BODY_WORDS)]))
         words[index] ^= 1 << int(rng.integers(0, 32))
         try:
-            vector.check_fit(vector.decode(words), TINY.beat_words, TINY.vector_buffer_words)
+            vector.check_fit(program := vector.decode(words), TINY.beat_words, TINY.vector_buffer_words)
+            vector.check_written(program)
         except vector.BadOperandError:
             tasks.append((PROGRAM, words))
             errors.append(ErrorCode.BAD_OPERAND)
