@@ -43,11 +43,13 @@ from plinth_sim.golden.reference_layers import (
     softmax,
 )
 
-__all__ = ["FP32_ROUNDING", "INPUT", "KINK_ROUNDINGS", "Gradients", "Layer", "Parameters", "Scales", "forward",
-           "gradients", "loss", "prediction"]
+__all__ = ["FP32_ROUNDING", "INPUT", "KINK_ROUNDINGS", "ROUNDINGS_OF_PREDICTIONS", "Gradients", "Layer", "Parameters",
+           "Scales", "forward", "gradients", "loss", "prediction"]
 
 #: Weights and bias (None if it has none) of each layer that has weights, in order.
 Parameters = Sequence[tuple[Array, Array | None]]
+#: How many roundings a prediction is thought to be off at most, of its size and its target's.
+ROUNDINGS_OF_PREDICTIONS = 64
 #: What divides in place of 0.
 _LEAST = float(np.finfo(np.float64).tiny)
 
@@ -58,7 +60,8 @@ class Scales:
 
     #: Of predictions: a probability's is its own, that of a sum includes what it should be.
     predictions: float
-    #: Of the loss: that of a logarithm near 1 is 1.
+    #: Of the loss: that of a logarithm near 1 is 1; of squares what predictions that are a little off, of their sizes,
+    #: change them by.
     loss: float
     #: Of ``predictions - targets``, from which all gradients start, over its size: from 1 on, and the larger the
     #: better a network predicts.
@@ -180,7 +183,7 @@ def gradients(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], 
     """
     outputs = _run(layers, parameters, x, targets, decided, rounding)
     last = layers[-1]
-    predictions, value, scales = _predicted(last, outputs[last.inputs[0]].value, targets)
+    predictions, value, scales = _predicted(last, outputs[last.inputs[0]].value, targets, rounding)
     found = []
     for output, gradient, error in _way_back(layers, outputs):
         assert output.magnitudes is not None
@@ -219,7 +222,7 @@ def _difference(one: Gradient, other: Gradient) -> float:
     return _norm(apart) / max(_norm(one), _norm(other), _LEAST)
 
 
-def _predicted(layer: Layer, x: Array, targets: NDArray[Any]) -> tuple[Array, float, Scales]:
+def _predicted(layer: Layer, x: Array, targets: NDArray[Any], rounding: float) -> tuple[Array, float, Scales]:
     """What a loss compares with its targets, its value as it can be read of that, and the sizes of their terms."""
     if layer.kind == "softmax-cross-entropy":
         predictions, wanted, picked = softmax(x), np.zeros(x.shape), (np.arange(len(x)), targets)
@@ -228,8 +231,10 @@ def _predicted(layer: Layer, x: Array, targets: NDArray[Any]) -> tuple[Array, fl
         own, terms = np.linalg.norm(predictions), 1.0 + value
     else:
         predictions, wanted = x, targets.reshape(x.shape).astype(np.float64)
-        value = ((predictions - wanted)**2).mean()
-        own, terms = np.linalg.norm(x) + np.linalg.norm(wanted), ((np.abs(x) + np.abs(wanted))**2).mean()
+        apart, sizes = np.abs(predictions - wanted), np.abs(x) + np.abs(wanted)
+        # Where x is off by e sizes, the square is by 2 e apart sizes + (e sizes)^2, as much again for each e.
+        value, own = (apart**2).mean(), np.linalg.norm(x) + np.linalg.norm(wanted)
+        terms = (2 * apart * sizes + ROUNDINGS_OF_PREDICTIONS * rounding * sizes**2).mean()
     size = np.linalg.norm(predictions) + np.linalg.norm(wanted)
     difference = max(float(np.linalg.norm(predictions - wanted)), _LEAST)
     return predictions, float(value), Scales(float(own), float(terms), float(size) / difference, [])

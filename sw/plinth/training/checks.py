@@ -159,9 +159,10 @@ class Bounds:
     update: Bound
     descent: Bound = Bound(1e-4, 1e-5)
     state: Bound = Bound(1e-4, 1e-5)
-    #: How much of a cancellation beyond :data:`PLATEAU` counts where predictions are a softmax's. An error of a logit
-    #: changes p - t by p (1 - p) times it, which is small where p - t is; so that what storing p rounds counts alone.
+    #: How much of a cancellation beyond :data:`PLATEAU` counts where predictions are a softmax's, and else. An error of a
+    #: logit changes p - t by p (1 - p) times it, which is small where p - t is: what storing p rounds counts alone.
     carried: float = 1.0
+    carried_else: float = 1.0
 
 
 #: By ``DieParameters.number_format``: about five times the largest that was measured with 16 bits (docs/software.md),
@@ -169,7 +170,7 @@ class Bounds:
 #: 0.03; a rate 1.5 times too large 0.5 over the cancellation, which is 1.4 to 2 before a network has learned.
 BOUNDS = {
     "fp32": Bounds(2.0**-24, prediction=Bound(1e-5, 2e-6), loss=Bound(1e-5, 2e-6), gradient=Bound(1e-4, 1e-5),
-                   update=Bound(1e-4, 1e-5), carried=0.01),
+                   update=Bound(1e-4, 1e-5), carried=0.01, carried_else=0.01),
     "mixed": Bounds(2.0**-11, prediction=Bound(5e-3, 2.5e-3), loss=Bound(2e-3, 4e-4), gradient=Bound(0.03, 5e-3),
                     update=Bound(0.03, 5e-3), carried=1e-4),
     "fixed": Bounds(2.0**-11, prediction=Bound(0.5, 0.05), loss=Bound(0.15, 0.01),
@@ -177,7 +178,7 @@ BOUNDS = {
                     state=Bound(1e-5, 1e-6)),
 }
 #: Names of errors, as in the report.
-ERRORS = tuple(each.name for each in fields(Bounds) if each.name not in ("rounding", "carried"))
+ERRORS = tuple(each.name for each in fields(Bounds) if each.type is Bound)
 
 
 @dataclass(frozen=True)
@@ -445,13 +446,13 @@ def against_float64(network: Network, rule: UpdateRule, number_format: str, *, k
     kinks : float or None
         Largest share of a step's kinks that the dies may decide; None: as the number format asks for.
     """
-    bounds = UNSATURATED_BOUNDS.get(number_format)
+    bounds, closer = BOUNDS[number_format], UNSATURATED_BOUNDS.get(number_format)
     shapes = [network.shapes[layer.name] for layer in network.weighted]
-    reference = backends.float64_reference(network, BOUNDS[number_format].rounding)
+    reference = backends.float64_reference(network, bounds.rounding)
     rates = () if rule.squares else parameter_rates(network)
     return Checks(
         reference, rule, [layer.name for layer in network.weighted], number_format, rates,
         biases=[shape.parameters["bias"].elements if "bias" in shape.parameters else 0 for shape in shapes],
-        carried=BOUNDS[number_format].carried if isinstance(network.loss, SoftmaxCrossEntropy) else 1.0,
-        unsaturated=UnsaturatedSteps(bounds) if bounds else None, kinks=bounded(number_format, kinks),
+        carried=bounds.carried if isinstance(network.loss, SoftmaxCrossEntropy) else bounds.carried_else,
+        unsaturated=UnsaturatedSteps(closer) if closer else None, kinks=bounded(number_format, kinks),
         causes=Causes(reference, backends.float64_predictor(network), network, rule, rates, number_format))
