@@ -40,6 +40,12 @@ def test_samples_that_are_too_large_are_to_be_scaled(number_format: str, size: f
         np.float32(size) * X, Y, UpdateRule(rate=0.1), number_format)
 
 
+@pytest.mark.parametrize(("number_format", "size"), [("fp32", 1e-42), ("mixed", 1e-6), ("fixed", 1e-4)])
+def test_samples_that_are_too_small_are_to_be_scaled(number_format: str, size: float) -> None:
+    assert f"so small that their products vanish in format {number_format}; scale them to about 1" in cause(
+        np.float32(size) * X, Y, UpdateRule(rate=0.1), number_format)
+
+
 def test_targets_that_are_too_large_are_to_be_scaled() -> None:
     x, y = X[:, :4], (1e6 * GENERATOR.random((32, 2))).astype(np.float32)
     assert cause(x, y, UpdateRule(rate=0.1), "mixed", REGRESSION).startswith("targets of up to 9.9e+05 are")

@@ -190,6 +190,15 @@ def test_a_run_ends_at_the_first_wrong_step(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "w.npz").exists()
 
 
+def test_a_run_that_fails_by_its_medians_leaves_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss that is a tenth too small, which single steps of Q3.12 might be."""
+    right = Session._result
+    monkeypatch.setattr(Session, "_result", lambda *given: (0.9 * right(*given)[0], None))
+    code, report = train(tmp_path, "--preset", "fpga-demo", "--steps", "10", "--save", str(tmp_path / "w.npz"))
+    assert code == 2 and report["failure"].startswith("median of 10 steps up to step 10: loss error")
+    assert not (tmp_path / "w.npz").exists()
+
+
 def test_a_run_whose_loss_is_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, report = train(tmp_path, "--rate", "1e30")
     assert code == 2 and report["steps"] == 2

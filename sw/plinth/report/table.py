@@ -21,7 +21,7 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         ("test accuracy", "no classes" if report["test_accuracy"] is None else f"{report['test_accuracy']:.2%}"),
         ("test loss", f"{report['test_loss']:.4f}"),
         ("equal to golden", exact),
-        ("against float64", ", ".join(f"{name} {report[f'{name}_error']:.1e}" for name in report["errors"])),
+        ("against float64", _errors(report)),
         *_verdict(report),
         *_kinks(report),
         *_saturated(report),
@@ -48,6 +48,13 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         print_table(console, engines)
 
 
+def _errors(report: dict[str, Any]) -> str:
+    """The largest error of each kind, and how near to its bound the nearest comes."""
+    share = max((error["largest"] / error["largest_allowed"] for error in report["errors"].values()), default=0.0)
+    return ", ".join(f"{name} {report[f'{name}_error']:.1e}" for name in report["errors"]) + (
+        f"; at most {share:.1%} of a bound")
+
+
 def _cycles(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Of devices that count cycles, these."""
     if not report["cycles"]:
@@ -63,8 +70,8 @@ def _verdict(report: dict[str, Any]) -> list[tuple[str, str]]:
     if steps >= needed:
         return []
     judged = (report["unsaturated_steps"] or {"judged": 0})["judged"]
-    return [("verdict", f"{steps} of the {needed} steps that bounds of medians need; {judged} were judged by those of "
-                        "steps in which nothing saturates")]
+    return [("medians", f"checked from {needed} steps on, here are {steps}; {judged} of them have no saturation and "
+                        "were held to closer bounds")]
 
 
 def _kinks(report: dict[str, Any]) -> list[tuple[str, str]]:
@@ -72,16 +79,17 @@ def _kinks(report: dict[str, Any]) -> list[tuple[str, str]]:
     if not report["kinks"]:
         return []
     share, difference = report["kink_share"]["largest"], report["kink_difference"]["largest"]
-    return [("kinks", f"{report['kinks']:,} decided by the dies, {share:.2g} of a step's at most; with the other side "
-                      f"a gradient differs by {difference:.2g} at most")]
+    return [("kinks", f"{report['kinks']:,} ReLUs and max-pools taken as the dies did, since roundings decide them "
+                      f"({share:.2g} of a step's at most); with the other side a gradient differs by {difference:.2g} "
+                      "at most")]
 
 
 def _saturated(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """Of fixed-point dies, numbers at an end of the format."""
+    """Of fixed-point dies, how many numbers saturated."""
     if report["saturations"] is None:
         return []
     sums, results = (sum(die[name] for die in report["saturations"]) for name in ("sums", "results"))
-    return [("at the ends", f"{results:,} results of vector and optimiser tasks, {sums:,} sums")]
+    return [("saturated", f"{results:,} results of vector and optimiser tasks, {sums:,} sums")]
 
 
 def _layers(console: Console, report: dict[str, Any]) -> None:

@@ -26,6 +26,8 @@ States = Sequence[Doubles | None]
 
 #: The largest number of each ``DieParameters.number_format``: of its operands, and of a weight.
 LARGEST = {"fp32": float(np.finfo(np.float32).max), "mixed": float(np.finfo(np.float16).max), "fixed": 8.0}
+#: Samples that are all smaller than this may vanish in products, by the same.
+SMALLEST = {"fp32": 2.0**-60, "mixed": 2.0**-10, "fixed": 2.0**-6}
 #: Steps of float64 that are looked at, and how many times as large as at first the loss is where it diverges.
 STEPS, RISE = 8, 4.0
 #: Samples larger than this make gradients that ask for small rates.
@@ -83,6 +85,9 @@ class Causes:
                          if largest > LARGE_SAMPLE else "")
                 epsilon = " or a larger --epsilon" if self.rule.kind == ADAGRAD_PRINTED else ""
                 return f"training diverges, in float64 as well; {scale}give a smaller --rate{epsilon}"
+        if 0 < largest < SMALLEST[self.number_format]:
+            return (f"samples of up to {largest:.2g} are so small that their products vanish in format "
+                    f"{self.number_format}; scale them to about 1, as by --scale auto")
         wrong = "float64 does not diverge from the same weights, so that the dies' step is wrong"
         return wrong if self.number_format == "fp32" else (
             f"{wrong}, unless the network asks for more than its 16 bits, which --format fp32 does not")

@@ -159,8 +159,8 @@ class Bounds:
     update: Bound
     descent: Bound = Bound(1e-4, 1e-5)
     state: Bound = Bound(1e-4, 1e-5)
-    #: How much of a cancellation beyond :data:`PLATEAU` counts where predictions are a softmax's, and else. An error of a
-    #: logit changes p - t by p (1 - p) times it, which is small where p - t is: what storing p rounds counts alone.
+    #: How much of a cancellation beyond :data:`PLATEAU` counts where predictions are a softmax's, and else. An error of
+    #: a logit changes p - t by p (1 - p) times it, small where p - t is: what storing p rounds counts alone.
     carried: float = 1.0
     carried_else: float = 1.0
 
@@ -327,6 +327,11 @@ class Checks:
     def forget(self) -> None:
         """Weights or states have been set: the next step does not go on from the last one's."""
         self._last = None
+
+    def start(self, fault: str | None) -> None:
+        """Say what is wrong, if anything is, with what the dies hold before a step that goes on from loaded weights."""
+        if fault is not None:
+            self._fail(f"before step {self._steps + 1}: {fault}")
 
     def step(self, found: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]) -> None:
         """Compare a step with the reference; what a failure says ends with its cause."""

@@ -162,6 +162,9 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
             if checks.failure is not None:
                 break
             if options.save and (done == total or result.step + 1 == steps_per_epoch):
+                checks.finish()
+                if checks.failure is not None:
+                    break
                 checkpoint.save(options.save, network, state(driver, result))
                 latest = None
             elif options.save and session.equal:

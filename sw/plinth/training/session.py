@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from plinth.model.winograd import elements_of_kernel
 from plinth.training.checks import Checks, FoundStep, Generators
 from plinth.training.data import Dataset
 from plinth.training.losses import accuracy
-from plinth_hw.isa.formats import word_type
+from plinth_hw.isa.formats import Fixed, word_type
 from plinth_hw.isa.winograd import form
 
 Floats = NDArray[np.float32]
@@ -121,6 +122,9 @@ class Session:
     levels: dict[str, int] = field(default_factory=dict)
     #: States of generators as they were last written, or left by a step.
     _generators: tuple[int, ...] = ()
+    #: Until a step has begun: what was loaded.
+    _loaded: Parameters = field(default_factory=list)
+    _loaded_kept: KeptVectors = field(default_factory=dict)
 
     @property
     def drivers(self) -> list[Driver]:
@@ -135,6 +139,7 @@ class Session:
 
     def load_parameters(self, parameters: Parameters) -> None:
         """Give every die its slices of the weights, beside which nothing is kept yet."""
+        self._loaded = parameters
         for driver in self.drivers:
             for buffer, constant in self.program.constants:
                 for die in range(self.program.dies):
@@ -148,6 +153,7 @@ class Session:
 
     def load_kept(self, kept: KeptVectors) -> None:
         """Give every die what it owns of the vectors beside the weights."""
+        self._loaded_kept = kept
         if self.checks is not None:
             self.checks.forget()
         for driver in self.drivers:
@@ -159,6 +165,25 @@ class Session:
         """The vectors beside the weights, by layer and name, flat: of wide numbers each half as a number."""
         return {name: {vector: place.join(driver.read_floats).astype(np.float32) for vector, place in vectors.items()}
                 for name, vectors in self.program.kept.items()}
+
+    def _not_loaded(self, copies: Sequence[Sequence[Floats]], driver: Driver) -> str | None:
+        """What the dies do not hold of what was loaded, but for rounding it to their format."""
+        fmt = self.program.parameters.memory_format
+        place, most = (2.0**-fmt.fraction_bits, fmt.most * 2.0**-fmt.fraction_bits) if isinstance(fmt, Fixed) else (
+            0.0, np.inf)
+
+        def same(held: Floats, loaded: NDArray[Any]) -> bool:
+            return bool(np.all(np.abs(held - np.clip(loaded, -most - place, most)) <= place / 2))
+
+        for layer, loaded, held in zip(self.network.weighted, self._loaded, copies, strict=False):
+            if not all(same(copy, np.asarray(loaded)) for copy in held):
+                return f"weights of layer {layer.name!r} are not those that were loaded"
+        kept = self.kept(driver) if self._loaded_kept else {}
+        for name, vectors in self._loaded_kept.items():
+            for vector, loaded in vectors.items():
+                if vector in kept.get(name, {}) and not same(kept[name][vector], np.asarray(loaded)):
+                    return f"{vector!r} of layer {name!r} is not what was loaded"
+        return None
 
     def _states(self, driver: Driver) -> list[NDArray[np.float64] | None]:
         """States of each layer as of the loss's own gradients."""
@@ -259,6 +284,9 @@ class Session:
             before = None if self.checks is None else (
                 self._copies(last), self._states(last), self._low_halves(last), self._saturated(last),
                 self.generators(last))
+            if self.checks is not None and before is not None:
+                self.checks.start(self._not_loaded(before[0], last))
+                self._loaded, self._loaded_kept = [], {}
             cycles = self.driver.step(place)
             if self.golden is not None:
                 self.golden.step(place)
