@@ -67,7 +67,8 @@ def busy_machine_share() -> list[Row]:
     # Builds the simulator.
     _run(("--steps", "1"), beside_loops=False)
     pairs = _shares()
-    return [Row("busy_machine_share", median(pair["share"] for pair in pairs), "die-cycles a second / undisturbed",
+    return [Row("busy_machine_share", median(pair["share"] for pair in pairs),
+                "die-cycles a second beside busy loops / alone",
                 "a thread that the system stops amid a die holds up the others, whose processors go to the loops",
                 {"fair_share": 0.5, "pairs": pairs, "pairs_of_one_thread": _shares("--threads", "1")})]
 

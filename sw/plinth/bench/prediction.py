@@ -37,13 +37,13 @@ def prediction_bits(outputs: int, lines: bool) -> list[Row]:
     found = {name: _gather_detail(name, outputs, lines) for name in RECIPES}
     own, kind = found[NETWORK], f"f{outputs}3_{'1d' if lines else '2d'}"
     both, neither = own["over_pooled_paper"], own["unpooled_over_paper"]
-    rows = [Row(f"prediction_bits_{kind}", own["two_rounds"], "of the bits of all, max-pools known",
+    rows = [Row(f"prediction_bits_{kind}", own["two_rounds"], "bits sent / bits of all elements, max-pools known",
                 f"{own['dead_units']:.0%} of units dead, {own['found']['two_rounds']:.1%} of these found; "
                 f"{both:.3f} of the bits of MPT's scheme where both know of pools, {neither:.3f} where neither does; "
                 f"{own['over_oracle']:.2f} of the oracle's, which knows of none", found)]
     for name, key, who in ((f"prediction_over_mpt_{kind}", "over_pooled_paper", "both"),
                            (f"prediction_over_mpt_unpooled_{kind}", "unpooled_over_paper", "neither")):
-        rows.append(Row(name, own[key], f"of the bits of MPT's scheme, {who} knowing max-pools",
+        rows.append(Row(name, own[key], f"bits sent / bits that MPT's scheme sends, {who} knowing max-pools",
                         "first bits and masks of all elements",
                         {network: detail[key] for network, detail in found.items()}))
     return rows
@@ -56,7 +56,8 @@ def skip_bits(outputs: int) -> list[Row]:
                      "returned_share": one.returned / one.all, "lines_share": one.line_words / one.lines,
                      "lines_of_tiles": one.line_words / one.all} for name, one in found.items()}
     own = found[NETWORK]
-    return [Row(f"skip_bits_f{outputs}3_{way}", sent / least, "of words that are not +0, and map",
+    return [Row(f"skip_bits_f{outputs}3_{way}", sent / least,
+                "bits sent / bits of words other than +0 and a map of them",
                 f"{sent / whole:.3f} of all words; {reason}", detail)
             for way, sent, whole, least, reason in (
                 ("forward", own.forward, own.all, own.forward_least, "more are only sums that cancel"),

@@ -1,14 +1,15 @@
-"""Figures of the README from measurements: ``python -m plinth.report.figures README.md REPORT BENCH``.
+"""Figures of README and page from measurements: ``python -m plinth.report.figures README.md PAGE.md REPORT BENCH``.
 
-``REPORT`` is the ``report.json`` of ``make train``, ``BENCH`` the file of ``make bench``. The tables between the
-markers are replaced, but for benchmark rows that ``BENCH`` does not have: a row takes up to a quarter of an hour, and
-can be measured anew by itself. Each row names the commit that it was measured on.
+``REPORT`` is the ``report.json`` of ``make train``, ``BENCH`` the file of ``make bench``. Tables between the markers
+are replaced: the README's by the training run and :data:`HEADLINES`, the page's by all rows. Benchmark rows that
+``BENCH`` does not have stay as they are: one takes up to a quarter of an hour, and can be measured anew by itself. Each
+row names the commit that it was measured on.
 """
 
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,13 @@ from plinth_hw.terminal.program import program
 BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->"
 #: In place of a commit, of figures from an installed package.
 UNKNOWN = "unknown"
+#: Benchmark rows that the README shows.
+HEADLINES = (
+    "make_train_seconds", "make_train_processor_seconds", "make_test_seconds", "make_test_processor_seconds",
+    "cosim_rate", "train_step_utilisation", "gemm_utilisation", "conv_utilisation_late1", "rs_utilisation_conv3",
+    "winograd_speedup_late1", "ring_efficiency", "hybrid_speedup", "mpt_speedup_rtl", "digits_accuracy_adagrad",
+    "agreement_error_mean", "agreement_holdout_mean", "prediction_error_mean", "mutants_killed")
+Row = dict[str, Any]
 
 
 def training_lines(report: dict[str, Any]) -> list[str]:
@@ -32,32 +40,53 @@ def training_lines(report: dict[str, Any]) -> list[str]:
         f"| bytes on the links, counted (as many as planned) | {sum(report['injected_bytes']):,} |")]
 
 
-def bench_lines(rows: Sequence[dict[str, Any]], before: str = "") -> list[str]:
-    """Lines of the table from benchmark rows, each in the place of its line in the text ``before``, or behind all of
-    these."""
-    def text(value: float) -> str:
-        return f"{value:.3f}" if value < 100 else f"{value:,.0f}"
+def _cell(value: float | str) -> str:
+    """As a table of Markdown holds it."""
+    if isinstance(value, str):
+        return value.replace("|", "\\|")
+    return f"{value:.3f}" if value < 100 else f"{value:,.0f}"
 
-    bar = "\\|"
-    lines = {line[1]: line[0] for line in re.finditer(r"^\| `([^`]+)`, .* \|$", before, re.MULTILINE)}
-    return list((lines | {row["name"]: f"| `{row['name']}`, {row['unit'].replace('|', bar)} | {text(row['value'])} | "
-                                       f"{row['commit'] or UNKNOWN} |" for row in rows}).values())
+
+def headline(row: Row) -> str:
+    """Line of the README's table of a benchmark row."""
+    return f"| `{row['name']}`, {_cell(row['unit'])} | {_cell(row['value'])} | {row['commit'] or UNKNOWN} |"
+
+
+def entry(row: Row) -> str:
+    """Line of the page's table."""
+    return (f"| `{row['name']}` | {_cell(row['value'])} | {_cell(row['unit'])} | {_cell(row['limited_by'])} | "
+            f"{row['commit'] or UNKNOWN} |")
+
+
+def bench_lines(rows: Sequence[Row], before: str, line: Callable[[Row], str]) -> list[str]:
+    """Lines of benchmark rows, each in the place of its line in the text ``before``, or behind all of these."""
+    lines = {found[1]: found[0] for found in re.finditer(r"^\| `([^` ]+)`.* \|$", before, re.MULTILINE)}
+    return list((lines | {row["name"]: line(row) for row in rows}).values())
+
+
+def _replace(path: Path, lines: Callable[[str], Sequence[str]]) -> None:
+    """Put lines, made of those that are there, between the markers of a page."""
+    head, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    before, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise UserError(f"{path}: has no lines {BEGIN.strip()} and {END}; give the README and docs/figures.md")
+    write_text(path, head + BEGIN + "\n".join(lines(before)) + "\n" + END + tail)
 
 
 def main(arguments: list[str]) -> int:
-    """Bring the README's table up to date."""
-    if len(arguments) != 3:
-        raise UserError("say README.md, the report of `make train` and the file of `make bench`")
-    readme, report, bench = (Path(argument) for argument in arguments)
-    text = readme.read_text(encoding="utf-8")
-    head, _, rest = text.partition(BEGIN)
-    before, _, tail = rest.partition(END)
-    found = json.loads(report.read_text(encoding="utf-8"))
-    title = f"`make train`: {found['network']} on {found['dies']} x {found['preset']}"
+    """Bring the tables up to date."""
+    if len(arguments) != 4:
+        raise UserError("say README.md, docs/figures.md, the report of `make train` and the file of `make bench`")
+    readme, page, *sources = (Path(argument) for argument in arguments)
+    report, rows = (json.loads(source.read_text(encoding="utf-8")) for source in sources)
+    of_readme = sorted((row for row in rows if row["name"] in HEADLINES), key=lambda row: HEADLINES.index(row["name"]))
+    title = f"`make train`: {report['network']} on {report['dies']} x {report['preset']}"
     columns = "| | commit |\n| --- | ---: | --- |"
-    lines = [f"| {title} {columns}", *training_lines(found), "", f"| `make bench` {columns}",
-             *bench_lines(json.loads(bench.read_text(encoding="utf-8")), before)]
-    write_text(readme, head + BEGIN + "\n".join(lines) + "\n" + END + tail)
+    _replace(readme, lambda before: [
+        f"| {title} {columns}", *training_lines(report), "", f"| `make bench`, `make fresh`, `make mutate` {columns}",
+        *bench_lines(of_readme, before, headline)])
+    _replace(page, lambda before: ["| row | | unit | limited by | commit |", "| --- | ---: | --- | --- | --- |",
+                                   *bench_lines(rows, before, entry)])
     return 0
 
 
