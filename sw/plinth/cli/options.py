@@ -119,8 +119,8 @@ def update_options(command: Any) -> Any:
                          help="round fixed-point weights and states of 16 bits at random"),
             click.option("--wide/--narrow", default=None, help="fixed-point weights and states of 32 or 16 bits; "
                          "default: wide with --update adagrad"),
-            click.option("--update", type=click.Choice(UPDATES), help="rule by which weights are updated; default: "
-                         "the plan's, or sgd, on dies with an optimiser engine adagrad")):
+            click.option("--update", type=click.Choice(UPDATES), help="update rule; default: the plan's, else "
+                         "adagrad on dies with an optimiser engine, sgd on others")):
         command = option(command)
     return command
 
@@ -132,8 +132,8 @@ def tile_options(command: Any) -> Any:
                          help="what Winograd layers train: kernels, or elements of tiles; default: as the network "
                          "says"),
             click.option("--winograd", type=click.Choice(["off", "auto", "2", "4"]),
-                         help="outputs of a Winograd tile each way, where a convolution has such a transform; default: "
-                         "as the network says")):
+                         help="m of Winograd tiles F(m x m, r x r), where a convolution has such a transform; auto: by "
+                         "its kernel; off: direct convolution; default: as the network says")):
         command = option(command)
     return command
 
@@ -142,12 +142,13 @@ def predict_options(command: Any) -> Any:
     """Of commands that make a plan."""
     for option in (
             click.option("--shares", metavar="SHARE,..",
-                         help="words that predicted gathers take over those of all elements, a share a part, then "
-                         "those of scatters of inputs and of errors and of the gather of errors of inputs; default: "
-                         "as the network says, or as measured"),
+                         help="for predicted step times: shares of all words that are sent where zeros and dead "
+                         "neurons are left out: in gathers of outputs (one a part), then in scatters of inputs, in scatters of "
+                         "errors, in gathers of input errors; default: as the network says, or as measured"),
             click.option("--predict", type=click.Choice(["0", "1", "2", "regions"]),
-                         help="rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: "
-                         "all are sent; regions: in one, by MPT's own quantiser; default: as the network says")):
+                         help="leave out tile elements whose neurons the next ReLU zeroes, found in 1 or 2 rounds of "
+                         "messages; 0: send all; regions: in one round, by MPT's own quantiser; default: as the "
+                         "network says")):
         command = option(command)
     return command
 

@@ -1,8 +1,10 @@
 """Every step against a float64 reference that knows no tasks: how far what the dies found is off, and may be.
 
 The dies and their golden model run the same lowering, so that a step that is wrong in both is equal in both. Nothing
-here comes from lowering but the numbers that are checked: the learning rate is the job's, what follows from it and
-from samples and weights the reference's. Errors of a step, with norms over all elements:
+here comes from lowering but the numbers that are checked and by how much gradients in memory are scaled: the learning
+rate is the job's, what follows from it and from samples and weights the reference's. Shared with lowering are the forms
+of update rules (:mod:`plinth.model.update`) and factors on the rates of tiles' elements (:mod:`plinth.model.winograd`),
+each of which tests compare with something that shares nothing. Errors of a step, with norms over all elements:
 
     prediction   |found - p| / size of p                        p what the loss compares with its targets
     loss         |found - loss| / size of the loss
@@ -73,7 +75,7 @@ class _LayerUpdate(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundStep:
-    """What the dies found of a step, as :class:`ReferenceStep`."""
+    """Predictions, loss and gradients of a step as the dies computed them, with weights and states before and after."""
 
     predictions: Floats
     loss: float
@@ -140,7 +142,7 @@ class Generators:
 
 @dataclass(frozen=True)
 class Bound:
-    """Of a step's error, and of the median of all steps."""
+    """What an error may be: of any one step, and in the median of all steps."""
 
     largest: float
     median: float
@@ -310,7 +312,7 @@ class Checks:
 
     @property
     def bounds(self) -> Bounds:
-        """Of the format."""
+        """What errors the number format is allowed."""
         return BOUNDS[self.number_format]
 
     @property
@@ -419,7 +421,7 @@ class Checks:
                            f"the {allowed:.2g} of format {self.number_format}{self._remedy()}")
 
     def median(self, name: str) -> float:
-        """Of all steps so far."""
+        """The median over all steps so far of an error over its factor; 0 before the first."""
         return float(np.median(self.scaled[name])) if self.scaled[name] else 0.0
 
     def _remedy(self) -> str:

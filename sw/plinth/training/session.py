@@ -64,7 +64,7 @@ def initial_parameters(network: Network, seed: int) -> Parameters:
 
 
 def _initial_bias(layer: Layer, inputs: Sequence[Shape]) -> float:
-    """As :func:`initial_parameters` has it."""
+    """Bias that a layer begins with: :data:`TILE_BIAS` by large Winograd tiles, 0 else."""
     if not isinstance(layer, Convolution) or not (outputs := layer.transform(inputs)):
         return 0.0
     return TILE_BIAS if max(form(layer.kernel, outputs).sides) > EXACT_TILE else 0.0
