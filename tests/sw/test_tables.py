@@ -30,7 +30,8 @@ _COUNTERS = {"tasks": 12_345, "busy": 15_724_512, "stall_input": 115_724_513, "s
 REPORT = {
     "network": "digits-mlp", "parameters": 17_226, "array": "ring-4", "dies": 4, "preset": "ndp-demo",
     "device": "cosim", "planner": "data", "steps": 176, "batch": 128, "train_loss": 0.1234, "test_accuracy": 0.9612,
-    "test_loss": 0.1511, "bit_exact": True, "errors": {name: {} for name in ("prediction", "loss", "gradient")},
+    "test_loss": 0.1511, "bit_exact": True, "errors": {
+        name: {"largest": 3.4e-7, "largest_allowed": 1e-5} for name in ("prediction", "loss", "gradient")},
     "verdict_steps": 8, "unsaturated_steps": {"judged": 7}, "kinks": 1_234_567, "kink_share": {"largest": 0.0123},
     "kink_difference": {"largest": 0.0456}, "prediction_error": 1.2e-7, "loss_error": 3.4e-8, "gradient_error": 5.6e-7,
     "saturations": [{"sums": 123_456_789, "results": 987_654_321}], "cycles": 6_123_456_789,

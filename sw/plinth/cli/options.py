@@ -143,8 +143,9 @@ def predict_options(command: Any) -> Any:
     for option in (
             click.option("--shares", metavar="SHARE,..",
                          help="for predicted step times: shares of all words that are sent where zeros and dead "
-                         "neurons are left out: in gathers of outputs (one a part), then in scatters of inputs, in scatters of "
-                         "errors, in gathers of input errors; default: as the network says, or as measured"),
+                         "neurons are left out: in gathers of outputs (one a part), then in scatters of inputs, in "
+                         "scatters of errors, in gathers of input errors; default: as the network says, or as "
+                         "measured"),
             click.option("--predict", type=click.Choice(["0", "1", "2", "regions"]),
                          help="leave out tile elements whose neurons the next ReLU zeroes, found in 1 or 2 rounds of "
                          "messages; 0: send all; regions: in one round, by MPT's own quantiser; default: as the "
