@@ -50,6 +50,12 @@ def test_a_hostile_environment_ends_in_no_traceback(environment: str, name: str,
     _check(environment, name, tmp_path, files)
 
 
+@pytest.mark.parametrize("environment", ["full output", "full output, unbuffered"])
+def test_results_that_nobody_got_are_no_success(environment: str, tmp_path: Path, files: Path) -> None:
+    result = ended(command("plan --json", str(tmp_path), files), ENVIRONMENTS[environment], tmp_path / "build")
+    assert result.code == MENDABLE and "standard output" in result.err, result
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

@@ -62,7 +62,8 @@ class Stream:
     """
 
     def __init__(self, stream: TextIO, *, fatal: bool) -> None:
-        self._stream, self._fatal, self._failed = stream, fatal, False
+        self._stream, self._fatal = stream, fatal
+        self._failure: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name == "buffer":
@@ -80,7 +81,8 @@ class Stream:
         OutputError
             If the stream cannot be written, now or before.
         """
-        if not self._failed:
+        self._check()
+        if self._failure is None:
             try:
                 try:
                     self._stream.write(text)
@@ -101,9 +103,10 @@ class Stream:
         Raises
         ------
         OutputError
-            If it does not take it.
+            If it does not take it, or has not taken what came before.
         """
-        if not self._failed:
+        self._check()
+        if self._failure is None:
             try:
                 self._stream.flush()
             except OSError as error:
@@ -111,13 +114,17 @@ class Stream:
 
     def _fail(self, error: OSError) -> None:
         """From now on nothing is written, nor what waits to be, at the end of the interpreter."""
-        self._failed = True
+        self._failure = error
         with suppress(OSError, ValueError):
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stream.fileno())
             os.close(null)
-        if self._fatal:
-            raise OutputError(error)
+        self._check()
+
+    def _check(self) -> None:
+        """Raise the failure, each time: libraries that try a stream swallow what they meet, as click does."""
+        if self._fatal and self._failure is not None:
+            raise OutputError(self._failure)
 
 
 def open_descriptors() -> None:

@@ -52,13 +52,17 @@ class _Full(io.StringIO):
 
 
 @pytest.mark.parametrize("at_flush", [False, True])
-def test_a_failure_of_output_is_raised_once(at_flush: bool) -> None:
-    stream = Stream(_Full(errno.ENOSPC, at_flush=at_flush), fatal=True)
+def test_a_failure_of_output_is_raised_each_time(at_flush: bool) -> None:
+    """Whoever swallows it once, as click does where it tries a stream, meets it again; nothing is tried twice."""
+    full = _Full(errno.ENOSPC, at_flush=at_flush)
+    stream = Stream(full, fatal=True)
     with pytest.raises(OutputError, match="standard output: no room"):
         stream.write("a")
         stream.flush()
-    stream.write("b")
-    stream.flush()
+    for again in (lambda: stream.write("b"), lambda: stream.writelines(["c"]), stream.flush):
+        with pytest.raises(OutputError, match="standard output: no room"):
+            again()
+    assert full.tries == 1
 
 
 def test_standard_error_that_fails_falls_silent() -> None:
