@@ -1,4 +1,7 @@
-"""Files of which readers see the old one or the whole new one, whatever ends the program or fills the disk."""
+"""Files of which readers see the old one or the whole new one, whatever ends the program or fills the disk.
+
+A symbolic link stays: the file that it points to is written, from beside that file.
+"""
 
 import errno
 import os
@@ -7,9 +10,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
+def followed(path: Path) -> Path:
+    """What is written for ``path``: where it leads to if it is a symbolic link, which need not exist yet."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
     """A file beside ``path``, to be filled, which is gone behind; folders are made."""
+    path = followed(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         try:
@@ -32,7 +41,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """
     with beside(path) as temporary:
         write(temporary)
-        os.replace(temporary, path)
+        os.replace(temporary, followed(path))
 
 
 def write_text(path: Path, text: str) -> None:
