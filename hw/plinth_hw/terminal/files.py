@@ -18,6 +18,8 @@ def followed(path: Path) -> Path:
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
     """A file beside ``path``, to be filled, which is gone behind; folders are made."""
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path = followed(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:

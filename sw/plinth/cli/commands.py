@@ -29,5 +29,7 @@ def run(arguments: Sequence[str] | None) -> None:
         click.echo(error.format_message())
         raise SystemExit(2) from None
     except click.ClickException as error:
-        hint = "; see plinth --help" if isinstance(error, click.UsageError) else ""
+        hint = ""
+        if isinstance(error, click.UsageError):
+            hint = f"; see {'plinth' if error.ctx is None else error.ctx.command_path} --help"
         raise UserError(f"{error.format_message().rstrip('.')}{hint}") from None

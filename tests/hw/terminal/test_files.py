@@ -44,3 +44,9 @@ def test_a_link_is_written_through(exists: bool, tmp_path: Path) -> None:
     write_whole(link, write)
     assert link.is_symlink() and target.read_text() == "new" and seen == [target.parent]
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.txt", "a.txt", "far"]
+
+
+def test_a_path_without_a_name_is_a_folder(tmp_path: Path) -> None:
+    for path in (Path(), Path("/")):
+        with pytest.raises(IsADirectoryError):
+            write_text(path, "text")
