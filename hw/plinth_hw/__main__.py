@@ -17,6 +17,7 @@ from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.commands import Command
 from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.options import Folder, OutputFile, RealRange
 from plinth_hw.terminal.program import program
 
 #: Waivers of `verilator --lint-only`, each with its reason.
@@ -42,12 +43,12 @@ def _constraints(die: Any, stem: Path, clock: float) -> dict[Path, str]:
 
 @click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)))
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), default=None,
+@click.option("--out", type=OutputFile(), default=None,
               help="file to write [default: standard output, unless only constraints are asked for]")
 @click.option("--fusesoc", is_flag=True, help="write a FuseSoC core, constraints and lint waivers beside the file")
-@click.option("--constraints", "folder", type=click.Path(path_type=Path, file_okay=False), default=None,
+@click.option("--constraints", "folder", type=Folder(), default=None,
               help="folder to write die.sdc and die.xdc into, for synthesis out of context")
-@click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=constraints.CLOCK_MHZ,
+@click.option("--clock", metavar="MHZ", type=RealRange(min=0, min_open=True), default=constraints.CLOCK_MHZ,
               show_default=True, help="clock of the constraints")
 def main(name: str, out: Path | None, fusesoc: bool, folder: Path | None, clock: float) -> None:
     """Write the synthesizable Verilog of the die PRESET. Its top module is the preset's name, with

@@ -2,16 +2,18 @@
 
 import json
 
+import click
 import numpy as np
 import pytest
 
 from plinth import cli
-from plinth.cli import names, options
+from plinth.cli import commands, names, options
 from plinth.model.layers import Dense, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.network_file import load_network
 from plinth.training import checkpoint
 from plinth.training.session import initial_parameters
+from plinth_hw.terminal.options import Name
 
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -62,8 +64,8 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     (["train", "--dies", "0"], "--dies 0 cannot be: dies must be an integer from 1"),
     (["train", "--frobnicate"], "--frobnicate"),
     (["train", "--format", "fp8"], "fp32"),
-    (["train", "--rate", "nan"], "rate must be above 0 and finite, not nan"),
-    (["train", "--rate", "inf"], "rate must be above 0 and finite, not inf"),
+    (["train", "--rate", "nan"], "'--rate': 'nan' is not a finite number; see plinth train --help"),
+    (["train", "--rate", "inf"], "'--rate': 'inf' is not a finite number"),
     (["train", "--preset", "nope"], "ndp-demo"),
     (["train", "--preset", "ndp-demo", "--format", "mixed"], "does not compute"),
     (["train", "--machine", "hypar-demo", "--format", "mixed"], "'hypar-demo' does not compute in --format mixed"),
@@ -91,6 +93,16 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     (["simulate", "lenet-c", "--trace", "there/.."], "'--trace': 'there/..' is a folder"),
     (["simulate", "lenet-c", "--picture", ""], "'--picture': '' is a folder"),
     (["frobnicate"], "frobnicate"),
+    (["plan", "lenet-c", "--batch", "\u0663"], "'\u0663' is not a number in the digits 0 to 9; see plinth plan --help"),
+    (["train", "--rate", "1_0"], "'--rate': '1_0' is not a number in the digits 0 to 9"),
+    (["train", "--dies", "\u0663"], "'--dies': '\u0663' is not a number in the digits 0 to 9"),
+    (["train", "--scale", "\u0663"], "is neither auto nor a factor"),
+    (["train", "--waves", "die=\u0660,from=1,to=2"], "is not of the form die=0,from=1000,to=2000"),
+    (["train", "--device", "serial:x@\u0661\u0661"], "is none of cosim, golden and serial:PORT[@BAUD]"),
+    (["train", "--device", "serial:x@1\u0661"], "is none of cosim, golden and serial:PORT[@BAUD]"),
+    (["plan", "lenet-c", "--shares", "0.\u0661"], "are not numbers from 0 to 1"),
+    (["plan", "lenet-c", "--array", "ring-1\u0661"], "is unknown"),
+    (["simulate", "lenet-c", "--slow", "\u0663=2"], "is not a die, once, and a factor"),
 ])
 def test_bad_input_gives_one_line_and_code_two(capsys, tmp_path, monkeypatch, arguments, needle) -> None:
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
@@ -99,6 +111,56 @@ def test_bad_input_gives_one_line_and_code_two(capsys, tmp_path, monkeypatch, ar
     assert needle in err
     assert err.startswith("plinth: error: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999"])
+def test_no_option_takes_a_number_that_is_not_finite(text: str, capsys) -> None:
+    """Comparisons with bounds let NaN pass."""
+    tried = [(name, option.opts[0]) for name, command in commands.cli.commands.items() for option in command.params
+             if isinstance(option.type, click.FloatRange)]
+    assert ("train", "--kinks") in tried
+    for command, option in tried:
+        code, _, err = run(capsys, command, option, text)
+        assert code == 2 and err.count("\n") == 1 and f"Invalid value for '{option}'" in err
+
+
+def _empty() -> list[list[str]]:
+    """Each command with nothing in the place of each file, folder and name that it takes."""
+    found = []
+    for name, command in commands.cli.commands.items():
+        given = {argument.name: argument.type.choices[0] if isinstance(argument.type, click.Choice) else "digits-mlp"
+                 for argument in command.params if isinstance(argument, click.Argument)}
+        for parameter in command.params:
+            if isinstance(parameter.type, (click.Path, Name)):
+                places = dict(given)
+                if isinstance(parameter, click.Argument):
+                    places[parameter.name] = ""
+                    found.append([name, *places.values()])
+                else:
+                    found.append([name, *places.values(), parameter.opts[0], ""])
+    return found
+
+
+@pytest.mark.parametrize("arguments", _empty(), ids=" ".join)
+def test_an_empty_text_names_nothing(arguments: list[str], capsys, tmp_path, monkeypatch) -> None:
+    """As of a shell's variable that is not set."""
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path / "build"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("report.json", "plan.json"):
+        (tmp_path / name).write_text("mine")
+    code, _, err = run(capsys, *arguments)
+    assert code == 2 and err.count("\n") == 1
+    assert "'' names nothing" in err or "'' is a folder, a pipe or a device; give the name of a file" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json", "report.json"]
+
+
+def test_every_path_of_a_command_is_one_of_our_types() -> None:
+    """Click's own take an empty text for the working folder, NaN for a number, and digits of any script."""
+    for name, command in commands.cli.commands.items():
+        for parameter in command.params:
+            kind = type(parameter.type)
+            assert kind not in (click.Path, click.FloatRange, click.IntRange, type(click.INT), type(click.FLOAT)), (
+                name, parameter.name)
 
 
 def test_a_checkpoint_of_tiles_is_evaluated_as_it_was_trained(tmp_path, capsys) -> None:

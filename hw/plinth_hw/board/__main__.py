@@ -13,6 +13,7 @@ from plinth_hw.installation import output_root
 from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_hw.terminal.commands import Command
 from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.options import Folder, IntegerRange, OutputFile, RealRange
 from plinth_hw.terminal.program import program
 from plinth_hw.tools import ToolError
 
@@ -32,19 +33,19 @@ def _design(where: str) -> Callable[..., Any]:
 @click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("board", metavar="BOARD", type=click.Choice(list(flow.BOARDS)))
 @click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)), required=False)
-@click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=80.0, show_default=True,
+@click.option("--clock", metavar="MHZ", type=RealRange(min=0, min_open=True), default=80.0, show_default=True,
               help="clock of the die; a little less where the PLL cannot make it")
-@click.option("--baud", type=click.IntRange(min=1), default=3_000_000, show_default=True,
+@click.option("--baud", type=IntegerRange(min=1), default=3_000_000, show_default=True,
               help="bits a second of the serial line")
-@click.option("--seed", metavar="N", type=click.IntRange(min=1), default=1, show_default=True,
+@click.option("--seed", metavar="N", type=IntegerRange(min=1), default=1, show_default=True,
               help="of the first placement; the next ones have those that follow")
-@click.option("--seeds", metavar="N", type=click.IntRange(min=1), default=3, show_default=True,
+@click.option("--seeds", metavar="N", type=IntegerRange(min=1), default=3, show_default=True,
               help="placements to try until one meets the clock")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=None,
+@click.option("--out", type=Folder(), default=None,
               help="folder for plinth.bit and its reports [default: build/bitstream/BOARD/PRESET]")
 @click.option("--design", metavar="MODULE:FUNCTION", default=DESIGN, show_default=True,
               help="what makes the serial die of parameters, clock and baud rate")
-@click.option("--pins", type=click.Path(path_type=Path, dir_okay=False), default=None,
+@click.option("--pins", type=OutputFile(), default=None,
               help="only write the board's pin constraints to this file")
 def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds: int, out: Path | None,
          design: str, pins: Path | None) -> None:

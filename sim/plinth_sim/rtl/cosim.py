@@ -223,7 +223,7 @@ def default_threads() -> int:
     wanted = os.environ.get("PLINTH_THREADS", "")
     if not wanted:
         return len(os.sched_getaffinity(0))
-    if not (wanted.isdecimal() and 0 < int(wanted) <= 1024):
+    if not (wanted.isascii() and wanted.isdecimal() and 0 < int(wanted) <= 1024):
         raise verilator.ToolError(f"PLINTH_THREADS is {wanted!r}", "set it to a number from 1 to 1024, or unset it")
     return int(wanted)
 

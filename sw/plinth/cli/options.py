@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +16,6 @@ if TYPE_CHECKING:
     from plinth.model.network import Network
     from plinth.model.update import UpdateRule
     from plinth_hw.isa.parameters import DieParameters
-
-
-class OutputFile(click.Path):
-    """A file that is to be written: no folder, and no name that could only be one's, which paths do not tell apart."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, or a message of one line."""
-        if os.path.basename(value) in ("", ".", "..") or (os.path.exists(value) and not os.path.isfile(value)):
-            self.fail(f"{str(value)!r} is a folder, a pipe or a device; give the name of a file", param, ctx)
-        return super().convert(value, param, ctx)
 
 
 def die_of(preset: str) -> DieParameters:
@@ -156,7 +142,7 @@ def predict_options(command: Any) -> Any:
 
 def _shares(text: str | None) -> tuple[float, ...] | None:
     """``0.12,0.36,0.61,0.49,0.57`` as numbers."""
-    if text is not None and not re.fullmatch(r"\d{1,4}(\.\d{1,9})?(,\d{1,4}(\.\d{1,9})?)*", text):
+    if text is not None and not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,9})?(,[0-9]{1,4}(\.[0-9]{1,9})?)*", text):
         raise UserError(f"--shares {text[:40]!r} are not numbers from 0 to 1 with commas between, as "
                         "0.12,0.36,0.61,0.49,0.57")
     return None if text is None else tuple(map(float, text.split(",")))

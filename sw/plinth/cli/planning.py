@@ -10,7 +10,6 @@ import click
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import COST_NAMES, PAPERS, PLANNER_NAMES
 from plinth.cli.options import (
-    OutputFile,
     able_array,
     form_of,
     network_or_plan,
@@ -23,16 +22,18 @@ from plinth.cli.options import (
 )
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile
 
 
 @cli.command()
-@click.argument("network")
-@click.option("--array", "array_name", default="hypar-16", show_default=True, help="array by name, or a .yaml file")
+@click.argument("network", type=Name())
+@click.option("--array", "array_name", type=Name(), default="hypar-16", show_default=True,
+              help="array by name, or a .yaml file")
 @click.option("--planner", type=click.Choice(PLANNER_NAMES), default="joint", show_default=True)
 @click.option("--model", type=click.Choice(["exact", "published"]), default="exact", show_default=True,
               help="how words are counted: as the dies move them, or as HyPar publishes")
-@click.option("--batch", type=click.IntRange(1, 1 << 20), default=256, show_default=True)
-@click.option("--parts", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--batch", type=IntegerRange(1, 1 << 20), default=256, show_default=True)
+@click.option("--parts", type=InputFile(),
               help="a .yaml file with lists of parts, by layer: docs/partition.md")
 @tile_options
 @predict_options
@@ -83,7 +84,7 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
     """``3=1.5`` as a die and how many times longer it takes."""
     found: dict[int, float] = {}
     for text in texts:
-        match = re.fullmatch(r"(\d{1,4})=(\d{1,6}(?:\.\d{1,6})?)", text)
+        match = re.fullmatch(r"([0-9]{1,4})=([0-9]{1,6}(?:\.[0-9]{1,6})?)", text)
         if not match or not 0.001 <= float(match[2]) <= 100_000 or int(match[1]) in found:
             raise UserError(f"--slow {text!r} is not a die, once, and a factor from 0.001 to 100000, as 3=1.5")
         found[int(match[1])] = float(match[2])
@@ -91,13 +92,14 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 
 
 @cli.command()
-@click.argument("network", required=False)
-@click.option("--array", "array_name", help="array by name, or a .yaml file; default: the plan's, or hypar-16")
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False),
+@click.argument("network", type=Name(), required=False)
+@click.option("--array", "array_name", type=Name(),
+              help="array by name, or a .yaml file; default: the plan's, or hypar-16")
+@click.option("--plan", "plan_file", type=InputFile(),
               help="a plan that `plinth plan --out` wrote, instead of a planner")
 @click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: hypar")
 @click.option("--model", type=click.Choice(["exact", "published"]), help="how a planner counts words; default: exact")
-@click.option("--batch", type=click.IntRange(1, 1 << 20), help="default: 256")
+@click.option("--batch", type=IntegerRange(1, 1 << 20), help="default: 256")
 @tile_options
 @predict_options
 @update_options
@@ -170,7 +172,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
 @click.argument("paper", type=click.Choice(PAPERS))
 @click.option("--figure", "figures", multiple=True, metavar="KEY",
               help="only this figure, or table by its name; may be given several times")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of the pictures")
+@click.option("--out", type=Folder(), help="folder of the pictures")
 @click.option("--json", "as_json", is_flag=True, help="print the figures as JSON, nothing else")
 def reproduce(paper: str, figures: tuple[str, ...], out: Path | None, as_json: bool) -> None:
     """Compute the numbers of PAPER anew and print them beside its own, each with what agreement is worth."""

@@ -9,8 +9,9 @@ import click
 
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import ACCURACY_NAMES, BENCH_NAMES
-from plinth.cli.options import OutputFile, die_of
+from plinth.cli.options import die_of
 from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.options import IntegerRange, Name, OutputFile
 
 
 @cli.command(epilog=f"ROW is one of {', '.join(BENCH_NAMES)}.")
@@ -61,7 +62,7 @@ def agreement(only: str, out: Path | None, as_json: bool) -> None:
 
 @cli.command()
 @click.option("--only", type=click.Choice(ACCURACY_NAMES), help="one row; no page is written without --out")
-@click.option("--seeds", type=click.IntRange(2, 1000), default=10, show_default=True,
+@click.option("--seeds", type=IntegerRange(2, 1000), default=10, show_default=True,
               help="runs of each row; of another number, no page is written without --out")
 @click.option("--out", type=OutputFile(), help="page whose table is replaced, or that is made; default: "
               "docs/formats.md of a checkout, or formats.md in the build folder")
@@ -123,7 +124,7 @@ def show_list(as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("preset")
+@click.argument("preset", type=Name())
 @click.option("--out", type=OutputFile(), help="file to write; default: verilog/PRESET.v in the build folder")
 def verilog(preset: str, out: Path | None) -> None:
     """Write the synthesizable Verilog of a die; its top module is PRESET, with underscores."""

@@ -23,7 +23,6 @@ from plinth.cli.names import (
     RATE,
 )
 from plinth.cli.options import (
-    OutputFile,
     able_array,
     array_of,
     die_of,
@@ -40,6 +39,7 @@ from plinth.cli.options import (
 from plinth.cli.resume import ResumeOption
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
+from plinth_hw.terminal.options import Folder, InputFile, Integer, IntegerRange, Name, OutputFile, RealRange
 
 if TYPE_CHECKING:
     from plinth.backends import Window
@@ -52,7 +52,7 @@ def _window(text: str | None, out: Path, dies: int) -> Window | None:
 
     if text is None:
         return None
-    match = re.fullmatch(r"die=(\d{1,4}),from=(\d{1,18}),to=(\d{1,18})", text)
+    match = re.fullmatch(r"die=([0-9]{1,4}),from=([0-9]{1,18}),to=([0-9]{1,18})", text)
     if not match:
         raise UserError(f"--waves {text!r} is not of the form die=0,from=1000,to=2000")
     die, start, stop = (int(number) for number in match.groups())
@@ -77,7 +77,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
         return texts[0], ()
     found = []
     for text in texts:
-        match = re.fullmatch(r"serial:([^@]+)(?:@([1-9]\d{1,7}))?", text)
+        match = re.fullmatch(r"serial:([^@]+)(?:@([1-9][0-9]{1,7}))?", text)
         if not match:
             raise UserError(f"--device {text!r} is none of cosim, golden and serial:PORT[@BAUD]" if len(texts) == 1 else
                             f"--device {text!r}: of several, each must be serial:PORT[@BAUD]")
@@ -88,52 +88,52 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 
 
 @cli.command()
-@click.argument("network", required=False)
-@click.option("--dies", type=int, help="dies of a ring, any number; default: 4, or 1 of a preset for one")
-@click.option("--array", "array_name", help="array by name, or a .yaml file, instead of a ring of --dies")
+@click.argument("network", type=Name(), required=False)
+@click.option("--dies", type=Integer(), help="dies of a ring, any number; default: 4, or 1 of a preset for one")
+@click.option("--array", "array_name", type=Name(), help="array by name, or a .yaml file, instead of a ring of --dies")
 @click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: data")
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--plan", "plan_file", type=InputFile(),
               help="a plan that `plinth plan --out` wrote, instead of a planner")
-@click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--data", type=InputFile(),
               help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
 @click.option("--scale", default="1", show_default=True, metavar="auto|FACTOR[,TARGETS]",
               help="multiply samples by a factor, and targets of mean-squared-error by another; auto: by the powers of "
               "two that bring the largest magnitudes above 1/2 and up to 1")
-@click.option("--epochs", type=click.IntRange(1, 10_000), help=f"default: {EPOCHS}, or what a network of the zoo needs")
-@click.option("--steps", type=click.IntRange(1), help="stop after so many steps")
-@click.option("--batch", type=click.IntRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
-@click.option("--rate", type=click.FloatRange(0, min_open=True),
+@click.option("--epochs", type=IntegerRange(1, 10_000), help=f"default: {EPOCHS}, or what a network of the zoo needs")
+@click.option("--steps", type=IntegerRange(1), help="stop after so many steps")
+@click.option("--batch", type=IntegerRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
+@click.option("--rate", type=RealRange(0, min_open=True),
               help=f"learning rate; default: {RATE}, or as --epochs; of "
               + " and ".join(f"{kind} {rate}" for kind, rate in ADAGRAD_RATES.items()))
 @tile_options
 @predict_options
 @update_options
-@click.option("--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, show_default=True,
+@click.option("--momentum", type=RealRange(0, 1, max_open=True), default=0.9, show_default=True,
               help="what momentum keeps of its state")
-@click.option("--epsilon", type=click.FloatRange(0, min_open=True),
+@click.option("--epsilon", type=RealRange(0, min_open=True),
               help="what adagrad adds to its sum of squares; default: of "
               + " and ".join(f"{kind} {epsilon:g}" for kind, epsilon in ADAGRAD_EPSILONS.items()))
-@click.option("--kinks", type=click.FloatRange(0, 1), metavar="SHARE",
+@click.option("--kinks", type=RealRange(0, 1), metavar="SHARE",
               help="largest share of a step's kinks (ReLUs, windows of max-pools) that roundings of the dies may "
               f"decide; a run of more ends; default: {KINKS[0]}, with 16 bits {KINKS[1]}")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@click.option("--seed", type=IntegerRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--format", "number_format", type=click.Choice(FORMATS),
               help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")
 @click.option("--device", "devices", multiple=True, default=("cosim",), show_default=True, metavar="DEVICE",
               help="cosim, golden, or serial:PORT[@BAUD], once a die in the order of their numbers")
-@click.option("--bitstream", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+@click.option("--bitstream", type=Folder(), metavar="FOLDER",
               help="folder of `make bitstream` whose bitstream the dies behind serial:PORT must hold")
-@click.option("--machine", "--preset", "machine",
+@click.option("--machine", "--preset", "machine", type=Name(),
               help="ndp, hypar, fpga, or a die preset in full; default: the array's, or ndp")
-@click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
+@click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=16, show_default=True,
               help="memory of a die in MiB")
-@click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")
+@click.option("--threads", type=IntegerRange(1, 256), help="simulation threads; default: all processors")
 @click.option("--save", type=OutputFile(), help="checkpoint after each epoch and at the end, also by Ctrl-C")
-@click.option("--resume", cls=ResumeOption, type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--resume", cls=ResumeOption, type=InputFile(),
               help="go on from a checkpoint, with its settings where no others are given")
 @click.option("--change", is_flag=True, help="go on with settings that are not those of --resume, and say which")
 @click.option("--waves", help="record a window of one die as VCD: die=0,from=1000,to=2000")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of report and picture")
+@click.option("--out", type=Folder(), help="folder of report and picture")
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
 def train(network: str | None, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
           epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
@@ -221,11 +221,11 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
 
 
 @cli.command()
-@click.argument("preset")
-@click.option("--dies", type=click.IntRange(1, 64), default=1, show_default=True, help="dies of a ring, a port each")
-@click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
+@click.argument("preset", type=Name())
+@click.option("--dies", type=IntegerRange(1, 64), default=1, show_default=True, help="dies of a ring, a port each")
+@click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=16, show_default=True,
               help="memory of a die in MiB")
-@click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")
+@click.option("--threads", type=IntegerRange(1, 256), help="simulation threads; default: all processors")
 def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None:
     """Co-simulate dies of PRESET with a host bridge each; print the ports that lead to them, until Ctrl-C."""
     from plinth.backends import pseudo_terminals
@@ -242,10 +242,10 @@ def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None
 
 
 @cli.command("eval")
-@click.argument("checkpoint", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--network", default="digits-mlp", show_default=True, help="network of the checkpoint")
+@click.argument("checkpoint", type=InputFile())
+@click.option("--network", type=Name(), default="digits-mlp", show_default=True, help="network of the checkpoint")
 @tile_options
-@click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--data", type=InputFile(),
               help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
 @click.option("--scale", metavar="FACTOR[,TARGETS]",
               help="factors on samples and on targets; default: those that the checkpoint was trained with")
@@ -284,9 +284,9 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
 
 
 @cli.command()
-@click.argument("source", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("source", type=InputFile())
 @click.argument("target", type=OutputFile())
-@click.option("--network", required=True, help="whose weights these are, by name or file")
+@click.option("--network", type=Name(), required=True, help="whose weights these are, by name or file")
 @tile_options
 def convert(source: Path, target: Path, network: str, winograd: str | None, weights: str | None) -> None:
     """Make checkpoint TARGET of checkpoint SOURCE: kernels as elements of Winograd tiles, where the network trains

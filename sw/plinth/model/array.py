@@ -610,7 +610,8 @@ def sized(name: str) -> Array | None:
         If there cannot be an array of this size.
     """
     match = re.fullmatch(
-        r"(ring|full)-([1-9]\d{0,3})|(?:torus|(mpt))-([1-9]\d{0,3})x([1-9]\d{0,3})(?(3)(|-ideal|-codes))", name)
+        r"(ring|full)-([1-9][0-9]{0,3})|"
+        r"(?:torus|(mpt))-([1-9][0-9]{0,3})x([1-9][0-9]{0,3})(?(3)(|-ideal|-codes))", name)
     if match is None:
         return None
     topology, dies, mpt, rows, columns, end = match.groups()

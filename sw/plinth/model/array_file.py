@@ -31,7 +31,7 @@ ARRAY_VERSION = 1
 _REQUIRED = ("version", "name", "topology", "dies", "preset")
 _OPTIONAL = ("dimensions", "links", "routes", "tile_routes", "link_rate", "narrow_rate", "ring_links", "link_latency",
              "speeds", "clock_mhz", "memory_bytes", "codes")
-_RATE_PATTERN = r"(0|[1-9]\d{0,30})(/[1-9]\d{0,30}|\.\d{1,30})?"
+_RATE_PATTERN = r"(0|[1-9][0-9]{0,30})(/[1-9][0-9]{0,30}|\.[0-9]{1,30})?"
 
 
 def _rate(value: Any, where: str, what: str) -> Fraction:

@@ -12,7 +12,7 @@ def described(value: Any) -> str:
     """A wrong value as messages show it, with a hint where YAML reads a number as text."""
     if isinstance(value, str):
         short = value if len(value) <= 40 else value[:40] + "..."
-        if re.fullmatch(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?", value):
+        if re.fullmatch(r"[+-]?([0-9][0-9_]*\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", value):
             return f"the text {short!r}; YAML reads it as text, write the number in plain digits"
         return f"the text {short!r}"
     short = repr(value)

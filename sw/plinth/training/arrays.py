@@ -49,9 +49,9 @@ _END = struct.Struct("<4s4H2IH")
 _ENTRY = struct.Struct("<4s6H3I5H2I")
 _LOCAL = struct.Struct("<4s5H3I2H")
 
-_HEAD_PAIR = r"'(descr|fortran_order|shape)'\s*:\s*('[^'\\]{1,16}'|True|False|\([\d, ]*\))"
+_HEAD_PAIR = r"'(descr|fortran_order|shape)'\s*:\s*('[^'\\]{1,16}'|True|False|\([0-9, ]*\))"
 _HEAD = re.compile(rf"\{{\s*{_HEAD_PAIR}\s*,\s*{_HEAD_PAIR}\s*,\s*{_HEAD_PAIR}\s*,?\s*\}}\s*")
-_SIZES = re.compile(r"\((?:\d{1,12}, *)*(?:\d{1,12})?\)")
+_SIZES = re.compile(r"\((?:[0-9]{1,12}, *)*(?:[0-9]{1,12})?\)")
 #: Booleans, integers and floating point numbers of up to 8 bytes, of either byte order.
 _NUMBERS = re.compile(r"[|<>=]?(b1|[iu][1248]|f[248])")
 

@@ -26,7 +26,7 @@ from plinth_hw.isa.formats import Fixed, Float, Format
 FP32_MOST = 2.0**60
 #: Exponents that `auto` keeps to: far beyond FP32's.
 MAXIMUM_EXPONENT = 1000
-_NUMBER = r"(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?"
+_NUMBER = r"(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,3})?"
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ TILE_OPTIONS = ("winograd", "weights", "predict", "shares")
 #: Longest text of a setting.
 MAXIMUM_TEXT = 1 << 18
 
+#: A number with an exponent, as JSON has it.
+_EXPONENT = r"-?[0-9]{1,20}(\.[0-9]{1,20})?[eE][+-]?[0-9]{1,3}"
 _REMEDY = "give a file that `plinth train --save` wrote"
 
 
@@ -146,7 +148,7 @@ def _wrong(where: str, key: str, value: Any, wanted: str) -> UserError:
 
 def _number(value: Any, where: str, key: str) -> float:
     """A finite number; the reader, of YAML 1.1, takes JSON's ``1e-06`` for text."""
-    text = value if isinstance(value, str) and re.fullmatch(r"-?\d{1,20}(\.\d{1,20})?[eE][+-]?\d{1,3}", value) else None
+    text = value if isinstance(value, str) and re.fullmatch(_EXPONENT, value) else None
     number = float(text) if text else value
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
         raise _wrong(where, key, value, "a finite number")
