@@ -6,7 +6,8 @@ JSON knows no NaN and no infinity. Every report, plan and ``--json`` output is m
 
 import json
 import math
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,36 @@ def check_writable(*paths: Path | None) -> None:
         if path is not None:
             with _written(path), files.beside(path) as temporary:
                 temporary.touch()
+
+
+def check_places(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
+    """Before anything is written: no file that a command writes is one that it reads, or writes twice.
+
+    Parameters
+    ----------
+    outputs, inputs : mapping
+        Files by what the command line calls them, as ``--save``; None: there is none.
+
+    Raises
+    ------
+    UserError
+        With both names of the file.
+    """
+    written: dict[str, Path] = {}
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        for other, read in inputs.items():
+            if read is not None and read.exists() and files.is_same(path, read):
+                raise UserError(f"{name} ({path}) is the file of {other}, which would be lost; choose another place")
+        for other, place in written.items():
+            if files.is_same(path, place):
+                raise UserError(f"{name} ({path}) and {other} ({place}) are one file; choose two places")
+            for inner, outer in ((path, place), (place, path)):
+                if Path(os.path.realpath(outer)) in Path(os.path.realpath(inner)).parents:
+                    raise UserError(f"{name} ({path}) and {other} ({place}): one is a folder of the other; choose "
+                                    "two places")
+        written[name] = path
 
 
 def _finite(data: Any) -> Any:

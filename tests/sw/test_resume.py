@@ -208,15 +208,17 @@ def test_states_go_on_in_another_format(tmp_path: Path, capsys: pytest.CaptureFi
         np.testing.assert_allclose(1024 * one.kept[layer]["state"], two.kept[layer]["state"], rtol=0.05, atol=1e-1)
 
 
-@pytest.mark.parametrize("given", [("--batch", "4000"), ("--data", "missing.npz"), ("--dies", "0")])
-def test_a_run_that_fails_early_leaves_nothing_of_an_earlier_one(given: tuple[str, ...], tmp_path: Path,
-                                                                 capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("given", [
+    ("--batch", "4000"), ("--data", "missing.npz"), ("--dies", "0"), ("--resume", "missing.npz"),
+    ("--device", "serial:/missing"), ("--memory", "1", "--batch", "32", "--array", "missing.yaml")])
+def test_a_run_that_cannot_begin_leaves_all_of_an_earlier_one(given: tuple[str, ...], tmp_path: Path,
+                                                              capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
     for name in ("report.json", "report.png", "plan.json", "mine.txt"):
         (out / name).write_text("earlier")
     assert run([*write(tmp_path), *given], capsys)[0] == 2
-    assert [path.name for path in out.iterdir()] == ["mine.txt"]
+    assert len([path for path in out.iterdir() if path.read_text() == "earlier"]) == 4
 
 
 def test_the_plan_of_an_earlier_run_can_be_trained_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ A symbolic link stays: the file that it points to is written, from beside that f
 """
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,38 @@ from pathlib import Path
 def followed(path: Path) -> Path:
     """What is written for ``path``: where it leads to if it is a symbolic link, which need not exist yet."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def is_same(path: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, by links or otherwise; there need not be one yet."""
+    try:
+        return path.samefile(other)
+    except OSError:
+        return os.path.realpath(path) == os.path.realpath(other)
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Keeps other programs that ask for it out of a folder, until the context or the process ends, however that ends.
+
+    Nothing is left in the folder. File systems without locks keep nobody out.
+
+    Raises
+    ------
+    BlockingIOError
+        If another program has the folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

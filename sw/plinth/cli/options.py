@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,11 @@ def _shares(text: str | None) -> tuple[float, ...] | None:
         raise UserError(f"--shares {text[:40]!r} are not numbers from 0 to 1 with commas between, as "
                         "0.12,0.36,0.61,0.49,0.57")
     return None if text is None else tuple(map(float, text.split(",")))
+
+
+def file_of(name: str | Path | None, known: Container[str] = ()) -> Path | None:
+    """The file that a name stands for where a file may be named as well; None: something that has this name."""
+    return None if name is None or str(name) in known or not Path(name).is_file() else Path(name)
 
 
 def open_network(name_or_path: str) -> Network:

@@ -11,6 +11,7 @@ from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import COST_NAMES, PAPERS, PLANNER_NAMES
 from plinth.cli.options import (
     able_array,
+    file_of,
     form_of,
     network_or_plan,
     open_network,
@@ -45,8 +46,10 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
          wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
          predict: str | None, shares: str | None, out: Path | None, picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
+    from plinth.model.array import ARRAYS
     from plinth.model.array_file import load_array
-    from plinth.output import check_writable
+    from plinth.model.zoo import NETWORKS
+    from plinth.output import check_places, check_writable
     from plinth.partition.graph import from_network
     from plinth.plan.lists_file import load_lists
     from plinth.plan.planning import arranged, plan_network
@@ -56,6 +59,8 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
         raise UserError(f"--out {out} must end in .yaml or .json")
     if picture is not None and picture.suffix != ".png":
         raise UserError(f"--picture {picture} must end in .png")
+    check_places({"--out": out, "--picture": picture},
+                 {"NETWORK": file_of(network, NETWORKS), "--array": file_of(array_name, ARRAYS), "--parts": parts})
     check_writable(out, picture)
     given = with_settings(open_network(network), winograd, weights, predict, shares)
     array = able_array(load_array(array_name), given)
@@ -117,8 +122,10 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
              predict: str | None, shares: str | None, trace_file: Path | None,
              picture: Path | None, as_json: bool) -> None:
     """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
+    from plinth.model.array import ARRAYS
     from plinth.model.array_file import load_array
-    from plinth.output import check_writable
+    from plinth.model.zoo import NETWORKS
+    from plinth.output import check_places, check_writable
     from plinth.plan.plan_file import check_use
     from plinth.plan.planning import arranged, check_prediction
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
@@ -127,6 +134,8 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     for option, path, suffix in (("--trace", trace_file, ".json"), ("--picture", picture, ".png")):
         if path is not None and path.suffix != suffix:
             raise UserError(f"{option} {path} must end in {suffix}")
+    check_places({"--trace": trace_file, "--picture": picture},
+                 {"NETWORK": file_of(network, NETWORKS), "--array": file_of(array_name, ARRAYS), "--plan": plan_file})
     check_writable(trace_file, picture)
     factors = _slow(slow)
     network, plan_file = network_or_plan(network, plan_file)

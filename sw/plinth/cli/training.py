@@ -26,6 +26,7 @@ from plinth.cli.options import (
     able_array,
     array_of,
     die_of,
+    file_of,
     network_or_plan,
     open_network,
     predict_options,
@@ -144,22 +145,27 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
     from dataclasses import replace
 
+    from plinth.model.array import ARRAYS
     from plinth.model.network_file import load_network
     from plinth.model.zoo import NETWORKS
-    from plinth.output import write_json
+    from plinth.output import check_places, write_json
     from plinth.plan.plan_file import load_plan
     from plinth.plan.planning import arranged
     from plinth.report.picture import draw
     from plinth.report.progress import TrainingProgress
     from plinth.report.table import training_table
-    from plinth.training.job import JobOptions, clear_outputs, run_job
+    from plinth.training.datasets import DATASETS
+    from plinth.training.folder import PICTURE, PLAN, REPORT, RunFolder
+    from plinth.training.job import JobOptions, run_job
     from plinth.training.scale import parse_scale
     from plinth_hw.installation import output_root
     from plinth_hw.isa.parameters import PRESETS
 
     out = out or output_root() / "train"
-    clear_outputs(out, keep=(network, plan_file))
     network, plan_file = network_or_plan(network, plan_file)
+    folder = RunFolder(out, plan_file)
+    files = {"NETWORK": file_of(network, NETWORKS), "--plan": plan_file, "--array": file_of(array_name, ARRAYS),
+             "--data": file_of(options["data"], DATASETS)}
     if plan_file is not None:
         said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
     device, ports = _devices(devices)
@@ -193,31 +199,37 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     if bitstream is not None and not ports:
         raise UserError(f"--bitstream is what dies behind serial:PORT hold, not those of --device {device}; leave one "
                         "of them out")
+    window = _window(waves, out, array.dies)
+    written: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}
+    written["--waves"] = None if window is None else window.path
+    check_places(written, {"--resume": options["resume"]})
+    check_places(written | {"--save": options["save"]}, files)
     tile_options = {"winograd": winograd, "weights": weights, "predict": predict, "shares": shares}
     job = JobOptions(network=given, array=array, batch=batch, planner=planner or "data", plan=plan_file,
                      epochs=epochs or (max(usual_epochs, ADAGRAD_EPOCHS) if rule.squares else usual_epochs), rule=rule,
                      memory_words=(memory_mib << 20) // array.die_parameters().word_bytes,
-                     window=_window(waves, out, array.dies), out=out, device=device, ports=ports, bitstream=bitstream,
+                     window=window, out=folder, device=device, ports=ports, bitstream=bitstream,
                      scale=parse_scale(scale),
                      tile_options={name: text for name, text in tile_options.items() if text is not None}, **options)
-    with Activity(f"setting up {given.name} on {array.name}") as activity:
+    with folder, Activity(f"setting up {given.name} on {array.name}") as activity:
         found = run_job(job, TrainingProgress(activity), activity.say)
         activity.begin(f"writing the report to {out}")
-        write_json(out / "plan.json", found.plan.to_data())
-        draw(out / "report.png", found.report)
+        if out / PLAN in folder.outputs():
+            write_json(out / PLAN, found.plan.to_data())
+        draw(out / PICTURE, found.report)
     if as_json:
         print_json(found.report)
     else:
         console = new_console()
         training_table(console, found.report)
-        console.print(f"report: {out / 'report.json'}, picture: {out / 'report.png'}", soft_wrap=True, markup=False)
+        console.print(f"report: {out / REPORT}, picture: {out / PICTURE}", soft_wrap=True, markup=False)
         if job.window:
             console.print(f"waves: {_recorded(job.window)}", soft_wrap=True, markup=False)
     if found.report["bit_exact"] is False:
         raise UserError("the RTL's weights differ from the golden model's; please report this with "
                         "report.json")
     if found.report["failure"] is not None:
-        raise UserError(f"{found.report['failure']} (see {out / 'report.json'})")
+        raise UserError(f"{found.report['failure']} (see {out / REPORT})")
 
 
 @cli.command()
@@ -292,11 +304,12 @@ def convert(source: Path, target: Path, network: str, winograd: str | None, weig
     """Make checkpoint TARGET of checkpoint SOURCE: kernels as elements of Winograd tiles, where the network trains
     those, and elements as the nearest kernels, which are another function if no kernel has these elements."""
     from plinth.model.network_file import load_network
+    from plinth.model.zoo import NETWORKS
+    from plinth.output import check_places
     from plinth.training import checkpoint
 
     given = with_settings(load_network(network), winograd, weights)
-    if target.exists() and source.exists() and target.samefile(source):
-        raise UserError(f"{target} is {source} itself, whose weights would be lost; choose another place")
+    check_places({"TARGET": target}, {"SOURCE": source, "--network": file_of(network, NETWORKS)})
     with Activity(f"converting {source}"):
         found = checkpoint.load(source, given, convert=True)
         checkpoint.save(target, given, found)

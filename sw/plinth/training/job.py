@@ -1,7 +1,7 @@
 """The training job from network to report: plan, lower, run on an array, compare, save."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from plinth.training.checkpoint import Checkpoint
 from plinth.training.checks import Checks, against_float64
 from plinth.training.data import Dataset, samples
 from plinth.training.evaluation import evaluate
+from plinth.training.folder import REPORT, RunFolder
 from plinth.training.layers import layer_report
 from plinth.training.resume import starting_point, state_scale
 from plinth.training.scale import Conversion, Scale, held_inputs, held_targets
@@ -30,9 +31,6 @@ from plinth.training.session import Session, StepResult
 from plinth.training.settings import RunSettings, network_digest, tiles_of
 from plinth_hw.installation import commit
 from plinth_hw.isa.operations import Engine
-
-#: What a run writes into its folder: the report, and beside it picture and plan.
-OUTPUTS = REPORT, PICTURE, PLAN = "report.json", "report.png", "plan.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +65,7 @@ class JobOptions:
     tile_options: Mapping[str, str]
     steps: int | None
     window: backends.Window | None
-    out: Path
+    out: RunFolder
     #: Largest share of a step's kinks that the dies may decide; None: by the number format.
     kinks: float | None = None
 
@@ -86,7 +84,8 @@ Progress = Callable[[StepResult | None, int], None]
 
 
 def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None]) -> JobResult:
-    """Train and report; ``report.json`` in ``options.out`` is written last, and only then.
+    """Train and report; ``report.json`` in ``options.out`` is written last, and only then. What an earlier run left
+    there is removed before the first step, once nothing that is read can be wrong any more.
 
     Weights are saved after each epoch and after the last step; if the run is interrupted or a device fails, those after
     the last step that was done. A step that is not finite or further from the float64 reference than its format may be
@@ -121,8 +120,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     settings = _settings(options, plan, dataset)
     start = starting_point(network, settings, options.seed, options.resume, parameters=parameters,
                            steps_per_epoch=steps_per_epoch, change=options.change, say=say)
-    report_path = options.out / REPORT
-    check_writable(options.save, report_path)
+    check_writable(options.save)
+    options.out.hold()
     golden = Driver(backends.golden_array(parameters, dies, memory_words), program,
                     memory_words=memory_words, links=array)
     digest = None
@@ -141,6 +140,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if start.kept:
         session.load_kept(start.kept)
     driver.clear_counters()
+    options.out.clear()
     setup_seconds = time.perf_counter() - started
     before = driver.cycles
     total = (options.epochs - start.epoch) * steps_per_epoch - start.step
@@ -177,7 +177,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     checks.finish()
     report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
                      setup=setup_seconds, cycles=driver.cycles - before)
-    write_json(report_path, report)
+    write_json(options.out.path / REPORT, report)
     return JobResult(report, plan, session.losses)
 
 
@@ -224,29 +224,6 @@ def _steps(session: Session, start: Checkpoint, epochs: int) -> Iterator[StepRes
     yield from session.epoch(start.epoch, start.step, start.generators)
     for epoch in range(start.epoch + 1, epochs):
         yield from session.epoch(epoch)
-
-
-def clear_outputs(folder: Path, keep: Sequence[str | Path | None] = ()) -> None:
-    """Remove what an earlier run has left of its report, so that a failed run leaves none.
-
-    Parameters
-    ----------
-    keep : sequence of path or None
-        Files that this run reads: a plan of the earlier run.
-
-    Raises
-    ------
-    UserError
-        If the folder cannot be written.
-    """
-    for name in OUTPUTS:
-        path = folder / name
-        try:
-            if not any(other is not None and Path(other).exists() and path.exists() and path.samefile(other)
-                       for other in keep):
-                path.unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
 
 
 def _report(options: JobOptions, session: Session, checks: Checks, driver: Driver, plan: Plan, dataset: Dataset,
