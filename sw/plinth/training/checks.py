@@ -128,8 +128,8 @@ class Generators:
     after: Sequence[int]
 
     def fault(self) -> str | None:
-        """What is wrong with random bits, by states alone: each die's are its own, and they go on, but for dies that own
-        no weights."""
+        """What is wrong with random bits, by states alone: each die's are its own, and they go on, but for those of a
+        die that owns no weights."""
         for die, (last, before, after) in enumerate(zip(self.last, self.before, self.after, strict=True)):
             if before != last:
                 return f"the generator of random bits of die {die} does not go on from the state that was left"
