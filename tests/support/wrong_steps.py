@@ -630,16 +630,17 @@ def _injected(kind: str | None, machine: Machine) -> Iterator[None]:
             assert not injection.missed, f"{kind}: no task is called {injection.missed}"
 
 
-def train(kind: str | None, machine: Machine, folder: Path, *, steps: int = STEPS, batch: int = 32, seed: int = 0
-          ) -> tuple[int, str]:
-    """Exit code of ``plinth train`` with a wrong step (None: a right one), and all that it prints."""
+def train(kind: str | None, machine: Machine, folder: Path, *, steps: int = STEPS, batch: int = 32, seed: int = 0,
+          more: Sequence[str] = ()) -> tuple[int, str]:
+    """Exit code of ``plinth train`` with a wrong step (None: a right one) and ``more`` options, and all that it
+    prints."""
     network = folder / "small.yaml"
     network.write_text(NETWORK)
     printed, code = StringIO(), 0
     with _injected(kind, machine), redirect_stdout(printed), redirect_stderr(printed):
         try:
             cli.main(["train", str(network), "--device", "golden", "--dies", str(DIES), "--batch", str(batch),
-                      "--steps", str(steps), "--seed", str(seed), "--out", str(folder), *machine.options])
+                      "--steps", str(steps), "--seed", str(seed), "--out", str(folder), *machine.options, *more])
         except SystemExit as stop:
             code = int(stop.code or 0)
     return code, printed.getvalue()

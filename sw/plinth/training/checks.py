@@ -128,16 +128,15 @@ class Generators:
     after: Sequence[int]
 
     def fault(self) -> str | None:
-        """What is wrong with random bits, by states alone: each die's go on, and are its own."""
+        """What is wrong with random bits, by states alone: each die's are its own, and they go on, but for those of a
+        die that owns no weights."""
         for die, (last, before, after) in enumerate(zip(self.last, self.before, self.after, strict=True)):
             if before != last:
                 return f"the generator of random bits of die {die} does not go on from the state that was left"
-            if after == before:
-                return f"the generator of random bits of die {die} does not go on"
             for states, state in ((self.before, before), (self.after, after)):
                 if state in states[:die]:
                     return f"die {die} has the random bits of die {list(states).index(state)}"
-        return None
+        return "no generator of random bits goes on" if list(self.before) == list(self.after) else None
 
 
 @dataclass(frozen=True)
