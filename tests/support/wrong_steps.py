@@ -81,8 +81,8 @@ class Machine:
     def options(self) -> list[str]:
         """Of the command."""
         rule = self.rule
-        return ["--preset", self.preset, "--update", rule.kind, "--rate", str(rule.rate), "--epsilon",
-                str(rule.epsilon), "--wide" if rule.wide else "--narrow",
+        return ["--preset", self.preset, "--update", rule.kind, "--rate", str(rule.rate),
+                *(["--epsilon", str(rule.epsilon)] if rule.squares else []), "--wide" if rule.wide else "--narrow",
                 *(["--stochastic"] if rule.stochastic else [])]
 
 

@@ -283,3 +283,18 @@ def test_every_bench_can_be_asked_for_by_name() -> None:
     from plinth.bench.rows import BENCHES
 
     assert set(names.BENCH_NAMES) == set(BENCHES)
+
+
+@pytest.mark.parametrize(("given", "reason"), [
+    (("--update", "sgd", "--momentum", "0.5"), "update 'sgd' has no --momentum; leave it out"),
+    (("--update", "momentum", "--epsilon", "0.5"), "update 'momentum' has no --epsilon; leave it out"),
+    (("--change",), "without --resume there is none; leave it out"),
+    (("--threads", "2"), "which --device golden does not run; leave one of them out"),
+    (("--scale", "1,5"), "y are classes, which are not scaled, by 5 neither; give --scale one factor, of samples")])
+def test_an_option_of_which_nothing_would_come_is_refused(given: tuple[str, ...], reason: str, tmp_path, capsys
+                                                          ) -> None:
+    data = tmp_path / "data.npz"
+    np.savez(data, x=np.ones((256, 64), np.float32), y=np.zeros(256, np.int64))
+    code, _, err = run(capsys, "train", "--device", "golden", "--dies", "1", "--steps", "1", "--data", str(data),
+                       "--out", str(tmp_path), *given)
+    assert code == 2 and err.count("\n") == 1 and reason in err

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import (
@@ -45,6 +46,7 @@ from plinth_hw.terminal.options import Folder, InputFile, Integer, IntegerRange,
 if TYPE_CHECKING:
     from plinth.backends import Window
     from plinth.model.array import Array
+    from plinth.model.update import UpdateRule
 
 
 def _window(text: str | None, out: Path, dies: int) -> Window | None:
@@ -60,6 +62,26 @@ def _window(text: str | None, out: Path, dies: int) -> Window | None:
     if die >= dies or start >= stop:
         raise UserError(f"--waves {text!r}: the die must be below {dies} and from below to")
     return Window(die, start, stop, out / f"die{die}.vcd")
+
+
+def _check_used(rule: UpdateRule, device: str, resume: Path | None) -> None:
+    """Refuse options of ``train`` that were typed and of which nothing would come."""
+    from plinth.model.update import MOMENTUM
+
+    simulated = f"the RTL's simulation, which --device {device} does not run"
+    context = click.get_current_context()
+    for name, used, reason in (
+            ("waves", device == "cosim", f"--waves records {simulated}"),
+            ("threads", device == "cosim", f"--threads are those of {simulated}"),
+            ("bitstream", device == "serial", "--bitstream is what dies behind serial:PORT hold, not those of --device "
+                                              f"{device}"),
+            ("momentum", rule.kind == MOMENTUM, f"update {rule.kind!r} has no --momentum"),
+            ("epsilon", rule.squares, f"update {rule.kind!r} has no --epsilon"),
+            ("change", resume is not None, "--change is for runs that go on from a checkpoint, without --resume there "
+                                           "is none")):
+        if not used and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UserError(f"{reason}; leave it out" if name in ("momentum", "epsilon", "change") else
+                            f"{reason}; leave one of them out")
 
 
 def _recorded(window: Window) -> str:
@@ -194,11 +216,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))
     rule = rule_of(array, update, wide, usual_rate, rate=rate, momentum=momentum, epsilon=epsilon,
                    stochastic=stochastic)
-    if waves is not None and device != "cosim":
-        raise UserError(f"--waves records simulated RTL, which --device {device} does not run; leave one of them out")
-    if bitstream is not None and not ports:
-        raise UserError(f"--bitstream is what dies behind serial:PORT hold, not those of --device {device}; leave one "
-                        "of them out")
+    _check_used(rule, device, options["resume"])
     window = _window(waves, out, array.dies)
     written: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}
     written["--waves"] = None if window is None else window.path

@@ -9,7 +9,7 @@ from typing import Any
 
 from plinth import backends
 from plinth.driver.driver import Driver
-from plinth.errors import UserError
+from plinth.errors import UserError, one_line
 from plinth.lower.training import check_array, lower_training
 from plinth.model.array import Array
 from plinth.model.network import Network
@@ -97,6 +97,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         For whatever the user can mend.
     """
     started = time.perf_counter()
+    say = _printable(say)
     network, array, dies = options.network, options.array, options.array.dies
     parameters = array.die_parameters()
     if options.device == "serial":
@@ -179,6 +180,11 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
                      setup=setup_seconds, cycles=driver.cycles - before)
     write_json(options.out.path / REPORT, report)
     return JobResult(report, plan, session.losses)
+
+
+def _printable(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says lines as terminals may show them: notes quote what files hold."""
+    return lambda text: say(one_line(text))
 
 
 def _plan(options: JobOptions) -> Plan:

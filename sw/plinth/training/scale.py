@@ -181,8 +181,11 @@ class Conversion:
         Raises
         ------
         UserError
-            If values are not finite, or beyond what is held, or all of them round to 0.
+            If values are not finite, or beyond what is held, or all of them round to 0; or classes would be scaled.
         """
+        if y is None and self.scale is not None and self.scale.targets != 1:
+            raise UserError(f"{where}: y are classes, which are not scaled, by {self.scale.targets:.6g} neither; give "
+                            "--scale one factor, of samples")
         for name, values in (("x", x), ("y", y)):
             if values is not None and not np.isfinite(values).all():
                 raise UserError(f"{where}: {name} has values that are not finite in {_samples(~np.isfinite(values))}; "
