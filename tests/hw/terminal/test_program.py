@@ -41,6 +41,9 @@ def test_an_error_of_the_program_keeps_its_traceback() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_interrupt_and_are_given_back(capsys: pytest.CaptureFixture[str], number: signal.Signals) -> None:
+    # A shell's background jobs begin with SIGINT ignored, which programs leave so.
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    found = {one: signal.signal(one, handler) for one, handler in usual.items()}
     before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     with pytest.raises(SystemExit) as ended, program("toy", last=False):
         os.kill(os.getpid(), number)
@@ -48,6 +51,8 @@ def test_signals_interrupt_and_are_given_back(capsys: pytest.CaptureFixture[str]
     assert ended.value.code == 130
     assert capsys.readouterr().err == "toy: interrupted\n"
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+    for one, handler in found.items():
+        signal.signal(one, handler)
 
 
 def test_children_and_theirs_are_ended() -> None:
