@@ -168,9 +168,14 @@ def _remedy(error: OSError) -> str:
 
 
 def _end(name: str, message: str, notes: Sequence[str] = ()) -> NoReturn:
-    lines = [f"{name}: error: {' '.join(message.split())}", *notes]
+    lines = [f"{name}: error: {_printable(' '.join(message.split()))}", *notes]
     print("\n  ".join(lines), file=sys.stderr)
     raise SystemExit(MENDABLE) from None
+
+
+def _printable(text: str) -> str:
+    """Text without what steers a terminal: names of files may have anything in them."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def _interrupted(name: str, kept: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Container
 from pathlib import Path
@@ -151,7 +152,7 @@ def _shares(text: str | None) -> tuple[float, ...] | None:
 
 def file_of(name: str | Path | None, known: Container[str] = ()) -> Path | None:
     """The file that a name stands for where a file may be named as well; None: something that has this name."""
-    return None if name is None or str(name) in known or not Path(name).is_file() else Path(name)
+    return None if name is None or str(name) in known or not os.path.isfile(name) else Path(name)
 
 
 def open_network(name_or_path: str) -> Network:

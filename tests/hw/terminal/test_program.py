@@ -55,6 +55,12 @@ def test_signals_interrupt_and_are_given_back(capsys: pytest.CaptureFixture[str]
         signal.signal(one, handler)
 
 
+def test_names_of_files_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), program("toy", last=False):
+        raise OSError(2, "No such file", "\x1b[31m\u202e")
+    assert capsys.readouterr().err.startswith("toy: error: \\x1b[31m\\u202e: No such file; ")
+
+
 def test_children_and_theirs_are_ended() -> None:
     """A shell that has not come to its end, and the program that it waits for."""
     child = subprocess.Popen(["sh", "-c", "sleep 300 & echo $!; wait"], stdout=subprocess.PIPE, text=True)
