@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from plinth.bench.commands import usage_of
 from plinth.bench.row import Row, keep_rows
 from plinth.errors import UserError
 from plinth_hw.installation import commit, output_root
@@ -40,9 +41,8 @@ def measured(root: Path, target: str) -> list[Row]:
             raise UserError(f"{root}: cannot be cloned: {cloned.stderr.strip()}")
         started = time.perf_counter()
         child = subprocess.Popen(["make", target], cwd=clone, env=environment, stdout=sys.stderr.fileno())
-        _, status, usage = os.wait4(child.pid, 0)
+        usage = usage_of(child)
         seconds = time.perf_counter() - started
-        child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
             raise UserError(f"make {target} fails in a clone of {root}, see its output")
     detail = {"processors": os.cpu_count()}

@@ -27,7 +27,7 @@ class Name(_Named, click.types.StringParamType):
 
 
 class InputFile(_Named, click.Path):
-    """A file that is read."""
+    """A path of a file that is read, which the reader finds missing or not; no folder, and never empty."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
@@ -67,7 +67,7 @@ class _Plain(click.ParamType):
 
 
 class Integer(_Plain, click.types.IntParamType):
-    """An integer of any size."""
+    """An integer without bounds, of digits alone, for sizes that the command bounds itself."""
 
 
 class IntegerRange(_Plain, click.IntRange):

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from statistics import median
 from typing import Any
 
+from plinth.bench.commands import usage_of
 from plinth.bench.row import Row
 from plinth.errors import UserError
 
@@ -40,9 +41,8 @@ def _run(arguments: tuple[str, ...], *, beside_loops: bool) -> dict[str, float]:
         before = os.times()
         child = subprocess.Popen([sys.executable, "-m", "plinth.cli", *JOB, *arguments, "--json", "--out", folder],
                                  stdout=out, stderr=complaints)
-        _, status, usage = os.wait4(child.pid, 0)
+        usage = usage_of(child)
         seconds = os.times().elapsed - before.elapsed
-        child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         complaints.seek(0)
         if child.returncode:

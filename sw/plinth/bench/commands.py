@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from plinth.bench.row import Row
 from plinth.errors import UserError
@@ -32,6 +32,13 @@ class Ran(NamedTuple):
     output: str
 
 
+def usage_of(child: subprocess.Popen[Any]) -> Any:
+    """Wait for a process; what it and all that it waited for used, as ``os.wait4`` says it."""
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return usage
+
+
 def timed(*arguments: str, program: str = PLINTH) -> Ran:
     """Run a command in an interpreter of its own.
 
@@ -43,9 +50,8 @@ def timed(*arguments: str, program: str = PLINTH) -> Ran:
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
         started = time.perf_counter()
         child = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=out, stderr=complaints)
-        _, status, usage = os.wait4(child.pid, 0)
+        usage = usage_of(child)
         seconds = time.perf_counter() - started
-        child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         complaints.seek(0)
         if child.returncode:

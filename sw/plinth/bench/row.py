@@ -49,7 +49,6 @@ def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
 
 def keep_rows(path: Path, rows: Sequence[Row]) -> None:
     """Put rows among those that ``path`` holds, in the places of older ones of their names."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, list((kept_rows(path) | {row.name: row.to_data() for row in rows}).values()))
 
 

@@ -19,7 +19,7 @@ def run_benches(path: Path, only: str | None, activity: Activity) -> list[dict[s
     UserError
         If the file holds something else, or a tool fails.
     """
-    kept_rows(path)
+    kept_rows(path)  # Refuses a wrong file before anything is measured.
     done: set[str] = set()
     rows: list[dict[str, Any]] = []
     for number, (name, measure) in enumerate(BENCHES.items(), 1):

@@ -68,20 +68,19 @@ def _check_used(rule: UpdateRule, device: str, resume: Path | None) -> None:
     """Refuse options of ``train`` that were typed and of which nothing would come."""
     from plinth.model.update import MOMENTUM
 
-    simulated = f"the RTL's simulation, which --device {device} does not run"
+    simulated = f"the RTL's simulation, which --device {device} does not run; leave one of them out"
     context = click.get_current_context()
     for name, used, reason in (
             ("waves", device == "cosim", f"--waves records {simulated}"),
             ("threads", device == "cosim", f"--threads are those of {simulated}"),
             ("bitstream", device == "serial", "--bitstream is what dies behind serial:PORT hold, not those of --device "
-                                              f"{device}"),
-            ("momentum", rule.kind == MOMENTUM, f"update {rule.kind!r} has no --momentum"),
-            ("epsilon", rule.squares, f"update {rule.kind!r} has no --epsilon"),
+                                              f"{device}; leave one of them out"),
+            ("momentum", rule.kind == MOMENTUM, f"update {rule.kind!r} has no --momentum; leave it out"),
+            ("epsilon", rule.squares, f"update {rule.kind!r} has no --epsilon; leave it out"),
             ("change", resume is not None, "--change is for runs that go on from a checkpoint, without --resume there "
-                                           "is none")):
+                                           "is none; leave it out")):
         if not used and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UserError(f"{reason}; leave it out" if name in ("momentum", "epsilon", "change") else
-                            f"{reason}; leave one of them out")
+            raise UserError(reason)
 
 
 def _recorded(window: Window) -> str:

@@ -22,8 +22,8 @@ from plinth_hw.isa.update_bodies import OptimiserBody
 STATE_UNIT, MOST_EPSILON = 2.0**-28, (1 << field_bits(OptimiserBody, "epsilon")) - 1
 #: Shift and mantissa of the least and largest factor.
 _MOST_SHIFT, _MOST_MANTISSA = ((1 << Factor.FIELDS[name].shape.bits) - 1 for name in ("shift", "mantissa"))
-#: The last place of weights that are held wide, and of others.
-_WIDE_PLACE, _NARROW_PLACE = 2.0**-28, 2.0**-Q3_12.fraction_bits
+#: The last place of weights that are not held wide; of others it is that of states.
+_NARROW_PLACE = 2.0**-Q3_12.fraction_bits
 #: The most that a rate is multiplied by: a gradient or momentum, g / sqrt(sum of g^2), the clipped g / sum of g^2.
 _MOST_STEP = {ADAGRAD: 1.0, ADAGRAD_PRINTED: 16.0}
 _MOST_GRADIENT = 2.0**Q3_12.integer_bits
@@ -36,7 +36,7 @@ _FLOAT_RANGES = {"rate": _FP32, "epsilon": _FP32}
 
 def _fixed_ranges(rule: UpdateRule) -> dict[str, tuple[float, float]]:
     """As :data:`_FLOAT_RANGES`, of Q3.12."""
-    place = _WIDE_PLACE if rule.wide else _NARROW_PLACE
+    place = STATE_UNIT if rule.wide else _NARROW_PLACE
     least = 0.0 if rule.stochastic and not rule.wide else place / 2 / _MOST_STEP.get(rule.kind, _MOST_GRADIENT)
     return {"rate": (max(2.0**-_MOST_SHIFT, least), float(_MOST_MANTISSA)),
             "epsilon": (STATE_UNIT, MOST_EPSILON * STATE_UNIT)}

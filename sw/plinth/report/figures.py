@@ -79,7 +79,8 @@ def main(arguments: list[str]) -> int:
         raise UserError("say README.md, docs/figures.md, the report of `make train` and the file of `make bench`")
     readme, page, *sources = (Path(argument) for argument in arguments)
     report, rows = (json.loads(source.read_text(encoding="utf-8")) for source in sources)
-    of_readme = sorted((row for row in rows if row["name"] in HEADLINES), key=lambda row: HEADLINES.index(row["name"]))
+    measured = {row["name"]: row for row in rows}
+    of_readme = [measured[name] for name in HEADLINES if name in measured]
     title = f"`make train`: {report['network']} on {report['dies']} x {report['preset']}"
     columns = "| | commit |\n| --- | ---: | --- |"
     _replace(readme, lambda before: [
