@@ -49,4 +49,4 @@ def test_the_golden_model_has_no_waves(tmp_path: Path, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as stop:
         cli.main([*TRAIN, "--device", "golden", "--waves", "die=0,from=1,to=2", "--out", str(tmp_path / "out")])
     assert stop.value.code == 2
-    assert "--waves records simulated RTL" in capsys.readouterr().err
+    assert "--waves records the RTL's simulation" in capsys.readouterr().err
