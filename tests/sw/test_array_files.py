@@ -173,7 +173,7 @@ def saved(path: Path, header: dict[str, Any] | str | None = None, **changes: Any
     ({"epoch": 10_001}, "epoch must be"), ({"epoch": True}, "epoch must be"), ({"epoch": 1.0}, "epoch must be"),
     ({"epoch": None}, "epoch must be"), ({"epoch": "3"}, "epoch must be"), ({"seed": 2**63}, "seed must be"),
     ({"seed": 10**30}, "at most 20 digits"), ({"seed": float("nan")}, "seed must be"), ({"seed": [0]}, "seed must be"),
-    ({"network": "other"}, "holds network the text 'other', not 'small'"), ({"network": None}, "holds network None"),
+    ({"network": "other"}, "holds network 'other', not 'small'"), ({"network": None}, "holds network nothing"),
     ({"layers": ["fc1"]}, "holds other layers"), ({"layers": None}, "holds other layers"),
     ({"version": 3}, "version must be 2, not 3"), ({"version": 2}, "key 'step' is missing"),
     ({"more": 1}, "unknown key 'more'"),

@@ -18,7 +18,7 @@ from typing import IO, Any
 import yaml
 
 from plinth.errors import UserError, quoted
-from plinth.model.forms import described
+from plinth.model.forms import described, kind_of
 
 #: Largest file that is read, in bytes.
 MAXIMUM_FILE_BYTES = 1 << 20
@@ -26,6 +26,8 @@ MAXIMUM_FILE_BYTES = 1 << 20
 MAXIMUM_DEPTH = 32
 #: Most digits of an integer.
 MAXIMUM_DIGITS = 20
+#: Most keys that a message names.
+_NAMED_KEYS = 8
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -211,8 +213,8 @@ def check_mapping(data: Any, where: str, what: str, *, required: Iterable[str], 
         If not; the nearest known key is suggested.
     """
     if not isinstance(data, dict):
-        raise UserError(f"{where}: {what} is a mapping, not {type(data).__name__}; "
-                        f"give it the keys {', '.join(required)}")
+        keys = ", ".join([*required][:_NAMED_KEYS] or [*optional][:_NAMED_KEYS])
+        raise UserError(f"{where}: {what} is a mapping, not {kind_of(data)}; give it keys, as {keys}")
     known = [*required, *optional]
     for key in data:
         if key not in known:
@@ -246,7 +248,7 @@ def check_version(data: Any, where: str, what: str, version: int, remedy: str, o
         If it is another one.
     """
     if not isinstance(data, dict):
-        raise UserError(f"{where}: {what} is a mapping, not {type(data).__name__}; {remedy}")
+        raise UserError(f"{where}: {what} is a mapping, not {kind_of(data)}; {remedy}")
     found = data.get("version")
     if found not in (version, *older) or isinstance(found, bool):
         raise UserError(f"{where}: version must be {version}, not {described(found)}; {remedy}")

@@ -8,6 +8,16 @@ from typing import Any
 MAXIMUM_SIZE = 1 << 16
 
 
+#: What YAML and JSON call these; Python has other words.
+_WORDS = {None: "nothing", True: "true", False: "false"}
+
+
+def kind_of(value: Any) -> str:
+    """What a value of a file is where a mapping is wanted, in the words of YAML."""
+    kinds = ((str, "a text"), (list, "a list"), (dict, "a mapping"))
+    return next((word for kind, word in kinds if isinstance(value, kind)), described(value))
+
+
 def described(value: Any) -> str:
     """A wrong value as messages show it, with a hint where YAML reads a number as text."""
     if isinstance(value, str):
@@ -15,6 +25,8 @@ def described(value: Any) -> str:
         if re.fullmatch(r"[+-]?([0-9][0-9_]*\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", value):
             return f"the text {short!r}; YAML reads it as text, write the number in plain digits"
         return f"the text {short!r}"
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
     short = repr(value)
     return short if len(short) <= 60 else f"{short[:60]}..."
 

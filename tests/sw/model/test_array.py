@@ -148,7 +148,7 @@ GOOD = {"version": 1, "name": "a", "topology": "ring", "dies": 4, "preset": "ndp
     ({"topology": "links", "links": [[0, 0, 0, 1]]}, "to itself"),
     ({"topology": "links", "links": [[0, 0, 1]]}, "must be \\[die, port, die, port\\]"),
     ({"name": 3}, "name must be"),
-    ({"codes": None}, "unknown codes None; known are built, at-links"),
+    ({"codes": None}, "unknown codes nothing; known are built, at-links"),
     ({"codes": "buillt"}, "unknown codes the text 'buillt'; did you mean 'built'"),
 ])
 def test_an_array_that_cannot_be_is_refused(change, needle) -> None:

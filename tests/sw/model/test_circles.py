@@ -134,7 +134,7 @@ def test_routes_of_a_file_are_those_of_the_array(tmp_path: Path) -> None:
     assert read(tmp_path, array_to_yaml(array)) == array
     for first, wrong, message in (
             (1, "[null, 0, 0, 0, 1]", "from die 0 to die 4 is by port 1, which has no link"),
-            (1, "[null, 0, 0, 0, true]", "from die 0 to die 4 is by port True; a port is an integer from 0 to 15"),
+            (1, "[null, 0, 0, 0, true]", "from die 0 to die 4 is by port true; a port is an integer from 0 to 15"),
             (1, "[null, 0, 0, 0, 1.5]", "from die 0 to die 4 is by port 1.5; a port is an integer from 0 to 15"),
             (1, "[null, 0, 0, 0, null]", "from die 0 to die 4 must be a port"),
             (1, "[0, 0, 0, 0, 0]", "from die 0 to die 0 must be null"),

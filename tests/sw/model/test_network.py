@@ -129,7 +129,7 @@ def test_row_numbers_feed_embeddings_only() -> None:
 
 @pytest.mark.parametrize(("settings", "needle"), [
     ({"channels": 0}, "channels of layer 'conv' must be an integer from 1"),
-    ({"channels": True}, "not True"),
+    ({"channels": True}, "not true"),
     ({"channels": 1.0}, "not 1.0"),
     ({"kernel": (0, 3)}, "from 1 to"),
     ({"kernel": (3, 3, 3)}, "list of two"),

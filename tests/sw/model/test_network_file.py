@@ -69,10 +69,10 @@ def test_the_schemas_describe_what_is_written() -> None:
 
 
 @pytest.mark.parametrize(("data", "needle"), [
-    ([1, 2], "a network is a mapping, not list"),
+    ([1, 2], "a network is a mapping, not a list"),
     (changed(version=1), "version must be 2, not 1; .*plinth schema network"),
     (changed(version=True), "version must be 2"),
-    (changed(remove="version"), "version must be 2, not None"),
+    (changed(remove="version"), "version must be 2, not nothing"),
     (changed(remove="name"), "key 'name' is missing"),
     (changed(layer=[]), "unknown key 'layer'; did you mean 'layers'"),
     (changed(name=7), "name must be"),
@@ -135,11 +135,11 @@ HEAD = "version: 2\nname: a\ninput: [4]\n"
     ("version: 1_0\n", "'1_0' is no plain decimal"),
     (f"version: {'9' * 10_000}\n", "no plain decimal"),
     ("\0", "not valid YAML"),
-    ("", "a network is a mapping, not NoneType"),
+    ("", "a network is a mapping, not nothing"),
     (f"{HEAD}layers:\n- {{name: fc, kind: dense, outputs: 1e3}}\n- {{name: loss, kind: softmax-cross-entropy}}\n",
      r"layer 1 \('fc'\): outputs must be .* not the text '1e3'; YAML reads it as text"),
     (f"{HEAD}layers:\n- {{name: no, kind: dense, outputs: 3}}\n- {{name: loss, kind: softmax-cross-entropy}}\n",
-     "not False"),
+     "not false"),
 ])
 def test_yaml_is_read_as_untrusted(tmp_path, text: str, needle: str) -> None:
     path = tmp_path / "net.yaml"

@@ -106,7 +106,7 @@ def edit(data, path, value) -> None:
     (["transfers", 0, "pairs", 0, 0], 3, r"transfers\[0\].pairs\[0\]\[0\]"),
     (["transfers"], [], "transfers has 0 entries"),
     (["reductions", 0, "rings", 0, "members"], [9], "rings of reduction .* are no partition of 4 dies"),
-    (["words"], True, "words is True"),
+    (["words"], True, "words is true"),
     (["dies"], 8, "dies is 8, but 4"),
     (["batch"], 1 << 40, "batch must be"),
     (["batch"], 11, "follows from the splits"),
