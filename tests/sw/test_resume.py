@@ -194,6 +194,65 @@ def test_headers_are_read_as_untrusted(change: dict[str, Any], message: str, sav
     assert code == 2 and error.count("\n") == 1 and message in error
 
 
+def altered(path: str, settings: dict[str, Any], **arrays: Any) -> None:
+    """Change settings of a checkpoint, rules' and others, and arrays."""
+    with np.load(path) as file:
+        found = {name: file[name] for name in file.files}
+    header = json.loads(found["header"].tobytes())
+    for name, value in settings.items():
+        (header["settings"]["rule"] if name in header["settings"]["rule"] else header["settings"])[name] = value
+    np.savez(path, **found | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)} | arrays)
+
+
+@pytest.mark.parametrize(("settings", "given", "message"), [
+    ({"tile_options": {"winograd": "evil"}}, (),
+     "its setting --winograd cannot be: 'evil' is not one of 'off', 'auto', '2', '4'; give a file that"),
+    ({"tile_options": {"predict": "9"}}, (), "its setting --predict cannot be: '9' is not one of"),
+    ({"dies": 4000, "array": "ring-4000"}, (), "training goes on with its --dies 4000: --dies 4000 cannot be"),
+    ({"batch": 65536}, (), "training goes on with its --batch 65536: a batch of 65536 is larger than the 32 training"),
+    ({"momentum": 0.5}, ("--batch", "4000"), ""),
+    ({"wide": True}, (), "holds no state of update 'sgd wide'"),
+    ({"kind": "momentum"}, (), "holds no state of update 'momentum', by which it was trained; go back to an earlier"),
+])
+def test_settings_of_a_checkpoint_are_blamed_on_it(settings: dict[str, Any], given: tuple[str, ...], message: str,
+                                                   saved: str, tmp_path: Path,
+                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    altered(saved, settings)
+    code, _, error = run([*write(tmp_path), "--resume", saved, *given], capsys)
+    assert code == 2 and error.count("\n") == 1
+    assert f"plinth: error: {saved}: {message}" in error if message else saved not in error, error
+
+
+@pytest.mark.parametrize("given", [(), ("--change",)])
+def test_wide_weights_that_dies_do_not_have_are_the_checkpoints(given: tuple[str, ...], tmp_path: Path,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    job, path = write(tmp_path), str(tmp_path / "w.npz")
+    assert run([*job, *FIRST, "--machine", "fpga", "--wide", "--steps", "1", "--save", path], capsys)[0] == 0
+    code, _, error = run([*job, "--resume", path, "--format", "fp32", *given], capsys)
+    assert code == 2 and error.count("\n") == 1
+    assert f"{path}: training goes on with its --wide: dies of preset 'ndp-demo' compute in fp32" in error
+    assert "give --narrow, or choose --machine fpga" in error
+    code, _, error = run([*job, "--resume", path, "--format", "fp32", "--wide"], capsys)
+    assert code == 2 and "training goes on with" not in error
+    code, _, error = run([*job, "--resume", path, "--stochastic"], capsys)
+    assert code == 2 and f"{path}: training goes on with its --wide: --stochastic rounds what has 16 bits" in error
+
+
+def test_weights_and_states_beyond_all_training_are_the_checkpoints(tmp_path: Path,
+                                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    """No rate would help."""
+    job, path = write(tmp_path), str(tmp_path / "w.npz")
+    for name in ("fc1", "fc1:state"):
+        assert run([*job, *FIRST, "--update", "momentum", "--steps", "1", "--save", path], capsys)[0] == 0
+        with np.load(path) as file:
+            values = np.array(file[name])
+        values[3] = 3e38
+        altered(path, {}, **{name: values})
+        code, _, error = run([*job, "--resume", path], capsys)
+        assert code == 2 and error.count("\n") == 1 and "1 of 30 beyond the -1.15292e+18 to 1.15292e+18" in error
+        assert "go back to an earlier checkpoint" in error and "--rate" not in error
+
+
 def test_states_go_on_in_another_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Momentum of errors that are not scaled goes on where they are scaled by 1,024."""
     job, path = write(tmp_path), str(tmp_path / "w.npz")

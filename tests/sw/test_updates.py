@@ -120,7 +120,7 @@ def train(tmp_path: Path, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--machine", "ndp", "--wide"], "compute in fp32, without wide weights; leave that out, or choose --machine fpga"),
+    (["--machine", "ndp", "--wide"], "compute in fp32, without wide weights; give --narrow, or choose --machine fpga"),
     (["--machine", "ndp", "--stochastic"], "without stochastic rounding"),
     (["--update", "momentum", "--momentum", "1"], "momentum"),
     (["--update", "lars"], "lars"),

@@ -95,8 +95,15 @@ def rule_of(array: Array, update: str | None, wide: bool | None, usual_rate: flo
         raise UserError(f"{error}; mend --update and its options") from None
 
 
+#: Why nothing comes of two options together.
+STOCHASTIC_WIDE = ("--stochastic rounds what has 16 bits, and wide weights and states have 32; give --narrow, or leave "
+                   "it out")
+
+
 def form_of(array: Array, update: str | None, wide: bool | None, stochastic: bool) -> UpdateRule:
     """The update that a step is planned with, whatever its numbers."""
+    if wide and stochastic:
+        raise UserError(STOCHASTIC_WIDE)
     return rule_of(array, update, wide, RATE, rate=None, stochastic=stochastic).form
 
 

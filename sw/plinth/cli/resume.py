@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from plinth.cli.options import network_or_plan
+from plinth.errors import UserError
 
 if TYPE_CHECKING:
     from plinth.training.checkpoint import Header
@@ -44,13 +48,58 @@ class ResumeOption(click.Option):
                 if name != "update" or opts[name] != found.get(name):
                     for other in _INSTEAD.get(name, ()):
                         found.pop(other, None)
+            _check_types(ctx, value, {name: setting for name, setting in found.items() if name not in opts})
             ctx.default_map = found
         return value, args
 
 
+def _check_types(ctx: click.Context, checkpoint: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that an option of the command does not take."""
+    for option in ctx.command.params:
+        if settings.get(option.name or "") is not None:
+            try:
+                option.type_cast_value(ctx, settings[option.name or ""])
+            except click.BadParameter as error:
+                raise UserError(f"{checkpoint}: its setting {option.opts[0]} cannot be: {error.message.rstrip('.')}; "
+                                "give a file that `plinth train --save` wrote") from None
+
+
+def naming_checkpoint(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with ``--resume`` whose errors name the checkpoint where they speak of an option that it gave and
+    nobody typed."""
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except UserError as error:
+            context = click.get_current_context()
+            given = _given(context, str(error))
+            checkpoint = context.params.get("resume")
+            if not given or str(error).startswith(f"{checkpoint}: "):
+                raise
+            raise UserError(f"{checkpoint}: training goes on with its {', '.join(given)}: {error}",
+                            error.notes) from error
+
+    return run
+
+
+def _given(context: click.Context, message: str) -> list[str]:
+    """Options that a message speaks of and the checkpoint gave, as they would be typed."""
+    found = []
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        words = (*option.opts, *option.secondary_opts)
+        if context.get_parameter_source(option.name or "") is ParameterSource.DEFAULT_MAP and value is not None and any(
+                re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message) for word in words):
+            if not isinstance(value, bool):
+                found.append(f"{option.opts[0]} {value}")
+            elif value or option.secondary_opts:
+                found.append(option.opts[0] if value else option.secondary_opts[0])
+    return found
+
+
 def _options(header: Header) -> dict[str, Any]:
     """Values of parameters of ``plinth train`` by which the run of a checkpoint goes on, as far as names say them."""
-    from plinth.errors import UserError
     from plinth.model.array_file import load_array
     from plinth.model.zoo import NETWORKS
     from plinth.plan.planning import PLANNERS

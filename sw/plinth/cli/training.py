@@ -24,6 +24,7 @@ from plinth.cli.names import (
     RATE,
 )
 from plinth.cli.options import (
+    STOCHASTIC_WIDE,
     able_array,
     array_of,
     die_of,
@@ -38,7 +39,7 @@ from plinth.cli.options import (
     update_options,
     with_settings,
 )
-from plinth.cli.resume import ResumeOption
+from plinth.cli.resume import ResumeOption, naming_checkpoint
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import Folder, InputFile, Integer, IntegerRange, Name, OutputFile, RealRange
@@ -60,7 +61,7 @@ def _window(text: str | None, out: Path, dies: int) -> Window | None:
         raise UserError(f"--waves {text!r} is not of the form die=0,from=1000,to=2000")
     die, start, stop = (int(number) for number in match.groups())
     if die >= dies or start >= stop:
-        raise UserError(f"--waves {text!r}: the die must be below {dies} and from below to")
+        raise UserError(f"--waves {text!r}: 'die' must be below {dies}, and 'from' below 'to'")
     return Window(die, start, stop, out / f"die{die}.vcd")
 
 
@@ -78,7 +79,8 @@ def _check_used(rule: UpdateRule, device: str, resume: Path | None) -> None:
             ("momentum", rule.kind == MOMENTUM, f"update {rule.kind!r} has no --momentum; leave it out"),
             ("epsilon", rule.squares, f"update {rule.kind!r} has no --epsilon; leave it out"),
             ("change", resume is not None, "--change is for runs that go on from a checkpoint, without --resume there "
-                                           "is none; leave it out")):
+                                           "is none; leave it out"),
+            ("stochastic", not rule.wide, STOCHASTIC_WIDE)):
         if not used and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UserError(reason)
 
@@ -157,6 +159,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--waves", help="record a window of one die as VCD: die=0,from=1000,to=2000")
 @click.option("--out", type=Folder(), help="folder of report and picture")
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
+@naming_checkpoint
 def train(network: str | None, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
           epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
           epsilon: float | None, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,

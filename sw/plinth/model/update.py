@@ -170,6 +170,7 @@ def check_engines(rule: UpdateRule, parameters: DieParameters) -> None:
             raise UserError(f"dies of preset {parameters.name!r} have no optimiser engine for update {rule.kind!r}; "
                             "choose --update sgd of 16 bits, or a preset that has one, such as fpga-demo")
     elif rule.wide or rule.stochastic:
-        what = "wide weights" if rule.wide else "stochastic rounding"
+        what, remedy = ("wide weights", "give --narrow") if rule.wide else (
+            "stochastic rounding", "leave --stochastic out")
         raise UserError(f"dies of preset {parameters.name!r} compute in {parameters.number_format}, without {what}; "
-                        "leave that out, or choose --machine fpga")
+                        f"{remedy}, or choose --machine fpga")

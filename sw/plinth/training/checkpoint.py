@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.errors import UserError
+from plinth.errors import UserError, quoted
 from plinth.model.files import check_mapping, check_version, parse_yaml
 from plinth.model.forms import described, is_integer
 from plinth.model.network import Network
@@ -194,8 +194,8 @@ def _array(file: ArrayFile, key: str, network: Network, layer: str, left_out: di
 def _check_network(header: Header, network: Network, where: str) -> None:
     """Refuse a checkpoint of another network."""
     if header.network != network.name:
-        raise UserError(f"{where}: holds network {described(header.network)}, not {network.name!r}; name its network, "
-                        "or train again")
+        named = quoted(header.network) if isinstance(header.network, str) else described(header.network)
+        raise UserError(f"{where}: holds network {named}, not {network.name!r}; name its network, or train again")
     if header.layers != [layer.name for layer in network.weighted]:
         raise UserError(f"{where}: holds other layers than network {network.name!r} has; {_REMEDY}")
 
@@ -231,5 +231,8 @@ def _header(file: ArrayFile) -> Header:
         raise UserError(f"{where}: state_scale must be a number above 0 and up to {MAXIMUM_STATE_SCALE}, not "
                         f"{described(scale)}; {_REMEDY}")
     settings = RunSettings.from_data(data["settings"], where) if "settings" in data else None
+    if settings is not None and settings.rule.kept and not update:
+        raise UserError(f"{where}: holds no state of update {settings.rule.kept!r}, by which it was trained; go back "
+                        "to an earlier checkpoint, or train again")
     return Header(data["network"], data["layers"], data["epoch"], data["seed"], data.get("step", 0), settings,
                   tuple(generators), update, scale)

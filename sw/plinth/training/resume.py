@@ -14,10 +14,9 @@ from plinth.model.update import STATE, STATE_LOW
 from plinth.step.step import loss_scale
 from plinth.training import checkpoint
 from plinth.training.checkpoint import Checkpoint
-from plinth.training.scale import STORED, Held, held_inputs
+from plinth.training.scale import Held, held_inputs
 from plinth.training.session import initial_parameters
 from plinth.training.settings import RunSettings
-from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
 
 #: Settings that decide which samples a step takes.
@@ -105,27 +104,27 @@ def _kept(found: Checkpoint, settings: RunSettings, parameters: DieParameters, r
     with np.errstate(over="ignore"):  # what the format does not hold is refused
         kept = {layer: {vector: values * np.float32(factor) if vector in (STATE, STATE_LOW) else values
                         for vector, values in vectors.items()} for layer, vectors in found.kept.items()}
-    held = held_inputs(parameters.memory_format, parameters.number_format) if isinstance(
-        parameters.memory_format, Fixed) else STORED
+    held = held_inputs(parameters.memory_format, parameters.number_format)
     for layer, vectors in kept.items():
         for vector, values in vectors.items():
-            _check(values, held, f"{resume}: {vector.replace('_', ', ')} of layer {layer!r}", parameters)
+            _check(values, held, f"{resume}: {vector.replace('_', ', ')} of layer {layer!r}", found, parameters)
     return kept
 
 
 def _held_parameters(found: Checkpoint, network: Network, parameters: DieParameters, resume: Path) -> Parameters:
     """The weights, if the number format holds all of them."""
-    fmt = parameters.multiply_format
-    held = held_inputs(fmt, parameters.number_format) if fmt.bits < 32 else STORED
+    held = held_inputs(parameters.multiply_format, parameters.number_format)
     for layer, values in zip(network.weighted, found.parameters, strict=True):
-        _check(values, held, f"{resume}: weights of layer {layer.name!r}", parameters)
+        _check(values, held, f"{resume}: weights of layer {layer.name!r}", found, parameters)
     return found.parameters
 
 
-def _check(values: NDArray[np.float32], held: Held, what: str, parameters: DieParameters) -> None:
-    """Refuse numbers that the format does not hold."""
+def _check(values: NDArray[np.float32], held: Held, what: str, found: Checkpoint, parameters: DieParameters) -> None:
+    """Refuse numbers that the format does not hold, or with which no step of FP32 would stay finite."""
     if not held.has(values):
         count = int(held.beyond(values).sum())
+        same = found.settings is not None and found.settings.number_format == parameters.number_format
+        remedy = ("go back to an earlier checkpoint, or train again" if same or parameters.number_format == "fp32" else
+                  "go on in the --format that they were trained in")
         raise UserError(f"{what} are from {values.min():.6g} to {values.max():.6g}, {count} of {values.size} beyond "
-                        f"the {held} that format {parameters.number_format} holds; go on in the --format that they "
-                        "were trained in")
+                        f"the {held} that format {parameters.number_format} holds; {remedy}")
