@@ -141,6 +141,12 @@ CONV = weights("w", 4, 3, 3, 3)
 DENSE = weights("v", 192, 2)
 
 
+def _twice(made: onnx.NodeProto, **attributes: object) -> onnx.NodeProto:
+    """A node with an attribute again."""
+    made.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+    return made
+
+
 @pytest.mark.parametrize(("nodes", "tensors", "needle"), [
     ([node("LSTM", ["x"], "out")], [],
      r"node 'out' \(LSTM\): is an LSTM, a recurrent layer, .*; use convolutions along"),
@@ -152,6 +158,10 @@ DENSE = weights("v", 192, 2)
     ([node("Conv", ["x", "w"], "out", strides=[1])], [CONV], "strides must be 2 integers"),
     ([node("Conv", ["x", "w"], "out", strides=[0, 1])], [CONV], "stride of layer"),
     ([node("Conv", ["x", "w"], "out", auto_pad="SAME")], [CONV], "auto_pad"),
+    ([node("Conv", ["x", "w"], "out", auto_pad="VALID", pads=[1] * 4)], [CONV],
+     "has both auto_pad VALID and pads .*; export with one of them"),
+    ([_twice(node("Conv", ["x", "w"], "out", pads=[1] * 4), pads=[0] * 4)], [CONV],
+     "attribute 'pads' is given twice; mend the file"),
     ([node("Conv", ["x", "w"], "out", auto_pad="SAME_UPPER")], [weights("w", 4, 3, 4, 3)], "asymmetric, 1 above and 2"),
     ([node("Conv", ["x", "w"], "out", auto_pad="SAME_LOWER")], [weights("w", 4, 3, 4, 3)], "asymmetric, 2 above and 1"),
     ([node("Conv", ["x", "w"], "out", kernel_shape=[5, 5])], [CONV], "kernel_shape must be"),

@@ -76,6 +76,8 @@ class Node:
             if attribute.name not in known:
                 self.problems.append(f"attribute {quoted(attribute.name)} is not supported; export without it")
                 continue
+            if attribute.name in self.attributes:
+                raise self.error(f"attribute {quoted(attribute.name)} is given twice; mend the file")
             kinds = onnx.AttributeProto
             values = {kinds.INT: "i", kinds.INTS: "ints", kinds.FLOAT: "f", kinds.STRING: "s", kinds.TENSOR: "t"}
             if attribute.type not in values:

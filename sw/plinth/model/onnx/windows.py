@@ -60,7 +60,9 @@ def read_windows(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[Windo
     auto = node.attributes.get("auto_pad", b"NOTSET")
     if auto not in (b"NOTSET", b"VALID", b"SAME_UPPER", b"SAME_LOWER"):
         raise node.error(f"auto_pad {str(auto)[:40]} is not supported; export with pads written out")
-    pads = tuple(node.integers("pads", 2 * rank, 0)) if auto == b"NOTSET" else (0,) * (2 * rank)
+    pads = tuple(node.integers("pads", 2 * rank, 0))
+    if auto != b"NOTSET" and any(pads):
+        raise node.error(f"has both auto_pad {auto.decode()} and pads {list(pads)}; export with one of them")
     asymmetric = ("padding is asymmetric, {}; make it equal on both sides (in Keras ZeroPadding2D and "
                   "padding='valid')")
     try:
