@@ -41,6 +41,15 @@ def _constraints(die: Any, stem: Path, clock: float) -> dict[Path, str]:
             for dialect in constraints.DIALECTS}
 
 
+def _fusesoc(die: Any, top: str, stem: Path, clock: float) -> dict[Path, str]:
+    """What stands beside the Verilog of a FuseSoC core."""
+    return {**_constraints(die, stem, clock),
+            stem.with_name(f"{stem.name}.vlt"): WAIVERS.read_text(encoding="utf-8"),
+            stem.with_name(f"{stem.name}.tcl"): core_file.OUT_OF_CONTEXT,
+            stem.with_name(f"{stem.name}.core"): core_file.text(
+                stem.name, top, f"Die {die.parameters.name} of Plinth, a DNN training accelerator")}
+
+
 @click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)))
 @click.option("--out", type=OutputFile(), default=None,
@@ -55,8 +64,8 @@ def main(name: str, out: Path | None, fusesoc: bool, folder: Path | None, clock:
     underscores."""
     from plinth_hw.die import Die  # takes a moment: not for --help and typing errors
 
-    if fusesoc and out is None:
-        raise click.UsageError("--fusesoc writes beside a file: name it with --out")
+    if fusesoc and (out is None or out.suffix != ".v"):
+        raise click.UsageError("--fusesoc writes further files beside one: name it with --out, to end in .v")
     start = time.perf_counter()
     die = Die(preset(name))
     top = name.replace("-", "_")
@@ -71,14 +80,7 @@ def main(name: str, out: Path | None, fusesoc: bool, folder: Path | None, clock:
     if out is None:
         click.echo(text, nl=False)
         return
-    files = {out: text}
-    if fusesoc:
-        stem = out.with_suffix("")
-        files |= _constraints(die, stem, clock)
-        files[stem.with_name(f"{stem.name}.vlt")] = WAIVERS.read_text(encoding="utf-8")
-        files[stem.with_name(f"{stem.name}.tcl")] = core_file.OUT_OF_CONTEXT
-        files[stem.with_name(f"{stem.name}.core")] = core_file.text(
-            stem.name, top, f"Die {name} of Plinth, a DNN training accelerator")
+    files = {out: text, **(_fusesoc(die, top, out.with_suffix(""), clock) if fusesoc else {})}
     _write(files)
     click.echo(f"{out}: {len(text):,} bytes, {text.count('endmodule'):,} modules "
                f"({time.perf_counter() - start:.1f} s)")

@@ -55,6 +55,7 @@ from plinth_hw.matrix.pe import ProcessingElement
 from plinth_hw.optimiser.engine import OptimiserEngine
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.files import write_text
+from plinth_hw.terminal.marked import replaced
 from plinth_hw.terminal.program import program
 
 FAMILY = "ecp5"
@@ -178,11 +179,11 @@ def replace_table(page: Path, marker: str, lines: list[str]) -> None:
     tools.ToolError
         If the page has no such markers.
     """
-    text = page.read_text()
-    pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
-    if not pattern.search(text):
-        raise tools.ToolError(f"{page} has no markers <!-- {marker} --> and <!-- /{marker} -->")
-    write_text(page, pattern.sub(lambda match: match[1] + "\n".join(lines) + "\n" + match[2], text))
+    try:
+        text = replaced(page.read_text(encoding="utf-8"), marker, lambda old: "\n".join([*lines, ""]))
+    except ValueError as error:
+        raise tools.ToolError(f"{page}: {error}") from error
+    write_text(page, text)
 
 
 def arith_units() -> dict[str, tuple[str, Any]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from plinth.errors import UserError
 from plinth_hw.terminal import files
+from plinth_hw.terminal.marked import replaced
 
 
 @contextmanager
@@ -107,18 +108,19 @@ def write_json(path: Path, data: Any) -> None:
     write_whole(path, lambda place: place.write_text(f"{json_text(data, indent=2)}\n", encoding="utf-8"))
 
 
-def replace_table(page: Path, name: str, made: str) -> None:
-    """Put a table between ``<!-- name -->`` and ``<!-- /name -->`` of a page.
+def replace_table(page: Path, name: str, lines: Callable[[str], str]) -> None:
+    """Make the table of a page between ``<!-- name -->`` and ``<!-- /name -->`` anew, from its old lines.
 
     Raises
     ------
     UserError
         If the page is missing, cannot be written or has no place for the table.
     """
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     try:
-        before, rest = page.read_text(encoding="utf-8").split(begin)
-        _, after = rest.split(end)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{page}: there is no place for the table between {begin} and {end}") from error
-    write_whole(page, lambda place: place.write_text(f"{before}{begin}\n{made}\n{end}{after}", encoding="utf-8"))
+        text = replaced(page.read_text(encoding="utf-8"), name, lines)
+    except OSError as error:
+        raise UserError(f"{page}: cannot be read ({error.strerror or error}); name a page that can be") from error
+    except ValueError as error:
+        raise UserError(f"{page}: {error}; name a page that has these lines") from error
+    with _written(page):
+        files.write_text(page, text)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from tests.prove.proof import Proof
 
-_BEGIN, _END = "<!-- proofs -->\n", "<!-- /proofs -->"
+#: Name of the list on its page.
+NAME = "proofs"
 
 
 def listed(proofs: Sequence[Proof]) -> str:
@@ -19,12 +20,3 @@ def listed(proofs: Sequence[Proof]) -> str:
         lines.append(f"| {proof.name} | `{proof.module}` | {'; '.join(claims)} | {proof.how} | {len(proof.twins)} |")
     return "\n".join([*lines, "", f"{counts[False]} claims without bound, {counts[True]} with one; "
                       f"{sum(len(proof.twins) for proof in proofs)} broken twins.", ""])
-
-
-def replaced(page: str, table: str) -> str:
-    """The page with the list between its marks."""
-    before, _, rest = page.partition(_BEGIN)
-    _, mark, after = rest.partition(_END)
-    if not mark:
-        raise ValueError(f"the page has no {_BEGIN.strip()} ... {_END}")
-    return f"{before}{_BEGIN}{table}{_END}{after}"

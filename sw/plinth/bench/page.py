@@ -1,6 +1,7 @@
 """Pages that commands write their tables into: those of a checkout's ``docs``, or of the output folder."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from plinth.output import replace_table, write_whole
@@ -11,6 +12,10 @@ def default_page(name: str) -> Path:
     """A page by its name: the checkout's, or, of an installed package, one in the output folder."""
     root = checkout()
     return output_root() / name if root is None else root / "docs" / name
+
+
+def _whole(table: str, before: str) -> str:
+    return f"{table}\n"
 
 
 def write_tables(page: Path, tables: Mapping[str, str]) -> None:
@@ -26,4 +31,4 @@ def write_tables(page: Path, tables: Mapping[str, str]) -> None:
         write_whole(page, lambda path: path.write_text(f"{text}\n", encoding="utf-8"))
         return
     for name, table in tables.items():
-        replace_table(page, name, table)
+        replace_table(page, name, partial(_whole, table))

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
-from plinth_hw.terminal.files import write_text
+from plinth.output import replace_table
 from plinth_hw.terminal.program import program
 
-BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->"
+#: Of the tables, between their marks.
+TABLES = "figures"
 #: In place of a commit, of figures from an installed package.
 UNKNOWN = "unknown"
 #: Benchmark rows that the README shows.
@@ -64,13 +65,8 @@ def bench_lines(rows: Sequence[Row], before: str, line: Callable[[Row], str]) ->
     return list((lines | {row["name"]: line(row) for row in rows}).values())
 
 
-def _replace(path: Path, lines: Callable[[str], Sequence[str]]) -> None:
-    """Put lines, made of those that are there, between the markers of a page."""
-    head, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    before, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise UserError(f"{path}: has no lines {BEGIN.strip()} and {END}; give the README and docs/figures.md")
-    write_text(path, head + BEGIN + "\n".join(lines(before)) + "\n" + END + tail)
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join([*lines, ""])
 
 
 def main(arguments: list[str]) -> int:
@@ -83,11 +79,12 @@ def main(arguments: list[str]) -> int:
     of_readme = [measured[name] for name in HEADLINES if name in measured]
     title = f"`make train`: {report['network']} on {report['dies']} x {report['preset']}"
     columns = "| | commit |\n| --- | ---: | --- |"
-    _replace(readme, lambda before: [
+    replace_table(readme, TABLES, lambda before: _text([
         f"| {title} {columns}", *training_lines(report), "", f"| `make bench`, `make fresh`, `make mutate` {columns}",
-        *bench_lines(of_readme, before, headline)])
-    _replace(page, lambda before: ["| row | | unit | limited by | commit |", "| --- | ---: | --- | --- | --- |",
-                                   *bench_lines(rows, before, entry)])
+        *bench_lines(of_readme, before, headline)]))
+    replace_table(page, TABLES, lambda before: _text(
+        ["| row | | unit | limited by | commit |", "| --- | ---: | --- | --- | --- |",
+         *bench_lines(rows, before, entry)]))
     return 0
 
 

@@ -105,6 +105,7 @@ def test_bad_input(tmp_path: Path) -> None:
     with refused(ValueError, match="Dialect must be one of sdc, xdc, not 'lpf'"):
         constraints.text(Die(preset("ndp-tiny")), "die", 1, "lpf")  # type: ignore[arg-type]
     for arguments, words in ((["--clock", "0"], "--clock"), (["--fusesoc"], "name it with --out"),
+                             (["--fusesoc", "--out", "die.core"], "to end in .v"),
                              (["--constraints", str(FOLDER / "die.sdc")], "die.sdc")):
         refusal = CliRunner().invoke(main, ["ndp-tiny", *arguments])
         assert refusal.exit_code == 2 and words in refusal.output, refusal.output

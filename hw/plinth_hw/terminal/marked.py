@@ -1,0 +1,28 @@
+"""Parts of a page that programs write, each between ``<!-- name -->`` and ``<!-- /name -->``."""
+
+from collections.abc import Callable
+
+
+def replaced(page: str, name: str, lines: Callable[[str], str]) -> str:
+    """The text of a page with the part of a name made anew.
+
+    Parameters
+    ----------
+    page, name : str
+        Text of the page, name of the part.
+    lines : function
+        From the old lines of the part to the new ones, each with its end of line.
+
+    Raises
+    ------
+    ValueError
+        If the page has not one place for the part.
+    """
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    parts = page.split(begin)
+    if len(parts) == 2:
+        before, rest = parts
+        old, mark, after = rest.partition(end)
+        if mark:
+            return f"{before}{begin}{lines(old)}{end}{after}"
+    raise ValueError(f"there is no place for the table between {begin.strip()} and {end}")
