@@ -32,7 +32,7 @@ FAST_COMPILE = ("-O3", "-march=native")
 #: The same where a short build matters more, for a tenth of the simulation's speed. Walks over aliases take half of
 #: the time of -O1 and gain the code of a die nothing.
 QUICK_COMPILE = ("-O1", "--param=sccvn-max-alias-queries-per-access=0", "--param=dse-max-alias-queries-per-store=0")
-#: Quick builds compile files together up to so many bytes: each compilation begins with a second of headers.
+#: Quick builds compile files together up to so many bytes: each compilation reads the model's header.
 _TOGETHER_BYTES = 6_000_000
 #: The compiler's flags for code that runs once (Verilator marks it).
 ONCE_COMPILE = ("-O0",)
@@ -222,6 +222,22 @@ def _runtime_objects(tool: Verilator, trace: bool, further: Sequence[str], jobs:
     return [folder / name for name in objects]
 
 
+def _precompiled(tool: Verilator, flags: Sequence[str]) -> Path:
+    """Verilator's header for code that is compiled with ``flags``, precompiled once for all builds: it takes longer than
+    most files that include it. Give it as ``-include``; a compiler that cannot use what is precompiled reads the header."""
+    cxx = compiler()
+    key = digest(tool.version_text, str(tool.root), _compiler_identity(cxx), *flags)
+    folder = cache_root() / "verilator" / f"header-{key}"
+    header, compiled = "header.h", "header.h.gch"
+    with cached_folder(folder, header, compiled) as scratch:
+        if scratch is not None:
+            (scratch / header).write_text('#include "verilated.h"\n')
+            log = folder.with_name(folder.name + ".log")
+            log.unlink(missing_ok=True)
+            _compile(1, [[cxx, *flags, "-x", "c++-header", header, "-o", compiled]], scratch, log)
+    return folder / header
+
+
 def _together(folder: Path, names: Sequence[str]) -> list[list[str]]:
     """Files in groups of at most :data:`_TOGETHER_BYTES`, or of one file."""
     groups: list[list[str]] = []
@@ -369,11 +385,12 @@ def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: st
              "Verilator", "correct the Verilog (or the block that it was made from)", environment())
         for file, text in {**own, **headers}.items():
             (made / file).write_text(text)
-        include = [f"-I{made}", f"-I{tool.root}/include", f"-I{tool.root}/include/vltstd",
-                   "-DVM_COVERAGE=0", "-DVM_SC=0", f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
-                   "-DVM_TRACE_FST=0", "-DVM_TRACE_SAIF=0"]
+        common = [*COMMON_COMPILE, *compile_flags, f"-I{tool.root}/include", f"-I{tool.root}/include/vltstd",
+                  "-DVM_COVERAGE=0", "-DVM_SC=0", f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
+                  "-DVM_TRACE_FST=0", "-DVM_TRACE_SAIF=0"]
         units = _units(made, list(own), optimise)
-        _compile(jobs, [[cxx, *COMMON_COMPILE, *level, *compile_flags, *include, "-c", file, "-o",
+        headers_of = {level: _precompiled(tool, [*level, *common]) for _, level in units}
+        _compile(jobs, [[cxx, *level, *common, f"-I{made}", "-include", str(headers_of[level]), "-c", file, "-o",
                          file + ".o"] for file, level in units], made, log)
         _run([cxx, "-pthread", "-o", str(scratch / name), *(str(made / (file + ".o")) for file, _ in units),
               *map(str, _runtime_objects(tool, trace, runtime, jobs)), *link], made, log, "the linker",
