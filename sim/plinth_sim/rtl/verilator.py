@@ -223,8 +223,9 @@ def _runtime_objects(tool: Verilator, trace: bool, further: Sequence[str], jobs:
 
 
 def _precompiled(tool: Verilator, flags: Sequence[str]) -> Path:
-    """Verilator's header for code that is compiled with ``flags``, precompiled once for all builds: it takes longer than
-    most files that include it. Give it as ``-include``; a compiler that cannot use what is precompiled reads the header."""
+    """Verilator's header for code that is compiled with ``flags``, precompiled once for all builds: it takes longer
+    than most files that include it. It is given as ``-include``; a compiler that cannot use what is precompiled reads
+    the header itself."""
     cxx = compiler()
     key = digest(tool.version_text, str(tool.root), _compiler_identity(cxx), *flags)
     folder = cache_root() / "verilator" / f"header-{key}"
