@@ -14,6 +14,7 @@ from plinth_hw.isa.operations import (
     Engine,
     ErrorCode,
     MatrixOperation,
+    OptimiserOperation,
     TransferOperation,
     UpdateOperation,
     VectorOperation,
@@ -27,7 +28,7 @@ from plinth_sim.golden.array import GoldenArray
 TINY = preset("ndp-tiny")
 WORDS, TASKS, RECORDS = 4096, 2048, 3584
 ENGINES = {MatrixOperation: Engine.MATRIX, VectorOperation: Engine.VECTOR, CollectiveOperation: Engine.COLLECTIVE,
-           TransferOperation: Engine.TRANSFER}
+           TransferOperation: Engine.TRANSFER, OptimiserOperation: Engine.OPTIMISER}
 Task = tuple[Any, dict[str, Any], dict[str, Any]]
 
 
@@ -71,6 +72,20 @@ def made(*graphs: list[Task], parameters: DieParameters = TINY) -> GoldenArray:
         array.dies[number].write_memory(0, (1000 * number + np.arange(1024)).astype(np.float32).view(np.uint32))
         program(array, number, tasks)
     return array
+
+
+def filled(parameters: DieParameters, image: np.ndarray, *graphs: list[Task],
+           bases: dict[int, int] | None = None) -> tuple[GoldenArray, list[np.ndarray]]:
+    """Dies with an image in memory, a graph and base registers each; what their memories hold before they run."""
+    array = GoldenArray(parameters, len(graphs), WORDS)
+    for number, tasks in enumerate(graphs):
+        die = array.dies[number]
+        # No two dies hold the same.
+        die.write_memory(0, image ^ image.dtype.type(number << 9))
+        for base, value in (bases or {}).items():
+            die.write_register(regs.BASES + 4 * base, value)
+        program(array, number, tasks)
+    return array, [die.read_memory(0, WORDS) for die in array.dies]
 
 
 def run(array: GoldenArray) -> GoldenArray:

@@ -1,10 +1,18 @@
 """Updates against real arithmetic that knows no halves, tables or factors; the generator against its definition."""
 
+import itertools
+from fractions import Fraction
+from typing import Any
+
 import numpy as np
 import pytest
+from tests.sim.golden.test_device import TASKS, WORDS, at, error, filled, run, status, task
 
+from plinth_hw.isa import inverse_root
 from plinth_hw.isa.formats import Q3_12, factor_value, factor_word
-from plinth_hw.isa.operations import OptimiserOperation
+from plinth_hw.isa.operations import Engine, ErrorCode, OptimiserOperation
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.registers import Register
 from plinth_sim.golden import optimiser
 from plinth_sim.golden.optimiser import Number
 
@@ -126,3 +134,149 @@ def test_quotients_beyond_their_ends_count(operation: OptimiserOperation, epsilo
     made = optimiser.update(operation, g, weights, None if operation is OptimiserOperation.SGD else state,
                             rate=factor_word(Q3_12, 0.01), decay=factor_word(Q3_12, 0.9), epsilon=epsilon)
     assert made.saturated == beyond
+
+
+FIXED = preset("fpga-tiny")
+BEAT = FIXED.beat_words
+ROWS, COLUMNS, STRIDE, STATE_STRIDE = 3, 7, 5 * BEAT, 4 * BEAT
+#: Base registers, and the operands' offsets and bases: all words differ.
+BASES = {3: 2 * BEAT, 5: 7 * BEAT, 11: 31 * BEAT}
+OPERANDS = {"gradient": (0, 3), "state": (101 * BEAT, 0), "state_low": (140 * BEAT, 5), "weights": (30 * BEAT, 11),
+            "weights_low": (200 * BEAT, 3), "generator": (251 * BEAT, 5)}
+
+
+def address(name: str) -> int:
+    offset, base = OPERANDS[name]
+    return offset + BASES.get(base, 0)
+
+
+def body(operation: OptimiserOperation, wide_weights: int, wide_state: int, stochastic: int, **fields: Any
+         ) -> dict[str, Any]:
+    """Pointers that are not used lead to no beat, and beyond the memory."""
+    used = {"gradient", "weights"} | ({"weights_low"} if wide_weights else set()) | (
+        {"generator"} if stochastic else set())
+    if operation is not OptimiserOperation.SGD:
+        used |= {"state", "state_low"} if wide_state else {"state"}
+    pointers = {name: at(*place) if name in used else at(WORDS + 1) for name, place in OPERANDS.items()}
+    return {"wide_weights": wide_weights, "wide_state": wide_state, "stochastic": stochastic, **pointers,
+            "columns": COLUMNS, "rows": ROWS, "stride": STRIDE, "state_stride": STATE_STRIDE,
+            "rate": factor_word(Q3_12, -0.37), "decay": factor_word(Q3_12, 0.83), "epsilon": 77, **fields}
+
+
+class Image:
+    """Words of 16 bits, signed, in whole numbers of Python."""
+
+    def __init__(self, words: np.ndarray):
+        self.words = [int(word) for word in words.view(np.int16)]
+        self.beyond = 0
+
+    def clipped(self, value: int, bits: int) -> int:
+        """To the ends of signed numbers; counted where it is beyond."""
+        found = min(max(value, -1 << bits - 1), (1 << bits - 1) - 1)
+        self.beyond += found != value
+        return found
+
+    def load(self, high: int, low: int | None) -> int:
+        return (self.words[high] << 16) + (0 if low is None else self.words[low])
+
+    def store(self, value: int, high: int, low: int | None, noise: int | None) -> int:
+        if low is not None:
+            value = min(value, (1 << 31) - (1 << 15) - 1)
+            self.words[high] = value + (1 << 15) >> 16
+            self.words[low] = value - (self.words[high] << 16)
+        else:
+            rounded = round(Fraction(value, 1 << 16)) if noise is None else value + noise >> 16
+            self.words[high] = min(max(rounded, -1 << 15), (1 << 15) - 1)
+        return self.load(high, low)
+
+
+def root_of(argument: int) -> tuple[int, int]:
+    """R and z, by the formula of the table."""
+    z = next(z for z in range(0, 32, 2) if argument << z >= 1 << 30)
+    m, knots = argument << z, inverse_root.knots()
+    s, d = (m >> 24) - 64, (m >> 14) % 1024
+    return (knots[s] + (knots[s + 1] - knots[s]) * d // 1024 + 2) // 4, z
+
+
+def updated(image: Image, operation: OptimiserOperation, fields: dict[str, Any]) -> None:
+    """The task word by word, in rational numbers."""
+    rate, decay = (Fraction(factor_value(Q3_12, fields[name])) for name in ("rate", "decay"))
+    generator = None
+    if fields["stochastic"]:
+        low, high = (word % (1 << 16) for word in image.words[address("generator"):address("generator") + 2])
+        generator = low + (high << 16)
+    for row, column in itertools.product(range(ROWS), range(COLUMNS)):
+        near, far = row * STRIDE + column, row * STATE_STRIDE + column
+        noise: tuple[int | None, int | None] = (None, None)
+        if generator is not None:
+            generator ^= generator << 13 & 0xFFFFFFFF
+            generator ^= generator >> 17
+            generator ^= generator << 5 & 0xFFFFFFFF
+            noise = generator % (1 << 16), generator >> 16
+        g = image.words[address("gradient") + near]
+        weight = address("weights") + near, address("weights_low") + far if fields["wide_weights"] else None
+        state = address("state") + far, address("state_low") + far if fields["wide_state"] else None
+        if operation is OptimiserOperation.SGD:
+            quotient = g << 17
+        elif operation is OptimiserOperation.MOMENTUM:
+            total = image.clipped(round(decay * image.load(*state)) + (g << 16), 32)
+            quotient = 2 * image.store(total, *state, noise[1])
+        else:
+            stored = image.store(image.clipped(image.load(*state) + 16 * g * g, 32), *state, noise[1])
+            root, z = root_of(min(max(stored, 0) + fields["epsilon"], (1 << 32) - 1))
+            quotient = image.clipped(g * root << z // 2 if operation is OptimiserOperation.ADAGRAD
+                                     else round(Fraction(g * root * root << z, 1 << 17)), 34)
+        image.store(image.clipped(image.load(*weight) - round(rate * quotient / 2), 32), *weight, noise[0])
+    if generator is not None:
+        pair = np.array([generator], dtype=np.uint32).view(np.int16)
+        image.words[address("generator"):address("generator") + 2] = [int(word) for word in pair]
+
+
+@pytest.mark.parametrize(("wide_weights", "wide_state", "stochastic"), list(itertools.product((0, 1), repeat=3)))
+@pytest.mark.parametrize("operation", OptimiserOperation)
+def test_tasks_change_just_their_words(operation: OptimiserOperation, wide_weights: int, wide_state: int,
+                                       stochastic: int) -> None:
+    """To the bit, in all of a die's memory; rows and operands apart from each other, numbers at the ends among them."""
+    rng = np.random.default_rng([operation.value, wide_weights, wide_state, stochastic])
+    image = words(rng, count=WORDS)
+    image[rng.random(WORDS) < 0.03] = 0x8000
+    image[rng.random(WORDS) < 0.03] = 0x7FFF
+    for rate, epsilon in ((-0.37, 77), (3.0, 1 << 20)):
+        fields = body(operation, wide_weights, wide_state, stochastic, rate=factor_word(Q3_12, rate), epsilon=epsilon)
+        array, (before,) = filled(FIXED, image, [task((operation, fields))], bases=BASES)
+        wanted = Image(before)
+        updated(wanted, operation, fields)
+        run(array)
+        assert (status(array), *error(array)) == (2, 0, 0, 0)
+        assert array.dies[0].read_memory(0, WORDS).view(np.int16).tolist() == wanted.words
+        assert array.dies[0].read_register(Register.RESULTS_BEYOND) == wanted.beyond
+
+
+LAST = ROWS * STRIDE - STRIDE + COLUMNS
+
+
+@pytest.mark.parametrize(("operation", "fields", "code"), [
+    (OptimiserOperation.SGD, {"rows": 0}, ErrorCode.BAD_OPERAND),
+    (OptimiserOperation.SGD, {"columns": 0}, ErrorCode.BAD_OPERAND),
+    (OptimiserOperation.SGD, {"stride": STRIDE + 1}, ErrorCode.BAD_OPERAND),
+    (OptimiserOperation.SGD, {"state_stride": STATE_STRIDE + 2}, ErrorCode.BAD_OPERAND),
+    *((OptimiserOperation.MOMENTUM, {name: at(offset + 1, base)}, ErrorCode.BAD_OPERAND)
+      for name, (offset, base) in OPERANDS.items()),
+    *((OptimiserOperation.MOMENTUM, {name: at(WORDS - BEAT)}, ErrorCode.BAD_ADDRESS)
+      for name in OPERANDS if name != "generator"),
+    (OptimiserOperation.MOMENTUM, {"generator": at(WORDS)}, ErrorCode.BAD_ADDRESS),
+    (OptimiserOperation.ADAGRAD, {"epsilon": 0}, ErrorCode.BAD_OPERAND),
+    (OptimiserOperation.ADAGRAD_PRINTED, {"epsilon": 0}, ErrorCode.BAD_OPERAND),
+    (OptimiserOperation.MOMENTUM, {"epsilon": 0}, None), (OptimiserOperation.SGD, {"epsilon": 0}, None),
+    (OptimiserOperation.SGD, {"gradient": at(WORDS - LAST // BEAT * BEAT - BEAT)}, None),
+    (OptimiserOperation.SGD, {"gradient": at(WORDS - LAST // BEAT * BEAT)}, ErrorCode.BAD_ADDRESS)])
+def test_tasks_that_are_refused_touch_nothing(operation: OptimiserOperation, fields: dict[str, Any],
+                                              code: ErrorCode | None) -> None:
+    image = words(np.random.default_rng(5), count=WORDS)
+    array, (before,) = filled(FIXED, image, [task((operation, body(operation, 1, 1, 1, **fields)))], bases=BASES)
+    run(array)
+    changed = bool((array.dies[0].read_memory(0, WORDS) != before).any())
+    if code is None:
+        assert status(array) == 2 and changed
+    else:
+        assert error(array) == (code.value, TASKS, Engine.OPTIMISER.value) and not changed
