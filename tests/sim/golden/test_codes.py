@@ -129,6 +129,7 @@ def test_strings_and_words(number) -> None:
         fields = codes.following(words, fills, mask, here, there)
         coded = fields.coded()
         assert coded.bits == fields.bits.sum()
+        assert not (fields.values >> fields.bits.astype(np.uint64))[fields.bits > 0].any(), "numbers fit their bits"
         assert text(coded) == following_string(words.tolist(), fills.tolist(), mask, here, there)
         found = codes.read_following(coded, fills, mask, here, there)
         np.testing.assert_array_equal(found[~mask], fills[~mask])

@@ -1,11 +1,13 @@
 """The function unit's golden model against its formulas in exact fractions, argument by argument."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from plinth_hw.isa import functions
+from plinth_hw.isa.formats import Q3_12
 from plinth_hw.isa.functions import (
     LOG2E,
     OFFSET_BITS,
@@ -16,7 +18,9 @@ from plinth_hw.isa.functions import (
     VALUE_BITS,
 )
 from plinth_hw.isa.vector_body import VectorFunction
+from plinth_sim.golden import fixed_function
 from plinth_sim.golden.function import evaluate
+from plinth_sim.golden.lanes import lanes_of
 
 NAN, INFINITY = 0x7FC00000, 0x7F800000
 EXPONENTIAL, RECIPROCAL, TANH, INVERSE_ROOT = TABLES
@@ -123,3 +127,34 @@ def test_every_step_is_the_formula(function: VectorFunction) -> None:
 def test_arguments_are_bit_patterns() -> None:
     with pytest.raises(TypeError, match="uint32"):
         evaluate(TANH, np.zeros(1, dtype=np.float32))
+
+
+#: Of a real number, those of fixed-point dies, and by how many units in the last place results are off at most.
+EXACT = {VectorFunction.TANH: math.tanh, VectorFunction.SIGMOID: lambda x: 1 / (1 + math.exp(-x)),
+         VectorFunction.EXPONENTIAL: math.exp, VectorFunction.RECIPROCAL: lambda x: 1 / x if x else math.inf}
+
+
+@pytest.mark.parametrize("function", list(EXACT))
+def test_fixed_functions_of_all_numbers(function: VectorFunction) -> None:
+    """One unit in the last place off at most; they rise or fall where the function does, and are odd if it is."""
+    units = np.arange(-1 << 15, 1 << 15)
+    found = lanes_of(Q3_12).function(function, units.astype(np.int16).view(np.uint16)).view(np.int16).astype(int)
+    exact = np.array([EXACT[function](unit / 4096) for unit in units]) * 4096
+    wanted = np.clip(exact, -1 << 15, (1 << 15) - 1)
+    assert np.abs(found - wanted).max() <= 1
+    assert (np.abs(found - np.floor(wanted + 0.5)) > 0).mean() < 0.05
+    order = np.diff(found)
+    if function is VectorFunction.RECIPROCAL:
+        assert (order[units[:-1] != -1] <= 0).all() and found[1 << 15] == (1 << 15) - 1
+    else:
+        assert (order >= 0).all()
+    if function in (VectorFunction.TANH, VectorFunction.RECIPROCAL):
+        np.testing.assert_array_equal(np.maximum(found[1:1 << 15], 1 - (1 << 15)),
+                                      -np.minimum(found[:1 << 15:-1], (1 << 15) - 1))
+    if function is VectorFunction.SIGMOID:
+        np.testing.assert_array_equal(found[1:1 << 15], 4096 - found[:1 << 15:-1])
+
+
+def test_fixed_arguments_are_bit_patterns() -> None:
+    with pytest.raises(TypeError, match="uint16"):
+        fixed_function.evaluate(VectorFunction.TANH, np.zeros(1, dtype=np.int16))
