@@ -15,13 +15,15 @@ from plinth_hw.isa.operations import (
     ErrorCode,
     MatrixOperation,
     OptimiserOperation,
+    Traffic,
     TransferOperation,
     UpdateOperation,
     VectorOperation,
 )
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.registers import ControlBits, EngineRegister, Register
 from plinth_hw.isa.tasks import BODIES
+from plinth_hw.isa.update_bodies import ROUTES_SET
 from plinth_hw.isa.vector_body import VectorOp
 from plinth_sim.golden.array import GoldenArray
 
@@ -433,3 +435,51 @@ def test_dies_listen_to_others_for_as_long_as_they_have_nothing_to_do() -> None:
         assert [seconds for seconds in transport.patience if seconds] == patience
         assert [(type(message).__name__, message.source, message.destination) for message in transport.sent] == (
             [("Failure", 1, 0)] if error_code else [])
+
+
+def test_a_stop_throws_all_away_but_memory_and_errors() -> None:
+    """Counters, their bases, the group table, what other dies have sent; only clearing the error ends it."""
+    tile = {"remote": 1, "destination_die": 1, "arrival_enable": 1, "arrival": 13}
+    array = made([task(copy(5, 600, 2, **tile), remote_enable=1, remote_die=1, remote_counter=3)],
+                 [task((CollectiveOperation.SET_GROUP, {"group": 2, "members": 1, "index": 0, "next_die": 1}),
+                       record=1),
+                  task(copy(6, 701), advance_enable=1, advance=5)])
+    run(array)
+    device = array.dies[1]
+    device.write_register(regs.COUNTER_BASES + 4 * 7, 9)
+    assert (device.counters[13], device.counters[5], device.counters[3], device.groups[2].members) == (1, 1, 1, 1)
+    assert device.read_register(Register.RECORD_COUNT) == 1 and status(array, 1) == 2
+    device.write_register(Register.CONTROL, ControlBits.STOP)
+    assert device.counters == [0] * TINY.counters and not device.groups
+    assert device.read_register(regs.COUNTER_BASES + 4 * 7) == device.read_register(Register.RECORD_COUNT) == 0
+    assert device.read_register(Register.TASK_BASE) == TASKS
+    device.write_memory(600, np.zeros(2, np.uint32))
+    run(array)
+    assert device.counters == [0] * TINY.counters and floats(array, 1, 600, 2) == [0, 0], "what comes is thrown away"
+    assert status(array) == 2
+    device.write_register(Register.CONTROL, ControlBits.CLEAR_ERROR)
+    run(array)
+    assert (status(array, 1), device.counters[13], device.counters[5]) == (2, 1, 1)
+    assert floats(array, 1, 600, 2) == [5, 6]
+    device.fail(ErrorCode.TIMEOUT, 7, 0)
+    device.write_register(Register.CONTROL, ControlBits.STOP)
+    assert error(array, 1)[:2] == (ErrorCode.TIMEOUT.value, 7)
+
+
+ROUTED = {"first_die": 250, "dies": 3, "traffic": Traffic.TILES, "ports": [1, 0, 1] + [0] * 17}
+
+
+@pytest.mark.parametrize(("fields", "code"), [
+    ({}, None), ({"dies": 6}, None), ({"dies": 7}, ErrorCode.BAD_ROUTE), ({"dies": 0}, ErrorCode.BAD_OPERAND),
+    ({"dies": ROUTES_SET, "first_die": 0}, None), ({"dies": ROUTES_SET + 1, "first_die": 0}, ErrorCode.BAD_OPERAND),
+    ({"ports": [1, 0, 2] + [0] * 17}, ErrorCode.BAD_ROUTE), ({"ports": [1, 0, 1] + [9] * 17}, None),
+    ({"ports": [255, 0, 0] + [0] * 17}, ErrorCode.BAD_ROUTE), ({"traffic": 3}, ErrorCode.BAD_OPERAND)])
+def test_routes_that_tasks_set_are_checked(fields: dict[str, Any], code: ErrorCode | None) -> None:
+    """Of a die of 256, with two ports; ports behind the last destination are none of its."""
+    parameters = preset("ndp-tiny-routes")
+    assert parameters.ports == 2
+    array = run(made([task((CollectiveOperation.SET_ROUTE, {**ROUTED, **fields}))], parameters=parameters))
+    if code is None:
+        assert status(array) == 2
+    else:
+        assert error(array) == (code.value, TASKS, Engine.COLLECTIVE.value)
