@@ -347,3 +347,39 @@ def test_kinks_are_as_wide_as_the_roundings() -> None:
     other = {"relu1": np.array([[0.5]])}
     assert reference.gradients(layers, weights, x, np.ones((1, 1)), other).kinks == 0
     assert reference.gradients(layers, weights, x, np.ones((1, 1)), other, 2.0**-11).kinks == 1
+
+
+def scale_of(layers, weights, x):
+    """Of the last layer's elements: what is compared with a ReLU's argument where it has a kink."""
+    return reference._run(layers, weights, x)[layers[-1].name].scale
+
+
+@pytest.mark.parametrize("padding", [(0, 0), (1, 0)])
+def test_scales_are_sums_of_magnitudes(padding) -> None:
+    """Of products those of their own terms; what is behind passes on what its inputs have."""
+    rng = np.random.default_rng(3)
+    first = ("convolution", {"kernel": (3, 2), "stride": (1, 2), "padding": padding})
+    x, ((w, bias), *_) = rng.standard_normal((2, 6, 7, 2)), parameters(rng, (3, 2, 2, 3))
+    weights = [(w, bias)]
+    value = reference.forward(chain(first, (SQUARES, {})), weights, x)["convolution0"]
+    size = reference.forward(chain(first, (SQUARES, {})), [(np.abs(w), np.abs(bias))], np.abs(x))["convolution0"]
+    pool = {"kernel": (2, 2), "stride": (2, 1), "padding": (0, 0)}
+    rows, columns = size.shape[1] // 2, size.shape[2] - 1
+    largest = np.array([[[size[n, 2 * i:2 * i + 2, j:j + 2].max(axis=(0, 1)) for j in range(columns)]
+                         for i in range(rows)] for n in range(2)])
+    mean = np.array([[[size[n, 2 * i:2 * i + 2, j:j + 2].mean(axis=(0, 1)) for j in range(columns)]
+                      for i in range(rows)] for n in range(2)])
+    wanted = {("relu",): size, ("max-pool",): largest, ("mean-pool",): mean, ("flatten",): size.reshape(2, -1),
+              ("tanh",): size * (1 - np.tanh(value)**2) + np.abs(np.tanh(value)),
+              ("sigmoid",): size * np.exp(-value) / (1 + np.exp(-value))**2 + 1 / (1 + np.exp(-value)),
+              ("relu", "flatten"): size.reshape(2, -1)}
+    for kinds, sizes in wanted.items():
+        behind = [(kind, pool if kind.endswith("pool") else {}) for kind in kinds]
+        np.testing.assert_allclose(scale_of(chain(first, *behind), weights, x), sizes, rtol=1e-12, atol=1e-14)
+    for kind, factor in (("add", 1), ("join", 1 / 3)):
+        sums = [*chain(first, ("relu", {})), Layer("sum", kind, ("convolution0", "relu1", "convolution0"))]
+        np.testing.assert_allclose(scale_of(sums, weights, x), 3 * factor * size, rtol=1e-12)
+    flat = [*weights, (rng.standard_normal((value[0].size, 4)), rng.standard_normal(4))]
+    np.testing.assert_allclose(scale_of(chain(first, ("flatten", {}), ("dense", {})), flat, x),
+                               np.abs(value.reshape(2, -1)) @ np.abs(flat[1][0]) + np.abs(flat[1][1]), rtol=1e-12)
+    np.testing.assert_allclose(scale_of(chain(("relu", {})), [], x), np.abs(x))

@@ -184,6 +184,34 @@ def test_a_layer_equals_differences(kernel, outputs) -> None:
     assert_equal_to_differences(layers, weights, x, target)
 
 
+@pytest.mark.parametrize(("kernel", "outputs", "padding", "sides"), LAYERS[1::4])
+def test_scales_of_layers_are_sums_of_magnitudes(kernel, outputs, padding, sides) -> None:
+    """Of all terms of a tile, by loops over tiles; of a convolution by tiles, with W = G w G^T, and behind others."""
+    rng = np.random.default_rng(9)
+    found = form(kernel, outputs)
+    w, bias, x = rng.standard_normal((*kernel, 2, 3)), rng.standard_normal(3), rng.standard_normal((1, *sides, 2))
+    (down, across), _ = found.lattices(sides, padding)
+    shares = [np.abs(np.einsum("iu,ua->iua", np.array(one.a, dtype=float), np.array(one.b, dtype=float)))
+              for one in found.transforms]
+    made = [side + 2 * pad - taps + 1 for side, pad, taps in zip(sides, padding, kernel, strict=True)]
+    wide = np.pad(np.abs(x), ((0, 0), *((pad, pad + 8) for pad in padding), (0, 0)))
+    wanted = np.zeros((1, *made, 3))
+    for row, column in np.ndindex(down.count, across.count):
+        (m, n), (high, broad) = (down.step, across.step), (down.reach, across.reach)
+        window = wide[:, row * m:row * m + high, column * n:column * n + broad]
+        tile = np.einsum("iua,jvb,uvco,nabc->nijo", *shares, np.abs(spread(found, w)), window) + np.abs(bias)
+        here = wanted[:, row * m:row * m + m, column * n:column * n + n]
+        here[...] = tile[:, :here.shape[1], :here.shape[2]]
+    settings = {"kernel": kernel, "padding": padding, "tile": outputs}
+    for kind, weights in (("winograd", spread(found, w)), ("convolution", w)):
+        ran = reference._run(chain((kind, settings), ("relu", {}), ("convolution", {})),
+                             [(weights, bias), (np.ones((1, 1, 3, 2)), None)], x)
+        np.testing.assert_allclose(ran[f"{kind}0"].scale, wanted, rtol=1e-12)
+        np.testing.assert_allclose(ran["relu1"].scale, wanted, rtol=1e-12)
+        terms = np.abs(ran["relu1"].value) + wanted  # roundings of tiles come through
+        np.testing.assert_allclose(ran["convolution2"].scale, terms @ np.ones((3, 2)), rtol=1e-12)
+
+
 def test_what_there_is_not() -> None:
     with pytest.raises(ValueError, match="a kernel of 4x4 has no Winograd transform here, only 3x3, 5x5"):
         form((4, 4), 2)
