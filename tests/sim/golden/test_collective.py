@@ -86,3 +86,11 @@ def test_bad_arguments_are_named() -> None:
         all_reduce([np.zeros(3, np.float32)], None, 0.1, 4, UpdateOperation.SGD)
     with pytest.raises(ValueError, match="3 words, not 4"):
         all_gather([np.zeros(3, np.float32), np.zeros(4, np.float32)], 4)
+    with pytest.raises(ValueError, match="at least one member"):
+        all_gather([], 4)
+    with pytest.raises(ValueError, match="positive, not 0"):
+        all_gather([np.zeros(3, np.float32)], 0)
+    with pytest.raises(ValueError, match="same members and words"):
+        all_reduce([np.zeros(3, np.float32)], [np.zeros(2, np.float32)], 0.1, 4)
+    with pytest.raises(ValueError, match="same members and words"):
+        all_reduce([np.zeros(3, np.float32)], [np.zeros(3, np.float32)] * 2, 0.1, 4)

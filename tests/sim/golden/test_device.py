@@ -26,6 +26,7 @@ from plinth_hw.isa.tasks import BODIES
 from plinth_hw.isa.update_bodies import ROUTES_SET
 from plinth_hw.isa.vector_body import VectorOp
 from plinth_sim.golden.array import GoldenArray
+from plinth_sim.golden.transport import PeerLostError
 
 TINY = preset("ndp-tiny")
 WORDS, TASKS, RECORDS = 4096, 2048, 3584
@@ -124,6 +125,17 @@ def test_every_engine_works_on_memory() -> None:
     assert [floats(array, 0, 100 + 5 * row, 4) for row in range(2)] == (a @ b).tolist()
     assert floats(array, 0, 200, 2) == [10, 12] and floats(array, 0, 300, 3) == [7, 8, 9]
     assert (status(array), *error(array)) == (2, 0, 0, 0)
+
+
+def test_a_convolution_reads_zeros_outside_its_map() -> None:
+    """The last place of the last window lies behind the map's five columns; the map may end with the memory."""
+    operation, body = CONVOLUTION
+    array = made([task((operation, {**body, "map_columns": 5, "a": at(WORDS - 5), "c": at(WORDS - 25)}))])
+    array.dies[0].write_memory(WORDS - 5, np.arange(1, 6).astype(np.float32).view(np.uint32))
+    run(array)
+    a, b = np.array([[1, 2, 3], [4, 5, 0]], dtype=float), np.arange(20, 32, dtype=float).reshape(3, 4)
+    assert status(array) == 2
+    assert [floats(array, 0, WORDS - 25 + 5 * row, 4) for row in range(2)] == (a @ b).tolist()
 
 
 @pytest.mark.parametrize("turned", ["transpose_a", "transpose_b"])
@@ -262,6 +274,10 @@ def test_collectives(operation: CollectiveOperation, order: tuple[int, ...]) -> 
         assert floats(array, die, 800, 1) == found[:1]
 
 
+#: The same product as a convolution: two positions of a grid, a kernel's row of three places each.
+CONVOLUTION = (MatrixOperation.CONVOLUTION, {
+    **GEMM[1], "grid_rows": 1, "grid_columns": 2, "a_run": 3, "a_runs": 1, "map_rows": 1, "map_columns": 9,
+    "window_column_step": 3})
 COLLECTIVE = {"source": at(100), "destination": at(400), "words": 64, "group": 0, "message": 0}
 
 
@@ -290,7 +306,11 @@ SELF = task((CollectiveOperation.SET_GROUP, {"group": 0, "members": 1, "index": 
     ((GEMM[0], {**GEMM[1], "b": at(WORDS - 11)}), ErrorCode.BAD_ADDRESS, Engine.MATRIX),
     ((GEMM[0], {**GEMM[1], "c": at(WORDS - 8)}), ErrorCode.BAD_ADDRESS, Engine.MATRIX),
     ((MatrixOperation.ROW_STATIONARY, {}), ErrorCode.BAD_OPERATION, Engine.MATRIX),
-    ((MatrixOperation.CONVOLUTION, {**GEMM[1], "grid_rows": 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
+    *(((CONVOLUTION[0], {**CONVOLUTION[1], name: 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX)
+      for name in ("m", "n", "k", "grid_rows", "grid_columns", "a_run", "a_runs", "map_rows", "map_columns")),
+    ((CONVOLUTION[0], {**CONVOLUTION[1], "b_run": 2}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
+    *(((CONVOLUTION[0], {**CONVOLUTION[1], name: at(WORDS - words + 1)}), ErrorCode.BAD_ADDRESS, Engine.MATRIX)
+      for name, words in (("a", 6), ("b", 12), ("c", 9))),
     ((RELU[0], {**RELU[1], "rows": 0}), ErrorCode.BAD_OPERAND, Engine.VECTOR),
     ((RELU[0], {**RELU[1], "columns": 1025}), ErrorCode.BAD_OPERAND, Engine.VECTOR),
     ((RELU[0], {**RELU[1], "load": [{"pointer": at(WORDS), "region": 0}]}), ErrorCode.BAD_ADDRESS, Engine.VECTOR),
@@ -409,6 +429,27 @@ def test_registers_refuse_what_they_cannot_hold() -> None:
 def test_counters_of_remote_advances_exist() -> None:
     array = run(made([task(copy(5, 600), remote_enable=1, remote_die=1, remote_counter=64)], [task(copy(5, 600))]))
     assert error(array)[0] == ErrorCode.BAD_COUNTER.value
+
+
+class _Lost:
+    """A transport whose other process is gone."""
+
+    def send(self, message: Any) -> None:
+        raise PeerLostError([4, 1])
+
+    def receive(self, seconds: float) -> None:
+        if seconds:
+            raise PeerLostError([4, 1])
+
+
+def test_a_die_whose_peer_is_gone_says_for_what_it_waited() -> None:
+    array = GoldenArray(TINY, 5, WORDS, numbers=[0, 2, 3], transport=_Lost(), patience_seconds=1.5)
+    program(array, 0, [task(copy(5, 600), **waiting((9, 1)))])
+    array.dies[0].write_register(Register.CONTROL, ControlBits.START)
+    with pytest.raises(PeerLostError, match="dies 1, 4 lost: their process has ended"):
+        array.wait(0)
+    assert error(array) == (ErrorCode.TIMEOUT.value, TASKS, Engine.TRANSFER.value | 9 << 8)
+    assert str(PeerLostError([7])) == "die 7 lost: their process has ended"
 
 
 class _Silent:

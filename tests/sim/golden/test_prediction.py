@@ -1,5 +1,7 @@
 """Predicted gathers: the same bits behind the ReLU as of all words, whatever is sent; and where MPT's rule fails."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -163,6 +165,8 @@ def test_the_gather_itself_makes_the_same_map() -> None:
     made, wanted = (winograd.gather(sides, some, (13, 10)) for some in (got, tiles))
     np.testing.assert_array_equal(relu(made), relu(wanted))
     assert not found.live[~np.broadcast_to(inside, found.live.shape)].any()
+    # Masks of two rounds, of the 36 elements of all tiles.
+    assert found.total == sum(found.words) + 2 * 36 * -(-math.prod(words.shape[2:]) // 32)
     assert found.mask.mean() < 0.99
 
 
@@ -287,6 +291,7 @@ def test_strings_of_regions(bits, count) -> None:
     first, following = regions.Regions(bits, -3), regions.Regions(bits, -3, follows=True)
     string = first.string(words)
     assert len(string) == isa.region_words(count, bits) == -(-count * bits // 32)
+    assert regions.string_bits(count, bits) == 32 * len(string)
     whole = sum(int(code) << bits * place for place, code in enumerate(regions.quantised(words, bits, -3)))
     assert string.tolist() == [whole >> 32 * word & 0xFFFFFFFF for word in range(len(string))]
     fills, mask = first.run(string, count), np.arange(count) % 3 == 0
