@@ -325,6 +325,17 @@ def test_what_is_not_decoded(fields: dict[str, Any], code: ErrorCode | None) -> 
     refused(DECODE, coded_body(**NEXT, **fields), image(6, fills, masks, strings), code)
 
 
+def test_masks_that_strings_bring_are_stored_and_not_read() -> None:
+    """So a place for them beyond the memory is an error of the die that they go to."""
+    runs, masks = drawn(7, 0)
+    strings = [skip_string(run, mask, True) for run, mask in zip(runs, masks, strict=True)]
+    fields = coded_body(**SENT, given=1, mask=at(WORDS), remote=1, destination_die=1)
+    array, images = filled(CODING, image(7, strings=strings), [task((DECODE, fields))], IDLE, bases=BASES)
+    run(array)
+    assert [error(array, die)[0] for die in (0, 1)] == [ErrorCode.REMOTE.value, ErrorCode.BAD_PACKET.value]
+    assert array.dies[1].read_memory(0, WORDS).tolist() == images[1].tolist()
+
+
 #: Where fills, what is added to channels, and maps that are added begin; and masks that are made.
 FILLS, BIAS, MAPS, NEEDED = 1109 + 1023, 3 + 411, 210 + 390, 100 + 5
 CHANNELS = 6
@@ -514,6 +525,7 @@ SPAN, INSIDE = 15 * 16 + 7 + CHANNELS, 2 * 40 + 2 * 9 + CHANNELS
     ({"mask": at(WORDS)}, None), ({**MAPPED, "mask": at(WORDS)}, ErrorCode.BAD_ADDRESS),
     ({**MAPPED, "rows": 4, "mask": at(WORDS - INSIDE)}, None),
     ({**MAPPED, "rows": 4, "mask": at(WORDS - INSIDE + 1)}, ErrorCode.BAD_ADDRESS),
+    ({**MAPPED, "codes": at(WORDS - CHANNELS)}, None),
     ({"destination": at(WORDS - 15 * 2 - 1)}, None), ({"destination": at(WORDS - 15 * 2)}, ErrorCode.BAD_ADDRESS)])
 def test_what_is_not_predicted(fields: dict[str, Any], code: ErrorCode | None) -> None:
     refused(TransferOperation.PREDICT, prediction((4, 4), 2, **fields), image(7), code)
