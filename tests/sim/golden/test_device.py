@@ -512,6 +512,7 @@ ROUTED = {"first_die": 250, "dies": 3, "traffic": Traffic.TILES, "ports": [1, 0,
 
 @pytest.mark.parametrize(("fields", "code"), [
     ({}, None), ({"dies": 6}, None), ({"dies": 7}, ErrorCode.BAD_ROUTE), ({"dies": 0}, ErrorCode.BAD_OPERAND),
+    ({"dies": 1}, None),
     ({"dies": ROUTES_SET, "first_die": 0}, None), ({"dies": ROUTES_SET + 1, "first_die": 0}, ErrorCode.BAD_OPERAND),
     ({"ports": [1, 0, 2] + [0] * 17}, ErrorCode.BAD_ROUTE), ({"ports": [1, 0, 1] + [9] * 17}, None),
     ({"ports": [255, 0, 0] + [0] * 17}, ErrorCode.BAD_ROUTE), ({"traffic": 3}, ErrorCode.BAD_OPERAND)])
