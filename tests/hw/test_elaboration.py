@@ -15,8 +15,9 @@ from plinth_hw.comm.interface import NetworkInterface
 from plinth_hw.comm.router import Router
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.control.control import Control
-from plinth_hw.die import Die
+from plinth_hw.die import Die, make_engine
 from plinth_hw.emit import Emission
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.axi import AXIAdaptor
 from plinth_hw.optimiser.engine import OptimiserEngine
@@ -45,8 +46,11 @@ def _netlist(component: wiring.Component) -> str:
     pytest.param(lambda: OptimiserEngine(preset("fpga-tiny")), id="optimiser"),
     pytest.param(lambda: Control(PARAMETERS, [None], [None]), id="control"),
     pytest.param(lambda: AXIAdaptor(PARAMETERS), id="axi"),
-    *(pytest.param(lambda name=name: Die(preset(name)), id=name, marks=pytest.mark.slow)
-      for name in ("ndp-tiny", "hypar-tiny"))])
+    *(pytest.param(lambda name=name, kind=kind: make_engine(kind, preset(name)), id=f"{kind.name.lower()}, {name}",
+                   marks=pytest.mark.slow)
+      for name, kind in (("ndp-tiny", Engine.MATRIX), ("hypar-tiny", Engine.MATRIX), ("ndp-tiny", Engine.VECTOR))),
+    pytest.param(lambda: Die(preset("fpga-tiny", engines=frozenset({Engine.OPTIMISER}))), id="die",
+                 marks=pytest.mark.slow)])
 def test_elaborated_twice(component) -> None:
     made = component()
     # Not `assert first == second`: the difference of two netlists of megabytes takes minutes to print.

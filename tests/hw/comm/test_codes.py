@@ -24,6 +24,8 @@ from plinth_hw.isa.winograd import MATRICES
 from plinth_sim.golden import codes, transfer
 from plinth_sim.golden.vector import BadOperandError
 
+pytestmark = pytest.mark.xdist_group("coded-transfers")
+
 PARAMETERS = {flit: preset("ndp-tiny-winograd", transforms=((2, 3), (4, 3)) if flit == 2 else ((2, 3),), codes=True,
                            flit_words=flit, beat_words=max(4, flit)) for flit in (1, 2, 4, 16)}
 WORDS = 1 << 15

@@ -19,6 +19,8 @@ from plinth_hw.isa.update_bodies import CollectiveBody
 from plinth_sim.golden import collective
 from plinth_sim.golden.matrix import storage
 
+pytestmark = pytest.mark.xdist_group("collective-engine")
+
 PARAMETERS = preset("ndp-tiny")
 #: The same with words of 16 bits.
 FIXED = replace(PARAMETERS, multiply_format=Q3_12)

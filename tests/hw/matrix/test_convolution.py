@@ -20,6 +20,8 @@ from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.matrix.geometry import Geometry
 from plinth_sim.golden import convolution, matrix
 
+pytestmark = pytest.mark.xdist_group("systolic-engine")
+
 PARAMETERS = {
     "tiny": preset("ndp-tiny"),
     "mixed": preset("ndp-tiny", multiply_format=FP16, output_buffer_words=128),

@@ -23,6 +23,8 @@ from plinth_hw.matrix.geometry import Geometry
 from plinth_hw.matrix.systolic import SystolicArray
 from plinth_sim.golden import matrix
 
+pytestmark = pytest.mark.xdist_group("systolic-engine")
+
 PARAMETERS = {
     "tiny": preset("ndp-tiny"),
     "mixed": preset("ndp-tiny", multiply_format=FP16, output_buffer_words=128),  # one tile

@@ -18,6 +18,8 @@ from plinth_hw.optimiser.engine import OptimiserEngine
 from plinth_sim.golden import optimiser
 from plinth_sim.golden.vector import BadOperandError
 
+pytestmark = pytest.mark.xdist_group("optimiser-engine")
+
 TINY, DEMO = preset("fpga-tiny"), preset("fpga-demo")
 SLOTS, SLOT_WORDS = 8, 1024
 BASES = [64 * number for number in range(16)]

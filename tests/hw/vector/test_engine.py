@@ -33,6 +33,8 @@ from plinth_hw.vector.engine import VectorEngine
 from plinth_hw.vector.units import units
 from plinth_sim.golden import vector
 
+pytestmark = pytest.mark.xdist_group("vector-engine")
+
 TINY = preset("ndp-tiny")
 #: Of 16-bit words.
 FIXED = preset("fpga-tiny")

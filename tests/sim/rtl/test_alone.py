@@ -15,7 +15,7 @@ from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
 from plinth_sim.rtl.cosim import CosimArray, CosimError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("lone-dies")]
 
 WORDS = 1 << 13
 ALONE = preset("ndp-tiny", engines=frozenset({Engine.VECTOR}), ports=0, counters=16, die_bits=1)

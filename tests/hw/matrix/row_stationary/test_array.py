@@ -15,6 +15,8 @@ from plinth_hw.isa.formats import FP16, FP32
 from plinth_hw.matrix.row_stationary.array import RowArray
 from plinth_hw.matrix.row_stationary.row import Row
 
+pytestmark = pytest.mark.xdist_group("row-stationary-array")
+
 #: Small scratchpads, so that rings and halves are full.
 ARRAYS = {
     "3x4": (FP32, FP32, 3, 4, 64, 64, 16, 4),

@@ -21,6 +21,8 @@ from plinth_hw.isa.row_stationary import derived
 from plinth_hw.matrix.row_stationary.engine import RowStationaryEngine
 from plinth_sim.golden import row_stationary
 
+pytestmark = pytest.mark.xdist_group("row-stationary-engine")
+
 PARAMETERS = {
     "tiny": preset("hypar-tiny"),
     # FP16 operands, two to a word.
