@@ -32,9 +32,9 @@ def test_a_window_after_the_end_is_not_claimed(tmp_path: Path, capsys: pytest.Ca
     ("", "not of the form"),
     ("die=0,from=1000", "not of the form"),
     ("die=0,from=-1,to=3", "not of the form"),
-    ("die=2,from=1,to=2", "the die must be below 2"),
-    ("die=1,from=5,to=5", "from below to"),
-    ("die=1,from=6,to=5", "from below to")])
+    ("die=2,from=1,to=2", "'die' must be below 2"),
+    ("die=1,from=5,to=5", "'from' below 'to'"),
+    ("die=1,from=6,to=5", "'from' below 'to'")])
 def test_a_bad_window_ends_in_one_line(waves: str, needle: str, tmp_path: Path,
                                        capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
