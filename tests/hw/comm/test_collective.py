@@ -149,6 +149,8 @@ def run(ring, dies, messages, *, rng, special=False, skew=0, orders=None, **sett
         sent = [int(words) for words in outcome.results[die, first:len(tasks[die]), 2]]
         assert sent == [m.sent(m.dies.index(die)) for m in mine[die]]
         assert outcome.strobes[die, 4] == sum(sent)
+        # Of each block, where the engine's are those of cycles in which none goes on.
+        assert outcome.results[die, first:len(tasks[die]), 1].sum() >= outcome.strobes[die, 1:4].sum()
         ends = outcome.results[die, :len(tasks[die]), 3]
         assert (np.diff(ends.astype(np.int64)) > 0).all()
     return outcome

@@ -115,3 +115,28 @@ def test_windows_beyond_all_maps_do_not_come_back() -> None:
 
     simulate(dut, source)
     assert found == [32767 + 15 * tile < 65535 for tile in range(tiles)]
+
+
+@pytest.mark.parametrize("accept", [1.0, 0.6])
+@pytest.mark.parametrize(("places", "longer", "count"), [(2, 0, 3), (2, 1, 3), (1, 2, 4), (4, 0, 1)])
+def test_places_of_several_dies(places: int, longer: int, count: int, accept: float) -> None:
+    """Each die has those of a block from its first one on, the first ``longer`` one more."""
+    dut, step, found = PlaceWalk(preset("ndp-tiny"), 16, spreads=True), 3, []
+    sizes = [places + (member < longer) for member in range(count)]
+    blocks = [{"address": 1000 * number + 40, "words": 2} for number in range(5)]
+    wanted = [(5 + step * member, block["address"] + 6 * place)
+              for block in blocks for member in range(count) for place in range(sizes[member])]
+
+    async def source(ctx: Any) -> None:
+        for name, value in {"several": count > 1, "die": 5, "step": step, "places": places - 1,
+                            "longer": longer}.items():
+            ctx.set(dut.members[name], value)
+        ctx.set(dut.lattice.across, 6)
+        ctx.set(dut.last_across, sum(sizes) - 1)
+        await send(ctx, dut.block, blocks, randomly(2, 0.7))
+
+    async def sink(ctx: Any) -> None:
+        found.extend(await receive(ctx, dut.o, len(wanted), randomly(3, accept), lambda o: (o.die, o.address)))
+
+    simulate(dut, source, sink)
+    assert found == wanted

@@ -71,7 +71,7 @@ def test_rate_and_time_left_are_of_what_was_counted() -> None:
 
 
 def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bar wraps where the terminal is narrow: all digits come out."""
+    """The bar wraps where the terminal is narrow: all digits come out, and what looks like markup."""
     ours, theirs = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
@@ -83,6 +83,9 @@ def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(monkeypatch: pytest.Monke
             assert activity.bar
             activity.update(123_456, 1_000_000)
             while b"123,456" not in re.sub(rb"\s+", b"", shown):
+                shown += os.read(ours, 65536)
+            activity.update(123_457, 1_000_000, "of [b]")
+            while b"of[b]" not in re.sub(rb"\s+", b"", shown):
                 shown += os.read(ours, 65536)
             activity.say("a line above it")
             while b"above it" not in shown:
