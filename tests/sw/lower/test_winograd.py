@@ -279,7 +279,14 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
     assert isinstance(gather, LineGather) == (levels < 3)
     members, orders, ways = 1 << levels, set(), set()
     for die in range(dies):
-        works = [task.work for task in gather.sends(die)]
+        tasks = list(gather.sends(die))
+        works = [task.work for task in tasks]
+        for task, work in zip(tasks, works, strict=True):
+            if isinstance(work, LineTransform) and work.members is None:
+                sides = zip((task.reads, task.writes), (work.source, work.target), work.sides, work.planes, strict=True)
+                for regions, buffer, side, plane in sides:
+                    ends = [buffer.address + number * plane + buffer.words for number in range(work.columns * side)]
+                    assert all((one.address, one.address + one.words) == (buffer.address, ends[-1]) for one in regions)
         number, arrivals, peers = gather.cluster.number(die), gather.arrivals(die), gather.peers(die)
         # A task an element; of whole columns, which become lines, one of these.
         side = 4 if isinstance(gather, LineGather) else 1

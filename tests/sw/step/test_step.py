@@ -26,7 +26,7 @@ from plinth.step.between import Exchange
 from plinth.step.build import step_of
 from plinth.step.operations import Chain, Pool
 from plinth.step.step import Step
-from plinth.step.tasks import Arrivals, Multiplication, Reduction, Signal, Task, Tile
+from plinth.step.tasks import Arrivals, Members, Multiplication, Optimisation, Reduction, Signal, Task, Tile
 from plinth.step.tensors import WeightPiece, WeightSlice
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import preset
@@ -232,3 +232,24 @@ def test_a_gradient_goes_in_pieces_as_soon_as_each_is_computed() -> None:
     messages = [item.work.message for item in step.tasks(0) if isinstance(item, Task)
                 and isinstance(item.work, Reduction)]
     assert len(set(messages)) == len(messages) == 9 and {number % 2 for number in messages} == {0, 1}
+
+
+def test_the_first_members_have_one_more() -> None:
+    assert Members(3, 2, 4, 5, 3).shares == [(3, 6), (5, 6), (7, 6), (9, 5)]
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_updates_read_and_write_all_that_they_change(stochastic: bool) -> None:
+    """The state of a generator as well, by which each update waits for the one before."""
+    network, rule = NETWORKS["digits-mlp"], UpdateRule(kind="momentum", stochastic=stochastic)
+    graph = from_network(network)
+    step = step_of(graph, ((DP,),) * len(graph.nodes), 8, preset("fpga-tiny"), rule=rule)
+    found = 0
+    for task in step.tasks(0):
+        if isinstance(task, Task) and isinstance(task.work, Optimisation):
+            work = task.work
+            assert (work.generator is not None) == stochastic
+            changed = {work.weights, *work.kept.values(), *([work.generator] if stochastic else [])}
+            assert set(task.writes) == changed and set(task.reads) == {work.gradients, *changed}
+            found += 1
+    assert found
