@@ -180,7 +180,7 @@ def replace_table(page: Path, marker: str, lines: list[str]) -> None:
         If the page has no such markers.
     """
     try:
-        text = replaced(page.read_text(encoding="utf-8"), marker, lambda old: "\n".join([*lines, ""]))
+        text = replaced(page.read_text(encoding="utf-8"), marker, lambda old: lines)
     except ValueError as error:
         raise tools.ToolError(f"{page}: {error}") from error
     write_text(page, text)

@@ -7,7 +7,7 @@ JSON knows no NaN and no infinity. Every report, plan and ``--json`` output is m
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -108,8 +108,8 @@ def write_json(path: Path, data: Any) -> None:
     write_whole(path, lambda place: place.write_text(f"{json_text(data, indent=2)}\n", encoding="utf-8"))
 
 
-def replace_table(page: Path, name: str, lines: Callable[[str], str]) -> None:
-    """Make the table of a page between ``<!-- name -->`` and ``<!-- /name -->`` anew, from its old lines.
+def replace_table(page: Path, name: str, lines: Callable[[str], Iterable[str]]) -> None:
+    """Make the table of a page between ``<!-- name -->`` and ``<!-- /name -->`` anew, from its old text.
 
     Raises
     ------

@@ -8,8 +8,8 @@ from tests.prove.proof import Proof
 NAME = "proofs"
 
 
-def listed(proofs: Sequence[Proof]) -> str:
-    """A table of all proofs with their claims, and what they come to."""
+def listed(proofs: Sequence[Proof]) -> list[str]:
+    """Lines of a table of all proofs with their claims, and of what they come to."""
     lines = ["| proof | of | claims | how | twins |", "| --- | --- | --- | --- | ---: |"]
     counts = {False: 0, True: 0}
     for proof in proofs:
@@ -18,5 +18,5 @@ def listed(proofs: Sequence[Proof]) -> str:
         claims = harness.claims
         counts[proof.bounded] += len(claims)
         lines.append(f"| {proof.name} | `{proof.module}` | {'; '.join(claims)} | {proof.how} | {len(proof.twins)} |")
-    return "\n".join([*lines, "", f"{counts[False]} claims without bound, {counts[True]} with one; "
-                      f"{sum(len(proof.twins) for proof in proofs)} broken twins.", ""])
+    return [*lines, "", f"{counts[False]} claims without bound, {counts[True]} with one; "
+                        f"{sum(len(proof.twins) for proof in proofs)} broken twins."]

@@ -1,9 +1,9 @@
 """Parts of a page that programs write, each between ``<!-- name -->`` and ``<!-- /name -->``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
-def replaced(page: str, name: str, lines: Callable[[str], str]) -> str:
+def replaced(page: str, name: str, lines: Callable[[str], Iterable[str]]) -> str:
     """The text of a page with the part of a name made anew.
 
     Parameters
@@ -11,7 +11,7 @@ def replaced(page: str, name: str, lines: Callable[[str], str]) -> str:
     page, name : str
         Text of the page, name of the part.
     lines : function
-        From the old lines of the part to the new ones, each with its end of line.
+        From the old text of the part to its new lines, without their ends.
 
     Raises
     ------
@@ -24,5 +24,6 @@ def replaced(page: str, name: str, lines: Callable[[str], str]) -> str:
         before, rest = parts
         old, mark, after = rest.partition(end)
         if mark:
-            return f"{before}{begin}{lines(old)}{end}{after}"
+            made = "".join(f"{line}\n" for line in lines(old))
+            return f"{before}{begin}{made}{end}{after}"
     raise ValueError(f"there is no place for the table between {begin.strip()} and {end}")

@@ -203,23 +203,31 @@ def _compile(jobs: int, commands: Sequence[Sequence[str]], folder: Path, log: Pa
             raise
 
 
+def _compiled_once(kind: str, key: str, results: Sequence[str], commands: Sequence[Sequence[str]], jobs: int = 1,
+                   texts: Mapping[str, str] | None = None) -> list[Path]:
+    """Files that all builds of a kind share, in a cached folder: results of commands of the compiler, beside ``texts``,
+    file name to text."""
+    folder = cache_root() / "verilator" / f"{kind}-{key}"
+    with cached_folder(folder, *results) as scratch:
+        if scratch is not None:
+            for name, text in (texts or {}).items():
+                (scratch / name).write_text(text)
+            log = folder.with_name(folder.name + ".log")
+            log.unlink(missing_ok=True)
+            _compile(jobs, commands, scratch, log)
+    return [folder / name for name in results]
+
+
 def _runtime_objects(tool: Verilator, trace: bool, further: Sequence[str], jobs: int) -> list[Path]:
     """Verilator's runtime library as object files, compiled once for all builds."""
     cxx = compiler()
     names = ["verilated", "verilated_threads", *(["verilated_vcd_c"] if trace else []), *further]
     flags = [*COMMON_COMPILE, "-O2", "-march=native"]
     key = digest(tool.version_text, str(tool.root), _compiler_identity(cxx), *flags, *names)
-    folder = cache_root() / "verilator" / f"runtime-{key}"
     include = tool.root / "include"
-    objects = [f"{name}.o" for name in names]
-    with cached_folder(folder, *objects) as scratch:
-        if scratch is not None:
-            log = folder.with_name(folder.name + ".log")
-            log.unlink(missing_ok=True)
-            _compile(jobs, [[cxx, *flags, f"-I{include}", f"-I{include}/vltstd", "-c",
-                             str(include / f"{name}.cpp"), "-o", f"{name}.o"] for name in names],
-                     scratch, log)
-    return [folder / name for name in objects]
+    return _compiled_once("runtime", key, [f"{name}.o" for name in names], [
+        [cxx, *flags, f"-I{include}", f"-I{include}/vltstd", "-c", str(include / f"{name}.cpp"), "-o", f"{name}.o"]
+        for name in names], jobs)
 
 
 def _precompiled(tool: Verilator, flags: Sequence[str]) -> Path:
@@ -228,15 +236,9 @@ def _precompiled(tool: Verilator, flags: Sequence[str]) -> Path:
     the header itself."""
     cxx = compiler()
     key = digest(tool.version_text, str(tool.root), _compiler_identity(cxx), *flags)
-    folder = cache_root() / "verilator" / f"header-{key}"
     header, compiled = "header.h", "header.h.gch"
-    with cached_folder(folder, header, compiled) as scratch:
-        if scratch is not None:
-            (scratch / header).write_text('#include "verilated.h"\n')
-            log = folder.with_name(folder.name + ".log")
-            log.unlink(missing_ok=True)
-            _compile(1, [[cxx, *flags, "-x", "c++-header", header, "-o", compiled]], scratch, log)
-    return folder / header
+    return _compiled_once("header", key, [header, compiled], [
+        [cxx, *flags, "-x", "c++-header", header, "-o", compiled]], texts={header: '#include "verilated.h"\n'})[0]
 
 
 def _together(folder: Path, names: Sequence[str]) -> list[list[str]]:

@@ -1,7 +1,6 @@
 """Pages that commands write their tables into: those of a checkout's ``docs``, or of the output folder."""
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from plinth.output import replace_table, write_whole
@@ -14,8 +13,8 @@ def default_page(name: str) -> Path:
     return output_root() / name if root is None else root / "docs" / name
 
 
-def _whole(table: str, before: str) -> str:
-    return f"{table}\n"
+def _replace(page: Path, name: str, table: str) -> None:
+    replace_table(page, name, lambda old: [table])
 
 
 def write_tables(page: Path, tables: Mapping[str, str]) -> None:
@@ -31,4 +30,4 @@ def write_tables(page: Path, tables: Mapping[str, str]) -> None:
         write_whole(page, lambda path: path.write_text(f"{text}\n", encoding="utf-8"))
         return
     for name, table in tables.items():
-        replace_table(page, name, partial(_whole, table))
+        _replace(page, name, table)

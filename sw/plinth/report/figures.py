@@ -65,10 +65,6 @@ def bench_lines(rows: Sequence[Row], before: str, line: Callable[[Row], str]) ->
     return list((lines | {row["name"]: line(row) for row in rows}).values())
 
 
-def _text(lines: Sequence[str]) -> str:
-    return "\n".join([*lines, ""])
-
-
 def main(arguments: list[str]) -> int:
     """Bring the tables up to date."""
     if len(arguments) != 4:
@@ -79,12 +75,12 @@ def main(arguments: list[str]) -> int:
     of_readme = [measured[name] for name in HEADLINES if name in measured]
     title = f"`make train`: {report['network']} on {report['dies']} x {report['preset']}"
     columns = "| | commit |\n| --- | ---: | --- |"
-    replace_table(readme, TABLES, lambda before: _text([
+    replace_table(readme, TABLES, lambda before: [
         f"| {title} {columns}", *training_lines(report), "", f"| `make bench`, `make fresh`, `make mutate` {columns}",
-        *bench_lines(of_readme, before, headline)]))
-    replace_table(page, TABLES, lambda before: _text(
-        ["| row | | unit | limited by | commit |", "| --- | ---: | --- | --- | --- |",
-         *bench_lines(rows, before, entry)]))
+        *bench_lines(of_readme, before, headline)])
+    replace_table(page, TABLES, lambda before: [
+        "| row | | unit | limited by | commit |", "| --- | ---: | --- | --- | --- |",
+        *bench_lines(rows, before, entry)])
     return 0
 
 

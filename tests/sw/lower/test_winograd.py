@@ -285,8 +285,8 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
             if isinstance(work, LineTransform) and work.members is None:
                 sides = zip((task.reads, task.writes), (work.source, work.target), work.sides, work.planes, strict=True)
                 for regions, buffer, side, plane in sides:
-                    ends = [buffer.address + number * plane + buffer.words for number in range(work.columns * side)]
-                    assert all((one.address, one.address + one.words) == (buffer.address, ends[-1]) for one in regions)
+                    words = (work.columns * side - 1) * plane + buffer.words
+                    assert all((one.address, one.words) == (buffer.address, words) for one in regions)
         number, arrivals, peers = gather.cluster.number(die), gather.arrivals(die), gather.peers(die)
         # A task an element; of whole columns, which become lines, one of these.
         side = 4 if isinstance(gather, LineGather) else 1
