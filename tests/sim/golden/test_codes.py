@@ -177,6 +177,8 @@ def test_levels_that_there_are_not() -> None:
     for lower in (5, 3, -14):
         with pytest.raises(ValueError, match=f"a level behind 4 must be from -13 to 2, not {lower}"):
             codes.refined(words, words, 4, lower)
+        with pytest.raises(ValueError, match=f"a level behind 4 must be from -13 to 2, not {lower}"):
+            codes.following(words, words, words == 0, 4, lower)
 
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 200])

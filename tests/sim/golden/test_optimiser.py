@@ -124,6 +124,17 @@ def test_ends_are_counted_and_kept() -> None:
         assert weights.high.tolist() == [0x7FFF, 0x8000, 0x8001]
 
 
+@pytest.mark.parametrize(("weight", "gradient", "low", "beyond"), [
+    (0x7FFF, -1, 0, 1), (0x7FFF, -1, -1, 0), (0x7FFE, -1, 0, 0), (-0x8000, 1, 0, 1), (-0x8000, 1, 1 << 14, 1),
+    (-0x7FFF, 1, 0, 0)])
+def test_the_first_sum_beyond_its_end_counts(weight: int, gradient: int, low: int, beyond: int) -> None:
+    """Of 2^-12 at a rate of one: 8 and what is above it, and what is below -8, not 8 - 2^-28 and -8."""
+    weights = Number(*(np.array([each], np.int16).view(np.uint16) for each in (weight, low)))
+    made = optimiser.update(OptimiserOperation.SGD, np.array([gradient], np.int16).view(np.uint16), weights, None,
+                            rate=factor_word(Q3_12, 1.0))
+    assert made.saturated == beyond
+
+
 @pytest.mark.parametrize(("operation", "epsilon", "beyond"), [
     (OptimiserOperation.SGD, 1, 0), (OptimiserOperation.MOMENTUM, 1, 0), (OptimiserOperation.ADAGRAD, 1 << 8, 0),
     (OptimiserOperation.ADAGRAD_PRINTED, 1 << 11, 2), (OptimiserOperation.ADAGRAD_PRINTED, 1 << 20, 0)])

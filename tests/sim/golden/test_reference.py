@@ -38,7 +38,8 @@ def chain(*kinds):
 
 
 def window(kernel, stride, padding, ceil, _):
-    return {"kernel": kernel, "stride": stride, "padding": padding, "ceil": ceil}
+    """Settings of a layer; windows lie within the map unless it is said otherwise."""
+    return {"kernel": kernel, "stride": stride, "padding": padding, **({"ceil": True} if ceil else {})}
 
 
 def parameters(rng, *shapes, bias=True):
@@ -347,6 +348,14 @@ def test_kinks_are_as_wide_as_the_roundings() -> None:
     other = {"relu1": np.array([[0.5]])}
     assert reference.gradients(layers, weights, x, np.ones((1, 1)), other).kinks == 0
     assert reference.gradients(layers, weights, x, np.ones((1, 1)), other, 2.0**-11).kinks == 1
+
+
+@pytest.mark.parametrize(("roundings", "kinks"), [(7.9, 1), (8.1, 0)])
+def test_a_kink_is_eight_roundings_wide(roundings, kinks) -> None:
+    """Each of the size of all terms."""
+    layers, weights = chain(("dense", {}), ("relu", {}), (SQUARES, {})), [(np.array([[1.0], [-1.0]]), None)]
+    x = np.array([[1.0, 1.0 - 2 * roundings * 2.0**-24]])
+    assert reference.gradients(layers, weights, x, np.ones((1, 1)), {"relu1": np.zeros((1, 1))}).kinks == kinks
 
 
 def scale_of(layers, weights, x):

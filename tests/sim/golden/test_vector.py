@@ -210,7 +210,8 @@ def test_shapes(op: VectorOp, dst: int, a: int, b: int, fits: bool) -> None:
 @pytest.mark.parametrize("is_row, is_column, lines", [(0, 0, 9), (1, 0, 3), (0, 1, 1), (1, 1, 1)])
 def test_regions_fit_to_the_line(is_row: int, is_column: int, lines: int) -> None:
     """Three rows of nine words in lines of four, from line 7 on."""
-    assert Region(0, bool(is_row), bool(is_column)).lines(3, 9, 4) == lines
+    flags = {name: True for name, flag in (("is_row", is_row), ("is_column", is_column)) if flag}
+    assert Region(0, **flags).lines(3, 9, 4) == lines
     region = {"line": 7, "is_row": is_row, "is_column": is_column}
     spare = {**region, "line": 0}
     for number, program, load in ((3, [(VectorOp.COPY, 3, 0)], []), (3, [(VectorOp.COPY, 0, 3)], []),
