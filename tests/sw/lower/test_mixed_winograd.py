@@ -30,7 +30,8 @@ from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.winograd import form
 
-TINY = preset("ndp-tiny-winograd", multiply_format=FP16, transforms=((2, 3),))
+#: That move a beat a cycle within, four times what a link takes.
+TINY = preset("ndp-tiny-winograd", multiply_format=FP16, transforms=((2, 3),), transfer_words=4)
 
 
 def lowered(network: Network, plan: Plan) -> TrainingProgram:
@@ -76,7 +77,7 @@ def test_a_step_is_that_of_the_network_under_any_plan(seed: int, dies: int) -> N
 
 @pytest.mark.xdist_group("tiny-mixed-winograd-dies")
 @pytest.mark.parametrize(("seed", "dies"), [(0, 2), *(
-    pytest.param(seed, dies, marks=pytest.mark.slow) for seed, dies in ((1, 1), (2, 4), (3, 4)))])
+    pytest.param(seed, dies, marks=pytest.mark.slow) for seed, dies in ((1, 1), (2, 4), (3, 4), (4, 8)))])
 def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
     network, plan, data, program = next(cases(200 + seed, dies))
     made = session(network, plan, data, program, rtl=True)

@@ -81,17 +81,6 @@ def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: in
     assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("broad-winograd-dies")
-@pytest.mark.parametrize(("seed", "dies"), [(0, 2), (1, 4), (2, 1), (3, 8)])
-def test_dies_that_move_a_beat_a_cycle_within(seed: int, dies: int) -> None:
-    network, plan, data = case(100 + seed, dies)
-    made = session(network, plan, data, lowered(network, plan, die=preset(TINY, transfer_words=4)), rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal
-    assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
-
-
 def arranged(dies: int, vectors: tuple[tuple[str, ...], ...], batch: int = 16,
              network: Network = NETWORKS["digits-cnn"]) -> tuple[Network, Plan]:
     """The network with tiles trained, each of its convolutions in an arrangement of its own."""
