@@ -55,7 +55,7 @@ from plinth_hw.matrix.pe import ProcessingElement
 from plinth_hw.optimiser.engine import OptimiserEngine
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.files import write_text
-from plinth_hw.terminal.marked import replaced
+from plinth_hw.terminal.marked import MarkError, remade
 from plinth_hw.terminal.program import program
 
 FAMILY = "ecp5"
@@ -180,8 +180,8 @@ def replace_table(page: Path, marker: str, lines: list[str]) -> None:
         If the page has no such markers.
     """
     try:
-        text = replaced(page.read_text(encoding="utf-8"), marker, lambda old: lines)
-    except ValueError as error:
+        text = remade(page, {marker: lambda old: lines})
+    except MarkError as error:
         raise tools.ToolError(f"{page}: {error}") from error
     write_text(page, text)
 

@@ -7,14 +7,13 @@ JSON knows no NaN and no infinity. Every report, plan and ``--json`` output is m
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
-from plinth_hw.terminal import files
-from plinth_hw.terminal.marked import replaced
+from plinth_hw.terminal import files, marked
 
 
 @contextmanager
@@ -108,19 +107,28 @@ def write_json(path: Path, data: Any) -> None:
     write_whole(path, lambda place: place.write_text(f"{json_text(data, indent=2)}\n", encoding="utf-8"))
 
 
-def replace_table(page: Path, name: str, lines: Callable[[str], Iterable[str]]) -> None:
-    """Make the table of a page between ``<!-- name -->`` and ``<!-- /name -->`` anew, from its old text.
+def replace_tables(pages: Mapping[Path, Mapping[str, marked.Lines]]) -> None:
+    """Make tables of pages anew, each between the lines ``<!-- name -->`` and ``<!-- /name -->``; nothing is written
+    unless all can be made.
+
+    Parameters
+    ----------
+    pages : mapping
+        Page to name to a function from the table's old text to its new lines.
 
     Raises
     ------
     UserError
-        If the page is missing, cannot be written or has no place for the table.
+        If a page is missing, cannot be written or has no place for a table.
     """
-    try:
-        text = replaced(page.read_text(encoding="utf-8"), name, lines)
-    except OSError as error:
-        raise UserError(f"{page}: cannot be read ({error.strerror or error}); name a page that can be") from error
-    except ValueError as error:
-        raise UserError(f"{page}: {error}; name a page that has these lines") from error
-    with _written(page):
-        files.write_text(page, text)
+    texts = {}
+    for page, parts in pages.items():
+        try:
+            texts[page] = marked.remade(page, parts)
+        except OSError as error:
+            raise UserError(f"{page}: cannot be read ({error.strerror or error}); name a page that can be") from error
+        except marked.MarkError as error:
+            raise UserError(f"{page}: {error}; name a page that has a place for the table") from error
+    for page, text in texts.items():
+        with _written(page):
+            files.write_text(page, text)

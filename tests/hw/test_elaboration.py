@@ -49,7 +49,8 @@ def _netlist(component: wiring.Component) -> str:
     *(pytest.param(lambda name=name, kind=kind: make_engine(kind, preset(name)), id=f"{kind.name.lower()}, {name}",
                    marks=pytest.mark.slow)
       for name, kind in (("ndp-tiny", Engine.MATRIX), ("hypar-tiny", Engine.MATRIX), ("ndp-tiny", Engine.VECTOR))),
-    pytest.param(lambda: Die(preset("fpga-tiny", engines=frozenset({Engine.OPTIMISER}))), id="die",
+    pytest.param(lambda: Die(preset("fpga-tiny", engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER,
+                                                                   Engine.OPTIMISER}))), id="die",
                  marks=pytest.mark.slow)])
 def test_elaborated_twice(component) -> None:
     made = component()

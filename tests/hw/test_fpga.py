@@ -38,7 +38,7 @@ def test_table_is_replaced(tmp_path) -> None:
     for _ in range(2):
         fpga.replace_table(page, "x", ["| a |", "| - |"])
         assert page.read_text() == "before\n<!-- x -->\n| a |\n| - |\n<!-- /x -->\nafter\n"
-    with pytest.raises(tools.ToolError, match="there is no place for the table between <!-- y --> and <!-- /y -->"):
+    with pytest.raises(tools.ToolError, match="has no lines <!-- y -->, which should stand once"):
         fpga.replace_table(page, "y", [])
 
 

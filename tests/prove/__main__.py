@@ -12,7 +12,7 @@ from tests.prove.campaign import Result, run
 from tests.prove.listing import NAME, listed
 from tests.prove.proofs import PROOFS
 
-from plinth.output import replace_table, write_json
+from plinth.output import replace_tables, write_json
 from plinth_hw.installation import output_root
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "verification.md"
@@ -45,7 +45,7 @@ def main(only: str | None, jobs: int, list_only: bool) -> None:
     """Prove what blocks promise, and find every broken twin of them."""
     console = Console()
     if list_only:
-        replace_table(_PAGE, NAME, lambda old: listed(PROOFS))
+        replace_tables({_PAGE: {NAME: lambda old: listed(PROOFS)}})
         return
     chosen = [proof for proof in PROOFS if only is None or only in proof.name]
     if not chosen:

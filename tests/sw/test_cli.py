@@ -74,7 +74,7 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     (["train", "--waves", "here"], "die=0,from=1000,to=2000"),
     (["train", "--waves", "die=9,from=1,to=2"], "'die' must be below 4, and 'from' below 'to'"),
     (["train", "--machine", "fpga", "--device", "golden", "--wide", "--stochastic"],
-     "rounds what has 16 bits, and wide weights and states have 32; give --narrow, or leave it out"),
+     "rounds what has 16 bits, and wide weights and states have 32; give --narrow, or leave --stochastic out"),
     (["plan", "digits-mlp", "--wide", "--stochastic"], "rounds what has 16 bits, and wide weights and states have 32"),
     (["simulate", "digits-mlp", "--wide", "--stochastic"], "rounds what has 16 bits, and wide weights"),
     (["train", "--batch", "4000", "--device", "golden"], "smaller --batch"),

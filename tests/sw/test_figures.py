@@ -21,7 +21,7 @@ def test_rows_that_were_measured_are_replaced(tmp_path: Path) -> None:
     report.write_text(json.dumps(REPORT))
     bench.write_text(json.dumps(ROWS))
     readme.write_text(f"head\n{BEGIN}| old | |\n| `ring_efficiency`, seconds | 1.000 | beef |\n"
-                      f"| `cosim_rate`, words | 0.100 | beef |\n{END}tail | `fourth`, x | 1 |\n")
+                      f"| `cosim_rate`, words | 0.100 | beef |\n{END}\ntail | `fourth`, x | 1 |\n")
     page.write_text(f"top\n{BEGIN}| `first_1e-5` | 1.000 | seconds | w | beef |\n"
                     f"| `second` | 0.100 | \\|old\\| | v | beef |\n{END}")
     arguments = list(map(str, (readme, page, report, bench)))
@@ -32,7 +32,7 @@ def test_rows_that_were_measured_are_replaced(tmp_path: Path) -> None:
     assert "counted (as many as planned) | 1,024 | c0ffee |\n" in text
     assert text.endswith("| `make bench`, `make fresh`, `make mutate` | | commit |\n| --- | ---: | --- |\n"
                          "| `ring_efficiency`, seconds | 1.000 | beef |\n| `cosim_rate`, words | 12,346 | unknown |\n"
-                         f"{END}tail | `fourth`, x | 1 |\n")
+                         f"{END}\ntail | `fourth`, x | 1 |\n")
     assert other == (
         f"top\n{BEGIN}| row | | unit | limited by | commit |\n| --- | ---: | --- | --- | --- |\n"
         "| `first_1e-5` | 1.000 | seconds | w | beef |\n| `second` | 0.250 | \\|a / b - 1\\| | x \\| y | dead-dirty |\n"
@@ -44,6 +44,6 @@ def test_rows_that_were_measured_are_replaced(tmp_path: Path) -> None:
 def test_a_page_without_a_place_for_them_is_left_alone(tmp_path: Path) -> None:
     for name, text in (("README.md", "no markers"), ("report.json", json.dumps(REPORT)), ("bench.json", "[]")):
         (tmp_path / name).write_text(text)
-    with pytest.raises(UserError, match="there is no place for the table between <!-- figures -->"):
+    with pytest.raises(UserError, match="has no lines <!-- figures -->, which should stand once"):
         figures.main([str(tmp_path / name) for name in ("README.md", "README.md", "report.json", "bench.json")])
     assert (tmp_path / "README.md").read_text() == "no markers"

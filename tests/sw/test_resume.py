@@ -231,11 +231,39 @@ def test_wide_weights_that_dies_do_not_have_are_the_checkpoints(given: tuple[str
     code, _, error = run([*job, "--resume", path, "--format", "fp32", *given], capsys)
     assert code == 2 and error.count("\n") == 1
     assert f"{path}: training goes on with its --wide: dies of preset 'ndp-demo' compute in fp32" in error
-    assert "give --narrow, or choose --machine fpga" in error
+    assert "give --narrow, or choose dies of fixed point, such as preset fpga-demo" in error
     code, _, error = run([*job, "--resume", path, "--format", "fp32", "--wide"], capsys)
     assert code == 2 and "training goes on with" not in error
     code, _, error = run([*job, "--resume", path, "--stochastic"], capsys)
     assert code == 2 and f"{path}: training goes on with its --wide: --stochastic rounds what has 16 bits" in error
+
+
+def test_wide_weights_take_the_place_of_random_rounding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which the checkpoint gave and nobody typed."""
+    job, path = write(tmp_path), str(tmp_path / "s.npz")
+    assert run([*job, *FIRST, "--machine", "fpga", "--stochastic", "--update", "sgd", "--steps", "1", "--save", path],
+               capsys)[0] == 0
+    code, _, error = run([*job, "--resume", path, "--wide"], capsys)
+    assert code == 2 and "give --change to go on with what is new" in error
+    assert run([*job, "--resume", path, "--wide", "--change", "--steps", "1"], capsys)[0] == 0
+    rule = json.loads((tmp_path / "out" / "report.json").read_text())["update"]
+    assert (rule["kind"], rule["wide"], rule["stochastic"]) == ("sgd", True, False)
+    code, _, error = run([*job, "--resume", path, "--wide", "--stochastic", "--change"], capsys)
+    assert code == 2 and "error: --stochastic rounds what has 16 bits" in error
+
+
+def test_the_word_network_is_no_option(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Messages about it are not the checkpoint's."""
+    altered(saved, {"data": "none", "network": "digits-mlp"})
+    code, _, error = run(["train", "--device", "golden", "--out", str(tmp_path / "o"), "--resume", saved, "--memory",
+                          "1", "--batch", "64"], capsys)
+    assert code == 2 and "training goes on with its network" not in error, error
+
+
+def test_what_only_evaluates_needs_no_state(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    altered(saved, {"kind": "momentum"})
+    assert run(["eval", saved, "--network", str(tmp_path / "net.yaml"), "--data", str(tmp_path / "my.npz")],
+               capsys)[0] == 0
 
 
 def test_weights_and_states_beyond_all_training_are_the_checkpoints(tmp_path: Path,

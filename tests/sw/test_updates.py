@@ -120,7 +120,8 @@ def train(tmp_path: Path, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--machine", "ndp", "--wide"], "compute in fp32, without wide weights; give --narrow, or choose --machine fpga"),
+    (["--machine", "ndp", "--wide"],
+     "compute in fp32, without wide weights; give --narrow, or choose dies of fixed point, such as preset fpga-demo"),
     (["--machine", "ndp", "--stochastic"], "without stochastic rounding"),
     (["--update", "momentum", "--momentum", "1"], "momentum"),
     (["--update", "lars"], "lars"),

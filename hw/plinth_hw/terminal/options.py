@@ -67,7 +67,7 @@ class _Plain(click.ParamType):
 
 
 class Integer(_Plain, click.types.IntParamType):
-    """An integer without bounds, of digits alone, for sizes that the command bounds itself."""
+    """An integer without bounds, for sizes that the command bounds itself."""
 
 
 class IntegerRange(_Plain, click.IntRange):

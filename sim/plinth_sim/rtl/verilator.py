@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -185,12 +186,13 @@ def _run(command: Sequence[str], folder: Path, log: Path, what: str, remedy: str
         raise ToolError(f"{what} failed: {first}", remedy, log)
 
 
-def _compile(jobs: int, commands: Sequence[Sequence[str]], folder: Path, log: Path) -> None:
-    """Compile files side by side; the first failure is raised when the running ones have ended."""
+def _compile(jobs: int, commands: Sequence[tuple[Path, Path, Sequence[str]]]) -> None:
+    """Run compilers side by side, each given as (folder, log, command); the first failure is raised when the running
+    ones have ended."""
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         tasks = [pool.submit(_run, command, folder, log, "the C++ compiler",
                              "correct the source, or check memory and disk space if the compiler was killed")
-                 for command in commands]
+                 for folder, log, command in commands]
         try:
             for task in tasks:
                 task.result()
@@ -203,42 +205,74 @@ def _compile(jobs: int, commands: Sequence[Sequence[str]], folder: Path, log: Pa
             raise
 
 
-def _compiled_once(kind: str, key: str, results: Sequence[str], commands: Sequence[Sequence[str]], jobs: int = 1,
-                   texts: Mapping[str, str] | None = None) -> list[Path]:
-    """Files that all builds of a kind share, in a cached folder: results of commands of the compiler, beside ``texts``,
-    file name to text."""
-    folder = cache_root() / "verilator" / f"{kind}-{key}"
-    with cached_folder(folder, *results) as scratch:
-        if scratch is not None:
-            for name, text in (texts or {}).items():
-                (scratch / name).write_text(text)
-            log = folder.with_name(folder.name + ".log")
+@dataclass(frozen=True)
+class _Shared:
+    """What is compiled once and used by all builds, in a folder of its own."""
+
+    kind: str
+    #: Files that the commands of the compiler read and write in that folder.
+    texts: Mapping[str, str]
+    results: tuple[str, ...]
+    commands: Sequence[Sequence[str]]
+
+    def folder(self, tool: Verilator) -> Path:
+        """Named after all that decides the results."""
+        header = (tool.root / "include" / "verilated.h").read_text(encoding="utf-8")
+        key = digest(tool.version_text, header, _compiler_identity(compiler()), *self.results,
+                     *(part for item in self.texts.items() for part in item),
+                     *(part for command in self.commands for part in command))
+        return cache_root() / "verilator" / f"{self.kind}-{key}"
+
+
+def _compiled_once(tool: Verilator, shared: Sequence[_Shared], jobs: int) -> list[list[Path]]:
+    """Results of each; what is not there yet is compiled side by side."""
+    folders = {each.folder(tool): each for each in shared}
+    commands: list[tuple[Path, Path, Sequence[str]]] = []
+    with ExitStack() as made:
+        # In one order, so that two builds never wait for each other.
+        for folder in sorted(folders):
+            each = folders[folder]
+            scratch = made.enter_context(cached_folder(folder, *each.texts, *each.results))
+            if scratch is None:
+                continue
+            for name, text in each.texts.items():
+                (scratch / name).write_text(text, encoding="utf-8")
+            log = folder.with_name(f"{folder.name}.log")
             log.unlink(missing_ok=True)
-            _compile(jobs, commands, scratch, log)
-    return [folder / name for name in results]
+            commands += [(scratch, log, command) for command in each.commands]
+        _compile(jobs, commands)
+    return [[folder / name for name in each.results] for folder, each in folders.items()]
 
 
 def _runtime_objects(tool: Verilator, trace: bool, further: Sequence[str], jobs: int) -> list[Path]:
-    """Verilator's runtime library as object files, compiled once for all builds."""
-    cxx = compiler()
+    """Verilator's runtime library as object files."""
     names = ["verilated", "verilated_threads", *(["verilated_vcd_c"] if trace else []), *further]
-    flags = [*COMMON_COMPILE, "-O2", "-march=native"]
-    key = digest(tool.version_text, str(tool.root), _compiler_identity(cxx), *flags, *names)
     include = tool.root / "include"
-    return _compiled_once("runtime", key, [f"{name}.o" for name in names], [
-        [cxx, *flags, f"-I{include}", f"-I{include}/vltstd", "-c", str(include / f"{name}.cpp"), "-o", f"{name}.o"]
-        for name in names], jobs)
+    (objects,) = _compiled_once(tool, [_Shared("runtime", {}, tuple(f"{name}.o" for name in names), [
+        [compiler(), *COMMON_COMPILE, "-O2", "-march=native", f"-I{include}", f"-I{include}/vltstd", "-c",
+         str(include / f"{name}.cpp"), "-o", f"{name}.o"] for name in names])], jobs)
+    return objects
 
 
-def _precompiled(tool: Verilator, flags: Sequence[str]) -> Path:
-    """Verilator's header for code that is compiled with ``flags``, precompiled once for all builds: it takes longer
-    than most files that include it. It is given as ``-include``; a compiler that cannot use what is precompiled reads
-    the header itself."""
-    cxx = compiler()
-    key = digest(tool.version_text, str(tool.root), _compiler_identity(cxx), *flags)
-    header, compiled = "header.h", "header.h.gch"
-    return _compiled_once("header", key, [header, compiled], [
-        [cxx, *flags, "-x", "c++-header", header, "-o", compiled]], texts={header: '#include "verilated.h"\n'})[0]
+@functools.cache
+def _is_gcc(name: str) -> bool:
+    """Whether a compiler is GCC; others refuse precompiled headers whose folder was renamed."""
+    run = subprocess.run([name, "-dM", "-E", "-x", "c++", os.devnull], text=True, capture_output=True)
+    return not run.returncode and "__GNUC__" in run.stdout and "__clang__" not in run.stdout
+
+
+def _including_header(tool: Verilator, levels: Iterable[tuple[str, ...]], common: Sequence[str],
+                      jobs: int) -> dict[tuple[str, ...], list[str]]:
+    """Flags by which code of each level (flags beside the ``common`` ones) includes Verilator's header before all else:
+    precompiled, since reading it takes longer than compiling most files."""
+    wanted = dict.fromkeys(levels)
+    if not _is_gcc(compiler()):
+        return {level: [] for level in wanted}
+    header = "header.h"
+    shared = [_Shared("header", {header: '#include "verilated.h"\n'}, (f"{header}.gch",), [
+        [compiler(), *level, *common, "-x", "c++-header", header, "-o", f"{header}.gch"]]) for level in wanted]
+    return {level: ["-include", str(compiled.with_suffix(""))]
+            for level, (compiled,) in zip(wanted, _compiled_once(tool, shared, jobs), strict=True)}
 
 
 def _together(folder: Path, names: Sequence[str]) -> list[list[str]]:
@@ -392,9 +426,9 @@ def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: st
                   "-DVM_COVERAGE=0", "-DVM_SC=0", f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
                   "-DVM_TRACE_FST=0", "-DVM_TRACE_SAIF=0"]
         units = _units(made, list(own), optimise)
-        headers_of = {level: _precompiled(tool, [*level, *common]) for _, level in units}
-        _compile(jobs, [[cxx, *level, *common, f"-I{made}", "-include", str(headers_of[level]), "-c", file, "-o",
-                         file + ".o"] for file, level in units], made, log)
+        including = _including_header(tool, (level for _, level in units), common, jobs)
+        _compile(jobs, [(made, log, [cxx, *level, *common, f"-I{made}", *including[level], "-c", file, "-o",
+                                     file + ".o"]) for file, level in units])
         _run([cxx, "-pthread", "-o", str(scratch / name), *(str(made / (file + ".o")) for file, _ in units),
               *map(str, _runtime_objects(tool, trace, runtime, jobs)), *link], made, log, "the linker",
              "see the log")

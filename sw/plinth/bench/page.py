@@ -1,9 +1,9 @@
 """Pages that commands write their tables into: those of a checkout's ``docs``, or of the output folder."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from plinth.output import replace_table, write_whole
+from plinth.output import replace_tables, write_whole
 from plinth_hw.installation import checkout, output_root
 
 
@@ -11,10 +11,6 @@ def default_page(name: str) -> Path:
     """A page by its name: the checkout's, or, of an installed package, one in the output folder."""
     root = checkout()
     return output_root() / name if root is None else root / "docs" / name
-
-
-def _replace(page: Path, name: str, table: str) -> None:
-    replace_table(page, name, lambda old: [table])
 
 
 def write_tables(page: Path, tables: Mapping[str, str]) -> None:
@@ -29,5 +25,7 @@ def write_tables(page: Path, tables: Mapping[str, str]) -> None:
         text = "\n\n".join(f"<!-- {name} -->\n{table}\n<!-- /{name} -->" for name, table in tables.items())
         write_whole(page, lambda path: path.write_text(f"{text}\n", encoding="utf-8"))
         return
-    for name, table in tables.items():
-        _replace(page, name, table)
+    def lines(table: str) -> Callable[[str], list[str]]:
+        return lambda old: table.splitlines()
+
+    replace_tables({page: {name: lines(table) for name, table in tables.items()}})

@@ -97,7 +97,7 @@ def rule_of(array: Array, update: str | None, wide: bool | None, usual_rate: flo
 
 #: Why nothing comes of two options together.
 STOCHASTIC_WIDE = ("--stochastic rounds what has 16 bits, and wide weights and states have 32; give --narrow, or leave "
-                   "it out")
+                   "--stochastic out")
 
 
 def form_of(array: Array, update: str | None, wide: bool | None, stochastic: bool) -> UpdateRule:

@@ -38,11 +38,13 @@ class ResumeOption(click.Option):
         """The path; ``opts`` are what the command line gives."""
         value, args = super().handle_parse_result(ctx, opts, args)
         if isinstance(value, Path):
-            from plinth.training.checkpoint import load_header
+            from plinth.training.checkpoint import check_state, load_header
 
             named = opts.get("network")
             _, plan = network_or_plan(named if isinstance(named, str) else None, opts.get("plan_file"))
-            found = _options(load_header(value))
+            header = load_header(value)
+            check_state(header, value)
+            found = _options(header)
             given = {*opts, *(["plan_file"] if plan else [])}
             for name in given:
                 if name != "update" or opts[name] != found.get(name):
@@ -88,7 +90,7 @@ def _given(context: click.Context, message: str) -> list[str]:
     found = []
     for option in context.command.params:
         value = context.params.get(option.name or "")
-        words = (*option.opts, *option.secondary_opts)
+        words = [word for word in (*option.opts, *option.secondary_opts) if word.startswith("--")]
         if context.get_parameter_source(option.name or "") is ParameterSource.DEFAULT_MAP and value is not None and any(
                 re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message) for word in words):
             if not isinstance(value, bool):

@@ -65,12 +65,17 @@ def _window(text: str | None, out: Path, dies: int) -> Window | None:
     return Window(die, start, stop, out / f"die{die}.vcd")
 
 
+def _is_typed(name: str) -> bool:
+    """Whether an option of the running command stands on its command line."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
 def _check_used(rule: UpdateRule, device: str, resume: Path | None) -> None:
-    """Refuse options of ``train`` that were typed and of which nothing would come."""
+    """Refuse options of ``train`` of which nothing would come: those that were typed, and rounding at random of wide
+    weights, whoever asked for it."""
     from plinth.model.update import MOMENTUM
 
     simulated = f"the RTL's simulation, which --device {device} does not run; leave one of them out"
-    context = click.get_current_context()
     for name, used, reason in (
             ("waves", device == "cosim", f"--waves records {simulated}"),
             ("threads", device == "cosim", f"--threads are those of {simulated}"),
@@ -79,10 +84,11 @@ def _check_used(rule: UpdateRule, device: str, resume: Path | None) -> None:
             ("momentum", rule.kind == MOMENTUM, f"update {rule.kind!r} has no --momentum; leave it out"),
             ("epsilon", rule.squares, f"update {rule.kind!r} has no --epsilon; leave it out"),
             ("change", resume is not None, "--change is for runs that go on from a checkpoint, without --resume there "
-                                           "is none; leave it out"),
-            ("stochastic", not rule.wide, STOCHASTIC_WIDE)):
-        if not used and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                                           "is none; leave it out")):
+        if not used and _is_typed(name):
             raise UserError(reason)
+    if rule.wide and rule.stochastic:
+        raise UserError(STOCHASTIC_WIDE)
 
 
 def _recorded(window: Window) -> str:
@@ -205,6 +211,8 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
         if update is None:
             update, stochastic = made.rule.kind, stochastic or made.rule.stochastic
             wide = made.rule.wide if wide is None else wide
+    if _is_typed("wide") and wide and not _is_typed("stochastic"):
+        stochastic = False  # of a plan or checkpoint, whose weights have 16 bits
     given = with_settings(given or load_network("digits-mlp"), winograd, weights, predict, shares)
     batch = batch or BATCH
     network = network or given.name

@@ -1,5 +1,6 @@
 """Forms of settings: each checks values, reads and writes those of files, and gives the schema."""
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ _WORDS = {None: "nothing", True: "true", False: "false"}
 
 
 def kind_of(value: Any) -> str:
-    """What a value of a file is where a mapping is wanted, in the words of YAML."""
+    """What kind of value a file has where another is wanted, in the words of YAML."""
     kinds = ((str, "a text"), (list, "a list"), (dict, "a mapping"))
     return next((word for kind, word in kinds if isinstance(value, kind)), described(value))
 
@@ -27,7 +28,7 @@ def described(value: Any) -> str:
         return f"the text {short!r}"
     if value is None or isinstance(value, bool):
         return _WORDS[value]
-    short = repr(value)
+    short = json.dumps(value, default=str) if isinstance(value, (list, tuple, dict)) else repr(value)
     return short if len(short) <= 60 else f"{short[:60]}..."
 
 

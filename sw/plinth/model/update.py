@@ -173,4 +173,4 @@ def check_engines(rule: UpdateRule, parameters: DieParameters) -> None:
         what, remedy = ("wide weights", "give --narrow") if rule.wide else (
             "stochastic rounding", "leave --stochastic out")
         raise UserError(f"dies of preset {parameters.name!r} compute in {parameters.number_format}, without {what}; "
-                        f"{remedy}, or choose --machine fpga")
+                        f"{remedy}, or choose dies of fixed point, such as preset fpga-demo")

@@ -10,7 +10,7 @@ from plinth.errors import UserError, quoted
 from plinth.model.array import Array
 from plinth.model.array_file import array_from_data, array_to_data
 from plinth.model.files import check_mapping, check_version, nearest, read_yaml
-from plinth.model.forms import described, is_integer
+from plinth.model.forms import described, is_integer, kind_of
 from plinth.model.layers import NAME_PATTERN
 from plinth.model.network import Network
 from plinth.model.network_file import holds_plan, network_from_data
@@ -247,8 +247,8 @@ def _difference(found: Any, expected: Any, place: str) -> str:
     elif isinstance(expected, list) and isinstance(found, list):
         return f"{place} has {len(found)} entries, but {len(expected)}"
     elif isinstance(expected, (dict, list)) or type(found) is not type(expected) or found != expected:
-        wanted = f"a {type(expected).__name__}" if isinstance(expected, (dict, list)) else described(expected)
-        return f"{place} is {described(found)}, but {wanted}"
+        mixed = isinstance(expected, (dict, list)) or isinstance(found, (dict, list))
+        return f"{place} is {', but '.join((kind_of if mixed else described)(each) for each in (found, expected))}"
     else:
         return ""
     return next((text for text in (_difference(one, two, inner) for inner, one, two in pairs) if text), "")

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
-from plinth.output import replace_table
+from plinth.output import replace_tables
 from plinth_hw.terminal.program import program
 
-#: Of the tables, between their marks.
-TABLES = "figures"
+#: Name of both tables.
+TABLE = "figures"
 #: In place of a commit, of figures from an installed package.
 UNKNOWN = "unknown"
 #: Benchmark rows that the README shows.
@@ -75,12 +75,11 @@ def main(arguments: list[str]) -> int:
     of_readme = [measured[name] for name in HEADLINES if name in measured]
     title = f"`make train`: {report['network']} on {report['dies']} x {report['preset']}"
     columns = "| | commit |\n| --- | ---: | --- |"
-    replace_table(readme, TABLES, lambda before: [
+    replace_tables({readme: {TABLE: lambda before: [
         f"| {title} {columns}", *training_lines(report), "", f"| `make bench`, `make fresh`, `make mutate` {columns}",
-        *bench_lines(of_readme, before, headline)])
-    replace_table(page, TABLES, lambda before: [
-        "| row | | unit | limited by | commit |", "| --- | ---: | --- | --- | --- |",
-        *bench_lines(rows, before, entry)])
+        *bench_lines(of_readme, before, headline)]}, page: {TABLE: lambda before: [
+            "| row | | unit | limited by | commit |", "| --- | ---: | --- | --- | --- |",
+            *bench_lines(rows, before, entry)]}})
     return 0
 
 

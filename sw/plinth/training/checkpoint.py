@@ -85,6 +85,19 @@ class Header:
     state_scale: float | None
 
 
+def check_state(found: "Header | Checkpoint", where: Path) -> None:
+    """Refuse to go on from a checkpoint without the state of its update; evaluation needs none.
+
+    Raises
+    ------
+    UserError
+        If there is none.
+    """
+    if found.settings is not None and found.settings.rule.kept and not found.update:
+        raise UserError(f"{where}: holds no state of update {found.settings.rule.kept!r}, by which it was trained; go "
+                        "back to an earlier checkpoint, or train again")
+
+
 def _key(layer: str) -> str:
     """Name of a layer's array: its own, unless the header or an argument of numpy's is called so, or another's
     array."""
@@ -231,8 +244,5 @@ def _header(file: ArrayFile) -> Header:
         raise UserError(f"{where}: state_scale must be a number above 0 and up to {MAXIMUM_STATE_SCALE}, not "
                         f"{described(scale)}; {_REMEDY}")
     settings = RunSettings.from_data(data["settings"], where) if "settings" in data else None
-    if settings is not None and settings.rule.kept and not update:
-        raise UserError(f"{where}: holds no state of update {settings.rule.kept!r}, by which it was trained; go back "
-                        "to an earlier checkpoint, or train again")
     return Header(data["network"], data["layers"], data["epoch"], data["seed"], data.get("step", 0), settings,
                   tuple(generators), update, scale)

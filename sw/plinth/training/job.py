@@ -26,7 +26,7 @@ from plinth.training.evaluation import evaluate
 from plinth.training.folder import REPORT, RunFolder
 from plinth.training.layers import layer_report
 from plinth.training.resume import starting_point, state_scale
-from plinth.training.scale import Conversion, Scale, held_inputs, held_targets
+from plinth.training.scale import Conversion, Scale, held_operands, held_targets
 from plinth.training.session import Session, StepResult
 from plinth.training.settings import RunSettings, network_digest, tiles_of
 from plinth_hw.installation import commit
@@ -211,7 +211,7 @@ def _conversion(options: JobOptions) -> Conversion:
     """How samples become numbers of the array's dies."""
     parameters = options.array.die_parameters()
     fmt, name = parameters.multiply_format, parameters.number_format
-    return Conversion(options.scale, held_inputs(fmt, name),
+    return Conversion(options.scale, held_operands(fmt, name),
                       held_targets(fmt, name, options.batch * options.network.output.elements))
 
 

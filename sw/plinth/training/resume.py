@@ -14,7 +14,7 @@ from plinth.model.update import STATE, STATE_LOW
 from plinth.step.step import loss_scale
 from plinth.training import checkpoint
 from plinth.training.checkpoint import Checkpoint
-from plinth.training.scale import Held, held_inputs
+from plinth.training.scale import Held, held_operands
 from plinth.training.session import initial_parameters
 from plinth.training.settings import RunSettings
 from plinth_hw.isa.parameters import DieParameters
@@ -47,12 +47,13 @@ def starting_point(network: Network, settings: RunSettings, seed: int, resume: P
     Raises
     ------
     UserError
-        If the checkpoint cannot be read, has other settings, all epochs already, or weights that the number format
-        does not hold.
+        If the checkpoint cannot be read, has other settings, all epochs already, no state of its update, or weights or
+        states that the number format does not hold or with which no step of FP32 stays finite.
     """
     if resume is None:
         return Checkpoint(initial_parameters(network, seed), 0, seed)
     found = checkpoint.load(resume, network)
+    checkpoint.check_state(found, resume)
     changed = _compare(found, settings, seed, resume, change, say)
     if found.epoch >= settings.epochs:
         raise UserError(f"{resume}: has {found.progress} already; give --epochs above {found.epoch}")
@@ -104,7 +105,7 @@ def _kept(found: Checkpoint, settings: RunSettings, parameters: DieParameters, r
     with np.errstate(over="ignore"):  # what the format does not hold is refused
         kept = {layer: {vector: values * np.float32(factor) if vector in (STATE, STATE_LOW) else values
                         for vector, values in vectors.items()} for layer, vectors in found.kept.items()}
-    held = held_inputs(parameters.memory_format, parameters.number_format)
+    held = held_operands(parameters.memory_format, parameters.number_format)
     for layer, vectors in kept.items():
         for vector, values in vectors.items():
             _check(values, held, f"{resume}: {vector.replace('_', ', ')} of layer {layer!r}", found, parameters)
@@ -113,7 +114,7 @@ def _kept(found: Checkpoint, settings: RunSettings, parameters: DieParameters, r
 
 def _held_parameters(found: Checkpoint, network: Network, parameters: DieParameters, resume: Path) -> Parameters:
     """The weights, if the number format holds all of them."""
-    held = held_inputs(parameters.multiply_format, parameters.number_format)
+    held = held_operands(parameters.multiply_format, parameters.number_format)
     for layer, values in zip(network.weighted, found.parameters, strict=True):
         _check(values, held, f"{resume}: weights of layer {layer.name!r}", found, parameters)
     return found.parameters
@@ -127,4 +128,4 @@ def _check(values: NDArray[np.float32], held: Held, what: str, found: Checkpoint
         remedy = ("go back to an earlier checkpoint, or train again" if same or parameters.number_format == "fp32" else
                   "go on in the --format that they were trained in")
         raise UserError(f"{what} are from {values.min():.6g} to {values.max():.6g}, {count} of {values.size} beyond "
-                        f"the {held} that format {parameters.number_format} holds; {remedy}")
+                        f"the {held} that training in {parameters.number_format} takes; {remedy}")

@@ -22,7 +22,7 @@ from plinth.errors import UserError, quoted
 from plinth.step.step import loss_scale
 from plinth_hw.isa.formats import Fixed, Float, Format
 
-#: Largest magnitude of samples and targets of FP32 dies.
+#: Largest magnitude of samples, targets, weights and states of FP32 dies.
 FP32_MOST = 2.0**60
 #: Exponents that `auto` keeps to: far beyond FP32's.
 MAXIMUM_EXPONENT = 1000
@@ -130,8 +130,8 @@ def _float_range(fmt: Float) -> tuple[float, float]:
     return (2 - 2.0**-fmt.fraction_bits) * 2.0**fmt.bias, 2.0 ** (1 - fmt.bias - fmt.fraction_bits)
 
 
-def held_inputs(operands: Format, name: str) -> Held:
-    """What dies hold of samples.
+def held_operands(operands: Format, name: str) -> Held:
+    """What dies take of samples, weights and states.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def held_inputs(operands: Format, name: str) -> Held:
 def held_targets(operands: Format, name: str, errors: int) -> Held:
     """What dies hold of targets, whose error is their distance from what is predicted, times 2 over ``errors``, the
     number of targets of a batch, times the scale of errors."""
-    held = held_inputs(operands, name)
+    held = held_operands(operands, name)
     if isinstance(operands, Fixed) or operands.bits == 32:
         return held
     most = held.most * errors / (2 * loss_scale(operands))

@@ -149,8 +149,9 @@ def run(ring, dies, messages, *, rng, special=False, skew=0, orders=None, **sett
         sent = [int(words) for words in outcome.results[die, first:len(tasks[die]), 2]]
         assert sent == [m.sent(m.dies.index(die)) for m in mine[die]]
         assert outcome.strobes[die, 4] == sum(sent)
-        # Of each block, where the engine's are those of cycles in which none goes on.
-        assert outcome.results[die, first:len(tasks[die]), 1].sum() >= outcome.strobes[die, 1:4].sum()
+        # A message's stalls are its block's; the engine stalls in the cycles in which no block goes on.
+        stalls, cycles = outcome.results[die, first:len(tasks[die]), 1].sum(), outcome.strobes[die, :4].sum()
+        assert outcome.strobes[die, 1:4].sum() <= stalls <= ring.parameters.reduce_blocks * cycles
         ends = outcome.results[die, :len(tasks[die]), 3]
         assert (np.diff(ends.astype(np.int64)) > 0).all()
     return outcome

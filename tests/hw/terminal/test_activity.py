@@ -3,8 +3,10 @@
 import os
 import pty
 import re
+import select
 import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -70,6 +72,14 @@ def test_rate_and_time_left_are_of_what_was_counted() -> None:
     assert re.fullmatch(r"counting: 50 of 100 beans, [\d,]+/s, 0 s left", activity.text)
 
 
+def read_until(terminal: int, shown: bytes, is_whole: Callable[[bytes], bool]) -> bytes:
+    """What a terminal has shown and shows until it is whole, for half a minute at most."""
+    while not is_whole(shown):
+        assert select.select([terminal], [], [], 30)[0], shown
+        shown += os.read(terminal, 65536)
+    return shown
+
+
 def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bar wraps where the terminal is narrow: all digits come out, and what looks like markup."""
     ours, theirs = pty.openpty()
@@ -82,17 +92,13 @@ def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(monkeypatch: pytest.Monke
         with Activity("counting very many of our beans", "beans", delay_seconds=0.01) as activity:
             assert activity.bar
             activity.update(123_456, 1_000_000)
-            while b"123,456" not in re.sub(rb"\s+", b"", shown):
-                shown += os.read(ours, 65536)
+            shown = read_until(ours, shown, lambda text: b"123,456" in re.sub(rb"\s+", b"", text))
             activity.update(123_457, 1_000_000, "of [b]")
-            while b"of[b]" not in re.sub(rb"\s+", b"", shown):
-                shown += os.read(ours, 65536)
+            shown = read_until(ours, shown, lambda text: b"of[b]" in re.sub(rb"\s+", b"", text))
             activity.say("a line above it")
-            while b"above it" not in shown:
-                shown += os.read(ours, 65536)
+            shown = read_until(ours, shown, lambda text: b"above it" in text)
         os.write(theirs, b"END")
-        while b"END" not in shown:
-            shown += os.read(ours, 65536)
+        shown = read_until(ours, shown, lambda text: b"END" in text)
     os.close(ours)
     assert shown.endswith(b"\x1b[2KEND") or b"\x1b[2K" in shown
     assert b"\xe2\x80\xa6" not in shown

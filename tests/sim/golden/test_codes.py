@@ -1,5 +1,8 @@
 """Codes of tile elements: strings against loops over the rules, fills against what they say, words bit for bit."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 
@@ -228,3 +231,12 @@ def test_shifts_of_levels() -> None:
     assert isa.shifts(None, transform(4, 3).a) == ((0, 0, 0, 2, 2, 0),)
     both = isa.shifts(transform(4, 3).a, transform(4, 3).a)
     assert both[3] == (2, 2, 2, 4, 4, 2) and both[0] == (0, 0, 0, 2, 2, 0)
+    ways = [None, transform(2, 3).a, transform(4, 3).a, transform(2, 5).a]
+    for down, across in itertools.product(ways, ways[1:]):
+        rows = [[1]] if down is None else down
+        means = []
+        for u, v in itertools.product(range(len(rows[0])), range(len(across[0]))):
+            parts = [abs(one[u] * other[v]) for one in rows for other in across if one[u] * other[v]]
+            means.append(sum(parts) / len(parts))
+        wanted = [round(math.log2(mean / min(means))) for mean in means]
+        assert [shift for row in isa.shifts(down, across) for shift in row] == wanted

@@ -129,7 +129,7 @@ def test_arguments_are_bit_patterns() -> None:
         evaluate(TANH, np.zeros(1, dtype=np.float32))
 
 
-#: Of a real number, those of fixed-point dies, and by how many units in the last place results are off at most.
+#: Of a real number, those of fixed-point dies.
 EXACT = {VectorFunction.TANH: math.tanh, VectorFunction.SIGMOID: lambda x: 1 / (1 + math.exp(-x)),
          VectorFunction.EXPONENTIAL: math.exp, VectorFunction.RECIPROCAL: lambda x: 1 / x if x else math.inf}
 

@@ -81,6 +81,14 @@ def test_the_inverse_root_is_close_everywhere() -> None:
     assert np.all(np.diff(root[z == 0]) <= 0)
 
 
+def test_knots_are_the_nearest_numbers() -> None:
+    """To 2^18 / sqrt(1 + s / 64), but for the first; with R of 16 bits everywhere."""
+    first, *knots = inverse_root.knots()
+    assert len(knots) == 192 and (first + 2) // 4 == 65535 and (first + 3) // 4 == 65536
+    for s, knot in enumerate(knots, 1):
+        assert (2 * knot - 1) ** 2 * (64 + s) < 4 * 64 * 2**36 < (2 * knot + 1) ** 2 * (64 + s)
+
+
 def test_random_bits_are_the_generators() -> None:
     """Doubling up gives what step after step does."""
     state, found = 0x12345678, []

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -76,8 +77,8 @@ def test_damaged_objects_of_the_runtime_are_compiled_again(tmp_path: Path, monke
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
     compiled: list[str] = []
 
-    def compile_files(jobs: int, commands: Sequence[Sequence[str]], folder: Path, log: Path) -> None:
-        for command in commands:
+    def compile_files(jobs: int, commands: Sequence[tuple[Path, Path, Sequence[str]]]) -> None:
+        for folder, _, command in commands:
             compiled.append(command[-1])
             (folder / command[-1]).write_text("object")
 
@@ -89,6 +90,46 @@ def test_damaged_objects_of_the_runtime_are_compiled_again(tmp_path: Path, monke
     os.truncate(objects[1], 1)
     assert verilator._runtime_objects(verilator.find(), False, (), 1) == objects
     assert compiled == 2 * expected and objects[1].read_text() == "object"
+
+
+def test_files_include_the_precompiled_header(main: Path) -> None:
+    """Where it lies at last, and the compiler takes it."""
+    main.write_text(MAIN.replace("STEP", "11"))
+    folder = build_library({"top.v": COUNTER}, "top", cpp=[main]).parent
+    lines = folder.with_name(f"{folder.name}.log").read_text().splitlines()
+    commands = [shlex.split(line[2:]) for line in lines if line.startswith("$ ") and "-include" in line]
+    assert {command[command.index("-c") + 1] for command in commands} > {"main.cpp"}
+    for command in commands:
+        here = [re.sub(rf"{folder.name}\.part-[^/]*", folder.name, part) for part in command]
+        run = subprocess.run([*here, "-H", "-fsyntax-only"], cwd=folder / "made", text=True, capture_output=True)
+        assert re.match(r"! \S*/header-\w+/header\.h\.gch\n", run.stderr), run.stderr
+
+
+def test_headers_of_other_code_are_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled once for each set of flags, all that are missing at once."""
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
+    compiled: list[list[str]] = []
+
+    def compile_files(jobs: int, commands: Sequence[tuple[Path, Path, Sequence[str]]]) -> None:
+        compiled.append([command[1] for *_, command in commands])
+        for folder, _, command in commands:
+            (folder / command[-1]).write_text("header")
+
+    monkeypatch.setattr(verilator, "_compile", compile_files)
+    tool, found = verilator.find(), []
+    for levels, common in (((("-O1",), ("-O0",), ("-O1",)), []), ((("-O0",), ("-O2",)), []), ((("-O2",),), ["-w"])):
+        found.append(verilator._including_header(tool, levels, common, 1))
+    assert [sorted(once) for once in compiled] == [["-O0", "-O1"], ["-O2"], ["-O2"]]
+    assert found[0]["-O0",] == found[1]["-O0",] and found[1]["-O2",] != found[2]["-O2",]
+
+
+def test_other_compilers_read_the_header(main: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clang refuses a precompiled one that was moved."""
+    monkeypatch.setattr(verilator, "_is_gcc", lambda name: False)
+    main.write_text(MAIN.replace("STEP", "13"))
+    library = build_library({"top.v": COUNTER}, "top", cpp=[main])
+    assert ctypes.CDLL(str(library)).run(2) == 26
+    assert "-include" not in library.parent.with_name(f"{library.parent.name}.log").read_text()
 
 
 def test_damaged_verilog_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

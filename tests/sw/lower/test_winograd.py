@@ -266,7 +266,7 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
     gather = next(one for one in step.operations if isinstance(one, Gather))
     assert isinstance(gather.source, Tiles) and gather.cluster is not None
     assert isinstance(gather, LineGather) == (levels < 3)
-    members, orders, ways = 1 << levels, set(), set()
+    members, orders, ways, lines = 1 << levels, set(), set(), False
     for die in range(dies):
         tasks = list(gather.sends(die))
         works = [task.work for task in tasks]
@@ -275,7 +275,9 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
                 sides = zip((task.reads, task.writes), (work.source, work.target), work.sides, work.planes, strict=True)
                 for regions, buffer, side, plane in sides:
                     words = (work.columns * side - 1) * plane + buffer.words
-                    assert all((one.address, one.words) == (buffer.address, words) for one in regions)
+                    here = regions is task.reads or work.die is None
+                    assert [(one.address, one.words) for one in regions] == [(buffer.address, words)] * here
+                    lines = True
         number, arrivals, peers = gather.cluster.number(die), gather.arrivals(die), gather.peers(die)
         # A task an element; of whole columns, which become lines, one of these.
         side = 4 if isinstance(gather, LineGather) else 1
@@ -291,6 +293,7 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
         assert to == to[:members] * counts[0] and to[members - 1] == die
         orders.add((number % 2, *((gather.cluster.number(other) - number) % members for other in to[:members - 1])))
         assert arrivals.count == sum(counts[1:])
+    assert lines == (levels < 3 and not even)
     # Of an odd number of samples a cluster may have as many on each die.
     assert (True in ways) if even else (False in ways)
     around = tuple(range(1, members))
