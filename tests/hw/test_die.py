@@ -114,5 +114,11 @@ def test_ports(name: str) -> None:
         *(f"link_{way}_{port}__{signal}" for way in ("in", "out") for port in range(parameters.ports)
           for signal in (("phit", "start") if parameters.link_phits else ("valid", "flit", "credit"))),
         "irq", "busy", "done", "error"}
+    # AMBA AXI4, tables A2-2 to A2-6; AXI4-Lite has the widths of its data alone.
+    widths = {"len": 8, "size": 3, "burst": 2, "cache": 4, "prot": 3, "resp": 2, "last": 1, "valid": 1, "ready": 1}
+    for path, _, value in die.signature.flatten(die):
+        if str(path[0]).startswith("axi"):
+            name = str(path[-1])
+            assert widths.get(next((end for end in widths if name.endswith(end)), ""), len(value)) == len(value), name
     if parameters.axi_ports:
         assert len(die.axi_0.rdata) == parameters.beat_bits // parameters.axi_ports

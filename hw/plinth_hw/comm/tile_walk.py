@@ -328,7 +328,6 @@ class _BodyWords(wiring.Component):
     """
 
     def __init__(self, parameters: DieParameters):
-        self.parameters = parameters
         place, word = unsigned(index_bits(SECTION)), unsigned(WORD_BITS)
         super().__init__({
             "i_valid": In(1), "i": In(BodyWord),

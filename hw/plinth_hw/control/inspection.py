@@ -51,7 +51,6 @@ class Inspection(wiring.Component):
     """
 
     def __init__(self, engines: int) -> None:
-        self.engines = engines
         pointer = data.ArrayLayout(unsigned(PLACE_BITS + 1), engines)
         super().__init__({
             "engine": In(range(max(2, engines))), "kind": In(InspectKind), "number": In(TASK_BITS),

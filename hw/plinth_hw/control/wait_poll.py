@@ -54,7 +54,6 @@ class WaitPoll(wiring.Component):
 
     def __init__(self, engines: int, counters: int) -> None:
         self.engines = engines
-        self.counters = counters
         position = range(max(2, engines))
         by_engine = data.ArrayLayout(unsigned(WAITS), engines)
         super().__init__({

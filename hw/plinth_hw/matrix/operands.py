@@ -69,7 +69,6 @@ class OperandBuffer(wiring.Component):
     def __init__(self, geometry: Geometry, span: list[int], banks: int, half_lines: int, clipped: bool = False):
         parameters = geometry.parameters
         self.geometry = geometry
-        self.span = span
         self.banks = banks
         self.half_lines = half_lines
         self.clipped = clipped

@@ -87,8 +87,6 @@ class GridRows(wiring.Component):
 
     def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
                  packing: int = 1):
-        self.parameters = parameters
-        self.row_bits = row_bits
         self.column_bits = column_bits
         self.clipped = clipped
         self.address_bits = element_address_bits(parameters, packing)
@@ -209,7 +207,6 @@ class RunWalk(wiring.Component):
 
     def __init__(self, address_bits: int, limit_bits: int):
         self.address_bits = address_bits
-        self.limit_bits = limit_bits
         super().__init__({
             "runs": In(runs_layout(address_bits)), "begin": In(1), "start": In(Start),
             "size": In(1), "limit": In(limit_bits), "columns": Out(limit_bits), "take": In(1),

@@ -33,7 +33,6 @@ class WriteRotator(wiring.Component):
 
     def __init__(self, banks: int, width: int = 32, *, words: int | None = None):
         self.banks = banks
-        self.width = width
         self.words = banks if words is None else words
         super().__init__({
             "enable": In(1), "skew": In(exact_log2(banks)), "mask": In(banks),
@@ -74,7 +73,6 @@ class ReadRotator(wiring.Component):
 
     def __init__(self, banks: int, width: int = 32):
         self.banks = banks
-        self.width = width
         words = data.ArrayLayout(unsigned(width), banks)
         super().__init__({"enable": In(1), "skew": In(exact_log2(banks)), "data": In(words), "o": Out(words)})
 
@@ -112,7 +110,6 @@ class SharedReadRotator(wiring.Component):
 
     def __init__(self, banks: int, width: int = 32):
         self.banks = banks
-        self.width = width
         words = data.ArrayLayout(unsigned(width), banks)
         super().__init__({"skew": In(exact_log2(banks)), "half": In(1), "data_0": In(words),
                           "data_1": In(words), "o": Out(words)})

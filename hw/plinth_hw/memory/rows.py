@@ -266,7 +266,6 @@ class BeatWalk(wiring.Component):
                  packing: int = 1, far: bool = False):
         self.parameters = parameters
         self.row_bits = row_bits
-        self.column_bits = column_bits
         self.clipped = clipped
         self.packing = packing
         self.far = far

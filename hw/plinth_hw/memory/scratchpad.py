@@ -155,7 +155,6 @@ class VectorWriter(wiring.Component):
 
     def __init__(self, banks: int, lines: int, width: int = 32, *, words: int | None = None):
         self.banks = banks
-        self.lines = lines
         self.width = width
         self.words = banks if words is None else words
         super().__init__({"i": In(VectorWritePort(banks, lines, width, words=words)),
@@ -192,7 +191,6 @@ class VectorReader(wiring.Component):
 
     def __init__(self, banks: int, lines: int, width: int = 32):
         self.banks = banks
-        self.lines = lines
         self.width = width
         super().__init__({"i": In(VectorReadPort(banks, lines, width)),
                           "o": Out(BankReadPort(banks, lines, width))})

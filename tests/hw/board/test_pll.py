@@ -7,6 +7,7 @@ import sys
 from fractions import Fraction
 
 import pytest
+from amaranth.hdl import Signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,9 @@ def test_known_clocks(mhz: int, dividers: tuple[int, int, int]) -> None:
     found = pll.search(CRYSTAL_HZ, mhz * 1_000_000)
     assert (found.input_divider, found.feedback_divider, found.output_divider) == dividers
     assert found.output_hz == mhz * 1_000_000
+    instance = found.instance(Signal(), Signal(), Signal())
+    # No shift against the clock that it follows: Lattice FPGA-TN-02200.
+    assert instance.parameters["CLKOP_CPHASE"] == found.output_divider - 1 and not instance.parameters["CLKOP_FPHASE"]
 
 
 @pytest.mark.slow
