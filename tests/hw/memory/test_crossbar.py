@@ -185,3 +185,4 @@ def test_drain(cycle, parameters):
 def test_bad_parameters(readers, writers, outstanding):
     with refused(ValueError, "not"):
         MemoryCrossbar(PARAMETERS, readers, writers, outstanding)
+    assert MemoryCrossbar(PARAMETERS, ("a",), ("x",), 1).outstanding == 1
