@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from plinth.buffers import Buffer
+from plinth.model.array import ring
+from plinth.model.update import ADAGRAD, MOMENTUM, UpdateRule
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.planners.simple import data
+from plinth.step.build import step_of
 from plinth.step.owned import _blocks
+from plinth.step.updates import StateUpdate
+from plinth_hw.isa.parameters import preset
 from plinth_sim.golden.collective import owners
 
 
@@ -27,3 +35,21 @@ def test_members_own_what_the_collective_says(words: int, members: int) -> None:
         assert kept[:int((who == index).sum())].all() and kept.sum() == (who == index).sum()
     assert (seen[:first] == -1).all()
     np.testing.assert_array_equal(seen[first:], who)
+
+
+@pytest.mark.parametrize("dies", [1, 2, 3, 8])
+@pytest.mark.parametrize(("name", "rule"), [("ndp-demo", UpdateRule(MOMENTUM)), ("fpga-demo", UpdateRule(ADAGRAD))])
+def test_what_is_kept_begins_with_beats_from_the_first_word_on(name: str, rule: UpdateRule, dies: int) -> None:
+    """Of all pieces of a layer, one behind the other, within the room for it."""
+    array, parameters, graph = ring(dies, preset=name), preset(name), from_network(NETWORKS["digits-cnn"])
+    step = step_of(graph, data(graph, array.levels), 16, parameters, array.factors, (), array, rule)
+    updates = {one.node.name: one.owned for one in step.operations if isinstance(one, StateUpdate)}
+    assert len(updates) == len(graph.weighted)
+    for owned in updates.values():
+        for die in range(dies):
+            ends = [0]
+            for _, block in owned.blocks(die):
+                assert block.kept % parameters.beat_words == 0 and 0 <= block.kept - ends[-1] < parameters.beat_words
+                ends.append(block.kept + block.rows * block.columns)
+            assert ends[-1] <= owned.words()
+            assert any(block.kept == 0 for _, block in owned.blocks(die)) or len(ends) == 1
