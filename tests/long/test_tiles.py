@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.hw.comm.test_codes import BASES, DECODE, ENCODE, PREDICT, Lone, fields, place
+from tests.hw.comm.test_codes import BASES, DECODE, ENCODE, PREDICT, fields, place
 from tests.support.engine_bench import body_words
-from tests.support.verilated_engine import VerilatedEngine
+from tests.support.verilated_engine import VerilatedTransfer
 
 from plinth.sparsity import drops
 from plinth_hw.isa.codes import shifts
@@ -49,9 +49,8 @@ def test_a_hundred_million_tiles(number: int) -> None:
 
 
 @cache
-def engine() -> VerilatedEngine:
-    parameters = preset("ndp-tiny-winograd", codes=True, flit_words=2)
-    return VerilatedEngine(Lone(parameters, WORDS), parameters, CodeBody, ["read", "add_read", "codes_read"], ["write"])
+def engine() -> VerilatedTransfer:
+    return VerilatedTransfer(preset("ndp-tiny-winograd", codes=True, flit_words=2))
 
 
 def coded(elements: int, levels: list[tuple[int, int | None, int | None]], **others: Any) -> list[tuple[int, Any]]:

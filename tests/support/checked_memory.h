@@ -1,8 +1,9 @@
 // Memory behind the ReadPort and WritePort of a Verilated model (hw/plinth_hw/memory/port.py), with checks.
 //
-// Every handshake is offered with a given probability; read data come, and writes are answered, `latency` cycles
-// after the request was taken and the last beat came. Checked of the model: sizes and addresses of requests,
-// payloads that hold while they wait and, where it is promised, write data that are there when memory takes them.
+// Every handshake is offered with a given probability; read data come `latency` cycles after their request was taken,
+// a write is answered `response_delay` cycles after its last beat came. Checked of the model: sizes and addresses of
+// requests, payloads that hold while they wait and, where it is promised, write data that are there when memory takes
+// them.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@
 
 // The first members of what Python gives a harness.
 struct Settings {
-    uint64_t seed, availability, latency, limit;  // availability: of 256; limit: in cycles
+    uint64_t seed, availability, latency, response_delay, limit;  // availability: of 256; the others in cycles
 };
 
 class Random {
@@ -56,6 +57,15 @@ uint64_t low(const Port &port) {
     return bits;
 }
 
+// Some bits of a port, at most 32.
+template <typename Port>
+uint64_t bits(const Port &port, size_t offset, size_t count) {
+    uint64_t found = 0;
+    std::memcpy(&found, reinterpret_cast<const uint8_t *>(&port) + offset / 8,
+                sizeof port - offset / 8 < 8 ? sizeof port - offset / 8 : 8);
+    return found >> offset % 8 & ((1ull << count) - 1);
+}
+
 // A stream that the model drives: its payload must hold while it waits.
 class Held {
   public:
@@ -91,11 +101,17 @@ struct Memory {
     }
 };
 
+// Requests that a port's client made, and the beats that they asked for.
+struct Traffic {
+    uint64_t requests = 0, beats = 0;
+};
+
 struct Reader {
     struct Beat {
         uint64_t at, address;
     };
     std::deque<Beat> queue;
+    Traffic traffic;
     bool offering = false, taking = false;
     Held held;
 
@@ -122,6 +138,8 @@ struct Reader {
             uint64_t address;
             uint32_t beats;
             memory.request(low(port.request_payload), address, beats);
+            traffic.requests++;
+            traffic.beats += beats;
             for (uint32_t beat = 0; beat < beats; beat++)
                 queue.push_back({memory.cycle + memory.settings.latency, address + beat});
         }
@@ -134,6 +152,7 @@ struct Writer {
         bool last;
     };
     std::deque<Beat> queue;
+    Traffic traffic;
     std::deque<uint64_t> responses;
     bool taking = false, accepting = false;
     Held held_request, held_data;
@@ -163,13 +182,15 @@ struct Writer {
                     std::memcpy(memory.words + queue.front().address * BEAT_WORDS + lane, bits + sizeof(Word) * lane,
                                 sizeof(Word));
             }
-            if (queue.front().last) responses.push_back(memory.cycle + memory.settings.latency);
+            if (queue.front().last) responses.push_back(memory.cycle + memory.settings.response_delay);
             queue.pop_front();
         }
         if (port.request_valid && taking) {
             uint64_t address;
             uint32_t beats;
             memory.request(low(port.request_payload), address, beats);
+            traffic.requests++;
+            traffic.beats += beats;
             for (uint32_t beat = 0; beat < beats; beat++)
                 queue.push_back({address + beat, beat == beats - 1});
         }
@@ -190,6 +211,12 @@ struct MemoryPorts {
 #define DRIVE_WRITE(name) writers[port++].drive(memory, WRITE_PORT(model, name));
         FOR_WRITE_PORTS(DRIVE_WRITE)
 #undef DRIVE_WRITE
+    }
+
+    // What the clients of all ports asked for, read ports first.
+    void report(Traffic *traffic) const {
+        for (const Reader &reader : readers) *traffic++ = reader.traffic;
+        for (const Writer &writer : writers) *traffic++ = writer.traffic;
     }
 
     void sample(Memory &memory, Vmodel *model) {

@@ -150,7 +150,7 @@ enum {{ COUNTERS = {p.counters}, BODY = {BODY_WORDS}, RESET_CYCLES = {RESET_CYCL
             np.array(errors or [(0, 0)], np.uint32), memories, outcome.results, outcome.strobes,
             outcome.advances, outcome.errors]
         assert all(array.flags.c_contiguous for array in arrays)
-        numbers = [seed, round(availability * 256), latency, limit_cycles,
+        numbers = [seed, round(availability * 256), latency, latency, limit_cycles,
                    dies, words, flat.shape[1], len(sends), len(errors), link_delay, *rate]
         message = ctypes.create_string_buffer(256)
         cycles = self.library.ring_run(np.array(numbers, np.uint64).ctypes.data_as(ctypes.c_void_p),

@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module
-from amaranth.lib import wiring
-from amaranth.lib.wiring import Out
-from tests.hw.comm.test_transfer import DIES, HALF, run
+from tests.hw.comm.test_transfer import HALF, run, to_other
 from tests.sim.golden.test_codes import runs
 from tests.support.engine_bench import body_words
-from tests.support.verilated_engine import VerilatedEngine
+from tests.support.verilated_engine import VerilatedTransfer
 
-from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.isa.codes import LEVELS, STEPS, shifts
 from plinth_hw.isa.operations import ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import preset
@@ -37,28 +33,9 @@ SOURCE, STRINGS, MADE, MASKS = 300, 2000, 6000, 9000
 PITCH, ROOM = 263, 600
 
 
-class Lone(wiring.Component):
-    """An engine of the only die, which has so many words."""
-
-    def __init__(self, parameters, words=WORDS):
-        self.inner = TransferEngine(parameters)
-        self.words = words
-        self.ports = ("engine", "read", "add_read", "codes_read", "write")
-        super().__init__({name: Out(self.inner.signature.members[name].signature) for name in self.ports})
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.inner = inner = self.inner
-        for name in self.ports:
-            wiring.connect(m, getattr(inner, name), wiring.flipped(getattr(self, name)))
-        m.d.comb += [inner.dies.eq(1), inner.limit.eq(self.words // inner.parameters.beat_words)]
-        return m
-
-
 @cache
-def engine(flit_words: int) -> VerilatedEngine:
-    parameters = PARAMETERS[flit_words]
-    return VerilatedEngine(Lone(parameters), parameters, CodeBody, ["read", "add_read", "codes_read"], ["write"])
+def engine(flit_words: int) -> VerilatedTransfer:
+    return VerilatedTransfer(PARAMETERS[flit_words])
 
 
 def place(at: int) -> dict[str, int]:
@@ -260,13 +237,13 @@ def test_predictions_that_are_none(change):
 
 def test_to_another_die():
     """Strings and their arrival; what is made of them goes back, masks as well."""
-    there = {"remote": 1, "destination_die": DIES[1], "arrival_enable": 1, "arrival": 5}
-    back = {**there, "destination_die": DIES[0], "arrival": 6}
+    there = {**to_other(0), "arrival_enable": 1, "arrival": 5}
+    back = {**to_other(1), "arrival_enable": 1, "arrival": 6}
     at = {"source": {"offset": 200, "base": 0}, "destination": {"offset": HALF, "base": 0}}
     tasks = [(ENCODE.value, fields(ENCODE, 2, 30, (-2, None, None), **at, source_row_stride=30,
                                    destination_row_stride=50, **there)) for _ in range(2)]
     local = {"source": {"offset": 200, "base": 0}, "codes": {"offset": 500, "base": 0}}
-    run(PARAMETERS[2], [tasks, [
+    run(engine(2), [tasks, [
         (ENCODE.value, fields(ENCODE, 1, 60, (0, None, None), source={"offset": 200, "base": 0},
                               destination={"offset": 500, "base": 0}, destination_row_stride=100)),
         (DECODE.value, fields(DECODE, 1, 60, (0, None, None), **local, codes_row_stride=100,
@@ -276,7 +253,7 @@ def test_to_another_die():
                               destination={"offset": 500, "base": 0}, destination_row_stride=100)),
         (DECODE.value, fields(DECODE, 1, 40, (0, None, None), **local, codes_row_stride=100, skips=1, sent=1, given=1,
                               destination={"offset": HALF + 1101, "base": 0},
-                              mask={"offset": HALF + 1201, "base": 0}, **back))]], seed=3)
+                              mask={"offset": HALF + 1201, "base": 0}, **back))]], seed=3, availability=0.5, gate=0.7)
 
 
 @pytest.mark.parametrize("change", [

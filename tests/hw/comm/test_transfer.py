@@ -1,84 +1,75 @@
 """Transfer engines of two dies against the golden model: alignments, shapes, indices, adds, stalls."""
 
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
-from amaranth.lib.wiring import Out, connect, flipped
-from tests.support.amaranth_sim import randomly, receive, simulate
-from tests.support.engine_bench import body_words, run_tasks
-from tests.support.memory_model import MemoryModel
+from tests.support.engine_bench import body_words
 from tests.support.refusal import refused
 from tests.support.transforms import of_map, of_tiles, random_transform
+from tests.support.verilated_engine import Outcome, VerilatedTransfer
 
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.transfer import TransferEngine
-from plinth_hw.isa.formats import FP32, Q3_12
-from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.formats import FP32, Q3_12, Format, word_type
+from plinth_hw.isa.operations import ErrorCode, TransferOperation
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.transfer_bodies import TransferBody, TransformBody
 from plinth_hw.isa.winograd import form
 from plinth_sim.golden import transfer
 
-TINY = preset("ndp-tiny", chunk_words=16)
-#: Two and four words a flit, so that flits are cut and turned.
-WIDE = preset("ndp-demo", chunk_words=32)
-WIDER = preset("ndp-demo", chunk_words=16, flit_words=4)
-#: Words of 16 bits.
-FIXED = preset("ndp-demo", chunk_words=32, multiply_format=Q3_12)
-#: With transforms, two words a flit and one; and with longer lines.
-TILES = preset("ndp-tiny", chunk_words=16, transforms=((2, 3),))
-NARROW_TILES = preset("ndp-tiny", chunk_words=16, flit_words=1, transforms=((2, 3),))
-LARGE_TILES = preset("ndp-demo", chunk_words=64, transforms=((4, 3), (2, 5)))
-#: Words of several flits a cycle within the die: of a beat, and of half a one.
-BROAD = preset("ndp-demo", chunk_words=32, transfer_words=8)
-BROAD_TILES = preset("ndp-tiny", chunk_words=16, transforms=((2, 3),), transfer_words=4)
-HALF_BEAT_TILES = preset("ndp-demo", chunk_words=64, transforms=((2, 3),), transfer_words=4)
+PARAMETERS = {
+    "tiny": preset("ndp-tiny", chunk_words=16),
+    # Two and four words a flit, so that flits are cut and turned.
+    "wide": preset("ndp-demo", chunk_words=32),
+    "wider": preset("ndp-demo", chunk_words=16, flit_words=4),
+    # Words of 16 bits.
+    "fixed": preset("ndp-demo", chunk_words=32, multiply_format=Q3_12),
+    # With transforms, a word a flit; two, and with longer lines.
+    "tiles": preset("ndp-tiny", chunk_words=16, transforms=((2, 3),)),
+    "large tiles": preset("ndp-demo", chunk_words=64, transforms=((4, 3), (2, 5))),
+    # Words of several flits a cycle within the die: of a beat, and of half a one.
+    "broad": preset("ndp-demo", chunk_words=32, transfer_words=8),
+    "broad tiles": preset("ndp-tiny", chunk_words=16, transforms=((2, 3), (4, 3)), transfer_words=4),
+    "half-beat tiles": preset("ndp-demo", chunk_words=64, transforms=((2, 3),), transfer_words=4),
+}
+#: Builds of the quick tests.
+QUICK = ("tiny", "wide", "broad tiles")
 #: Fields of a body that transforms where it says nothing of them.
 NO_PLACES = {name: 0 for name in TransformBody.FIELDS if name not in TransferBody.FIELDS}
 WORDS = 1 << 13
-HALF = WORDS // 2
+HALF, QUARTER = WORDS // 2, WORDS // 4
 BASES = [0] * 16
 BASES[3], BASES[15] = 100, HALF - 28
 COPY, ADD, TRANSFORM, TRANSFORM_ADD, *_ = (operation.value for operation in TransferOperation)
 #: Numbers of the two dies.
-DIES = (3, 4)
+DIES = VerilatedTransfer.DIES
+#: Rounds of random tasks a build, and tasks of each die in a round.
+ROUNDS, TASKS = 12, 40
+
+Fields = dict[str, Any]
+Tasks = Sequence[Sequence[tuple[int, Fields]]]
 
 
-class Pair(wiring.Component):
-    """Two engines; what one sends the other receives, while its gate is open."""
-
-    def __init__(self, parameters):
-        self.engines = [TransferEngine(parameters) for _ in DIES]
-        self.gates = [Signal(init=1, name=f"gate_{n}") for n in range(2)]
-        outer = {name: member for name, member in self.engines[0].signature.members.items()
-                 if name in ("engine", "read", "add_read", "codes_read", "write", "tile_advance", "fault")}
-        super().__init__({f"{name}_{n}": Out(member.signature) if member.is_signature else member
-                          for name, member in outer.items() for n in range(2)})
-        self.names = list(outer)
-
-    def elaborate(self, platform):
-        m = Module()
-        for n, (engine, other) in enumerate(zip(self.engines, self.engines[::-1], strict=True)):
-            m.submodules[f"engine_{n}"] = engine
-            for name in self.names:
-                inner, outer = getattr(engine, name), getattr(self, f"{name}_{n}")
-                if name == "fault":
-                    m.d.comb += outer.eq(inner)
-                else:
-                    connect(m, inner, flipped(outer))
-            gate = self.gates[n]
-            m.d.comb += [
-                engine.die.eq(DIES[n]), engine.dies.eq(8), engine.limit.eq(WORDS // engine.parameters.beat_words),
-                other.receive.payload.eq(engine.send.payload), other.receive.valid.eq(engine.send.valid & gate),
-                engine.send.ready.eq(other.receive.ready & gate),
-            ]
-        return m
+def build(name: str, *values: Any) -> Any:
+    """Parameters of a test on a build: one worker runs all tests of a build."""
+    marks = [pytest.mark.xdist_group(f"transfers-{name}")]
+    if name not in QUICK:
+        marks.append(pytest.mark.slow)
+    return pytest.param(name, *values, marks=marks)
 
 
-def tile(source, destination, shape, source_strides=(0, 0), destination_strides=(0, 0), **fields):
+@cache
+def engine(name: str) -> VerilatedTransfer:
+    return VerilatedTransfer(PARAMETERS[name])
+
+
+def tile(source: int, destination: int, shape: tuple[int, int, int], source_strides: tuple[int, int] = (0, 0),
+         destination_strides: tuple[int, int] = (0, 0), **fields: Any) -> Fields:
     """Fields of a body; addresses in words, strides (plane, row)."""
     planes, rows, columns = shape
     return {"source": {"offset": source - BASES[3], "base": 3},
@@ -89,143 +80,135 @@ def tile(source, destination, shape, source_strides=(0, 0), destination_strides=
             "destination_plane_stride": destination_strides[0], "index": {"offset": 0, "base": 0}, **fields}
 
 
-def golden(memories, die, operation, fields, fmt=FP32, transforms=()):
+def to_other(die: int = 0) -> Fields:
+    """Fields of a tile that goes to the other die."""
+    return {"remote": 1, "destination_die": DIES[1 - die]}
+
+
+def golden(memories: Sequence[Any], die: int, operation: int, fields: Fields, fmt: Format = FP32,
+           transforms: Any = ()) -> int:
     """Run a task in the memories of both dies; returns how many words moved."""
     body = SimpleNamespace(**{"gather": 0, "scatter": 0, **fields, **{
         name: SimpleNamespace(**value) for name, value in fields.items() if isinstance(value, dict)}})
-    other = DIES.index(fields["destination_die"]) if fields.get("remote") else die
-    return transfer.move(TransferOperation(operation), memories[die], memories[other], body, BASES, fmt, transforms)
+    return transfer.move(TransferOperation(operation), memories[die], memories[target_die(die, fields)], body, BASES,
+                         fmt, transforms)
 
 
-def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_delay=6, floats=True, limit=12_000,
-        index=None):
-    """Run ``tasks`` (operation, fields) on each of both dies; the golden model takes die 0's first. Returns what is
-    counted, and the memories, by die."""
-    rng = np.random.default_rng(9)
-    memories = [MemoryModel(parameters, WORDS) for _ in DIES]
-    for memory in memories:
-        if parameters.word_bits == 16:
-            memory.words[:] = rng.integers(0, 1 << 16, WORDS) >> rng.integers(0, 3, WORDS)
-        elif floats:
-            memory.words[:] = rng.standard_normal(WORDS).astype(np.float32).view(np.uint32)
-        else:
-            memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
-        if index is not None:
-            memory.words[:len(index)] = index
-    expected = [memory.words.copy() for memory in memories]
+def target_die(die: int, fields: Fields) -> int:
+    """The die that a tile of a die goes to."""
+    return DIES.index(fields["destination_die"]) if fields.get("remote") else die
+
+
+def packed(pair: VerilatedTransfer, tasks: Tasks) -> list[list[tuple[int, list[int]]]]:
+    """Operations and body words of each die's tasks."""
+    return [[(operation, body_words(pair.layout, fields)) for operation, fields in listed] for listed in tasks]
+
+
+def run(pair: VerilatedTransfer, tasks: Tasks, *, floats: bool = True, index: Any = (), **settings: Any
+        ) -> list[Outcome]:
+    """Run ``tasks`` (operation, fields) on each of both dies; the golden model takes the first one's first. Compares
+    memories, arrivals and what is counted."""
+    parameters, rng = pair.parameters, np.random.default_rng(settings.get("seed", 1))
+    words: Any = rng.integers(0, 1 << 32, (2, WORDS), dtype=np.uint32)
+    if parameters.word_bits == 16:
+        words = words & 0xFFFF >> rng.integers(0, 3, words.shape)
+    elif floats:
+        words = rng.standard_normal(words.shape).astype(np.float32).view(np.uint32)
+    memories = words.astype(word_type(parameters.memory_format))
+    memories[:, :len(index)] = index
+    expected = memories.copy()
     moved = [[golden(expected, die, operation, fields, parameters.memory_format, parameters.transforms)
-              for operation, fields in mine] for die, mine in enumerate(tasks)]
-    dut = Pair(parameters)
-    results = [[], []]
-    strobes = [[], []]
-    advances = [[], []]
-
-    def watch(die):
-        async def bench(ctx):
-            engine = getattr(dut, f"engine_{die}")
-            gate = randomly(70 + die, 0.7) if seed is not None else None
-            while True:
-                *_, sample, fault = await ctx.tick().sample(engine.strobes, getattr(dut, f"fault_{die}").valid)
-                assert not fault
-                states = (sample.busy, sample.stall_input, sample.stall_output, sample.stall_memory)
-                assert sum(states) <= 1
-                strobes[die].append((*states, sample.words))
-                if gate:
-                    ctx.set(dut.gates[die], next(gate))
-        return bench
-
-    def counters(die):
-        wanted = [fields["arrival"] for other, mine in enumerate(tasks) for _, fields in mine
-                  if fields.get("arrival_enable")
-                  and (DIES.index(fields["destination_die"]) if fields.get("remote") else other) == die]
-
-        async def bench(ctx):
-            advances[die] += await receive(ctx, getattr(dut, f"tile_advance_{die}"), len(wanted), randomly(4, 0.3))
-            assert sorted(advances[die]) == sorted(wanted)
-        return bench
-
-    async def settle(ctx):
-        while [len(one) for one in results] != [len(mine) for mine in tasks]:
-            await ctx.tick()
-        # What has been sent to the other die lands there.
-        await ctx.tick().repeat(20 * latency + 20 * response_delay + 300)
-
-    layout = parameters.body(Engine.TRANSFER)
-    benches = [bench for die, mine in enumerate(tasks) for bench in run_tasks(
-        getattr(dut, f"engine_{die}"), layout,
-        [(operation, body_words(layout, fields)) for operation, fields in mine], BASES, results[die],
-        lambda: randomly(5, 0.3))]
-    background = [watch(0), watch(1)]
-    for die, memory in enumerate(memories):
-        background += memory.benches(
-            [getattr(dut, f"{name}_{die}") for name in dut.names if name.endswith("read")],
-            [getattr(dut, f"write_{die}")],
-            seed=None if seed is None else seed + die, latency=latency, availability=availability,
-            response_delay=response_delay)
-    simulate(dut, *benches, counters(0), counters(1), settle, limit_cycles=limit, background=background)
-    for die, mine in enumerate(tasks):
-        assert (memories[die].words == expected[die]).all(), f"die {die}"
-        counted = np.array(strobes[die]).sum(axis=0)
-        assert [result.error for result in results[die]] == [ErrorCode.NONE] * len(mine)
-        assert [result.payload_words for result in results[die]] == moved[die]
-        assert counted[4] == sum(result.payload_words for result in results[die])
-        assert counted[1:4].sum() == sum(result.stall_cycles for result in results[die])
-    return strobes, memories
+              for operation, fields in listed] for die, listed in enumerate(tasks)]
+    outcomes = pair.run_pair(packed(pair, tasks), BASES, memories, **settings)
+    arrivals = np.zeros((2, parameters.counters), dtype=np.uint64)
+    for die, listed in enumerate(tasks):
+        for _, fields in listed:
+            if fields.get("arrival_enable"):
+                arrivals[target_die(die, fields), fields["arrival"]] += 1
+    for die, outcome in enumerate(outcomes):
+        np.testing.assert_array_equal(memories[die], expected[die], f"memory of die {die}")
+        np.testing.assert_array_equal(outcome.arrivals, arrivals[die], f"arrivals of die {die}")
+        assert (outcome.faults, outcome.own_faults) == (0, 0)
+        assert [done.error for done in outcome.done] == [ErrorCode.NONE] * len(tasks[die])
+        assert [done.payload_words for done in outcome.done] == moved[die]
+        assert outcome.words == sum(moved[die])
+        assert outcome.stalls == sum(done.stall_cycles for done in outcome.done)
+    return outcomes
 
 
-@pytest.mark.parametrize(("parameters", "operation"), [
-    (TINY, COPY), pytest.param(WIDE, COPY, marks=pytest.mark.slow), pytest.param(WIDER, ADD, marks=pytest.mark.slow),
-    (BROAD_TILES, ADD), pytest.param(BROAD, COPY, marks=pytest.mark.slow)])
-def test_every_alignment(parameters, operation):
+def handshakes(rng: np.random.Generator, number: int) -> dict[str, Any]:
+    """Settings of a run: memory that is fast or slow to read, or to answer writes, and links that are."""
+    if number == 0:
+        return {"latency": 1, "response_delay": 1}
+    return {"seed": number, "latency": int(rng.choice([1, 3, 9, 30])),
+            "response_delay": int(rng.choice([1, 6, 18, 60, 130])),
+            "availability": float(rng.choice([0.3, 0.5, 0.9, 1])), "gate": float(rng.choice([0.2, 0.7, 1]))}
+
+
+@pytest.mark.parametrize("name", [build(name) for name in PARAMETERS])
+def test_every_alignment(name: str) -> None:
     """All pairs of source and destination lanes, with lengths round the beat; half of them on each die."""
-    beat = parameters.beat_words
-    fields = []
-    for source in range(beat):
-        for destination in range(beat):
+    beat = PARAMETERS[name].beat_words
+    for operation, remote in product((COPY, ADD), (False, True)):
+        tasks: list[list[tuple[int, Fields]]] = [[], []]
+        for source, destination in product(range(beat), repeat=2):
             columns = (1, beat - 1, beat, beat + 1, 2 * beat, 2 * beat + 3)[(source + 3 * destination) % 6]
-            fields.append((operation, tile(200 + source, HALF + destination, (1, 2, columns),
-                                           (0, 5 * beat), (0, 4 * beat + 1))))
-    run(parameters, [fields[::2], fields[1::2]])
+            die = (source * beat + destination) % 2
+            tasks[die].append((operation, tile(
+                200 + source, HALF + die * QUARTER + destination, (1, 2, columns), (0, 5 * beat), (0, 4 * beat + 1),
+                **(to_other(die) if remote else {}))))
+        run(engine(name), tasks)
 
 
-def random_tasks(rng, parameters, die, count):
-    """Tasks of one die: its own tiles lie in the lower half of the destination, the other's in the upper."""
+def random_tile(rng: np.random.Generator) -> Fields:
+    """Fields of a tile without addresses: rows that are long, or many short ones, with gaps or without."""
+    planes, rows, columns = (int(rng.integers(1, high)) for high in (3, 7, 60))
+    if rng.random() < 0.3:
+        rows, columns = int(rng.integers(1, 40)), int(rng.integers(1, 4))
+    strides = []
+    for _ in range(2):
+        row = columns + int(rng.integers(0, 12)) * int(rng.integers(2))
+        strides.append((rows * row + int(rng.integers(0, 12)), row))
+    indexed = rng.choice(["none", "gather", "scatter"])
+    return tile(0, 0, (planes, rows, columns), *strides, gather=int(indexed == "gather"),
+                scatter=int(indexed == "scatter"), index={"offset": int(rng.integers(0, 20)), "base": 0})
+
+
+def random_tasks(rng: np.random.Generator, parameters: DieParameters, die: int, count: int
+                 ) -> list[tuple[int, Fields]]:
+    """Tasks of one die, of which dies with transforms transform in half. Its tiles go to a quarter of either memory
+    that is its own; what it sends comes from the lower half, or from its quarter, where its tasks before left it."""
     tasks = []
-    quarter = HALF // 2
     for _ in range(count):
-        planes, rows, columns = (int(rng.integers(1, high)) for high in (3, 7, 60))
-        if rng.random() < 0.3:
-            columns = int(rng.integers(1, 4))
-        strides = []
-        for _ in range(2):
-            row = columns + int(rng.integers(0, 12)) * int(rng.integers(2))
-            strides.append((rows * row + int(rng.integers(0, 12)), row))
-        indexed = rng.choice(["none", "gather", "scatter"])
-        rows = min(rows, 20)
-        remote = int(rng.integers(2))
-        target = HALF + die * quarter
-        tasks.append((int(rng.choice([COPY, ADD])), tile(
-            int(rng.integers(200, 1200)), int(rng.integers(target, target + 500)), (planes, rows, columns), *strides,
-            gather=int(indexed == "gather"), scatter=int(indexed == "scatter"),
-            index={"offset": int(rng.integers(0, 20)), "base": 0}, remote=remote,
-            destination_die=DIES[1 - die] if remote else 0, arrival_enable=int(rng.integers(2)),
-            arrival=int(rng.integers(parameters.counters)))))
+        transforms = bool(parameters.transforms) and rng.random() < 0.5
+        operation = rng.choice([TRANSFORM, TRANSFORM_ADD] if transforms else [COPY, ADD])
+        # Tiles of a transform fill most of a quarter.
+        most = 20 if transforms else 500
+        fields = NO_PLACES | random_transform(rng, parameters.transforms, 6, 11, QUARTER - most) if (
+            transforms) else random_tile(rng)
+        remote = bool(rng.integers(2))
+        own = HALF + die * QUARTER
+        source = own + int(rng.integers(most)) if remote and rng.integers(2) else int(rng.integers(200, 1200))
+        tasks.append((int(operation), {
+            "index": {"offset": 0, "base": 0}, **fields, "source": {"offset": source - BASES[3], "base": 3},
+            "destination": {"offset": own + int(rng.integers(most)) - BASES[15], "base": 15},
+            "arrival_enable": int(rng.integers(2)), "arrival": int(rng.integers(parameters.counters)),
+            **(to_other(die) if remote else {"remote": 0, "destination_die": 0})}))
     return tasks
 
 
-@pytest.mark.parametrize(("parameters", "seed", "latency", "availability"), [
-    (TINY, None, 1, 1), (FIXED, 4, 3, 0.8), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (WIDE, None, 30, 1), (TINY, 1, 3, 0.5), (WIDE, 2, 9, 0.9), (WIDER, 3, 1, 0.4), (BROAD, 5, 9, 0.8)))])
-def test_random(parameters, seed, latency, availability):
+@pytest.mark.parametrize("name", [build(name) for name in PARAMETERS])
+def test_random(name: str) -> None:
     """Both dies send to each other and to themselves at once; the row numbers repeat."""
-    rng = np.random.default_rng(20 + latency)
-    index = rng.integers(0, 9, 64)
-    run(parameters, [random_tasks(rng, parameters, die, 8) for die in range(2)], seed=seed, latency=latency,
-        availability=availability, response_delay=2 * latency, index=index)
+    for number in range(ROUNDS):
+        rng = np.random.default_rng(20 + number)
+        tasks = [random_tasks(rng, PARAMETERS[name], die, TASKS) for die in range(2)]
+        run(engine(name), tasks, index=rng.integers(0, 9, 64), **handshakes(rng, number))
 
 
 @pytest.mark.parametrize("indexed", ["gather", "scatter"])
-def test_lists_of_every_length(indexed):
+@pytest.mark.parametrize("name", [build("tiny")])
+def test_lists_of_every_length(name: str, indexed: str) -> None:
     """Row numbers are read in pieces of 16, two of them ahead, and anew for each plane."""
     numbers = np.random.default_rng(8).permutation(64)
     tasks, target = [], HALF
@@ -233,178 +216,179 @@ def test_lists_of_every_length(indexed):
         strides = [(70, 1), (2 * rows, 2)] if indexed == "gather" else [(2 * rows, 2), (130, 2)]
         tasks.append((COPY, tile(100, target, (2, rows, 1), *strides, **{indexed: 1})))
         target += 300
-    run(TINY, [tasks, []], latency=9, index=numbers)
+    run(engine(name), [tasks, []], latency=9, index=numbers)
 
 
-def test_words_are_stored_as_they_are():
+@pytest.mark.parametrize("name", [build("wide")])
+def test_words_are_stored_as_they_are(name: str) -> None:
     """Also those that are no canonical numbers."""
-    run(WIDE, [[(COPY, tile(101, HALF + 3, (1, 1, 200), remote=1, destination_die=4))], []], floats=False)
+    run(engine(name), [[(COPY, tile(101, HALF + 3, (1, 1, 200), **to_other()))], []], floats=False)
 
 
-@pytest.mark.slow
-def test_adds_to_the_same_words_keep_their_order():
+@pytest.mark.parametrize("name", [build("wide")])
+def test_adds_to_the_same_words_keep_their_order(name: str) -> None:
     """A scatter whose rows are all the same, then stores and adds to the same places, with slow memory."""
     index = np.array([5, 5, 5, 4, 5, 5, 4, 4, 5, 5], np.uint32)
-    body = tile(300, HALF + 1, (1, 10, 7), (0, 7), (0, 3), scatter=1, remote=1, destination_die=4,
-                arrival_enable=1, arrival=9)
-    run(WIDE, [[(ADD, body), (COPY, tile(300, HALF + 20, (1, 1, 9), remote=1, destination_die=4)), (ADD, body)], []],
+    body = tile(300, HALF + 1, (1, 10, 7), (0, 7), (0, 3), scatter=1, arrival_enable=1, arrival=9, **to_other())
+    run(engine(name), [[(ADD, body), (COPY, tile(300, HALF + 20, (1, 1, 9), **to_other())), (ADD, body)], []],
         latency=40, response_delay=60, index=index)
 
 
-def test_adds_beside_each_other_do_not_wait():
+@pytest.mark.parametrize("name", [build("tiny")])
+def test_adds_beside_each_other_do_not_wait(name: str) -> None:
     """Rows of one block that go down, with slow responses: one wait for the last response, not one a row."""
     body = tile(300, HALF, (1, 4, 3), (0, 7), (0, 4), scatter=1)
-    strobes, _ = run(TINY, [[(ADD, body)], []], latency=4, response_delay=100, index=np.array([3, 2, 1, 0], np.uint32))
-    assert np.array(strobes[0])[:, :4].sum() < 200
+    outcome, _ = run(engine(name), [[(ADD, body)], []], latency=4, response_delay=100,
+                     index=np.array([3, 2, 1, 0], np.uint32))
+    assert outcome.busy + outcome.stalls < 200
 
 
-@pytest.mark.parametrize("parameters", [TINY, WIDE])
-def test_rate(parameters):
+@pytest.mark.parametrize("name", [build("tiny"), build("wide")])
+def test_rate(name: str) -> None:
     """A long aligned row: a flit a cycle but for start and end."""
     flits = 100
-    words = flits * parameters.flit_words
-    strobes, _ = run(parameters, [[(COPY, tile(208, HALF, (1, 1, words), remote=1, destination_die=4))], []],
-                     latency=4, response_delay=4)
-    counted = np.array(strobes[0]).sum(axis=0)
-    assert counted[0] == flits
-    assert counted[1:4].sum() < 40
-    assert words % packet_words(parameters)
+    words = flits * PARAMETERS[name].flit_words
+    outcome, _ = run(engine(name), [[(COPY, tile(208, HALF, (1, 1, words), **to_other()))], []], latency=4,
+                     response_delay=4)
+    assert outcome.busy == flits
+    assert outcome.stalls < 40
+    assert words % packet_words(PARAMETERS[name])
 
 
-@pytest.mark.parametrize(("columns", "strides", "beats_read", "packets", "cycles", "remote"), [
-    # Rows that follow each other in the source: a beat is read once, whatever lies in it.
-    (1, (1, 20), 16, 128, 128, 1), (2, (2, 12), 32, 128, 128, 0), (3, (3, 16), 48, 128, 320, 1),
-    # In the destination: a packet, and its beats, hold many.
-    (1, (20, 1), 128, 4, 128, 0), (2, (8, 2), 128, 8, 128, 1),
-    # In both, and in neither.
-    (2, (2, 2), 32, 8, 128, 1), (2, (8, 10), 128, 128, 128, 0)])
-@pytest.mark.slow
-def test_narrow_rows(columns, strides, beats_read, packets, cycles, remote):
+@pytest.mark.parametrize(("name", "columns", "strides", "beats_read", "packets", "cycles", "remote"), [
+    build("wide", *case) for case in (
+        # Rows that follow each other in the source: a beat is read once, whatever lies in it.
+        (1, (1, 20), 16, 128, 128, 1), (2, (2, 12), 32, 128, 128, 0), (3, (3, 16), 48, 128, 320, 1),
+        # In the destination: a packet, and its beats, hold many.
+        (1, (20, 1), 128, 4, 128, 0), (2, (8, 2), 128, 8, 128, 1),
+        # In both, and in neither.
+        (2, (2, 2), 32, 8, 128, 1), (2, (8, 10), 128, 128, 128, 0))])
+def test_narrow_rows(name: str, columns: int, strides: tuple[int, int], beats_read: int, packets: int, cycles: int,
+                     remote: int) -> None:
     """128 rows of a few words take a cycle each, or what their slots take, with a memory as slow as a die's."""
     source, destination = strides
-    there = {"remote": 1, "destination_die": DIES[1]} if remote else {}
-    strobes, memories = run(WIDE, [[(COPY, tile(200, HALF, (1, 128, columns), (0, source), (0, destination), **there))],
-                                   []], latency=50, response_delay=20)
-    counted = np.array(strobes[0])
-    assert counted[:, :4].sum() <= cycles + 100
-    assert sum(beats for _, _, beats in memories[0].reads) == beats_read
-    assert len(memories[remote].writes) == packets
+    body = tile(200, HALF, (1, 128, columns), (0, source), (0, destination), **(to_other() if remote else {}))
+    outcomes = run(engine(name), [[(COPY, body)], []], latency=50, response_delay=20)
+    assert outcomes[0].busy + outcomes[0].stalls <= cycles + 100
+    assert outcomes[0].beats["read"] == beats_read
+    assert outcomes[remote].requests["write"] == packets
 
 
 REFUSED = [
     ({"columns": 0}, COPY, ErrorCode.BAD_OPERAND), ({"rows": 0}, ADD, ErrorCode.BAD_OPERAND),
     ({"planes": 0}, COPY, ErrorCode.BAD_OPERAND), ({"gather": 1, "scatter": 1}, COPY, ErrorCode.BAD_OPERAND),
-    ({"arrival_enable": 1, "arrival": TINY.counters}, COPY, ErrorCode.BAD_OPERAND),
-    ({"remote": 1, "destination_die": 8}, COPY, ErrorCode.BAD_DIE), ({}, ADD + 1, ErrorCode.BAD_OPERATION)]
+    ({"arrival_enable": 1, "arrival": PARAMETERS["tiny"].counters}, COPY, ErrorCode.BAD_OPERAND),
+    *(({"remote": 1, "destination_die": die}, COPY, ErrorCode.BAD_DIE) for die in (DIES[1] + 1, 8)),
+    ({}, ADD + 1, ErrorCode.BAD_OPERATION)]
 REFUSED_TRANSFORMS = [(NO_PLACES | changes, operation, error) for changes, operation, error in (
     ({"gather": 1}, TRANSFORM, ErrorCode.BAD_OPERAND), ({"scatter": 1}, TRANSFORM_ADD, ErrorCode.BAD_OPERAND),
-    ({"down": 5}, TRANSFORM, ErrorCode.BAD_OPERAND), ({"across": 15}, TRANSFORM, ErrorCode.BAD_OPERAND),
+    ({"down": 9}, TRANSFORM, ErrorCode.BAD_OPERAND), ({"across": 15}, TRANSFORM, ErrorCode.BAD_OPERAND),
     ({"rows": 0}, TRANSFORM, ErrorCode.BAD_OPERAND), ({}, TRANSFORM_ADD + 1, ErrorCode.BAD_OPERATION),
-    ({"remote": 1, "destination_die": 8}, TRANSFORM, ErrorCode.BAD_DIE))]
+    *(({"remote": 1, "destination_die": die}, TRANSFORM, ErrorCode.BAD_DIE) for die in (DIES[1] + 1, 8)))]
 
 
-@pytest.mark.parametrize(("parameters", "bad"), [(TINY, REFUSED), (TILES, REFUSED_TRANSFORMS)], ids=["tiny", "tiles"])
-def test_refused(parameters, bad):
+@pytest.mark.parametrize(("name", "bad"), [build("tiny", REFUSED), build("broad tiles", REFUSED_TRANSFORMS)])
+def test_refused(name: str, bad: Any) -> None:
     """The memory is left alone, and the next task runs."""
-    memory, layout = MemoryModel(parameters, WORDS), parameters.body(Engine.TRANSFER)
-    memory.words[:] = np.arange(WORDS)
-    expected, tasks = memory.words.copy(), []
+    memories = np.tile(np.arange(WORDS, dtype=np.uint32), (2, 1))
+    expected, tasks = memories.copy(), []
     for place, (changes, operation, _) in enumerate(bad):
         good = tile(101, HALF + 2 + 16 * place, (1, 1, 5))
-        golden([expected, expected], 0, COPY, good)
-        tasks += [(operation, body_words(layout, {**good, **changes})), (COPY, body_words(layout, good))]
-    dut = Pair(parameters)
-    results = []
-    simulate(dut, *run_tasks(dut.engine_0, layout, tasks, BASES, results), limit_cycles=2000 * len(bad),
-             background=memory.benches([dut.read_0], [dut.write_0]))
-    assert [result.error for result in results] == [found for *_, error in bad for found in (error, ErrorCode.NONE)]
-    assert (memory.words == expected).all()
+        golden(expected, 0, COPY, good)
+        tasks += [(operation, {**good, **changes}), (COPY, good)]
+    outcomes = engine(name).run_pair(packed(engine(name), [tasks, []]), BASES, memories)
+    assert [done.error for done in outcomes[0].done] == [code for *_, error in bad for code in (error, ErrorCode.NONE)]
+    np.testing.assert_array_equal(memories, expected)
+    assert not any(outcome.arrivals.any() for outcome in outcomes)
 
 
 @pytest.mark.parametrize(("operation", "remote"), [(COPY, 0), (COPY, 1), (ADD, 1)])
-def test_a_tile_beyond_the_memory_is_reported_and_taken(operation, remote):
-    """By the die that it goes to, which knows its own ones, and other tiles still land."""
-    memories = [MemoryModel(TINY, WORDS) for _ in DIES]
-    dut = Pair(TINY)
-    faults, results = [], []
-    memories[0].words[101:201] = np.ones(100, np.float32).view(np.uint32)
-
-    async def watch(ctx):
-        while True:
-            *_, fault = await ctx.tick().sample(getattr(dut, f"fault_{remote}"))
-            if fault.valid:
-                faults.append(fault.own)
-
-    async def settle(ctx):
-        await ctx.tick().repeat(600)
-
-    there = {"remote": remote, "destination_die": DIES[1]}
-    tasks = [tile(101, WORDS - 30, (1, 1, 60), **there), tile(150, HALF, (1, 1, 20), remote=1, destination_die=4)]
-    if not remote:
-        tasks.pop()
-    given = [(operation, body_words(TransferBody, fields)) for fields in tasks]
-    simulate(dut, *run_tasks(dut.engine_0, TransferBody, given, BASES, results)[:2 + remote], settle, limit_cycles=2000,
-             background=[watch, *(bench for n, memory in enumerate(memories) for bench in memory.benches(
-                 [getattr(dut, f"read_{n}"), getattr(dut, f"add_read_{n}")], [getattr(dut, f"write_{n}")]))])
-    assert faults and set(faults) == {1 - remote}
+@pytest.mark.parametrize("inside", [30, 1, 0])
+@pytest.mark.parametrize("name", [build(name) for name in PARAMETERS])
+def test_a_tile_beyond_the_memory_is_reported_and_taken(name: str, inside: int, operation: int, remote: int) -> None:
+    """By the die that it goes to, which knows its own ones, and other tiles still land: one up to the last word as
+    well."""
+    memories = np.zeros((2, WORDS), dtype=engine(name).word_type)
+    memories[0, 101:201] = np.arange(100)
+    there = to_other() if remote else {}
+    beyond = max(1, inside)
+    tasks = [(operation, tile(101, WORDS - inside, (1, 1, inside + beyond), **there))]
     if remote:
-        assert (memories[1].words[HALF:HALF + 20] == memories[0].words[150:170]).all()
+        tasks += [(COPY, tile(150, HALF, (1, 1, 20), **there)), (COPY, tile(160, WORDS - 37, (1, 1, 37), **there))]
+    # A task whose own tile is out of range is never done.
+    outcomes = engine(name).run_pair(packed(engine(name), [tasks, []]), BASES, memories, cycles=1500)
+    assert [len(outcome.done) for outcome in outcomes] == [len(tasks) * remote, 0]
+    packets = -(-beyond // packet_words(PARAMETERS[name]))
+    assert [(outcome.faults, outcome.own_faults) for outcome in outcomes] == [
+        (0, packets * (1 - remote)), (packets * remote, 0)]
+    if remote:
+        np.testing.assert_array_equal(memories[1, HALF:HALF + 20], memories[0, 150:170])
+        np.testing.assert_array_equal(memories[1, WORDS - 37:], memories[0, 160:197])
+
+
+@pytest.mark.parametrize("name", [build(name) for name in PARAMETERS])
+def test_nothing_is_told_before_memory_answers(name: str) -> None:
+    """Tiles are there, but writes are not answered: no counter has advanced, and the task for this die runs. One for
+    the other die is done."""
+    memories = np.zeros((2, WORDS), dtype=engine(name).word_type)
+    memories[:, 101:201] = np.arange(100)
+    expected = memories.copy()
+    arrival = {"arrival_enable": 1, "arrival": 5}
+    tasks = [[(COPY, tile(101, HALF, (1, 1, 60), **to_other(), **arrival))],
+             [(COPY, tile(120, HALF + QUARTER, (1, 1, 60), **arrival))]]
+    for die, ((operation, fields),) in enumerate(tasks):
+        golden(expected, die, operation, fields)
+    outcomes = engine(name).run_pair(packed(engine(name), tasks), BASES, memories, response_delay=1000, cycles=600)
+    np.testing.assert_array_equal(memories, expected)
+    assert [len(outcome.done) for outcome in outcomes] == [1, 0]
+    assert not any(outcome.arrivals.any() for outcome in outcomes)
+    assert outcomes[1].stall_memory > 300 and outcomes[0].stall_memory < 10
+
+
+@pytest.mark.parametrize("name", [build("tiny"), build("wide")])
+def test_stalls_are_named_after_what_is_waited_for(name: str) -> None:
+    """Slow links stall the output, slow memory the input."""
+    tasks = [[(COPY, tile(208, HALF, (1, 1, 600), **to_other()))], []]
+    links, _ = run(engine(name), tasks, gate=0.2)
+    assert links.stall_output > 600 and links.stall_input < 60
+    memory, _ = run(engine(name), tasks, latency=200)
+    assert memory.stall_input > 200 and not memory.stall_output
 
 
 @pytest.mark.parametrize(("fields", "match"), [
     (tile(WORDS - 4, HALF, (1, 1, 5)), r"words 8188\+5 lie outside"),
     ({**tile(200, HALF, (1, 3, 5)), "gather": 1, "index": {"offset": WORDS - 2, "base": 0}}, "words 8190")])
-def test_golden_bounds(fields, match):
+def test_golden_bounds(fields: Fields, match: str) -> None:
     with refused(IndexError, match):
         golden([np.zeros(WORDS, dtype=np.uint32)] * 2, 0, COPY, fields)
 
 
-def test_bad_parameters():
+def test_bad_parameters() -> None:
     with refused(ValueError, "flit_words must be at most beat_words = 4, not 8"):
         TransferEngine(preset("ndp-tiny", flit_words=8))
 
 
-def test_tiles_for_this_die_go_a_beat_a_cycle():
+@pytest.mark.parametrize("name", [build("broad tiles")])
+def test_tiles_for_this_die_go_a_beat_a_cycle(name: str) -> None:
     """A map of 8 x 8 becomes tiles of F(2,3), a beat at each of their places."""
+    beat = PARAMETERS[name].beat_words
     pair, sides = form((3, 3), 2).lattices((8, 8), (1, 1))[0], (4, 4)
-    channels = 2 * BROAD_TILES.beat_words
-    places = 16 * 16 * channels // BROAD_TILES.beat_words
+    channels = 2 * beat
+    places = 16 * 16 * channels // beat
     body = {"source": {"offset": 200, "base": 3}, "destination": {"offset": 28, "base": 15}, "remote": 0,
             "index": {"offset": 0, "base": 0}, "destination_die": 0, "arrival_enable": 0, "arrival": 0, **NO_PLACES,
             "planes": 4, "rows": 4, "columns": channels, "down": 1, "across": 1,
             **of_map("source", pair, (8, 8), channels), **of_tiles("destination", sides, (4, 4), channels)}
-    strobes, _ = run(BROAD_TILES, [[(TRANSFORM, body)], []], latency=6, availability=1)
-    counted = np.array(strobes[0]).sum(axis=0)
-    assert counted[0] == places
-    assert counted[:4].sum() < 1.1 * places + 250
+    outcome, _ = run(engine(name), [[(TRANSFORM, body)], []])
+    assert outcome.busy == places
+    assert outcome.busy + outcome.stalls < 1.1 * places + 250
 
 
-def test_flits_for_another_die_wait_behind_the_engine():
+@pytest.mark.parametrize("name", [build("broad")])
+def test_flits_for_another_die_wait_behind_the_engine(name: str) -> None:
     """As many as there is room for leave it a beat a cycle; the link takes four times as long."""
-    beats = BROAD.leaving_flits
-    body = tile(200, HALF, (1, 1, beats * BROAD.beat_words), remote=1, destination_die=4, arrival_enable=1, arrival=3)
-    strobes, _ = run(BROAD, [[(COPY, body)], []], latency=6, availability=1)
-    assert np.array(strobes[0])[:, :4].sum() < 1.1 * beats + 60
-
-
-@pytest.mark.parametrize(("parameters", "seed", "count"), [
-    (TILES, None, 4), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (NARROW_TILES, 1, 2), (BROAD_TILES, 3, 2), (HALF_BEAT_TILES, 4, 2))),
-    pytest.param(LARGE_TILES, 2, 4, marks=pytest.mark.long)])
-def test_transforms(parameters, seed, count) -> None:
-    """Of both dies, between other tasks, here and to the other one, with arrivals."""
-    rng = np.random.default_rng(20 if seed is None else seed)
-    tasks = []
-    for die in range(2):
-        mine = []
-        for _ in range(count):
-            remote = int(rng.integers(2))
-            mine.append((int(rng.choice([TRANSFORM, TRANSFORM_ADD])), {
-                "source": {"offset": int(rng.integers(100, 300)), "base": 3}, "remote": remote,
-                "destination": {"offset": 28 + die * HALF // 2 + int(rng.integers(20)), "base": 15},
-                "index": {"offset": 0, "base": 0}, "destination_die": DIES[1 - die] if remote else 0,
-                "arrival_enable": int(rng.integers(2)), "arrival": int(rng.integers(parameters.counters)),
-                **NO_PLACES, **random_transform(rng, parameters.transforms, 6, 11, HALF // 2 - 20)}))
-        others = random_tasks(rng, parameters, die, 2)
-        tasks.append([mine[0], others[0], *mine[1:], others[1]])
-    run(parameters, tasks, seed=seed, limit=60_000, index=list(range(40)))
+    parameters = PARAMETERS[name]
+    beats = parameters.leaving_flits
+    body = tile(200, HALF, (1, 1, beats * parameters.beat_words), arrival_enable=1, arrival=3, **to_other())
+    outcome, _ = run(engine(name), [[(COPY, body)], []])
+    assert outcome.busy + outcome.stalls < 1.1 * beats + 60
