@@ -54,6 +54,20 @@ def test_a_step_is_that_of_the_network_under_any_plan(name: str, seed: int, dies
     assert max(made.checks.largest.values()) < 1e-5
 
 
+@pytest.mark.parametrize("dies", [1, 2])
+def test_a_network_with_one_output(dies: int) -> None:
+    """Its bias is one word, which the loss adds, and whose gradient it gives."""
+    generator = np.random.default_rng(dies)
+    network = Network(name="one", input=Shape((5,)), layers=(
+        Dense(name="fc1", outputs=4), Relu(name="relu"), Dense(name="fc2", outputs=1), MeanSquaredError(name="loss")))
+    plan = random_plan(network, dies, 6, generator)
+    program = lower_training(network, plan, preset("ndp-demo"), rule=UpdateRule(), steps=2, memory_words=MEMORY_WORDS)
+    made = session(network, plan, random_data(network, 12, generator), program)
+    assert len(list(made.epoch(0))) == 2
+    assert made.checks is not None and made.checks.failure is None
+    assert max(made.checks.largest.values()) < 1e-5
+
+
 def test_every_map_that_decides_a_kink_can_be_read() -> None:
     """What a step is checked with: relu's output, the input of a maximum."""
     network = Network(name="kinks", input=Shape((2, 6, 6)), layers=(
