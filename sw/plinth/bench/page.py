@@ -21,11 +21,11 @@ def write_tables(page: Path, tables: Mapping[str, str]) -> None:
     UserError
         If the page cannot be read or written, or has no place for a table.
     """
+    def lines(table: str) -> Callable[[str], list[str]]:
+        return lambda old: table.splitlines()
+
     if not page.exists():
         text = "\n\n".join(f"<!-- {name} -->\n{table}\n<!-- /{name} -->" for name, table in tables.items())
         write_whole(page, lambda path: path.write_text(f"{text}\n", encoding="utf-8"))
         return
-    def lines(table: str) -> Callable[[str], list[str]]:
-        return lambda old: table.splitlines()
-
     replace_tables({page: {name: lines(table) for name, table in tables.items()}})
