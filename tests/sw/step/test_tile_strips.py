@@ -1,12 +1,16 @@
 """Strips of a Winograd layer: they are its tiles, in order, and there are some where products, or maps, are long."""
 
+from collections.abc import Sequence
+from math import ceil
+
 import pytest
 
+from plinth.mapping.tiles import interleave_m_log2
 from plinth.model.layers import Convolution, MeanSquaredError, Shape
 from plinth.model.network import Network
 from plinth.partition.graph import Tiling, from_network
-from plinth.step.tile_strips import TileStrip, gather_strips, tile_strips
-from plinth_hw.isa.parameters import preset
+from plinth.step.tile_strips import TASK_CYCLES, TileStrip, gather_strips, tile_strips
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.winograd import TRANSFORMS
 
 
@@ -26,6 +30,38 @@ def test_strips_are_all_tiles_in_order(images: int, tiles: tuple[int, int], chan
         assert all(strip.lines == tiles[0] or images == 1 for strip in found)
     if not least:
         assert not found
+
+
+def ended(parameters: DieParameters, lines: Sequence[int], inputs: int, outputs: int) -> float:
+    """Cycles of the tiles of F(4x4,3x3) of a map of 14 lines of 14, cut into strips of so many lines: one engine makes
+    tiles and maps, the other multiplies."""
+    def place(channels: int) -> float:
+        return max(ceil(channels / parameters.flit_words), 2 * channels / float(parameters.memory_words_per_cycle))
+
+    def product(rows: int) -> float:
+        # A tile of C has the interleave's places a PE, along the side that the engine chooses.
+        log2, depth = interleave_m_log2(parameters, rows, outputs), parameters.interleave
+        m, n = parameters.rows << log2, (parameters.columns * depth) >> log2
+        return ceil(rows / m) * ceil(outputs / n) * inputs * max(depth, (m + n) / parameters.beat_words)
+
+    transfers, products, ready = 0.0, 0.0, []
+    for count in lines:
+        transfers += 36 * 14 * count * place(inputs)
+        products = max(products, transfers) + 36 * (product(14 * count) + TASK_CYCLES)
+        ready.append(products)
+    for count, begin in zip(lines, ready, strict=True):
+        transfers = max(transfers, begin) + 36 * 14 * count * place(outputs)
+    return transfers
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(32, 512), (512, 32), (128, 256), (64, 160), (160, 64), (48, 700)])
+def test_the_strips_are_the_quickest(inputs: int, outputs: int) -> None:
+    """Of all ways to cut the lines of a map in up to three."""
+    parameters = preset("ndp-bench", transforms=TRANSFORMS)
+    found = [strip.lines for strip in tile_strips(parameters, 1, (14, 14), 36, inputs, outputs)] or [14]
+    ways = [[14], *([one, 14 - one] for one in range(1, 14)),
+            *([one, two - one, 14 - two] for two in range(2, 14) for one in range(1, two))]
+    assert ended(parameters, found, inputs, outputs) == min(ended(parameters, way, inputs, outputs) for way in ways)
 
 
 def test_rows_of_a_strip_are_of_all_images() -> None:
