@@ -19,6 +19,7 @@ from plinth_hw.terminal.commands import Command
 from plinth_hw.terminal.files import write_text
 from plinth_hw.terminal.options import Folder, OutputFile, RealRange
 from plinth_hw.terminal.program import program
+from plinth_hw.tools import ToolError
 
 #: Waivers of `verilator --lint-only`, each with its reason.
 WAIVERS = files("plinth_hw") / "waivers.vlt"
@@ -89,5 +90,5 @@ def main(name: str, out: Path | None, fusesoc: bool, folder: Path | None, clock:
 
 
 if __name__ == "__main__":
-    with program("plinth_hw"):
+    with program("plinth_hw", (ToolError,)):
         main(prog_name="python -m plinth_hw", standalone_mode=False)

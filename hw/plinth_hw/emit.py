@@ -21,9 +21,10 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from amaranth.back import rtlil
-from amaranth.back import verilog as amaranth_verilog
 from amaranth.hdl import ClockSignal, Const, Elaboratable, Instance, Module, ResetInserter, Signal, Value
 from amaranth.lib import wiring
+
+from plinth_hw.tools import verilog_of
 
 #: How the systolic array is written: as one cell per element, or as loops for fast simulation.
 ArrayForm = Literal["cells", "loops"]
@@ -127,9 +128,9 @@ def _seldom_collected() -> Iterator[None]:
 def _convert(component: Elaboratable, name: str, platform: Emission | None) -> str:
     with _seldom_collected():
         netlist = rtlil.convert(component, name=name, platform=platform, emit_src=False)
-    # Amaranth's way from RTLIL on, which takes no component: Yosys, a third of the time.
+    # A third of the time.
     cache = _made if platform is None else platform.cache
-    text = cache(amaranth_verilog._convert_rtlil_text, netlist)
+    text = cache(verilog_of, netlist)
     if never := _NEVER_RUN.search(text):
         raise ValueError(f"module {name!r} assigns a constant to {never[1]} in a process that no simulator runs; "
                          "assign all of that signal without an If")

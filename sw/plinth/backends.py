@@ -45,11 +45,12 @@ def tool_errors() -> Iterator[None]:
     UserError
         If a tool is missing or fails, or the cache cannot be written.
     """
-    from plinth_sim.rtl.verilator import ToolError
+    from plinth_hw import tools
+    from plinth_sim.rtl import verilator
 
     try:
         yield
-    except ToolError as error:
+    except (tools.ToolError, verilator.ToolError) as error:
         raise UserError(str(error)) from error
     except OSError as error:
         raise UserError(f"{error.filename or cache_root()}: {error.strerror}; make that folder writable or set "
