@@ -3,11 +3,13 @@ without environment or builds: wall time and time of the processor, as rows of `
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -21,8 +23,14 @@ from plinth_hw.terminal.program import program
 
 TARGETS = ("train", "test")
 _ROOT = Path(__file__).resolve().parents[1]
-#: What of a user's environment would help or hinder.
+#: Beginnings of variables of a user's environment that would help or hinder.
 _OWN = ("PLINTH_", "PYTHON", "VIRTUAL_ENV", "MAKE", "MFLAGS", "PYTEST_")
+
+
+def newcomers_environment(makefile: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without what is ours, settings of the Makefile included: make hands down its own."""
+    settings = set(re.findall(r"^([A-Z]+) *\?=", makefile, re.MULTILINE))
+    return {name: value for name, value in environment.items() if not name.startswith(_OWN) and name not in settings}
 
 
 def measured(root: Path, target: str) -> list[Row]:
@@ -33,12 +41,12 @@ def measured(root: Path, target: str) -> list[Row]:
     UserError
         If the target fails.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
     with tempfile.TemporaryDirectory(prefix="plinth-fresh-") as folder:
         clone = Path(folder) / "plinth"
         cloned = subprocess.run(["git", "clone", "--quiet", str(root), str(clone)], capture_output=True, text=True)
         if cloned.returncode:
             raise UserError(f"{root}: cannot be cloned: {cloned.stderr.strip()}")
+        environment = newcomers_environment((clone / "Makefile").read_text(encoding="utf-8"), os.environ)
         started = time.perf_counter()
         child = subprocess.Popen(["make", target], cwd=clone, env=environment, stdout=sys.stderr.fileno())
         usage = usage_of(child)
