@@ -8,8 +8,9 @@ from tests.fresh import measured
 
 from plinth.errors import UserError
 
-MAKEFILE = """train:
-\t@test ! -e left && test -z "$$PLINTH_BUILD" && python3 -c "sum(range(20_000_000))" && touch left
+MAKEFILE = """ARGS ?=
+train:
+\t@test ! -e left && test -z "$(ARGS)$$PLINTH_BUILD" && python3 -c "sum(range(20_000_000))" && touch left
 test:
 \t@false
 """
@@ -27,7 +28,9 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_a_clone_is_measured(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make fresh ARGS=train` hands its ARGS down by the environment."""
     monkeypatch.setenv("PLINTH_BUILD", "elsewhere")
+    monkeypatch.setenv("ARGS", "train")
     wall, processor = measured(repository, "train")
     assert (wall.name, processor.name) == ("make_train_seconds", "make_train_processor_seconds")
     assert processor.value > 0.1 and wall.value > 0.1, "the loop's time is missing"
