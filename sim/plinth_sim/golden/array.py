@@ -168,16 +168,22 @@ class GoldenArray:
         return True
 
     def _tell(self) -> bool:
-        """Whether a die has failed; the first time, every other die is told."""
+        """Whether a die has failed; the first time, every other die is told, before a process that is gone is."""
         failed = [die for die in self.dies if die.failed]
         if not failed:
             self._told = False
         elif not self._told:
             self._told = True
             causes = [die for die in failed if die.registers[Register.ERROR_CODE] != ErrorCode.REMOTE.value] or failed
+            lost: PeerLostError | None = None
             for number in range(self.size):
                 if number != causes[0].number:
-                    self._send(Failure(causes[0].number, number))
+                    try:
+                        self._send(Failure(causes[0].number, number))
+                    except PeerLostError as error:
+                        lost = error
+            if lost is not None:
+                raise lost
         return bool(failed)
 
     def _send(self, message: Message) -> None:

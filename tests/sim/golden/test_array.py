@@ -17,11 +17,12 @@ from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation
+from plinth_hw.isa.operations import CollectiveOperation, Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.registers import Register
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.transfer import Rows
-from plinth_sim.golden.transport import Advance, Failure, Message, Met, Tile, Transport
+from plinth_sim.golden.transport import Advance, Failure, Message, Met, PeerLostError, Tile, Transport
 
 TINY = preset("ndp-tiny")
 MEMORY_WORDS = 1 << 14
@@ -249,6 +250,29 @@ def test_silence_of_other_dies_is_a_time_out() -> None:
                                        r"waits for counter 8 to reach 3, it is 0; other dies live in other processes"):
         driver.step(0)
     assert sorted(message.destination for message in transport.sent if isinstance(message, Failure)) == [1, 2, 3]
+
+
+def test_own_dies_are_told_though_others_are_gone() -> None:
+    """Those of higher numbers, too."""
+    class Going(Given):
+        gone = False
+
+        def send(self, message: Message) -> None:
+            if self.gone:
+                raise PeerLostError([message.destination])
+            super().send(message)
+
+    program, transport = adders(), Going()
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0, 3], transport=transport, patience_seconds=0.01)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    transport.gone = True
+    words = np.array(program.step[0].tasks[0].words, dtype=np.uint32)
+    words[0] |= 0xF
+    driver.device(0).write_memory(program.step[0].address, words)
+    with pytest.raises(DieError):
+        driver.step(0)
+    codes = [die.registers[Register.ERROR_CODE] for die in array.dies]
+    assert codes == [ErrorCode.BAD_ENGINE.value, ErrorCode.REMOTE.value]
 
 
 def test_other_dies_that_do_not_end_are_named() -> None:
