@@ -14,7 +14,7 @@ from plinth import cli
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.lower.builder import pack
-from plinth.mapping.choices import choose
+from plinth.mapping.choices import _cut_choices, choose
 from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.mapping.mappings import Loops, pieces
 from plinth.mapping.row_stationary import RowStationary
@@ -75,6 +75,15 @@ def check(layer: ConvolutionShape, images: int, die: DieParameters, rng: np.rand
         for row in range(buffer.rows):
             written[buffer.address + row * buffer.stride:][:buffer.row_words] = True
     assert (memory[~written] == 0x7FC00000).all()
+
+
+@pytest.mark.parametrize(("images", "rows", "columns", "units", "run", "tasks"), [
+    (2, 6, 40, 9, 5, 1 + 4 / 5), (1, 3, 3, 17, 4, 2 + 1 / 4), (3, 9, 14, 6, 3, 3), (1, 5, 7, 1, 1, 1)])
+def test_a_shorter_last_run_counts_as_a_part_of_a_task(images: int, rows: int, columns: int, units: int, run: int,
+                                                       tasks: float) -> None:
+    """Of the ways to cut sums on PEs of eight columns, the one with the fewest tasks at a run."""
+    cuts = _cut_choices(DIES["demo"], images, rows, columns, units, True)
+    assert min(count for count, *_, one in cuts.tolist() if one == run) == pytest.approx(tasks)
 
 
 @pytest.mark.parametrize("dies", [DIES, MIXED], ids=["fp32", "mixed"])
