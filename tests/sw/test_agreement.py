@@ -171,7 +171,7 @@ def test_the_page_is_written_in_place(tmp_path: Path) -> None:
     assert page.read_text() == (f"before\n<!-- agreement -->\n{agreement.table(STEPS)}\n<!-- /agreement -->\nmiddle\n"
                                 f"<!-- hold-outs -->\n{agreement.NONE}\n<!-- /hold-outs -->\nafter\n")
     page.write_text("nothing")
-    with pytest.raises(UserError, match="there is no place for the table between"):
+    with pytest.raises(UserError, match="has no lines <!-- agreement -->, which should stand once"):
         write_tables(page, agreement.tables(STEPS))
 
 

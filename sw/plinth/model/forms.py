@@ -1,6 +1,5 @@
 """Forms of settings: each checks values, reads and writes those of files, and gives the schema."""
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +27,17 @@ def described(value: Any) -> str:
         return f"the text {short!r}"
     if value is None or isinstance(value, bool):
         return _WORDS[value]
-    short = json.dumps(value, default=str) if isinstance(value, (list, tuple, dict)) else repr(value)
+    short = _inner(value)
     return short if len(short) <= 60 else f"{short[:60]}..."
+
+
+def _inner(value: Any) -> str:
+    """A value within others, as YAML and JSON write it."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_inner, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_inner(key)}: {_inner(one)}" for key, one in value.items()) + "}"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def is_integer(value: Any, low: int, high: int) -> bool:

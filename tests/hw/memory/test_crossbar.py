@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Crossbar: routing, fairness, faults, word counts."""
 
 import numpy as np

@@ -98,7 +98,7 @@ def test_files_include_the_precompiled_header(main: Path) -> None:
     folder = build_library({"top.v": COUNTER}, "top", cpp=[main]).parent
     lines = folder.with_name(f"{folder.name}.log").read_text().splitlines()
     commands = [shlex.split(line[2:]) for line in lines if line.startswith("$ ") and "-include" in line]
-    assert {command[command.index("-c") + 1] for command in commands} > {"main.cpp"}
+    assert commands and all("-c" in command for command in commands)
     for command in commands:
         here = [re.sub(rf"{folder.name}\.part-[^/]*", folder.name, part) for part in command]
         run = subprocess.run([*here, "-H", "-fsyntax-only"], cwd=folder / "made", text=True, capture_output=True)
