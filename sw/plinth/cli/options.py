@@ -90,20 +90,17 @@ def rule_of(array: Array, update: str | None, wide: bool | None, usual_rate: flo
             options[name] = default
     options = {name: value for name, value in options.items() if value is not None}
     try:
-        return rule_for(parameters, update, wide=wide, **options)
+        rule = rule_for(parameters, update, wide=wide, **options)
     except ValueError as error:
         raise UserError(f"{error}; mend --update and its options") from None
-
-
-#: Why nothing comes of two options together.
-STOCHASTIC_WIDE = ("--stochastic rounds what has 16 bits, and wide weights and states have 32; give --narrow, or leave "
-                   "--stochastic out")
+    if rule.wide and rule.stochastic:
+        raise UserError("--stochastic rounds what has 16 bits, and wide weights and states have 32; give --narrow, or "
+                        "leave --stochastic out")
+    return rule
 
 
 def form_of(array: Array, update: str | None, wide: bool | None, stochastic: bool) -> UpdateRule:
     """The update that a step is planned with, whatever its numbers."""
-    if wide and stochastic:
-        raise UserError(STOCHASTIC_WIDE)
     return rule_of(array, update, wide, RATE, rate=None, stochastic=stochastic).form
 
 

@@ -24,7 +24,6 @@ from plinth.cli.names import (
     RATE,
 )
 from plinth.cli.options import (
-    STOCHASTIC_WIDE,
     able_array,
     array_of,
     die_of,
@@ -71,8 +70,7 @@ def _is_typed(name: str) -> bool:
 
 
 def _check_used(rule: UpdateRule, device: str, resume: Path | None) -> None:
-    """Refuse options of ``train`` of which nothing would come: those that were typed, and rounding at random of wide
-    weights, whoever asked for it."""
+    """Refuse options of ``train`` that were typed and of which nothing would come."""
     from plinth.model.update import MOMENTUM
 
     simulated = f"the RTL's simulation, which --device {device} does not run; leave one of them out"
@@ -87,8 +85,6 @@ def _check_used(rule: UpdateRule, device: str, resume: Path | None) -> None:
                                            "is none; leave it out")):
         if not used and _is_typed(name):
             raise UserError(reason)
-    if rule.wide and rule.stochastic:
-        raise UserError(STOCHASTIC_WIDE)
 
 
 def _recorded(window: Window) -> str:
