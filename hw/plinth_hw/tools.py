@@ -53,7 +53,7 @@ def _compiled_kept() -> Iterator[None]:
     if usable:
         yield
         return
-    os.environ["XDG_CACHE_HOME"] = str(cache_root().resolve() / "wasm")
+    os.environ["XDG_CACHE_HOME"] = str(cache_root() / "wasm")
     try:
         yield
     finally:

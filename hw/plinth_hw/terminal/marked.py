@@ -29,7 +29,7 @@ def replaced(page: str, name: str, lines: Lines) -> str:
     begin, end = places
     if end < begin:
         raise MarkError(f"has the line <!-- /{name} --> before <!-- {name} -->")
-    old = "".join(f"{row.rstrip(chr(13))}\n" for row in rows[begin + 1:end])
+    old = "".join(row.rstrip("\r") + "\n" for row in rows[begin + 1:end])
     ending = "\r" if rows[begin].endswith("\r") else ""
     return "\n".join([*rows[:begin + 1], *(f"{line}{ending}" for line in lines(old)), *rows[end:]])
 

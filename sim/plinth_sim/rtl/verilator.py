@@ -210,7 +210,7 @@ class _Shared:
     """What is compiled once and used by all builds, in a folder of its own."""
 
     kind: str
-    #: Files that the commands of the compiler read and write in that folder.
+    #: Files that the commands of the compiler read there, and those that they make.
     texts: Mapping[str, str]
     results: tuple[str, ...]
     commands: Sequence[Sequence[str]]

@@ -8,10 +8,6 @@ from typing import Any
 MAXIMUM_SIZE = 1 << 16
 
 
-#: What YAML and JSON call these; Python has other words.
-_WORDS = {None: "nothing", True: "true", False: "false"}
-
-
 def kind_of(value: Any) -> str:
     """What kind of value a file has where another is wanted, in the words of YAML."""
     kinds = ((str, "a text"), (list, "a list"), (dict, "a mapping"))
@@ -25,14 +21,14 @@ def described(value: Any) -> str:
         if re.fullmatch(r"[+-]?([0-9][0-9_]*\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", value):
             return f"the text {short!r}; YAML reads it as text, write the number in plain digits"
         return f"the text {short!r}"
-    if value is None or isinstance(value, bool):
-        return _WORDS[value]
+    if value is None:
+        return "nothing"
     short = _inner(value)
     return short if len(short) <= 60 else f"{short[:60]}..."
 
 
 def _inner(value: Any) -> str:
-    """A value within others, as YAML and JSON write it."""
+    """A value, or one within others, as YAML and JSON write it; Python has other words."""
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_inner, value))}]"
     if isinstance(value, dict):

@@ -247,8 +247,8 @@ def _difference(found: Any, expected: Any, place: str) -> str:
     elif isinstance(expected, list) and isinstance(found, list):
         return f"{place} has {len(found)} entries, but {len(expected)}"
     elif isinstance(expected, (dict, list)) or type(found) is not type(expected) or found != expected:
-        mixed = isinstance(expected, (dict, list)) or isinstance(found, (dict, list))
-        return f"{place} is {', but '.join((kind_of if mixed else described)(each) for each in (found, expected))}"
+        said = kind_of if isinstance(expected, (dict, list)) or isinstance(found, (dict, list)) else described
+        return f"{place} is {said(found)}, but {said(expected)}"
     else:
         return ""
     return next((text for text in (_difference(one, two, inner) for inner, one, two in pairs) if text), "")

@@ -75,11 +75,16 @@ def main(arguments: list[str]) -> int:
     of_readme = [measured[name] for name in HEADLINES if name in measured]
     title = f"`make train`: {report['network']} on {report['dies']} x {report['preset']}"
     columns = "| | commit |\n| --- | ---: | --- |"
-    replace_tables({readme: {TABLE: lambda before: [
-        f"| {title} {columns}", *training_lines(report), "", f"| `make bench`, `make fresh`, `make mutate` {columns}",
-        *bench_lines(of_readme, before, headline)]}, page: {TABLE: lambda before: [
-            "| row | | unit | limited by | commit |", "| --- | ---: | --- | --- | --- |",
-            *bench_lines(rows, before, entry)]}})
+
+    def headlines(before: str) -> list[str]:
+        return [f"| {title} {columns}", *training_lines(report), "",
+                f"| `make bench`, `make fresh`, `make mutate` {columns}", *bench_lines(of_readme, before, headline)]
+
+    def all_rows(before: str) -> list[str]:
+        return ["| row | | unit | limited by | commit |", "| --- | ---: | --- | --- | --- |",
+                *bench_lines(rows, before, entry)]
+
+    replace_tables({readme: {TABLE: headlines}, page: {TABLE: all_rows}})
     return 0
 
 
