@@ -21,7 +21,7 @@ INSTALLATION, CACHE = "plinth_hw.installation", "plinth_hw.cache"
 SHAPES, LIB = "plinth_hw.shapes", "plinth_hw.lib"
 _HARDWARE = {ISA, SHAPES, "plinth_hw.emit", LIB, "plinth_hw.arith", "plinth_hw.memory", "plinth_hw.control"}
 _BASE = {TERMINAL, "plinth.errors", "plinth.output", "plinth.units", "plinth.buffers"}
-_STEP = {*_BASE, ISA, "plinth.model", "plinth.partition", "plinth.mapping", "plinth.step"}
+_STEP = {*_BASE, ISA, "plinth.model", "plinth.partition", "plinth.mapping", "plinth.sharding", "plinth.step"}
 _PLANS = {*_STEP, "plinth.plan"}
 _LOWERED = {*_PLANS, "plinth.driver", "plinth.lower"}
 _SIMULATED = {*_LOWERED, "plinth_sim.array", "plinth.simulate"}
@@ -63,7 +63,8 @@ MAY: dict[str, set[str]] = {
     "plinth.buffers": set(),
     "plinth.partition": {*_BASE, ISA, "plinth.model"},
     "plinth.mapping": {*_BASE, ISA, "plinth.model"},
-    "plinth.step": {*_BASE, ISA, "plinth.model", "plinth.partition", "plinth.mapping"},
+    "plinth.sharding": {*_BASE, "plinth.model", "plinth.partition"},
+    "plinth.step": {*_BASE, ISA, "plinth.model", "plinth.partition", "plinth.mapping", "plinth.sharding"},
     "plinth.plan": {*_STEP},
     "plinth.lower": {*_PLANS, "plinth.driver"},
     "plinth.driver": {*_BASE, ISA, "plinth.model"},

@@ -1,7 +1,6 @@
 """Training with predicted gathers on digits: an epoch on RTL, and a run of the golden model, end with the weights of
 one whose gathers send everything, word for word."""
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
+from plinth.sharding import Sharding
 from plinth.training.data import digits
 from plinth.training.session import Session
 from plinth_hw.isa.parameters import preset
@@ -30,8 +30,9 @@ def made(rounds: int, network: Network = NETWORKS["digits-cnn"], weights: str = 
     """Four dies as two groups and two clusters."""
     network = with_tiles(network, 2, weights, rounds)
     graph = from_network(network)
-    plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=batch, chunk_words=64,
-                splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes), factors=(2, 2))
+    splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
+                array="ring-4")
     program = lower_training(network, plan, preset("ndp-demo-predict"), rule=UpdateRule(rate=0.1), steps=1,
                              memory_words=1 << 20)
     data = enlarged_digits() if network.input.positions > 64 else digits()
@@ -54,7 +55,7 @@ def test_an_epoch_on_rtl() -> None:
     words = sum(one.driver.injected_words(die) for die in range(4))
     steps = one.compared_steps
     assert steps > 40 and least * steps <= words <= most * steps
-    everything = replace(plan, graph=from_network(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", 0))).words
+    everything = plan.resharded(graph=from_network(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", 0))).words
     print(f"{words / steps:,.0f} words a step, expected {plan.words:,}, of gathers that send everything {everything:,}")
     assert words < everything * steps
     for one_, other in zip(*found, strict=True):

@@ -18,7 +18,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,7 @@ def _plans(suffix: str) -> Door:
     graph = from_network(network)
     plans = [plan_network(network, ARRAYS["ring-2"], planner=planner, batch=8).plan for planner in ("hypar", "data")]
     uneven = Lists(samples=tuple(map(runs_of, ([0, 2, 3], [1, 4, 5, 6, 7]))), owners=(1, 0))
-    plans[1] = replace(plans[1], lists=(Lists(samples=ranges_of((8, 0))), *(uneven,) * (len(graph.nodes) - 1)))
+    plans[1] = plans[1].resharded(lists=(Lists(samples=ranges_of((8, 0))), *(uneven,) * (len(graph.nodes) - 1)))
     data = tuple(plan.to_data() for plan in plans)
     texts = tuple((dump_yaml(one) if suffix == ".yaml" else json.dumps(one)).encode() for one in data)
     return Door(suffix, texts, lambda path: load_plan(path, network), wrong(data),

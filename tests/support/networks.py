@@ -26,6 +26,7 @@ from plinth.model.layers import (
 from plinth.model.network import Network
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
+from plinth.sharding import Sharding
 from plinth.sparsity.networks import RECIPES
 from plinth.training.data import Dataset, table_rows
 
@@ -96,9 +97,10 @@ def random_plan(network: Network, dies: int, batch: int, generator: Generator) -
     """Any split of every layer at every level."""
     graph = from_network(network)
     factors = prime_factors(dies)
-    return Plan(graph=graph, planner="random", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
-                splits=tuple(tuple(str(generator.choice(graph.choices(number))) for _ in factors)
-                             for number in range(len(graph.nodes))), factors=factors)
+    splits = tuple(tuple(str(generator.choice(graph.choices(number))) for _ in factors)
+                   for number in range(len(graph.nodes)))
+    return Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch, factors=factors), planner="random",
+                model="exact", array=f"ring-{dies}")
 
 
 def random_data(network: Network, samples: int, generator: Generator) -> Dataset:

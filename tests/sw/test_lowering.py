@@ -34,6 +34,7 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planning import data_parallel
+from plinth.sharding import Sharding
 from plinth_hw.isa.descriptors import TaskHeader
 from plinth_hw.isa.layout import unpack
 from plinth_hw.isa.operations import Engine, TransferOperation
@@ -148,8 +149,8 @@ def test_a_die_without_samples_has_zeros_for_its_gradient() -> None:
 def test_a_die_without_anything_to_do_is_refused() -> None:
     network = Network(name="one", input=Shape((1, 4, 4)), layers=(
         Convolution(name="conv", channels=1, kernel=(3, 3)), MeanSquaredError(name="loss")))
-    plan = Plan(graph=from_network(network), planner="model", model="exact", array="ring-2", batch=1, chunk_words=64,
-                factors=(2,), splits=(("op",), ("dp",)))
+    plan = Plan(sharding=Sharding(graph=from_network(network), splits=(("op",), ("dp",)), batch=1, factors=(2,)),
+                planner="model", model="exact", array="ring-2")
     with pytest.raises(UserError, match=r"die 1 of 2 has nothing to do in a step of batch 1: .* choose a larger batch"):
         lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
 
@@ -157,7 +158,7 @@ def test_a_die_without_anything_to_do_is_refused() -> None:
 def test_mixed_precision_takes_data_parallel_plans_only() -> None:
     network = NETWORKS["digits-mlp"]
     plan = data_parallel(network, dies=2, batch=16)
-    plan = replace(plan, planner="mine", splits=(*plan.splits[:1], ("mp",), *plan.splits[2:]))
+    plan = replace(plan, planner="mine").resharded(splits=(*plan.splits[:1], ("mp",), *plan.splits[2:]))
     with pytest.raises(UserError, match=r"'fc2' .* operands of 16 bits"):
         lower_training(network, plan, preset("ndp-demo-mixed"), rule=UpdateRule(), steps=1, memory_words=1 << 20)
 

@@ -18,9 +18,9 @@ from plinth.lower.training import lower_step
 from plinth.model.array import Array, ring
 from plinth.model.layers import Convolution, Dense, Flatten, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network, perceptron
-from plinth.model.update import PLAIN
 from plinth.partition.graph import from_network
 from plinth.plan.planners.mpt import grouped
+from plinth.sharding import Sharding
 from plinth.simulate.costs import DieCosts
 from plinth.simulate.tasks import TaskByTask
 from plinth.step.between import Barrier, Exchange, Reduce
@@ -139,7 +139,8 @@ def step_of_case(case: Case) -> Step:
     """A step of the case's traffic and nothing else."""
     array, graph = case.array, from_network(network(case.what in KINDS))
     splits = grouped(graph, array, case.levels)
-    step = step_of(graph, splits, 2 * array.dies, array.die_parameters(), array.factors, (), array, PLAIN)
+    sharding = Sharding(graph=graph, splits=splits, batch=2 * array.dies, factors=array.factors, array=array)
+    step = step_of(sharding, array.die_parameters())
     if case.what in PATTERNS:
         step.places += [Place("sent", WORDS), Place("received", array.dies * WORDS)]
         kept: list[Operation] = [Tiles(case.what, array.dies, step.next_exchange())]

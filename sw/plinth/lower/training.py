@@ -139,9 +139,8 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     check_network(network)
     _check(plan, parameters.packing > 1)
     _check_engines(plan, parameters)
-    step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists,
-                   plan.hardware or ring(plan.dies), rule)
-    return lower_step(step, steps, memory_words)
+    sharding = replace(plan.sharding, array=plan.hardware or ring(plan.dies), rule=rule)
+    return lower_step(step_of(sharding, parameters), steps, memory_words)
 
 
 def lower_step(step: Step, steps: int, memory_words: int) -> TrainingProgram:

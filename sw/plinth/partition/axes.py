@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +72,10 @@ class Region:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes of strings are other ones in another process.
+        return type(self), (self.axes, self.owners)
 
     @classmethod
     def of(cls, owners: Owners = None, **axes: Cuts) -> "Region":

@@ -13,6 +13,7 @@ Groups of a kind are a partition of the array's dies. Of a layer (:class:`plinth
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,10 @@ class ProcessGroups:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes of strings are other ones in another process.
+        return type(self), (self.kind, self.members)
 
     @property
     def dies(self) -> int:

@@ -8,37 +8,30 @@ program; what is read back is compared with what follows, and nothing else is ac
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array, sized
 from plinth.model.array_file import array_to_data
 from plinth.model.files import dump_yaml
-from plinth.model.forms import described, is_integer
 from plinth.model.network import Network
 from plinth.model.network_file import network_to_data
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition import exchanges, regions
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
-from plinth.partition.cuts import Factors, Levels, halves, levels_of, parts
+from plinth.partition.cuts import Factors, Levels, levels_of, parts
 from plinth.partition.exchanges import Exchange
 from plinth.partition.graph import LOSS, PlanGraph
-from plinth.partition.lists import check_lists
 from plinth.partition.predicted import shares
-from plinth.partition.regions import MAXIMUM_LEVELS, Layout, Lists, Partition, Ring, Splits
+from plinth.partition.regions import Layout, Partition, Ring, Splits
 from plinth.plan.lists_file import lists_to_data, region_to_data
+from plinth.sharding import Sharding
 
 #: Version of the plan format.
 PLAN_VERSION = 3
-#: Most dies of a plan: a die number has 10 bits.
-MAXIMUM_DIES = 1 << MAXIMUM_LEVELS
-#: Largest batch.
-MAXIMUM_BATCH = 1 << 20
 #: Arrays of up to so many dies are listed die by die in files, larger ones by their regions only.
 LISTED_DIES = 16
 #: Words in a chunk of a reduction if nothing else is said.
@@ -95,54 +88,62 @@ class Arrangement:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A network split over the dies of an array.
+    """A sharding, where it comes from, and what was predicted of it.
+
+    Parameters
+    ----------
+    sharding : Sharding
+        Without an array it has the one of the name ``array``, if there is one of as many levels; its rule goes without
+        numbers.
+    planner, model : str
+        Who chose the splits, and the communication model that it went by.
+    array : str
+        Name of the array.
+    chunk_words : int
+        Words in a chunk of a reduction.
+    predicted_seconds : float or None
+        Of a training step, if a prediction was made.
+    definition : Network or None
+        The network in full, if it is none of the zoo.
 
     Raises
     ------
     UserError
-        If a split or a list does not fit its layer, or a size is out of range.
+        As :meth:`~plinth.sharding.Sharding.check`.
     """
 
-    graph: PlanGraph
+    sharding: Sharding
     planner: str
-    #: The communication model that the planner went by.
     model: str
     array: str
-    batch: int
-    chunk_words: int
-    #: For each node of the graph, for each level.
-    splits: Splits
-    #: Of the array; left out: every level halves.
-    factors: Factors = ()
-    #: What is cut by list, for each node; empty if nothing is.
-    lists: Partition = ()
-    #: Predicted time of a training step, if a prediction was made.
+    chunk_words: int = CHUNK_WORDS
     predicted_seconds: float | None = None
-    #: The array in full; left out: the one that has the name, if there is one of as many levels.
-    hardware: Array | None = None
-    #: The network in full, if it is none of the zoo.
     definition: Network | None = None
-    #: How weights are updated, whatever the rule's numbers.
-    rule: UpdateRule = PLAIN
 
     def __post_init__(self) -> None:
-        levels = regions.check_splits(self.graph, self.splits)
-        object.__setattr__(self, "factors", self.factors or halves(levels))
-        if len(self.factors) != levels or not all(is_integer(factor, 2, MAXIMUM_DIES) for factor in self.factors) or (
-                self.dies > MAXIMUM_DIES):
-            raise UserError(f"an array of {levels} levels needs as many factors from 2 on, of at most {MAXIMUM_DIES} "
-                            f"dies together, not {described(list(self.factors))}")
-        if self.hardware is None:
-            object.__setattr__(self, "hardware", _named(self.array, self.factors))
-        elif self.hardware.dies != self.dies:
-            raise UserError(f"the plan is for {self.dies} dies, but array {self.array!r} has {self.hardware.dies}")
-        if not is_integer(self.batch, 1, MAXIMUM_BATCH):
-            raise UserError(f"a batch must be an integer from 1 to {MAXIMUM_BATCH}, not {described(self.batch)}")
-        object.__setattr__(self, "rule", self.rule.form)
-        regions.check_elements(self.graph, self.splits, self.factors)
-        lists = tuple(None if one == Lists() else one for one in self.lists)
-        object.__setattr__(self, "lists", lists if any(lists) else ())
-        check_lists(self.graph, self.splits, self.lists, self.batch, self.factors)
+        given = self.sharding
+        where = given.array if given.array is not None else _named(self.array, given.factors)
+        sharding = replace(given, array=where, rule=given.rule.form)
+        sharding.check()
+        object.__setattr__(self, "sharding", sharding)
+
+    def resharded(self, **changes: Any) -> "Plan":
+        """The plan with other fields of its sharding, which the name of its array follows; a prediction, if it has
+        one, stays.
+
+        Raises
+        ------
+        UserError
+            As :class:`Plan`.
+        """
+        where = changes.get("array")
+        return replace(self, sharding=replace(self.sharding, **changes),
+                       array=self.array if where is None else where.name)
+
+    @property
+    def graph(self) -> PlanGraph:
+        """The network."""
+        return self.sharding.graph
 
     @property
     def network(self) -> str:
@@ -150,19 +151,49 @@ class Plan:
         return self.graph.name
 
     @property
+    def splits(self) -> Splits:
+        """For each node of the graph, for each level."""
+        return self.sharding.splits
+
+    @property
+    def batch(self) -> int:
+        """Samples of a step."""
+        return self.sharding.batch
+
+    @property
+    def factors(self) -> Factors:
+        """In how many parts each level cuts the dies."""
+        return self.sharding.factors
+
+    @property
+    def lists(self) -> Partition:
+        """What is cut by list, for each node; empty if nothing is."""
+        return self.sharding.lists
+
+    @property
+    def hardware(self) -> Array | None:
+        """The array in full, if it is known."""
+        return self.sharding.array
+
+    @property
+    def rule(self) -> UpdateRule:
+        """How weights are updated, whatever the rule's numbers."""
+        return self.sharding.rule
+
+    @property
     def levels(self) -> int:
         """Levels of the array."""
-        return len(self.splits[0])
+        return self.sharding.levels
 
     @property
     def dies(self) -> int:
         """Dies of the array."""
-        return prod(self.factors)
+        return self.sharding.dies
 
-    @cached_property
+    @property
     def layouts(self) -> tuple[Layout, ...]:
         """Regions of each node."""
-        return regions.layouts(self.graph, self.splits, self.lists, self.factors)
+        return self.sharding.layouts
 
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError, quoted
-from plinth.model.array import Array
+from plinth.model.array import MAXIMUM_DIES, Array
 from plinth.model.array_file import array_from_data, array_to_data
 from plinth.model.files import check_mapping, check_version, nearest, read_yaml
 from plinth.model.forms import described, is_integer, kind_of
@@ -22,7 +22,8 @@ from plinth.partition.groups import no_partition
 from plinth.partition.lists import AXES, check_lists
 from plinth.partition.regions import MAXIMUM_LEVELS, Partition, Splits
 from plinth.plan.lists_file import lists_from_data, lists_schema
-from plinth.plan.plan import LISTED_DIES, MAXIMUM_BATCH, MAXIMUM_DIES, PLAN_VERSION, Plan, fingerprint
+from plinth.plan.plan import LISTED_DIES, PLAN_VERSION, Plan, fingerprint
+from plinth.sharding import MAXIMUM_BATCH, Sharding
 
 #: Largest plan file that is read, in bytes.
 MAXIMUM_FILE_BYTES = 1 << 24
@@ -173,9 +174,10 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     try:
-        plan = Plan(graph=graph, planner=data["planner"], model=data["model"], array=data["array"],
-                    batch=data["batch"], chunk_words=data["chunk_words"], predicted_seconds=seconds, splits=splits,
-                    factors=tuple(factors), lists=lists, hardware=hardware, definition=definition, rule=FORMS[update])
+        plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=data["batch"], factors=tuple(factors),
+                                      lists=lists, array=hardware, rule=FORMS[update]),
+                    planner=data["planner"], model=data["model"], array=data["array"], chunk_words=data["chunk_words"],
+                    predicted_seconds=seconds, definition=definition)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     expected = plan.to_data()

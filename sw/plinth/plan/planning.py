@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isclose
 
 from plinth.errors import UserError
-from plinth.model.array import Array, prime_factors
+from plinth.model.array import MAXIMUM_DIES, Array, prime_factors
 from plinth.model.forms import described, is_integer
 from plinth.model.network import Network
 from plinth.model.update import PLAIN, UpdateRule
@@ -19,13 +19,14 @@ from plinth.partition.regions import Lists, Partition, Splits
 from plinth.plan.cost.codes import codes_source
 from plinth.plan.cost.models import MODELS, Words
 from plinth.plan.cost.time import Step, StepTime
-from plinth.plan.plan import CHUNK_WORDS, MAXIMUM_DIES, Plan
+from plinth.plan.plan import CHUNK_WORDS, Plan
 from plinth.plan.planners import simple
 from plinth.plan.planners.exhaustive import combinations, exhaustive
 from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
 from plinth.plan.planners.mpt import mpt, with_transforms
+from plinth.sharding import Sharding
 
 #: Share by which two predictions of a step may differ: they are sums in another order.
 ROUNDING = 1e-6
@@ -178,9 +179,10 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
             raise UserError(f"lists of parts are counted as the dies move words, not by the {model} model; choose "
                             "--model exact")
     found = outcome(given, splits, parts)
-    plan = Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors, lists=parts,
-                predicted_seconds=found.predicted_seconds, hardware=array, rule=rule,
+    plan = Plan(sharding=Sharding(graph=given.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
+                                  array=array, rule=rule),
+                planner=planner, model=model, array=array.name, chunk_words=array.die_parameters().chunk_words,
+                predicted_seconds=found.predicted_seconds,
                 definition=None if NETWORKS.get(network.name) == network else network)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
     need, word = memory_bytes(given, splits, parts), given.time.machine.parameters.word_bytes
@@ -192,9 +194,9 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
 
 def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN) -> Plan:
     """A plan of given splits, without predictions."""
-    return Plan(graph=graph, planner="given", model="exact", array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors, hardware=array,
-                rule=rule)
+    sharding = Sharding(graph=graph, splits=splits, batch=batch, factors=array.factors, array=array, rule=rule)
+    return Plan(sharding=sharding, planner="given", model="exact", array=array.name,
+                chunk_words=array.die_parameters().chunk_words)
 
 
 def arranged(network: Network, array: Array, planner: str, batch: int) -> Network:
@@ -239,5 +241,5 @@ def data_parallel(network: Network, *, dies: int, batch: int, chunk_words: int =
     if not is_integer(dies, 1, MAXIMUM_DIES):
         raise UserError(f"a plan is for 1 to {MAXIMUM_DIES} dies, not {described(dies)}")
     graph, factors = from_network(network), prime_factors(dies)
-    return Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=batch,
-                chunk_words=chunk_words, splits=simple.data(graph, len(factors)), factors=factors)
+    return Plan(sharding=Sharding(graph=graph, splits=simple.data(graph, len(factors)), batch=batch, factors=factors),
+                planner="data", model="exact", array=f"ring-{dies}", chunk_words=chunk_words)

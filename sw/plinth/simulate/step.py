@@ -1,7 +1,7 @@
 """From a Plan, or a network and a planner, to a simulated step."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plinth.errors import UserError
@@ -14,6 +14,7 @@ from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import load_plan
 from plinth.plan.planning import chosen, task
+from plinth.sharding import Sharding
 from plinth.simulate.costs import COSTS
 from plinth.simulate.ways import Ways
 from plinth.simulate.workload import Workload, workload
@@ -69,9 +70,9 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
         If the planner or the model refuses the array.
     """
     given = task(from_network(network), array, model, batch, rule)
-    return Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=chosen(given, array, planner),
-                factors=given.factors, hardware=array, rule=rule)
+    return Plan(sharding=Sharding(graph=given.graph, splits=chosen(given, array, planner), batch=batch,
+                                  factors=given.factors, array=array, rule=rule),
+                planner=planner, model=model, array=array.name, chunk_words=array.die_parameters().chunk_words)
 
 
 def load(path: Path, network: str | None) -> Plan:
@@ -87,8 +88,7 @@ def load(path: Path, network: str | None) -> Plan:
 
 def memory_places(plan: Plan, array: Array) -> dict[str, int]:
     """Bytes that each place of a plan's step takes on every die of an array, by name."""
-    step = step_of(plan.graph, plan.splits, plan.batch, array.die_parameters(), plan.factors, plan.lists, array,
-                   plan.rule)
+    step = step_of(replace(plan.sharding, array=array), array.die_parameters())
     return {name: step.parameters.word_bytes * words for name, words in step.place_words().items()}
 
 

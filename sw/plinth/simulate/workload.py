@@ -7,7 +7,7 @@ that have as much as each other are looked at once, and the tiles of an exchange
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         if not 0 <= die < array.dies:
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
-    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors, plan.lists, array, plan.rule)
+    step = step_of(replace(plan.sharding, array=array), costs.parameters)
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     if (isinstance(costs, DieCosts) and overlap and form == "exact" and not array.switches
             and array.codes != AT_LINKS and few(step, MOST_TASKS)):
@@ -313,7 +313,7 @@ class PublishedGroups(Groups):
 
     def __init__(self, step: Step, array: Array, costs: Costs, ways: Ways, overlap: bool) -> None:
         self.words = PublishedWords(step.graph, step.batch, factors=step.factors)
-        self.splits = step.splits
+        self.splits = step.sharding.splits
         self.words.total_bytes(self.splits)
         super().__init__(step, array, costs, ways, overlap)
 
@@ -332,8 +332,8 @@ class PublishedGroups(Groups):
                   added: bool) -> dict[int, Wait]:
         """Exchanges at all levels; ``elements`` of the two halves of a group together, by level."""
         found: dict[int, Wait] = {}
-        for level in range(self.step.levels - 1, -1, -1):
-            words = elements(level) / (2 << (self.step.levels - 1 - level))
+        for level in range(self.step.sharding.levels - 1, -1, -1):
+            words = elements(level) / (2 << (self.step.sharding.levels - 1 - level))
             here = [(found[die],) if die in found else ready[die] for die in range(self.step.dies)]
             for place, group in enumerate(self.ways.partners(level) if words else ()):
                 label = f"{name} H{level + 1} {place}"

@@ -15,7 +15,7 @@ from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, UPDATE
-from plinth.step.tensors import WHOLE, Placed, Row, Tensor, View, folded
+from plinth.step.tensors import WHOLE, Placed, Row, Tensor, Unfolded, folded
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.vector_body import VectorOp
 
@@ -67,8 +67,8 @@ class Backward:
                 sources = [*sources, error]
                 continue
             members = step.members(ERROR, reader.number)
-            slots = step.reserve(Slots(step.parameters, f"{name}.error.{reader.node.name}.{place}.", home,
-                                       members.size))
+            slots = step.reserve(Slots(f"{name}.error.{reader.node.name}.{place}.", home, members.size,
+                                       step.parameters.beat_words))
             edge = step.graph.feeds(reader.number)[place]
             step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, slots, members, own=True)
             # The only summands are added up from their slots.
@@ -126,7 +126,7 @@ class Backward:
                         fold=fold, images=made.pooled))
         if sums is not None and gradient is not None:
             last = VectorProgram(step.parameters)
-            last.load("d", View(sums, lambda _, buffer: buffer.part(buffer.name, 0, fold, buffer.columns // fold)))
+            last.load("d", Unfolded(sums, fold))
             column_sum(last, gradient, first=True)
             step.hold(LastStrip(f"{name}.sum", node, last, error, fold))
 
@@ -223,12 +223,12 @@ class Backward:
                 reductions.add(made.number, piece)
             return
         if found is not None:
-            step.add(Products(node, step.parameters, BPROP, found, error, self.forward.operand(node).buffer))
+            step.add(Products(node, step.parameters, BPROP, found, error, self.forward.operand(node)))
             step.empty(z, found)
         gradient = step.gradients[node.name]
         for piece in reductions.pieces(made.number):
             if node.gathers:
                 step.add(Gather(node, x, error, gradient, True))
             else:
-                step.add(Products(node, step.parameters, UPDATE, x, error, gradient.matrix, piece))
+                step.add(Products(node, step.parameters, UPDATE, x, error, gradient, piece))
             reductions.add(made.number, piece)

@@ -1,16 +1,15 @@
-"""Builds the step of a plan; what it is stands in :mod:`plinth.step.step`."""
+"""Builds the step of a sharding; what it is stands in :mod:`plinth.step.step`."""
 
 from dataclasses import replace
 
-from plinth.buffers import Buffer
-from plinth.model.array import Array
+import numpy as np
+
 from plinth.model.rule_numbers import check_numbers
-from plinth.model.update import PLAIN, UpdateRule, check_engines
+from plinth.model.update import check_engines
 from plinth.partition.axes import SAMPLES
-from plinth.partition.cuts import Factors, Integers, parts
-from plinth.partition.graph import PlanGraph
+from plinth.partition.cuts import parts
 from plinth.partition.groups import RING
-from plinth.partition.regions import Partition, Splits
+from plinth.sharding import Sharding
 from plinth.step import cuts
 from plinth.step.backward import Backward
 from plinth.step.forward import Forward
@@ -18,33 +17,31 @@ from plinth.step.operations import Clear
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.reductions import Reductions
 from plinth.step.step import Step, loss_scale
-from plinth.step.tensors import Weights
+from plinth.step.tensors import OnDies, SpareRows, Weights
 from plinth.step.winograd import check_transforms
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 
 
-def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters,
-            factors: Factors = (), lists: Partition = (), array: Array | None = None,
-            rule: UpdateRule = PLAIN) -> Step:
-    """The step of a network's graph under the given splits, and lists if there are any, on dies of some parameters;
-    without factors of the array every level halves, without an array no two rings meet on a link. Plain gradient
-    descent is done on the way through a reduction, if dies have an engine for that.
+def step_of(sharding: Sharding, target: DieParameters) -> Step:
+    """The step of a sharding on dies of some parameters. Plain gradient descent is done on the way through a reduction,
+    if dies have an engine for that.
 
     Raises
     ------
     UserError
         If dies have no engine for the rule, or do not hold one of its numbers.
     """
-    check_engines(rule, parameters)
-    check_numbers(rule, loss_scale(parameters.multiply_format), parameters.memory_format)
-    for number in graph.weighted:
-        if graph.nodes[number].tiling is not None:
-            check_transforms(graph.nodes[number], parameters)
-    step = Step(graph, splits, batch, parameters, factors, lists, array, rule)
+    rule, nodes = sharding.rule, sharding.graph.nodes
+    check_engines(rule, target)
+    check_numbers(rule, loss_scale(target.multiply_format), target.memory_format)
+    for number in sharding.graph.weighted:
+        if nodes[number].tiling is not None:
+            check_transforms(nodes[number], target)
+    step = Step(sharding, target)
     _build(step)
-    if len(Engine) + step.exchanges > parameters.counters and parameters.leaving_flits:
-        step = Step(graph, splits, batch, parameters, factors, lists, array, rule, whole_gathers=True)
+    if len(Engine) + step.exchanges > target.counters and target.leaving_flits:
+        step = Step(sharding, target, whole_gathers=True)
         _build(step)
     return step
 
@@ -58,7 +55,7 @@ def _build(step: Step) -> None:
     for weights in step.weights.values():
         if weights.spare:
             step.zeros.append(Clear(f"{weights.name.removesuffix('.parameters')}.spare.zero", None, parameters,
-                                    weights.spare_rows, step.any))
+                                    SpareRows(weights), step.any))
     forward = Forward(step)
     made = forward.run()
     step.forward_operations = len(step.operations)
@@ -102,10 +99,6 @@ def _idle(step: Step) -> None:
     for number in step.graph.weighted:
         node, here = step.graph.nodes[number], step.layouts[number]
         samples, gradient = here.input.lengths(SAMPLES, step.batch, step.factors), step.gradients[node.name]
-        if samples.all():
-            continue
-
-        def place(die: int, samples: Integers = samples, gradient: Weights = gradient) -> Buffer:
-            return Buffer(gradient.name, 0, 0, 0, 1) if samples[die] else gradient.buffer(die)
-
-        step.zeros.append(Clear(f"{gradient.name}.zero", None, step.parameters, place, step.any))
+        if not samples.all():
+            idle = OnDies(gradient, frozenset(np.flatnonzero(samples == 0).tolist()))
+            step.zeros.append(Clear(f"{gradient.name}.zero", None, step.parameters, idle, step.any))

@@ -1,10 +1,11 @@
 """Places of strings and masks beside Winograd tiles: a row a run, of as many words as follow from the run's."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from plinth.buffers import Buffer
 from plinth.partition.groups import ProcessGroups
+from plinth.partition.predicted import mask_words, string_words
+from plinth.step.tasks import CodePart
 from plinth.step.tensors import Tiles
 
 
@@ -14,21 +15,42 @@ def _longest(tiles: Tiles) -> int:
 
 
 @dataclass(frozen=True)
+class RowWords:
+    """Words of a row, which follow from those of its run: a length, then words of the run, or a part of its strings;
+    then its mask."""
+
+    length: bool = False
+    exact: bool = False
+    part: CodePart | None = None
+    mask: bool = False
+
+    def of(self, run: int) -> int:
+        """Of a run of so many words."""
+        found = int(self.length) + (run if self.exact else 0) + (mask_words(run) if self.mask else 0)
+        part = self.part
+        return found + (0 if part is None else string_words(run, part.number, part.rounds, part.regions))
+
+
+#: A run's mask alone.
+MASK = RowWords(mask=True)
+
+
+@dataclass(frozen=True)
 class PerElement:
     """Of tiles that dies have in whole: a row an element, which lie as those do."""
 
     name: str
     tiles: Tiles
-    width: Callable[[int], int]
+    width: RowWords
     packed = False
 
     def place_words(self) -> int:
         """As :class:`~plinth.step.tensors.Reservable`."""
-        return self.tiles.elements * self.width(_longest(self.tiles))
+        return self.tiles.elements * self.width.of(_longest(self.tiles))
 
     def buffer(self, die: int) -> Buffer:
         """Where it lies."""
-        columns = self.width(self.tiles.at(die).part.words)
+        columns = self.width.of(self.tiles.at(die).part.words)
         return Buffer(self.name, 0, self.tiles.elements, columns, max(1, columns))
 
     def of(self, die: int, element: int, count: int) -> Buffer:
@@ -69,12 +91,12 @@ class PerMember:
     elements: Tiles
     samples: Tiles
     cluster: ProcessGroups
-    width: Callable[[int], int]
+    width: RowWords
     packed = False
 
     @property
     def _row(self) -> int:
-        return self.width(_longest(self.samples))
+        return self.width.of(_longest(self.samples))
 
     @property
     def _member(self) -> int:
@@ -91,4 +113,5 @@ class PerMember:
     def of(self, die: int, other: int, element: int, count: int) -> Buffer:
         """Rows of some of a die's elements, of another's samples."""
         first = self.cluster.number(other) * self._member + (element - self.elements.at(die).first) * self._row
-        return self.buffer(die).part(self.name, first, count, self.width(self.samples.at(other).part.words), self._row)
+        columns = self.width.of(self.samples.at(other).part.words)
+        return self.buffer(die).part(self.name, first, count, columns, self._row)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log
 
-from plinth.buffers import Buffer
 from plinth.model.layers import MaxPool, MeanPool
 from plinth.partition.axes import SAMPLES, Region, alike, plane
 from plinth.partition.blocks import TileSum
@@ -17,7 +16,7 @@ from plinth.step.slots import Slots, Summands
 from plinth.step.step import Step
 from plinth.step.sums import LEFT, Sum, add_sources
 from plinth.step.tasks import FPROP
-from plinth.step.tensors import Inner, Placed, Tensor, View, folded
+from plinth.step.tensors import Matrix, Meeting, Placed, Tensor, folded
 from plinth.step.vector import Operand, VectorProgram
 from plinth.step.winograd import WinogradLayer
 from plinth_hw.isa.formats import Fixed
@@ -195,7 +194,7 @@ class Forward:
             if node.gathers:
                 step.add(Gather(node, made.x[0], made.z, step.weights[node.name], False))
                 gradient = step.gradients[node.name]
-                step.add(Clear(f"{node.name}.zero", node, step.parameters, gradient.matrix, step.any))
+                step.add(Clear(f"{node.name}.zero", node, step.parameters, Matrix(gradient), step.any))
             elif summed is not None:
                 self._summand(made, summed)
                 return
@@ -203,7 +202,7 @@ class Forward:
                 self.winograd[number].forward(made.x[0], made.z, first=self._scattered(number),
                                               added=self._residual(number))
             else:
-                step.add(Products(node, step.parameters, FPROP, made.x[0], made.z, self.operand(node).buffer))
+                step.add(Products(node, step.parameters, FPROP, made.x[0], made.z, self.operand(node)))
                 step.empty(made.x[0], made.z)
             sources = self._partials(made)
         elif made.x:
@@ -267,15 +266,10 @@ class Forward:
         members = step.members(SUM, made.number)
         count = members.size
         home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, here.home, step.factors)
-        slots = step.reserve(Slots(step.parameters, f"{node.name}.partial", home, count))
+        slots = step.reserve(Slots(f"{node.name}.partial", home, count, step.parameters.beat_words))
         step.exchange(f"{node.name}.reduce", made.number, None, z, slots, members, own=False)
-
-        def own(die: int, buffer: Buffer) -> Buffer:
-            found = [inner for inner, _ in z.part(die).meet(home.part(die))]
-            return z.part(die).view(buffer, found[0] if found else Inner(0, 0, 0, 0))
-
         # A die's own summand stays where it is.
-        sources: Sequence[Placed] = Summands(slots, View(z, own), members.number)
+        sources: Sequence[Placed] = Summands(slots, Meeting(z, home), members)
         if count <= 2:
             return list(sources)
         return self.summed(node, f"{node.name}.sum", sources, step.reserve(home.like(f"{node.name}.sum")), LEFT)

@@ -107,12 +107,12 @@ class KernelProducts(_OfKernels):
     ----------
     matrix : Constant
         ``[elements, taps]`` of all G[u, k] G[v, l].
-    kernel : function
-        Where a die has the kernel's weights, or their gradient.
+    kernel : Weights
+        Of the kernel, or their gradient.
     """
 
     matrix: Constant
-    kernel: Callable[[int], Buffer]
+    kernel: Weights
 
     def made(self, die: int, most: int | None) -> Iterator[Task]:
         """As :class:`_OfKernels`: one product."""
@@ -120,7 +120,7 @@ class KernelProducts(_OfKernels):
         words, taps = piece.inputs * piece.outputs, len(self.matrix.values[0])
         matrix = self.matrix.buffer(die).lines(piece.first_tap, piece.taps)
         kernel, elements = (one.part(one.name, 0, rows, words) for one, rows in (
-            (self.kernel(die), taps), (self.elements.buffer(die), piece.taps)))
+            (self.kernel.buffer(die), taps), (self.elements.buffer(die), piece.taps)))
         operands, made = (((matrix, kernel, elements), elements) if self.direction == FPROP else
                           ((matrix, elements, kernel), kernel))
         yield Task(self.name, Engine.MATRIX, Multiplication(self.node.name, self.direction, None, *operands),

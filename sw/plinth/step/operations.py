@@ -4,7 +4,7 @@ An operation is made of pieces (strips of samples, tasks of a pool, tiles). ``mo
 neighbouring pieces they go at most, each a task that stands for several; None: every piece is a task of its own.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
@@ -25,7 +25,7 @@ from plinth.step.tasks import (
     Task,
     Vector,
 )
-from plinth.step.tensors import WHOLE, Part, Tensor, WeightPiece, Weights
+from plinth.step.tensors import WHOLE, Part, Placed, Tensor, WeightPiece, Weights
 from plinth.step.vector import Piece, VectorProgram
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -313,13 +313,13 @@ class Clear:
     name: str
     node: Node | None
     parameters: DieParameters
-    place: Callable[[int], Buffer]
+    place: Placed
     #: Any place that has been written before: a word of it is read.
     any: Buffer
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
-        whole, size = self.place(die), cuts.zero_step(self.parameters)
+        whole, size = self.place.buffer(die), cuts.zero_step(self.parameters)
         words = whole.rows * whole.columns
         for group in cuts.groups(-(-words // size), most):
             start = group.start * size
@@ -334,6 +334,14 @@ class Clear:
 # Products.
 
 
+class Matrices(Protocol):
+    """Weights of dies, or their gradient."""
+
+    def matrix(self, die: int) -> Buffer:
+        """A die's, as the matrix engine takes them."""
+        ...
+
+
 @dataclass(frozen=True)
 class Products:
     """A product of a weighted layer: strips of samples, so that other engines follow strip by strip; of the gradient of
@@ -343,8 +351,8 @@ class Products:
     ----------
     x, z : Tensor
         Input and output, or their errors.
-    weights : callable
-        Of a die: the weights as the engine reads them, or their gradient.
+    weights : Matrices
+        As the engine reads them, or their gradient.
     piece : WeightPiece
         Of the gradient.
     """
@@ -354,7 +362,7 @@ class Products:
     direction: str
     x: Tensor
     z: Tensor
-    weights: Callable[[int], Buffer]
+    weights: Matrices
     piece: WeightPiece = WHOLE
 
     @property
@@ -376,7 +384,7 @@ class Products:
         x_part, z_part = self.x.part(die), self.z.part(die)
         if not (x_part.words and z_part.words):
             return
-        shape, x, z, w = self.shape(die), self.x.buffer(die), self.z.buffer(die), self.weights(die)
+        shape, x, z, w = self.shape(die), self.x.buffer(die), self.z.buffer(die), self.weights.matrix(die)
         samples = z_part.samples
 
         def share(some: int) -> Share:

@@ -10,16 +10,16 @@ Each die's elements of its own samples are exact from the first on, which are fi
 back errors of inputs go by the masks with which the inputs came: in one part, of words as they are.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.partition.graph import Node
-from plinth.partition.predicted import mask_words, part_shares, skip_share, string_words
+from plinth.partition.predicted import part_shares, skip_share
 from plinth.step.between import Exchange
-from plinth.step.coded_places import PerElement, PerMember
+from plinth.step.coded_places import MASK, PerElement, PerMember, RowWords
 from plinth.step.skipped_scatter import Masks
 from plinth.step.step import Step
 from plinth.step.tasks import CodePart, Decode, Encode, Members, Predict, SkipPart, Task, Tile, code_task
@@ -30,11 +30,6 @@ from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Form
-
-
-def part_room(part: CodePart) -> Callable[[int], int]:
-    """Words of a string's place, of its run's: its length comes first."""
-    return lambda run: 1 + string_words(run, part.number, part.rounds, part.regions)
 
 
 def level_runs(part: CodePart | SkipPart, form: Form, tiles: Elements, first: int, count: int
@@ -250,15 +245,15 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None, a
         part = CodePart(node.name, number, node.tiling.rounds, node.tiling.outputs, share=shares[number],
                         regions=node.tiling.regions, pooled=pooled)
         end = f".{number}" if number else ""
-        strings = step.reserve(PerElement(f"{gather.name}.strings{end}", target, part_room(part)))
+        strings = step.reserve(PerElement(f"{gather.name}.strings{end}", target, RowWords(length=True, part=part)))
         step.add(CodedGather(gather.name, gather.node, None, step.next_exchange() if number else gather.number, source,
                              [target], None, not number, cluster, planned, layer=node, part=part, strings=strings,
                              asked=asked, share=shares[number]))
         step.add(DecodeStrings(f"{gather.name}.decode{end}", node, part, source, target, strings, masks))
         if masks is not None and asked is not None and part.exact:
             return Masks(masks, asked)
-        masks = step.reserve(PerElement(f"{gather.name}.masks{end}", target, mask_words))
-        asked = step.reserve(PerMember(f"{gather.name}.asked{end}", source, target, cluster, mask_words))
+        masks = step.reserve(PerElement(f"{gather.name}.masks{end}", target, MASK))
+        asked = step.reserve(PerMember(f"{gather.name}.asked{end}", source, target, cluster, MASK))
         step.add(PredictNeeded(f"{gather.name}.predict{end}", node, part, target, bias, masks, added))
         step.add(MaskExchange(gather.name, gather.node, None, step.next_exchange(), target, [source], None, False,
                               cluster, back, masks=masks, asked=asked))
@@ -279,7 +274,7 @@ def add_named(step: Step, node: Node, gather: Gather, masks: Masks) -> None:
     assert isinstance(source, Tiles) and isinstance(target, Tiles) and planned is not None
     assert planned.coded is not None
     part = SkipPart(False, skip_share(planned.coded, planned.phase, "gather"))
-    strings = step.reserve(PerElement(f"{gather.name}.strings", target, lambda run: 1 + run))
+    strings = step.reserve(PerElement(f"{gather.name}.strings", target, RowWords(length=True, exact=True)))
     step.add(CodedGather(gather.name, gather.node, None, gather.number, source, [target], None, True, gather.cluster,
                          planned, layer=node, part=part, strings=strings, asked=masks.asked, share=part.share))
     step.add(DecodeStrings(f"{gather.name}.decode", node, part, source, target, strings, masks.gathered))

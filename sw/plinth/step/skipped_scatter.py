@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from plinth.buffers import Buffer
-from plinth.partition.predicted import mask_words, skip_share
+from plinth.partition.predicted import skip_share
 from plinth.step.between import Exchange
-from plinth.step.coded_places import MapStrings, PerElement, PerMember
+from plinth.step.coded_places import MASK, MapStrings, PerElement, PerMember, RowWords
 from plinth.step.step import Step
 from plinth.step.tasks import Decode, Encode, SkipPart, Task, Tile, code_task
 from plinth.step.tensors import Tiles
@@ -159,12 +159,12 @@ def add_skipped(step: Step, scatter: Scatter, masks: Masks | None, *, kept: bool
     step.add(OwnTiles(f"{scatter.name}.tiles", replace(scatter, targets=[whole], cluster=None, planned=None,
                                                          marked=kept)))
     part = SkipPart(masks is None, skip_share(planned.coded, planned.phase, "scatter"))
-    strings = step.reserve(PerMember(f"{target.name}.strings", target, whole, cluster, lambda run: 1 + run + (
-        mask_words(run) if part.sent else 0)))
+    strings = step.reserve(PerMember(f"{target.name}.strings", target, whole, cluster,
+                                     RowWords(length=True, exact=True, mask=part.sent)))
     made: MapStrings | None = None
     if kept:
-        made = step.reserve(MapStrings(f"{target.name}.masks", whole, lambda run: 1 + mask_words(run)))
-        masks = Masks(made, step.reserve(PerMember(f"{target.name}.asked", target, whole, cluster, mask_words)))
+        made = step.reserve(MapStrings(f"{target.name}.masks", whole, RowWords(length=True, mask=True)))
+        masks = Masks(made, step.reserve(PerMember(f"{target.name}.asked", target, whole, cluster, MASK)))
     sent = SkipScatter(name=scatter.name, node=scatter.node, edge=None, number=scatter.number, source=whole,
                        targets=[target], slots=None, own=True, cluster=cluster, planned=planned, part=part,
                        strings=strings, masks=masks, share=part.share)

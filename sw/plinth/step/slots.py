@@ -1,12 +1,13 @@
 """Slots for what several dies send: equal tensors one behind the other in one place."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import overload
 
 from plinth.buffers import Buffer
+from plinth.partition.groups import ProcessGroups
 from plinth.step.tensors import Placed, Tensor, View
-from plinth_hw.isa.parameters import DieParameters
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ class Slot(Tensor):
                       whole=self.whole)
 
 
+@dataclass(frozen=True)
 class Slots(Sequence[Tensor]):
-    """A place for several tensors that are like another one, each of which begins with a beat.
+    """A place for several tensors that are like another one.
 
     Parameters
     ----------
@@ -33,17 +35,25 @@ class Slots(Sequence[Tensor]):
         Of the place; those of its slots have their numbers behind it.
     like : Tensor
         What each slot has room for.
-    count : int
-        Slots.
+    slots : int
+    beat_words : int
+        Each begins with a beat.
     """
 
-    def __init__(self, parameters: DieParameters, name: str, like: Tensor, count: int):
-        beat = parameters.beat_words
-        self.name, self.slots = name, count
-        self._like = {field.name: getattr(like, field.name) for field in fields(Tensor)}
-        #: Words from a slot to the next.
-        self.words = -(-max(1, like.place_words()) // beat) * beat
-        self.packed = like.packed
+    name: str
+    like: Tensor
+    slots: int
+    beat_words: int
+
+    @property
+    def packed(self) -> bool:
+        """Elements lie two to a word."""
+        return self.like.packed
+
+    @cached_property
+    def words(self) -> int:
+        """From a slot to the next."""
+        return -(-max(1, self.like.place_words()) // self.beat_words) * self.beat_words
 
     def __len__(self) -> int:
         return self.slots
@@ -59,7 +69,8 @@ class Slots(Sequence[Tensor]):
             return [self[one] for one in range(*number.indices(self.slots))]
         if not 0 <= number < self.slots:
             raise IndexError(number)
-        return Slot(**(self._like | {"name": f"{self.name}{number}"}), whole=self.name, first=number * self.words)
+        like = {field.name: getattr(self.like, field.name) for field in fields(Tensor)}
+        return Slot(**(like | {"name": f"{self.name}{number}"}), whole=self.name, first=number * self.words)
 
     def buffer(self, die: int) -> Buffer:
         """All slots, one behind the other."""
@@ -74,11 +85,26 @@ class Slots(Sequence[Tensor]):
         return self.slots * self.words
 
 
+@dataclass(frozen=True)
+class Summand(View):
+    """The slot of the member of a number, but for that member itself where its own lies."""
+
+    own: Placed
+    members: ProcessGroups
+    number: int
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies on a die."""
+        return (self.own if self.members.number(die) == self.number else self.of).buffer(die)
+
+
+@dataclass(frozen=True)
 class Summands(Sequence[Placed]):
     """What each of several dies has computed of a sum, by their numbers: their slots, but where a die's own lies."""
 
-    def __init__(self, slots: Slots, own: Placed, number: Callable[[int], int]):
-        self.slots, self._own, self._number = slots, own, number
+    slots: Slots
+    own: Placed
+    members: ProcessGroups
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -92,9 +118,8 @@ class Summands(Sequence[Placed]):
     def __getitem__(self, number: int | slice) -> Placed | list[Placed]:
         if isinstance(number, slice):
             return [self[one] for one in range(*number.indices(len(self)))]
-        slot, own, member = self.slots[number], self._own, self._number
-        return View(slot, lambda die, buffer: own.buffer(die) if member(die) == number else buffer)
+        return Summand(self.slots[number], self.own, self.members, number)
 
     def buffers(self, die: int) -> list[Buffer]:
         """All that is summed, on a die."""
-        return [self.slots.buffer(die), self._own.buffer(die)]
+        return [self.slots.buffer(die), self.own.buffer(die)]

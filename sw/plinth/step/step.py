@@ -1,6 +1,6 @@
 """A training step, said once: the operations of all dies in program order, and the places that they work on.
 
-A network's graph, the splits of a plan and the die of an array give one step. It knows no addresses, no descriptors and
+A sharding (:mod:`plinth.sharding`) and the die of an array give one step. It knows no addresses, no descriptors and
 no cycles: lowering adds the first two (:mod:`plinth.lower`), predictions (:mod:`plinth.plan.cost.schedule`) and the
 simulator (:mod:`plinth.simulate`) the last. On each die, for its parts (see :mod:`plinth.partition.regions`), layer by
 layer::
@@ -45,25 +45,26 @@ pieces of rows, and each goes as soon as it is ready, the last one with the bias
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import TypeVar
 
 import numpy as np
 
 from plinth.buffers import Buffer
 from plinth.model.array import Array
-from plinth.model.update import PLAIN, UpdateRule
+from plinth.model.update import UpdateRule
 from plinth.partition.blocks import Residual, TileSum, residuals, shared_tiles, tile_sums
-from plinth.partition.cuts import Factors, Integers, halves
+from plinth.partition.cuts import Factors, Integers
 from plinth.partition.exchanges import Exchange
 from plinth.partition.graph import PlanGraph
 from plinth.partition.groups import ProcessGroups
-from plinth.partition.regions import Layout, Partition, Splits, layouts
+from plinth.partition.regions import Layout
+from plinth.sharding import Sharding
 from plinth.step import between
+from plinth.step.digest import digest
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.tasks import Item
-from plinth.step.tensors import Constant, Place, Reservable, Tensor, Tiles, Weights
+from plinth.step.tensors import Constant, OnDies, Place, Reservable, Tensor, Tiles, Weights
 from plinth_hw.isa.formats import Fixed, Format
 from plinth_hw.isa.parameters import DieParameters
 
@@ -77,26 +78,18 @@ JOIN = Place("join", 2)
 
 @dataclass
 class Step:
-    """A step of a plan, as :func:`plinth.step.build.step_of` builds it.
+    """The step of a sharding, as :func:`plinth.step.build.step_of` builds it.
 
     Parameters
     ----------
-    graph, splits, batch, parameters
-        The network, how it is split, samples, and the die.
+    sharding : Sharding
+        The network, and how it is split over dies.
+    parameters : DieParameters
+        Of a die.
     """
 
-    graph: PlanGraph
-    splits: Splits
-    batch: int
+    sharding: Sharding
     parameters: DieParameters
-    #: Of the array; left out: every level halves.
-    factors: Factors = ()
-    #: What is cut by list, if anything is.
-    lists: Partition = ()
-    #: Whose links say which rings may go at once; left out: all may.
-    array: Array | None = None
-    #: How weights are updated.
-    rule: UpdateRule = PLAIN
     #: In the order in which they lie in memory.
     places: list[Place] = field(default_factory=lambda: [JOIN])
     operations: list[Operation] = field(default_factory=list)
@@ -131,8 +124,6 @@ class Step:
     _chain: list[Chained] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.factors = self.factors or halves(len(self.splits[0]))
-        self.layouts: tuple[Layout, ...] = layouts(self.graph, self.splits, self.lists, self.factors)
         #: Of Winograd layers those whose tiles of the input they take; sums of tiles, by members; maps that are added
         #: to what a layer gathers.
         self.shared_tiles: dict[int, int] = shared_tiles(self.graph, self.layouts)
@@ -140,14 +131,39 @@ class Step:
         self.residuals: dict[int, Residual] = residuals(self.graph, self.layouts, self.tile_sums)
 
     @property
-    def levels(self) -> int:
-        """Levels of the array."""
-        return len(self.factors)
+    def graph(self) -> PlanGraph:
+        """The network."""
+        return self.sharding.graph
+
+    @property
+    def batch(self) -> int:
+        """Samples of a step."""
+        return self.sharding.batch
+
+    @property
+    def factors(self) -> Factors:
+        """In how many parts each level cuts the dies."""
+        return self.sharding.factors
+
+    @property
+    def array(self) -> Array | None:
+        """Whose links say which rings may go at once; None: all may."""
+        return self.sharding.array
+
+    @property
+    def rule(self) -> UpdateRule:
+        """How weights are updated."""
+        return self.sharding.rule
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Regions of each node."""
+        return self.sharding.layouts
 
     @property
     def dies(self) -> int:
         """Dies of the array."""
-        return prod(self.factors)
+        return self.sharding.dies
 
     @property
     def narrow(self) -> bool:
@@ -163,6 +179,12 @@ class Step:
         """What a die does, in program order; pieces of an operation in at most so many groups."""
         for operation in self.operations:
             yield from operation.tasks(die, most)
+
+    def digest(self) -> str:
+        """What it does, as 64 hexadecimal digits: equal in every process and run, of the same version of the code."""
+        given = self.sharding
+        return digest(given.graph, given.splits, given.batch, given.factors, given.lists, given.rule, self.parameters,
+                      self.places, self.zeros, self.constants, self.operations)
 
     def place_words(self) -> dict[str, int]:
         """Words of memory that each place takes on every die, for one step's inputs and targets."""
@@ -225,14 +247,10 @@ class Step:
         def words(tensor: Tensor) -> Integers:
             return tensor.spans.samples * tensor.spans.channels
 
-        if not ((words(source) == 0) & (words(target) > 0)).any():
-            return
-
-        def place(die: int) -> Buffer:
-            empty = target.part(die).words and not source.part(die).words
-            return target.buffer(die) if empty else Buffer(target.name, 0, 0, 0, 1)
-
-        self.zeros.append(Clear(f"{target.name}.zero", None, self.parameters, place, self.any))
+        dies = np.flatnonzero((words(source) == 0) & (words(target) > 0)).tolist()
+        if dies:
+            self.zeros.append(Clear(f"{target.name}.zero", None, self.parameters, OnDies(target, frozenset(dies)),
+                                    self.any))
 
     def exchange(self, name: str, node: int, edge: int | None, source: Tensor, targets: Sequence[Tensor],
                  slots: ProcessGroups | None, *, own: bool) -> None:
@@ -242,7 +260,7 @@ class Step:
 
     def members(self, kind: str, number: int) -> ProcessGroups:
         """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`."""
-        return self.layouts[number].groups(kind, self.factors)
+        return self.sharding.groups(kind, number)
 
     def next_exchange(self) -> int:
         """The number of another exchange."""

@@ -4,7 +4,8 @@ Every place begins at the same address on all dies, so that a die knows where it
 lies dense in its place, channels innermost; where it lies is told a die at a time, so that many dies cost nothing.
 """
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, lcm
@@ -332,20 +333,68 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class View:
-    """A part of what each die has in a place, as a function tells it."""
+class View(ABC):
+    """A part of what each die has in a place."""
 
     of: Placed
-    find: Callable[[int, Buffer], Buffer]
 
     @property
     def packed(self) -> bool:
         """Elements lie two to a word."""
         return self.of.packed
 
+    @abstractmethod
     def buffer(self, die: int) -> Buffer:
         """Where it lies on a die."""
-        return self.find(die, self.of.buffer(die))
+
+
+@dataclass(frozen=True)
+class Folded(View):
+    """A dense place with ``fold`` rows in one."""
+
+    fold: int
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies on a die."""
+        return self.of.buffer(die).folded(self.fold)
+
+
+@dataclass(frozen=True)
+class Unfolded(View):
+    """A row as ``fold`` rows, one below the other."""
+
+    fold: int
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies on a die."""
+        row = self.of.buffer(die)
+        return row.part(row.name, 0, self.fold, row.columns // self.fold)
+
+
+@dataclass(frozen=True)
+class OnDies(View):
+    """A place on some dies; on the others nothing."""
+
+    dies: frozenset[int]
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies on a die."""
+        found = self.of.buffer(die)
+        return found if die in self.dies else Buffer(found.name, 0, 0, 0, 1)
+
+
+@dataclass(frozen=True)
+class Meeting(View):
+    """What each die has of a tensor that it also has of another one of the same elements, as one piece."""
+
+    of: Tensor
+    other: Tensor
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies on a die."""
+        part = self.of.part(die)
+        found = [inner for inner, _ in part.meet(self.other.part(die))]
+        return part.view(self.of.buffer(die), found[0] if found else Inner(0, 0, 0, 0))
 
 
 @dataclass(frozen=True)
@@ -373,7 +422,7 @@ class Row:
 
 def folded(of: Placed, fold: int) -> Placed:
     """A dense place with ``fold`` rows in one."""
-    return of if fold == 1 else View(of, lambda die, buffer: buffer.folded(fold))
+    return of if fold == 1 else Folded(of, fold)
 
 
 @dataclass(frozen=True)
@@ -546,15 +595,43 @@ class Weights:
         piece = self.slice(die)
         return Buffer(self.name, 0, piece.rows + piece.spare, piece.outputs, piece.outputs)
 
-    def spare_rows(self, die: int) -> Buffer:
-        """What lies behind the slice."""
-        piece = self.slice(die)
-        return Buffer(f"{self.name}.spare", piece.words, piece.spare, piece.outputs, piece.outputs, whole=self.name)
-
-    def bias_of(self, tensor: Tensor) -> Placed:
+    def bias_of(self, tensor: Tensor) -> "Bias":
         """The bias for the channels that each die has of a tensor."""
-        def find(die: int, buffer: Buffer) -> Buffer:
-            piece, part = self.slice(die), tensor.part(die)
-            return buffer.part(buffer.name, piece.weights + part.first_channel - piece.first_output, 1, part.channels)
+        return Bias(self, tensor)
 
-        return View(self, find)
+
+@dataclass(frozen=True)
+class Bias(View):
+    """The bias for the channels that each die has of a tensor."""
+
+    of: Weights
+    tensor: Tensor
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies on a die."""
+        whole, piece, part = self.of.buffer(die), self.of.slice(die), self.tensor.part(die)
+        return whole.part(whole.name, piece.weights + part.first_channel - piece.first_output, 1, part.channels)
+
+
+@dataclass(frozen=True)
+class Matrix(View):
+    """The matrix of each die's weights, with its spare rows."""
+
+    of: Weights
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies on a die."""
+        return self.of.matrix(die)
+
+
+@dataclass(frozen=True)
+class SpareRows(View):
+    """The spare rows behind each die's weights."""
+
+    of: Weights
+
+    def buffer(self, die: int) -> Buffer:
+        """Where they lie on a die."""
+        piece = self.of.slice(die)
+        return Buffer(f"{self.of.name}.spare", piece.words, piece.spare, piece.outputs, piece.outputs,
+                      whole=self.of.name)

@@ -2,14 +2,15 @@
 elements. As those of :mod:`plinth.step.operations` they tell the tasks of each die."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, zip_longest
+from typing import Protocol
 
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import FeatureMap
-from plinth.partition.graph import Node
+from plinth.partition.graph import Node, Tiling
 from plinth.step import cuts
 from plinth.step.between import Exchange
 from plinth.step.operands import Operands
@@ -30,7 +31,7 @@ from plinth.step.tasks import (
     Vector,
 )
 from plinth.step.tensors import Elements, Inner, Part, Tensor, Tiles, Weights
-from plinth.step.tile_strips import TileStrip
+from plinth.step.tile_strips import TileStrip, tile_strips
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -70,14 +71,47 @@ def by_column(node: Node, images: int, added: bool = False) -> bool:
     return images > 1 and (added or node.tiling.tiles[1] < images)
 
 
-#: Of a die: its strips of a layer; none: it does all tiles at once.
-Strips = Callable[[int], Sequence[TileStrip]]
+class Strips(Protocol):
+    """In which strips dies do a layer."""
+
+    def of(self, die: int) -> Sequence[TileStrip]:
+        """Those of a die; none: it does all tiles at once."""
+        ...
 
 
-def _all(node: Node, part: Part) -> list[TileStrip]:
-    """All tiles of what a die has."""
+@dataclass(frozen=True)
+class OwnStrips:
+    """Strips of each die's own tiles, of so many samples of every die."""
+
+    parameters: DieParameters
+    tiling: Tiling
+    weights: Weights
+    samples: tuple[int, ...]
+
+    def of(self, die: int) -> Sequence[TileStrip]:
+        """As :class:`Strips`."""
+        piece, samples = self.weights.slice(die), self.samples[die]
+        if not piece.words or not samples:
+            return ()
+        return tile_strips(self.parameters, samples, self.tiling.tiles, self.tiling.elements, piece.inputs,
+                           piece.outputs)
+
+
+@dataclass(frozen=True)
+class SameStrips:
+    """The same on all dies."""
+
+    strips: tuple[TileStrip, ...]
+
+    def of(self, die: int) -> Sequence[TileStrip]:
+        """As :class:`Strips`."""
+        return self.strips
+
+
+def _strips(strips: Strips | None, die: int, node: Node, part: Part) -> Sequence[TileStrip]:
+    """Those of a die, or all tiles of what it has as one."""
     assert node.tiling is not None
-    return [TileStrip(0, part.samples, 0, node.tiling.tiles[0])]
+    return (strips.of(die) if strips is not None else ()) or (TileStrip(0, part.samples, 0, node.tiling.tiles[0]),)
 
 
 def _touched(tiles: Buffer, count: int, plane: int, strips: Sequence[object]) -> tuple[Buffer, ...]:
@@ -140,7 +174,7 @@ class Scatter(Spread):
     layer : Node
     outputs : bool
         Whether the maps are the layer's outputs, else its inputs.
-    strips : function
+    strips : Strips or None
         Of those that a die makes for itself.
     marked : bool
         Whether zeros of tiles that a die makes for itself tell if they have a cause.
@@ -194,7 +228,7 @@ class Scatter(Spread):
         that has all elements a task a strip."""
         target, layer, own = self.targets[0], self.layer, die == other
         assert isinstance(target, Tiles) and layer is not None and layer.tiling is not None
-        if own and self.strips is not None and (strips := self.strips(die)):
+        if own and self.strips is not None and (strips := self.strips.of(die)):
             yield from self._in_strips(die, strips)
             return
         theirs, whole = target.at(other), target.buffer(other)
@@ -375,8 +409,8 @@ class Untile:
     ----------
     added : bool
         Windows overlap: what is made is added to the places of the maps, which hold zeros.
-    strips : function
-        A task each.
+    strips : Strips or None
+        A task each; None: all tiles at once.
     halved : bool
         The tiles are lines, of :class:`~plinth.step.line_operations.LineGather`.
     strip : int or None
@@ -389,7 +423,7 @@ class Untile:
     source: Tiles
     target: Tensor
     added: bool
-    strips: Strips
+    strips: Strips | None
     halved: bool = False
     strip: int | None = None
 
@@ -401,7 +435,7 @@ class Untile:
         assert self.node.tiling is not None
         whole, tiling = self.source.buffer(die), self.node.tiling
         _, across = tiling.form.sides
-        strips = self.strips(die) or _all(self.node, part)
+        strips = _strips(self.strips, die, self.node, part)
         for number, strip in enumerate(strips):
             if self.strip not in (None, number):
                 continue
@@ -427,7 +461,7 @@ class ElementProducts:
         Of inputs and outputs, or their errors.
     weights : Weights or Operands
         Of elements, or their gradient, whose sums are of all samples.
-    strips : function or None
+    strips : Strips or None
         None: all tiles at once.
     """
 
@@ -451,7 +485,7 @@ class ElementProducts:
         inputs, outputs, weights = self.x.buffer(die), self.z.buffer(die), self.weights.matrix(die)
         assert self.node.tiling is not None
         tiles = self.node.tiling.tiles
-        strips = (self.strips(die) if self.strips is not None else ()) or _all(self.node, x.part)
+        strips = _strips(self.strips, die, self.node, x.part)
         for number, strip in enumerate(strips):
             end = f".{number}" if len(strips) > 1 else ""
             for group in cuts.groups(x.count, most):
@@ -489,7 +523,7 @@ class InStrips:
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """As :class:`~plinth.step.operations.Operation`."""
         made, products, mapped = (list(one.tasks(die, most)) for one in (self.scatter, self.products, self.untile))
-        count = len(made) if self.untile.strips(die) else 1
+        count = len(made) if self.untile.strips is not None and self.untile.strips.of(die) else 1
         if count == 1:
             yield from (*made, *products, *mapped)
             return

@@ -92,6 +92,10 @@ class VectorProgram:
     #: What others have found out about it, by who; the programs that :meth:`at` gives share it.
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what others have found out about it."""
+        return self.__dict__ | {"known": {}}
+
     def load(self, name: str, operand: Operand, shape: str = "full") -> None:
         """Bring an operand into a region, packed numbers as FP32."""
         self.regions.setdefault(name, shape)

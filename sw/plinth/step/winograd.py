@@ -39,8 +39,18 @@ from plinth.step.skipped_scatter import Masks, add_skipped
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 from plinth.step.tensors import Constant, Tensor, Tiles
-from plinth.step.tile_operations import ElementProducts, ElementRates, Gather, InStrips, Scatter, Untile
-from plinth.step.tile_strips import GatherStrips, TileStrip, gather_strips, tile_strips
+from plinth.step.tile_operations import (
+    ElementProducts,
+    ElementRates,
+    Gather,
+    InStrips,
+    OwnStrips,
+    SameStrips,
+    Scatter,
+    Strips,
+    Untile,
+)
+from plinth.step.tile_strips import GatherStrips, gather_strips
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import OUTPUTS, form
 
@@ -104,7 +114,6 @@ class WinogradLayer:
         self._masks: Masks | None = None
         self._causes: Masks | None = None
         self._cluster = step.members(TILES, self.number)
-        self._samples = self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors)
         self._column = self.tiling.column(parts(self.here.ep, step.factors))
         if self.node.free:
             self.weights, self.gradient = step.weights[self.node.name], step.gradients[self.node.name]
@@ -128,13 +137,14 @@ class WinogradLayer:
             step.reserve(self.weights)
         self.gradient = step.reserve(replace(self.weights, name=f"{self.node.name}.element_gradient"))
 
-    def _strips(self, die: int) -> Sequence[TileStrip]:
-        """The strips of a die's tiles, if elements are not split, and tiles are operands as they are."""
-        piece, samples = self.weights.slice(die), int(self._samples[die])
-        if self.here.ep or self.step.narrow or not piece.words or not samples:
-            return ()
-        return tile_strips(self.step.parameters, samples, self.tiling.tiles, self.tiling.elements, piece.inputs,
-                           piece.outputs)
+    @property
+    def _strips(self) -> Strips | None:
+        """Those of dies' own tiles, if elements are not split, and tiles are operands as they are."""
+        step = self.step
+        if self.here.ep or step.narrow:
+            return None
+        return OwnStrips(step.parameters, self.tiling, self.weights, tuple(
+            self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors).tolist()))
 
     def _place(self, name: str, like: Tensor, region: Region, elements: int = 0, *, by_rows: bool = False) -> Tiles:
         return self.step.reserve(Tiles(
@@ -161,7 +171,8 @@ class WinogradLayer:
     def _in_strips(self, direction: str, scatter: Scatter, tiles: Tiles, made: Tiles, maps: Tensor) -> bool:
         """Tiles, their products and the maps of these in strips, if the layer is cut so."""
         step, outputs = self.step, direction == FPROP
-        if not any(self._strips(die) for die in range(step.dies)):
+        strips = self._strips
+        if strips is None or not any(strips.of(die) for die in range(step.dies)):
             return False
         step.empty(tiles, made)
         if not outputs:
@@ -202,7 +213,7 @@ class WinogradLayer:
 
     def _clear(self, maps: Tensor) -> None:
         """Zeros, where tiles that overlap are added."""
-        self.step.add(Clear(f"{maps.name}.zero", self.node, self.step.parameters, maps.buffer, self.step.any))
+        self.step.add(Clear(f"{maps.name}.zero", self.node, self.step.parameters, maps, self.step.any))
 
     def _untile(self, tiles: Tiles, maps: Tensor, outputs: bool) -> Untile:
         """What makes maps of tiles where both are."""
@@ -229,7 +240,7 @@ class WinogradLayer:
         if not outputs:
             self._clear(maps)
         rows = [strip.rows(self.tiling.tiles) for strip in cut.strips]
-        untile = replace(self._untile(tiles, maps, outputs), strips=lambda die: cut.strips)
+        untile = replace(self._untile(tiles, maps, outputs), strips=SameStrips(cut.strips))
         for number, ahead in enumerate(cut.ahead):
             for strip in range(sent, ahead):
                 step.add(replace(gather, number=step.next_exchange() if strip else gather.number, strips=rows,
@@ -279,7 +290,7 @@ class WinogradLayer:
             step.reserve(self._operand)
             step.add(KernelSums(node, FPROP, self._operand, step.parameters, step.weights[node.name], self._middle))
         else:
-            step.add(KernelProducts(node, FPROP, self.weights, self._matrix, step.weights[node.name].buffer))
+            step.add(KernelProducts(node, FPROP, self.weights, self._matrix, step.weights[node.name]))
 
     def forward(self, x: Tensor, z: Tensor, others: Sequence["WinogradLayer"] | None = (),
                 first: "WinogradLayer | None" = None, added: Tensor | None = None) -> None:
@@ -349,4 +360,4 @@ class WinogradLayer:
         if step.narrow:
             step.add(KernelSums(node, UPDATE, self.gradient, step.parameters, kernel, self._middle, of=self._inputs))
         else:
-            step.add(KernelProducts(node, UPDATE, self.gradient, self._matrix, kernel.buffer, of=self._inputs))
+            step.add(KernelProducts(node, UPDATE, self.gradient, self._matrix, kernel, of=self._inputs))

@@ -203,7 +203,7 @@ def _plan(options: JobOptions) -> Plan:
     check_prediction(plan, str(options.plan))
     if plan.rule == options.rule.form:
         return plan
-    plan = replace(plan, rule=options.rule)
+    plan = plan.resharded(rule=options.rule)
     return plan if plan.predicted_seconds is None else replace(plan, predicted_seconds=predicted_seconds(plan, array))
 
 

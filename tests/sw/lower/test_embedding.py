@@ -79,7 +79,7 @@ def test_rtl_equals_golden_and_links_carry_the_planned_words(dies: int, splits: 
     network = embedded(Embedding(name="words", rows=11, width=7), Relu(name="relu"), Dense(name="fc", outputs=5),
                        SoftmaxCrossEntropy(name="loss"), tokens=4)
     plan = random_plan(network, dies, 9, generator)
-    plan = replace(plan, splits=(splits, *plan.splits[1:]))
+    plan = plan.resharded(splits=(splits, *plan.splits[1:]))
     program = lowered(network, plan, "ndp-tiny", 2)
     made = session(network, plan, random_data(network, 18, generator), program, rtl=True)
     assert len(list(made.epoch(0))) == 2
@@ -110,7 +110,7 @@ def test_rows_that_come_again_are_added_in_the_order_of_the_batch() -> None:
 def test_rows_of_other_dies_are_spare_ones() -> None:
     network = embedded(Embedding(name="words", rows=5, width=3), Dense(name="fc", outputs=2),
                        SoftmaxCrossEntropy(name="loss"), tokens=5)
-    plan = replace(random_plan(network, 2, 4, np.random.default_rng(0)), splits=(("mp",), ("dp",), ("dp",)))
+    plan = random_plan(network, 2, 4, np.random.default_rng(0)).resharded(splits=(("mp",), ("dp",), ("dp",)))
     program = lowered(network, plan, "ndp-tiny")
     data = random_data(network, 4, np.random.default_rng(1))
     made = session(network, plan, replace(data, train_x=np.tile(np.arange(5), (4, 1))), program)

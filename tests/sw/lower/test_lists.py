@@ -43,7 +43,7 @@ def correct(made: Session, plan: Plan) -> None:
 
 def sent(plan: Plan, parameters: DieParameters) -> int:
     """Words of the tiles and messages of all dies."""
-    step, found = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists), 0
+    step, found = step_of(plan.sharding, parameters), 0
     for die in range(plan.dies):
         for item in step.tasks(die):
             work = getattr(item, "work", None)
@@ -59,8 +59,8 @@ def case(seed: int, dies: int) -> tuple[Network, Plan]:
     generator, rng = np.random.default_rng([seed, dies]), random.Random(seed)
     network = trainable_network(generator)
     plan = random_plan(network, dies, int(generator.integers(1, 4 * dies + 3)), generator)
-    return network, replace(plan, lists=random_lists(rng, plan.graph, plan.splits, plan.batch, plan.factors),
-                            array=f"full-{dies}", hardware=full(dies))
+    return network, plan.resharded(lists=random_lists(rng, plan.graph, plan.splits, plan.batch, plan.factors),
+                                   array=full(dies))
 
 
 @pytest.mark.parametrize(("seed", "dies"), [
@@ -81,9 +81,9 @@ def test_owners_decide_where_and_never_what(seed: int, dies: int) -> None:
     rng = random.Random(seed)
     owners = [tuple(rng.sample(range(dies), dies)) for _ in plan.graph.nodes]
     owners[-1] = owners[-2]
-    without = replace(plan, lists=tuple(replace(one or Lists(), owners=None) for one in plan.lists))
-    moved = replace(plan, lists=tuple(replace(one or Lists(), owners=seats) for one, seats in
-                                      zip(plan.lists, owners, strict=True)))
+    without = plan.resharded(lists=tuple(replace(one or Lists(), owners=None) for one in plan.lists))
+    moved = plan.resharded(lists=tuple(replace(one or Lists(), owners=seats) for one, seats in
+                                       zip(plan.lists, owners, strict=True)))
     one, two = trained(network, without, seed), trained(network, moved, seed)
     assert all(np.array_equal(*pair) for pair in zip(weights(one), weights(two), strict=True))
     correct(two, moved)
@@ -92,11 +92,11 @@ def test_owners_decide_where_and_never_what(seed: int, dies: int) -> None:
 def test_a_ring_that_meets_itself_on_a_link_is_refused() -> None:
     """From 0 to 2, and from 1 to 3, words go by the link from 1 to 2."""
     network = perceptron("four", (6, 9, 5, 3))
-    plan = replace(random_plan(network, 4, 8, np.random.default_rng(0)), splits=(("dp", "dp"),) * 4)
-    crossed = replace(plan, lists=(Lists(owners=(0, 2, 1, 3)), *[None] * 3))
+    plan = random_plan(network, 4, 8, np.random.default_rng(0)).resharded(splits=(("dp", "dp"),) * 4)
+    crossed = plan.resharded(lists=(Lists(owners=(0, 2, 1, 3)), *[None] * 3))
     with pytest.raises(UserError, match=r"dies 0, 2, 1, 3 of array 'ring-4' cannot reduce weights in a ring: two"):
         trained(network, crossed, 0)
-    trained(network, replace(crossed, array="full-4", hardware=full(4)), 0)
+    trained(network, crossed.resharded(array=full(4)), 0)
 
 
 def mixed(batch: int = 7) -> tuple[Network, Plan]:
@@ -107,7 +107,7 @@ def mixed(batch: int = 7) -> tuple[Network, Plan]:
     lists = (Lists(samples=ranges_of((batch - 3, 0, 3)), owners=(2, 0, 1)),
              Lists(inputs=tuple(map(runs_of, ([0, 2, 4, 8], [], [1, 3, 5, 6, 7])))),
              Lists(outputs=tuple(map(runs_of, ([1], [0, 2], [])))), None)
-    return network, replace(plan, splits=splits, lists=lists)
+    return network, plan.resharded(splits=splits, lists=lists)
 
 
 def test_tiles_between_index_sets_are_one_a_run() -> None:
@@ -131,7 +131,7 @@ def test_steps_of_lists_are_predicted_and_simulated() -> None:
     time = StepTime(wide.graph, 96, array)
     even = time.seconds(wide.splits)
     for sizes in ((90, 3, 3), (3, 3, 90)):
-        uneven = replace(wide, lists=(Lists(samples=ranges_of(sizes)),) * 3)
+        uneven = wide.resharded(lists=(Lists(samples=ranges_of(sizes)),) * 3)
         assert time.seconds(uneven.splits, uneven.lists) > 1.5 * even
         assert simulated(uneven, array).result.seconds > 1.5 * simulated(wide, array).result.seconds
 
@@ -143,7 +143,7 @@ def test_a_die_without_weights_signals_that_it_has_nothing_to_sum() -> None:
     plan = replace(random_plan(network, 8, 16, np.random.default_rng(0)),
                    splits=(("dp", "dp", "op"), ("dp", "op", "dp"), ("op", "dp", "dp"), ("dp",) * 3),
                    lists=(empty, empty, Lists(outputs=ranges_of((4, 0))), None))
-    step = step_of(plan.graph, plan.splits, 16, array.die_parameters(), plan.factors, plan.lists)
+    step = step_of(replace(plan.sharding, batch=16), array.die_parameters())
     works = [work for work in (getattr(item, "work", None) for item in step.tasks(7))
              if isinstance(work, (Signal, Reduction))]
     assert works and all(isinstance(work, Signal) for work in works)
@@ -153,9 +153,9 @@ def test_a_die_without_weights_signals_that_it_has_nothing_to_sum() -> None:
 
 def test_samples_of_16_bits_are_cut_alike_in_all_layers() -> None:
     network = perceptron("narrow", (6, 8, 4))
-    plan = replace(random_plan(network, 2, 8, np.random.default_rng(0)), splits=(("dp",),) * 3)
+    plan = random_plan(network, 2, 8, np.random.default_rng(0)).resharded(splits=(("dp",),) * 3)
     uneven = Lists(samples=tuple(map(runs_of, ([0, 2, 5], [1, 3, 4, 6, 7]))), owners=(1, 0))
-    alike, other = replace(plan, lists=(uneven,) * 3), replace(plan, lists=(uneven, uneven, None))
+    alike, other = plan.resharded(lists=(uneven,) * 3), plan.resharded(lists=(uneven, uneven, None))
     made = trained(network, alike, 0, "ndp-demo-mixed")
     assert made.checks is not None and made.checks.failure is None
     with pytest.raises(UserError, match=r"layers whose samples are not cut alike, .* choose --format fp32"):
@@ -165,10 +165,10 @@ def test_samples_of_16_bits_are_cut_alike_in_all_layers() -> None:
 def test_more_groups_than_a_table_has_rows_take_turns_in_its_last_one() -> None:
     """Twenty layers, each with a ring of its own: the program rewrites a row between reductions, in every step."""
     network = perceptron("deep", (5,) * 21 + (3,))
-    plan = replace(random_plan(network, 4, 8, np.random.default_rng(0)), splits=(("dp", "dp"),) * 22,
-                   array="full-4", hardware=full(4))
+    plan = random_plan(network, 4, 8, np.random.default_rng(0)).resharded(splits=(("dp", "dp"),) * 22,
+                                                                            array=full(4))
     every = [*permutations(range(4))]
-    plan = replace(plan, lists=(*(Lists(owners=every[number]) for number in range(20)), *[None] * 2))
+    plan = plan.resharded(lists=(*(Lists(owners=every[number]) for number in range(20)), *[None] * 2))
     made = trained(network, plan, 0)
     groups = [task.name for task in made.program.step[0].tasks if task.name.startswith("set_group")]
     assert len(groups) >= 2 and set(groups) == {"set_group[15]"}

@@ -21,6 +21,7 @@ from plinth.partition.graph import from_network
 from plinth.plan.cost.tasks import matrix_cost, vector_cost
 from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
+from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.step.step import LOSS_SCALE
 from plinth.step.tasks import Multiplication, Task, TileTransform, Vector
@@ -43,8 +44,8 @@ def planned(network: Network, dies: int, batch: int, generator: np.random.Genera
     graph, factors = from_network(network), prime_factors(dies)
     counts = [int(generator.integers(len(factors) + 1)) if node.tiling else 0 for node in graph.nodes]
     splits = tuple(("dp",) * (len(factors) - count) + ("ep",) * count for count in counts)
-    return Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
-                splits=splits, factors=factors)
+    return Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch, factors=factors), planner="data",
+                model="exact", array=f"ring-{dies}")
 
 
 def cases(seed: int, dies: int) -> Iterator[tuple[Network, Plan, Dataset, TrainingProgram]]:
@@ -90,8 +91,9 @@ def digits(weights: str, split: str, dies: int = 2) -> tuple[Session, TrainingPr
     network = with_tiles(NETWORKS["digits-cnn"], 2, weights)
     graph = from_network(network)
     splits = tuple(((split if node.tiling else "dp"),) for node in graph.nodes)
-    plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=8, chunk_words=64,
-                splits=splits if dies > 1 else ((),) * len(splits), factors=(2,) if dies > 1 else ())
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits if dies > 1 else ((),) * len(splits), batch=8,
+                                  factors=(2,) if dies > 1 else ()),
+                planner="data", model="exact", array=f"ring-{dies}")
     program = lowered(network, plan)
     made = session(network, plan, random_data(network, 8, np.random.default_rng(3)), program)
     return made, program, network
@@ -136,7 +138,8 @@ def test_the_matrix_engine_reads_16_bits_and_tiles_are_made_of_32() -> None:
         layer("conv0", "input", 2), Relu(name="relu0"), layer("conv1", "relu0", 2), Relu(name="relu1"),
         layer("conv2", "relu1", 2), layer("side", "relu1", "off", 1), Add(name="add", inputs=("conv2", "side")),
         layer("conv3", "add", 2), MeanSquaredError(name="loss")))
-    step = step_of(from_network(network), ((),) * len(from_network(network).nodes), 4, TINY, ())
+    step = step_of(Sharding(graph=from_network(network), splits=((),) * len(from_network(network).nodes), batch=4),
+                            TINY)
     packed = {place.name: place.what.packed for place in step.places if place.what is not None}
     assert not packed["input"] and not packed["conv0.output"] and not packed["add.output"]
     assert packed["conv1.output"] and not packed["conv1.wide"] and packed["side.operand"]
@@ -164,7 +167,7 @@ def test_predictions_know_what_is_narrow() -> None:
     for name in ("ndp-demo-winograd", "ndp-demo-mixed-winograd"):
         array = ring(1, preset=name)
         time = StepTime(graph, 4, array)
-        step = step_of(graph, ((),) * len(graph.nodes), 4, preset(name), ())
+        step = step_of(Sharding(graph=graph, splits=((),) * len(graph.nodes), batch=4), preset(name))
         tasks = [task for task in step.tasks(0, 4) if isinstance(task, Task) and task.node is graph.nodes[number]]
         read.append(sum(matrix_cost(time.machine, task.work).reads * task.count for task in tasks
                         if isinstance(task.work, Multiplication)))

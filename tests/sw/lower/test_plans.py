@@ -1,6 +1,5 @@
 """Training steps of random networks under random plans: against the float64 reference, and RTL against golden."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -118,7 +117,7 @@ def test_rows_wider_than_the_scratchpad_are_cut(name: str, dies: int) -> None:
     wide = preset(name).vector_buffer_words + 6
     network = perceptron("wide", (3, wide, 5))
     batch = 7
-    plan = replace(random_plan(network, dies, batch, np.random.default_rng(0)), splits=(("dp",) * (dies - 1),) * 3)
+    plan = random_plan(network, dies, batch, np.random.default_rng(0)).resharded(splits=(("dp",) * (dies - 1),) * 3)
     program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     data = random_data(network, batch, np.random.default_rng(1))
     made = session(network, plan, data, program)
@@ -151,7 +150,7 @@ def test_rings_of_several_kinds_do_not_hold_each_other_up() -> None:
     """Three sets of rings on two reduce blocks, over slow links: dies are far apart in their messages."""
     network = perceptron("turns", (40, 48, 48, 48, 48, 8))
     splits = (("dp", "dp"), ("op", "dp"), ("dp", "mp"), ("op", "dp"), ("dp", "dp"), ("dp", "dp"))
-    plan = replace(random_plan(network, 4, 8, np.random.default_rng(0)), splits=splits)
+    plan = random_plan(network, 4, 8, np.random.default_rng(0)).resharded(splits=splits)
     parameters = preset("ndp-tiny", link_rate=Fraction(1, 8))
     program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     made = session(network, plan, random_data(network, 8, np.random.default_rng(1)), program, rtl=True)

@@ -35,6 +35,7 @@ from plinth.partition.graph import from_network
 from plinth.partition.predicted import SKIPPED, expected_words, least_most
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import plan_from_data
+from plinth.sharding import Sharding
 from plinth.step.tasks import CodePart
 from plinth.training.session import Session
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -71,7 +72,7 @@ def case(seed: int, dies: int) -> tuple[Network, Plan]:
 def plain(network: Network, plan: Plan) -> tuple[Network, Plan]:
     """The same without predictions."""
     network = with_tiles(network, None, None, 0)
-    return network, replace(plan, graph=from_network(network))
+    return network, plan.resharded(graph=from_network(network))
 
 
 def trained(network: Network, plan: Plan, *, rtl: bool = False, die: DieParameters = TINY,
@@ -122,8 +123,9 @@ def followed(*between: Layer) -> tuple[Network, Plan]:
         Convolution(name="a", channels=4, kernel=(3, 3)), *between, Convolution(name="b", channels=4, kernel=(3, 3)),
         Relu(name="last"), Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss"))), 2, None, 1)
     graph = from_network(network)
-    return network, Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64,
-                         factors=(2, 2), splits=(("dp", "ep"), ("dp", "ep"), ("dp", "dp")))
+    return network, Plan(sharding=Sharding(graph=graph, splits=(("dp", "ep"), ("dp", "ep"), ("dp", "dp")), batch=8,
+                                           factors=(2, 2)),
+                         planner="data", model="exact", array="ring-4")
 
 
 @pytest.mark.parametrize("between", [(), (MaxPool(name="pool", kernel=(2, 2), stride=(2, 2)),),
@@ -158,9 +160,9 @@ def residual(rounds: int | str, outputs: int = 2, *, junction: type[Layer] = Add
         junction(name="sum", inputs=inputs), Relu(name="last"), *behind, Flatten(name="flatten"),
         Dense(name="classifier", outputs=6), SoftmaxCrossEntropy(name="loss"))), outputs, None, rounds)
     graph = from_network(network)
-    return network, Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64,
-                         factors=(2, 2), splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp")
-                                                      for node in graph.nodes))
+    splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
+    return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=8), planner="data", model="exact",
+                         array="ring-4")
 
 
 @pytest.mark.parametrize(("rounds", "outputs", "others"), [
@@ -187,8 +189,8 @@ def test_maps_that_are_not_there() -> None:
         graph = from_network(network)
         splits = tuple(("dp", "ep") if node.tiling else first if node.name == "a" else ("dp", "dp")
                        for node in graph.nodes)
-        plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64,
-                    factors=(2, 2), splits=splits)
+        plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=8, factors=(2, 2)), planner="data",
+                    model="exact", array="ring-4")
         note, = lowered(network, plan).notes or ("",)
         assert bool(note) != (("b", "fprop", "gather") in coded(plan))
         return note.rpartition(", as ")[2]
@@ -211,9 +213,9 @@ def test_rtl_equals_golden_where_a_map_is_added() -> None:
 def digits(rounds: int | str, outputs: int = 2, batch: int = 16) -> tuple[Network, Plan]:
     network = with_tiles(NETWORKS["digits-cnn"], outputs, None, rounds)
     graph = from_network(network)
-    return network, Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=batch, chunk_words=64,
-                         splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes),
-                         factors=(2, 2))
+    splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
+    return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
+                         array="ring-4")
 
 
 @pytest.mark.parametrize(("rounds", "outputs"), [(1, 2), (2, 4)])
@@ -221,7 +223,7 @@ def test_gathers_before_a_max_pool_need_less(monkeypatch: pytest.MonkeyPatch, ro
     """Than those that do not know of it; the same bits as of both and of none."""
     network, plan = digits(rounds, outputs)
     assert [node.tiling.pooled for node in plan.graph.nodes if node.tiling] == [True, True]
-    apart = replace(plan, graph=replace(plan.graph, nodes=tuple(
+    apart = plan.resharded(graph=replace(plan.graph, nodes=tuple(
         node if node.tiling is None else replace(node, tiling=replace(node.tiling, pooled=False))
         for node in plan.graph.nodes)))
     counts, needed = [0], prediction.needed
@@ -260,8 +262,8 @@ def test_pools_that_gathers_know_of(behind: tuple[Layer, ...], side: int, convol
     graph = from_network(network)
     tiling = graph.nodes[0].tiling
     assert tiling is not None and tiling.pooled is known
-    plan = Plan(graph=graph, planner="data", model="exact", array="ring-2", batch=4, chunk_words=64, factors=(2,),
-                splits=(("ep",), ("dp",)))
+    plan = Plan(sharding=Sharding(graph=graph, splits=(("ep",), ("dp",)), batch=4, factors=(2,)), planner="data",
+                model="exact", array="ring-2")
     check_alike(trained(network, plan, even=True), trained(*plain(network, plan), even=True))
 
 
@@ -281,8 +283,8 @@ def test_a_lenet_on_maps_of_28() -> None:
     """Kernels of 5x5, two pools, three dense layers; real digits."""
     network = with_tiles(NETWORKS_28["lenet-28"], 2, None, 1)
     graph = from_network(network)
-    plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=4, chunk_words=64, factors=(2, 2),
-                splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes))
+    splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=4), planner="data", model="exact", array="ring-4")
     data = enlarged_digits()
     data = replace(data, train_x=data.train_x[:8], train_y=data.train_y[:8])
     made = session(network, plan, data, lowered(network, plan, WIDER), rtl=True)
@@ -295,9 +297,9 @@ def residual_12(rounds: int | str, outputs: int) -> tuple[Network, Plan]:
     """A residual block, and a join one summand of which is made behind the other's gather."""
     network = with_tiles(NETWORKS_28["residual-12"], outputs, None, rounds)
     graph = from_network(network)
-    return network, Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=4, chunk_words=64,
-                         factors=(2, 2), splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp")
-                                                      for node in graph.nodes))
+    splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
+    return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=4), planner="data", model="exact",
+                         array="ring-4")
 
 
 def test_a_residual_block_of_a_whole_network() -> None:
@@ -384,15 +386,16 @@ def test_gathers_that_cannot_be_predicted_send_everything_and_are_noted() -> Non
         Convolution(name="b", channels=4, kernel=(3, 3)), Flatten(name="flatten"),
         SoftmaxCrossEntropy(name="loss"))), 2, None, 1)
     graph = from_network(network)
-    plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64, factors=(2, 2),
-                splits=(("mp", "ep"), ("dp", "ep"), ("dp", "dp")))
+    plan = Plan(sharding=Sharding(graph=graph, splits=(("mp", "ep"), ("dp", "ep"), ("dp", "dp")), batch=8,
+                                  factors=(2, 2)),
+                planner="data", model="exact", array="ring-4")
     # What b reads is behind a ReLU.
     assert [(one.exchange.layer, one.exchange.kind) for one in plan.transfers if one.exchange.coded] == [
         ("b", "scatter"), ("b", "gather")]
     notes = lowered(network, plan).notes
     assert notes == ("layer 'a': its gather sends everything, as its sums are parts, of dies that split its channels",
                      "layer 'b': its gather sends everything, as no ReLU follows its sums")
-    apart = replace(plan, splits=(("dp", "dp"), ("dp", "dp"), ("dp", "dp")))
+    apart = plan.resharded(splits=(("dp", "dp"), ("dp", "dp"), ("dp", "dp")))
     assert lowered(network, apart).notes[0] == (
         "layer 'a': its gather sends everything, as elements of its tiles are not split")
 
@@ -404,8 +407,8 @@ def test_dies_that_cannot_are_refused(die: str, channels: int, why: str) -> None
     network = with_tiles(Network(name="one", input=Shape((2, 8, 8)), layers=(
         Convolution(name="a", channels=channels, kernel=(3, 3)), Relu(name="relu"), Flatten(name="flatten"),
         SoftmaxCrossEntropy(name="loss"))), 2, None, 1)
-    plan = Plan(graph=from_network(network), planner="data", model="exact", array="ring-2", batch=8, chunk_words=64,
-                factors=(2,), splits=(("ep",), ("dp",)))
+    plan = Plan(sharding=Sharding(graph=from_network(network), splits=(("ep",), ("dp",)), batch=8, factors=(2,)),
+                planner="data", model="exact", array="ring-2")
     with pytest.raises(UserError, match=why):
         lowered(network, plan, preset(die))
 
@@ -417,8 +420,8 @@ def test_dies_without_codes_skip_no_zeros() -> None:
         Convolution(name="b", channels=8, kernel=(3, 3)), Flatten(name="flatten"),
         SoftmaxCrossEntropy(name="loss"))), 2, None, 1)
     graph = from_network(network)
-    plan = Plan(graph=graph, planner="data", model="exact", array="ring-2", batch=8, chunk_words=64, factors=(2,),
-                splits=(("dp",), ("ep",), ("dp",)))
+    plan = Plan(sharding=Sharding(graph=graph, splits=(("dp",), ("ep",), ("dp",)), batch=8, factors=(2,)),
+                planner="data", model="exact", array="ring-2")
     assert {one.exchange.kind for one in plan.transfers if one.exchange.coded and one.exchange.phase == "fprop"} == {
         "scatter"}
     with pytest.raises(UserError, match=r"layer 'b' predicts .* preset 'ndp-demo-winograd' have no codes"):

@@ -22,6 +22,7 @@ from plinth.plan.plan import Plan
 from plinth.plan.planning import Planned, outcome, task
 from plinth.report.plan import plan_report, show_plan
 from plinth.report.simulation import show_simulation, simulation_report
+from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
 from plinth_hw.isa.parameters import preset
 
@@ -72,9 +73,9 @@ def case(seed: int, dies: int) -> tuple[Network, Plan]:
             free = tuple(str(generator.choice(graph.choices(place))) for _ in factors)
             splits.append(alike if generator.random() < 0.9 or node is graph.nodes[-1] else free)
         try:
-            plan = Plan(graph=graph, planner="random", model="exact", array=f"ring-{dies}",
-                        batch=int(generator.integers(max(1, dies // 2), 2 * dies + 3)), chunk_words=64,
-                        splits=tuple(splits), factors=factors)
+            batch = int(generator.integers(max(1, dies // 2), 2 * dies + 3))
+            plan = Plan(sharding=Sharding(graph=graph, splits=tuple(splits), batch=batch, factors=factors),
+                        planner="random", model="exact", array=f"ring-{dies}")
         except UserError:
             continue
         if tile_sums(graph, plan.layouts) or shared_tiles(graph, plan.layouts):
@@ -120,9 +121,9 @@ def several(columns: str = "abc", junction: type[Layer] = Join) -> Network:
 
 def planned(network: Network, splits: dict[str, tuple[str, ...]] | None = None) -> Plan:
     graph = from_network(network)
-    return Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64, factors=(2, 2),
-                splits=tuple((splits or {}).get(node.name, ("dp", "ep") if node.tiling else ("dp", "dp"))
-                             for node in graph.nodes))
+    vectors = tuple((splits or {}).get(node.name, ("dp", "ep") if node.tiling else ("dp", "dp"))
+                    for node in graph.nodes)
+    return Plan(sharding=Sharding(graph=graph, splits=vectors, batch=8), planner="data", model="exact", array="ring-4")
 
 
 def alone() -> Plan:
@@ -160,9 +161,9 @@ def test_words_that_a_block_saves_are_those_of_its_further_layers(columns: str, 
 @pytest.mark.parametrize("command", ["plan", "simulate"])
 @pytest.mark.parametrize("groups", [True, False])
 def test_reports_say_what_blocks_save_if_they_do(capsys, command: str, groups: bool) -> None:
-    plan = replace(planned(several()), definition=several(), hardware=ring(4, preset="ndp-demo-winograd"))
+    plan = replace(planned(several()), definition=several()).resharded(array=ring(4, preset="ndp-demo-winograd"))
     if not groups:
-        plan = replace(plan, splits=tuple(("dp", "dp") for _ in plan.splits))
+        plan = plan.resharded(splits=tuple(("dp", "dp") for _ in plan.splits))
     if command == "plan":
         given = task(plan.graph, plan.hardware, "exact", plan.batch)
         made = Planned(plan, outcome(given, plan.splits), {
@@ -232,4 +233,4 @@ def test_blocks_are_simulated() -> None:
     network = several()
     plan = planned(network)
     array = ring(4, preset="ndp-demo-winograd")
-    assert simulated(replace(plan, hardware=array), array).work.moved_words == plan.words
+    assert simulated(plan.resharded(array=array), array).work.moved_words == plan.words

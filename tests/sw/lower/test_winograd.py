@@ -18,6 +18,7 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition import exchanges, lines
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
+from plinth.sharding import Sharding
 from plinth.step import line_operations, tile_operations, tile_strips
 from plinth.step.build import step_of
 from plinth.step.line_operations import LineGather
@@ -88,8 +89,8 @@ def arranged(dies: int, vectors: tuple[tuple[str, ...], ...], batch: int = 16,
     graph = from_network(network)
     given = iter(vectors)
     splits = tuple(next(given) if node.tiling else ("dp",) * len(vectors[0]) for node in graph.nodes)
-    return network, Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
-                         splits=splits, factors=(2,) * len(vectors[0]))
+    return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch, factors=(2,) * len(vectors[0])),
+                         planner="data", model="exact", array=f"ring-{dies}")
 
 
 @pytest.mark.xdist_group("tiny-winograd-dies")
@@ -151,8 +152,8 @@ def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, mo
         Convolution(name="b", channels=5, kernel=(3, 3), padding=(1, 1)), Flatten(name="flatten"),
         Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss"))), outputs, "winograd")
     graph, dies = from_network(network), 1 << levels
-    plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
-                splits=(("dp",) * levels,) * len(graph.nodes), factors=(2,) * levels)
+    plan = Plan(sharding=Sharding(graph=graph, splits=(("dp",) * levels,) * len(graph.nodes), batch=batch),
+                planner="data", model="exact", array=f"ring-{dies}")
     data, found = random_data(network, batch, np.random.default_rng(6)), []
     monkeypatch.setattr(tile_strips, "TASK_CYCLES", 0)
     for cycles in (1, 1 << 40):
@@ -192,8 +193,9 @@ def test_maps_made_while_the_rest_is_sent_change_no_bit(dies: int, batch: int, o
         Convolution(name="b", channels=4, kernel=(3, 3), padding=(1, 1)), Flatten(name="flatten"),
         Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss"))), outputs, "winograd")
     graph, levels = from_network(network), dies.bit_length() - 1
-    plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
-                splits=tuple(("ep" if node.tiling else "dp",) * levels for node in graph.nodes), factors=(2,) * levels)
+    splits = tuple(("ep" if node.tiling else "dp",) * levels for node in graph.nodes)
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
+                array=f"ring-{dies}")
     data, found = random_data(network, batch, np.random.default_rng(6)), []
     monkeypatch.setattr(tile_strips, "BEGIN_CYCLES", 0)
     monkeypatch.setattr(tile_strips, "ARRIVAL_CYCLES", 0)
@@ -224,13 +226,13 @@ def test_gathers_go_whole_where_counters_would_not_do() -> None:
     graph = from_network(network)
     splits = tuple(("ep" if node.tiling else "dp",) * 3 for node in graph.nodes)
     die = preset(TINY, transfer_words=4)
-    step = step_of(graph, splits, 64, die, (2,) * 3)
-    whole = step_of(graph, splits, 64, preset(TINY), (2,) * 3)
+    step = step_of(Sharding(graph=graph, splits=splits, batch=64, factors=(2,) * 3), die)
+    whole = step_of(Sharding(graph=graph, splits=splits, batch=64, factors=(2,) * 3), preset(TINY))
     assert step.exchanges > whole.exchanges
     for name in ("conv1.gather", "conv2.gather", "conv2.error_gather"):
         parts = [one.portion for one in step.operations if isinstance(one, Gather) and one.name == name]
         assert len(parts) > 1 and sum(parts) == pytest.approx(1)
-    few = step_of(graph, splits, 64, replace(die, counters=16), (2,) * 3)
+    few = step_of(Sharding(graph=graph, splits=splits, batch=64, factors=(2,) * 3), replace(die, counters=16))
     assert len(Engine) + few.exchanges <= 16 and few.exchanges == whole.exchanges
 
 
@@ -241,8 +243,8 @@ def test_one_task_sends_to_a_cluster_where_a_word_can_say_whom(outputs: int, die
     network = with_tiles(NETWORKS["digits-cnn"], outputs, "winograd")
     graph, levels = from_network(network), dies.bit_length() - 1
     splits = tuple(("ep",) * levels if node.tiling else ("dp",) * levels for node in graph.nodes)
-    plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=8, chunk_words=64,
-                splits=splits, factors=(2,) * levels)
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=8, factors=(2,) * levels), planner="data",
+                model="exact", array=f"ring-{dies}")
     program = lowered(network, plan)
     names = [task.name for task in program.step[0].tasks if task.name.startswith("conv1.scatter")]
     assert all(("..]" in name) == spreads for name in names) and names
@@ -262,7 +264,7 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
         monkeypatch.setattr(module, "GATHERED_WORDS", 1)
     _, plan = arranged(dies, (("ep",) * levels + ("dp",) * (dies.bit_length() - 1 - levels),) * 2,
                        2 * dies + (not even))
-    step = step_of(plan.graph, plan.splits, plan.batch, preset(TINY), plan.factors)
+    step = step_of(plan.sharding, preset(TINY))
     gather = next(one for one in step.operations if isinstance(one, Gather))
     assert isinstance(gather.source, Tiles) and gather.cluster is not None
     assert isinstance(gather, LineGather) == (levels < 3)
@@ -311,9 +313,9 @@ def test_lines_change_no_bit(factors: tuple[int, ...], vector: tuple[str, ...], 
     these tiles also those of scatters over slow links; weights and gradients are those of whole tiles."""
     network = with_tiles(NETWORKS["digits-cnn"], outputs, weights)
     graph, dies, found, words = from_network(network), int(np.prod(factors)), [], []
-    plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=2 * dies + 1, chunk_words=64,
-                splits=tuple(vector if node.tiling else ("dp",) * len(factors) for node in graph.nodes),
-                factors=factors)
+    splits = tuple(vector if node.tiling else ("dp",) * len(factors) for node in graph.nodes)
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=2 * dies + 1, factors=factors), planner="data",
+                model="exact", array=f"ring-{dies}")
     data = random_data(network, plan.batch, np.random.default_rng(9))
     for which in ("scatters too", "gathers", "nothing"):
         with monkeypatch.context() as patch:
@@ -359,7 +361,7 @@ def test_more_groups_than_elements_are_refused() -> None:
     graph = from_network(network)
     splits = tuple(("ep",) * 5 if node.tiling else ("dp",) * 5 for node in graph.nodes)
     with pytest.raises(UserError, match="'conv1' splits its tiles over 32 groups of dies, but a tile has 16 elements"):
-        Plan(graph=graph, planner="data", model="exact", array="x", batch=32, chunk_words=64, splits=splits)
+        Plan(sharding=Sharding(graph=graph, splits=splits, batch=32), planner="data", model="exact", array="x")
 
 
 @pytest.mark.parametrize(("name", "why"), [
@@ -376,7 +378,7 @@ def test_dies_that_cannot_are_refused(name: str, why: str) -> None:
 def test_updates_with_a_state_train_tiles_too() -> None:
     network, plan = arranged(4, (("dp", "ep"), ("ep", "ep")), batch=8)
     rule = UpdateRule("momentum", rate=0.05, momentum=0.9)
-    plan = replace(plan, rule=rule)
+    plan = plan.resharded(rule=rule)
     made = session(network, plan, random_data(network, 8, np.random.default_rng(5)), lowered(network, plan, rule),
                    rule=rule)
     next(iter(made.epoch(0)))
@@ -391,8 +393,8 @@ def rated(rule: UpdateRule) -> tuple[Network, Plan]:
         replace(layer, channels=64) if layer.name == "conv2" else layer for layer in digits.layers)), 4, "winograd")
     graph = from_network(network)
     splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
-    return network, Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64,
-                         splits=splits, factors=(2, 2), rule=rule)
+    return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=8, factors=(2, 2), rule=rule),
+                         planner="data", model="exact", array="ring-4")
 
 
 @pytest.mark.parametrize("rule", [
@@ -433,7 +435,7 @@ def test_kernels_train_as_without_tiles() -> None:
     found = []
     for winograd in ("off", 4):
         network = with_tiles(NETWORKS["digits-cnn"], winograd, "spatial")
-        plan = replace(random_plan(network, 1, 8, np.random.default_rng(0)), splits=((),) * 5)
+        plan = random_plan(network, 1, 8, np.random.default_rng(0)).resharded(splits=((),) * 5)
         made = session(network, plan, random_data(network, 8, np.random.default_rng(6)), lowered(network, plan))
         made.load_parameters(initial_parameters(NETWORKS["digits-cnn"], 0))
         next(iter(made.epoch(0)))

@@ -17,6 +17,7 @@ from plinth.plan.cost.codes import code_cost
 from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.mpt import communication, grouped, in_groups
 from plinth.plan.planning import given_plan
+from plinth.sharding import Sharding
 from plinth.simulate.step import Simulated, simulated
 from plinth.step.build import step_of
 from plinth.step.tasks import CodePart, Decode, Encode, Predict
@@ -52,8 +53,8 @@ def test_dies_that_cannot_code(settings: dict[str, str], why: str) -> None:
 def test_codes_that_keep_up_with_links_take_words_a_flit_a_cycle() -> None:
     array = clusters(4, 4, AT_LINKS)
     graph = from_network(with_tiles(late_layers(32, 8), 2, "winograd", 1))
-    given = step_of(graph, grouped(graph, array, array.group_levels), 64, array.die_parameters(), array.factors, (),
-                    array)
+    given = step_of(Sharding(graph=graph, splits=grouped(graph, array, array.group_levels), batch=64,
+                             factors=array.factors, array=array), array.die_parameters())
     parameters, seen = array.die_parameters(), set()
     for work in (task.work for task in given.tasks(0) if isinstance(getattr(task, "work", None),
                                                                   (Encode, Decode, Predict))):

@@ -16,14 +16,15 @@ from plinth.plan.plan import Plan
 from plinth.plan.planners import simple
 from plinth.plan.planning import PLANNERS, plan_network, task
 from plinth.plan.planning import memory_bytes as memory_of
+from plinth.sharding import Sharding
 from plinth.simulate.step import memory_bytes
 
 
 def needed(name: str, planner: str, batch: int, levels: int) -> int:
     graph = from_network(NETWORKS[name])
     array = ring(1 << levels)
-    return memory_bytes(Plan(graph=graph, planner=planner, model="exact", array=array.name, batch=batch, chunk_words=64,
-                             splits=getattr(simple, planner)(graph, levels)), array)
+    sharding = Sharding(graph=graph, splits=getattr(simple, planner)(graph, levels), batch=batch)
+    return memory_bytes(Plan(sharding=sharding, planner=planner, model="exact", array=array.name), array)
 
 
 def test_one_die_holds_everything() -> None:

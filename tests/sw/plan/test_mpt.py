@@ -144,8 +144,8 @@ def test_levels_that_split_elements_anywhere_cut_samples_last() -> None:
                      (("ep", "ep", "ep"), ("dp", "dp", "ep"))):
         given = iter((one, two))
         splits = tuple(next(given) if node.tiling else ("dp",) * 3 for node in graph.nodes)
-        plan = replace(plan_network(network, ring(8, preset="ndp-demo-winograd"), planner="data", batch=16).plan,
-                       splits=splits, predicted_seconds=None)
+        plan = plan_network(network, ring(8, preset="ndp-demo-winograd"), planner="data", batch=16).plan.resharded(
+            splits=splits)
         assert not [one for one in plan.transfers if one.exchange.kind in ("copy", "reduce")]
 
 

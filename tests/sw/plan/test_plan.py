@@ -23,14 +23,15 @@ from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.regions import Lists
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import load_plan, plan_from_data, plan_schema
+from plinth.sharding import Sharding
 
 GRAPH = from_network(NETWORKS["digits-cnn"])
 
 
 def made(levels: int = 2, seed: int = 1, batch: int = 10) -> Plan:
-    return Plan(graph=GRAPH, planner="joint", model="exact", array={2: "ring-4", 10: "hypar-1024"}[levels],
-                batch=batch, chunk_words=64,
-                splits=random_splits(random.Random(seed), GRAPH, levels, SPLITS), predicted_seconds=0.25)
+    return Plan(sharding=Sharding(graph=GRAPH, splits=random_splits(random.Random(seed), GRAPH, levels, SPLITS),
+                                  batch=batch),
+                planner="joint", model="exact", array={2: "ring-4", 10: "hypar-1024"}[levels], predicted_seconds=0.25)
 
 
 def test_a_plan_comes_back_from_yaml_and_json(tmp_path) -> None:
@@ -45,8 +46,8 @@ def test_words_add_up_and_every_transfer_is_listed() -> None:
     rng = random.Random(5)
     for _ in range(10):
         graph = random_graph(rng, 2, (5, 8))
-        plan = Plan(graph=graph, planner="joint", model="exact", array="ring-8", batch=7, chunk_words=64,
-                    splits=random_splits(rng, graph, 3, SPLITS))
+        plan = Plan(sharding=Sharding(graph=graph, splits=random_splits(rng, graph, 3, SPLITS), batch=7),
+                    planner="joint", model="exact", array="ring-8")
         data = plan.to_data()
         for transfer in data["transfers"]:
             assert sum(words for _, _, words in transfer["pairs"]) == transfer["words"]
@@ -59,8 +60,8 @@ def test_words_add_up_and_every_transfer_is_listed() -> None:
 
 
 def test_a_data_parallel_plan_only_reduces_weights() -> None:
-    plan = Plan(graph=GRAPH, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64,
-                splits=(("dp", "dp"),) * len(GRAPH.nodes))
+    plan = Plan(sharding=Sharding(graph=GRAPH, splits=(("dp", "dp"),) * len(GRAPH.nodes), batch=8), planner="data",
+                model="exact", array="ring-4")
     assert not plan.transfers
     assert {ring.members for one in plan.reductions for ring in plan.rings(one)} == {(0, 1, 2, 3)}
     assert plan.words == 6 * NETWORKS["digits-cnn"].parameters
@@ -139,8 +140,8 @@ def test_a_split_that_a_junction_cannot_take_is_refused() -> None:
     splits = [("dp",)] * len(graph.nodes)
     splits[number] = ("op",)
     with pytest.raises(UserError, match="'op'"):
-        Plan(graph=graph, planner="joint", model="exact", array="ring-2", batch=4, chunk_words=64,
-             splits=tuple(splits))
+        Plan(sharding=Sharding(graph=graph, splits=tuple(splits), batch=4), planner="joint", model="exact",
+             array="ring-2")
 
 
 def test_the_schema_names_every_key() -> None:
@@ -159,7 +160,7 @@ UNEVEN = Lists(samples=ranges_of((7, 0, 1, 2)), owners=(3, 1, 0, 2))
 
 
 def listed(batch: int = 10) -> Plan:
-    return replace(made(batch=batch), splits=(("dp", "dp"), ("mp", "op"), ("op", "mp"), ("dp", "mp"), ("dp", "dp")),
+    return made(batch=batch).resharded(splits=(("dp", "dp"), ("mp", "op"), ("op", "mp"), ("dp", "mp"), ("dp", "dp")),
                    lists=(UNEVEN, Lists(inputs=tuple(map(runs_of, ([0, 3, 4, 5], [1, 2, 6, 7])))),
                           Lists(outputs=tuple(map(runs_of, (range(0, 384, 3), [x for x in range(384) if x % 3])))),
                           None, UNEVEN))
@@ -169,8 +170,8 @@ def test_plans_of_tiles_come_back_from_files(tmp_path) -> None:
     network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
     graph = from_network(network)
     splits = (("mp", "ep"), ("ep", "op"), ("dp", "dp"), ("dp", "dp"), ("dp", "dp"))
-    plan = Plan(graph=graph, planner="joint", model="exact", array="ring-4", batch=8, chunk_words=64, splits=splits,
-                factors=(2, 2), definition=network)
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=8, factors=(2, 2)), planner="joint", model="exact",
+                array="ring-4", definition=network)
     path, schema = tmp_path / "plan.yaml", plan_schema()["properties"]
     path.write_text(plan.to_yaml())
     assert load_plan(path) == plan
@@ -195,9 +196,9 @@ def test_a_file_with_more_groups_than_elements_is_named(tmp_path) -> None:
     """32 groups of 16 elements: a plan that cannot be made, so what a file may hold is written into another's."""
     network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
     graph = from_network(network)
-    data = Plan(graph=graph, planner="joint", model="exact", array="ring-32", batch=64, chunk_words=64,
-                splits=(("dp",) * 5,) * len(graph.nodes), factors=(2,) * 5, hardware=ring(32),
-                definition=network).to_data()
+    data = Plan(sharding=Sharding(graph=graph, splits=(("dp",) * 5,) * len(graph.nodes), batch=64, factors=(2,) * 5,
+                                  array=ring(32)),
+                planner="joint", model="exact", array="ring-32", definition=network).to_data()
     data["layers"][0]["splits"] = ["ep"] * 5
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(data))
@@ -251,5 +252,5 @@ def test_lists_that_were_edited_are_refused_in_one_line(path, value, message) ->
 @given(st.randoms(use_true_random=False), st.integers(0, 9))
 def test_any_lists_come_back(rng, seed) -> None:
     plan = made(seed=seed)
-    plan = replace(plan, lists=random_lists(rng, plan.graph, plan.splits, plan.batch, plan.factors))
+    plan = plan.resharded(lists=random_lists(rng, plan.graph, plan.splits, plan.batch, plan.factors))
     assert plan_from_data(json.loads(json.dumps(plan.to_data())), GRAPH, "plan") == plan

@@ -1,5 +1,7 @@
 """What tasks that make tiles of maps, or maps of tiles, cost: as counted, and what they wait on."""
 
+from dataclasses import replace
+
 import pytest
 
 from plinth.model.array import ring
@@ -36,7 +38,7 @@ def _costs(channels, outputs, dies=1) -> list[tuple[TileTransform, TransformCost
     """Of a die's tasks: scatter and gather of a step, in its order."""
     plan, array = _plan(channels, outputs, dies)
     parameters = array.die_parameters()
-    step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists, array, plan.rule)
+    step = step_of(replace(plan.sharding, array=array), parameters)
     works = [item.work for operation in step.operations for item in operation.tasks(0) if hasattr(item, "work")]
     return [(work, transform_cost(parameters, work)) for work in works if isinstance(work, TileTransform)]
 

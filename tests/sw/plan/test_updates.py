@@ -2,7 +2,6 @@
 that say their rule."""
 
 import json
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -22,6 +21,7 @@ from plinth.plan.cost.time import StepTime
 from plinth.plan.cost.updates import message_words, optimiser_formula, update_cycles
 from plinth.plan.planners.simple import data
 from plinth.plan.planning import plan_network
+from plinth.sharding import Sharding
 from plinth.simulate import workload
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
@@ -121,7 +121,8 @@ def test_a_fixed_point_step_is_predicted_as_it_was_counted() -> None:
 def test_tasks_of_an_update_are_grouped_on_the_vector_engine() -> None:
     """Groups stand for as many tasks, and touch all their words."""
     graph, array = from_network(MLP), ring(2)
-    step = step_of(graph, data(graph, 1), 16, array.die_parameters(), array.factors, (), array, UpdateRule(MOMENTUM))
+    step = step_of(Sharding(graph=graph, splits=data(graph, 1), batch=16, factors=array.factors, array=array,
+                            rule=UpdateRule(MOMENTUM)), array.die_parameters())
     updates = [operation for operation in step.operations if isinstance(operation, StateUpdate)]
     assert updates
     for update in updates:
@@ -196,4 +197,4 @@ def test_rules_that_cannot_be_are_refused_in_one_line(arguments: tuple[str, ...]
 
 def test_a_plan_is_the_same_whatever_the_rules_numbers() -> None:
     plan = plan_network(MLP, ring(2), planner="data", batch=16, rule=UpdateRule(MOMENTUM, rate=0.3)).plan
-    assert plan.rule == UpdateRule(MOMENTUM) and replace(plan, rule=PLAIN).to_data().get("update") is None
+    assert plan.rule == UpdateRule(MOMENTUM) and plan.resharded(rule=PLAIN).to_data().get("update") is None

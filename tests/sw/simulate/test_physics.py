@@ -15,6 +15,7 @@ from plinth.plan.cost.tasks import matrix_cost, vector_cost
 from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
 from plinth.plan.planners.simple import data, one_weird_trick
+from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
 from plinth.step.tasks import Multiplication, Task, Vector
@@ -29,14 +30,15 @@ EARLIER = 1.01
 
 def plan_of(graph: PlanGraph, splits: Splits, array: Array) -> Plan:
     """A plan of the smallest batch."""
-    return Plan(graph=graph, planner="given", model="exact", array=array.name, batch=BATCH, splits=splits,
-                chunk_words=array.die_parameters().chunk_words, factors=array.factors)
+    return Plan(sharding=Sharding(graph=graph, splits=splits, batch=BATCH, factors=array.factors), planner="given",
+                model="exact", array=array.name, chunk_words=array.die_parameters().chunk_words)
 
 
 def memory_words(graph: PlanGraph, splits: Splits, array: Array) -> float:
     """Words that the first die's products and vector programs move, at least."""
     die, words = machine(array.die_parameters()), 0.0
-    for task in step_of(graph, splits, BATCH, die.parameters, array.factors).tasks(0, 1):
+    for task in step_of(Sharding(graph=graph, splits=splits, batch=BATCH, factors=array.factors),
+                                 die.parameters).tasks(0, 1):
         if isinstance(task, Task) and isinstance(task.work, Multiplication):
             words += task.count * matrix_cost(die, task.work).words
         elif isinstance(task, Task) and isinstance(task.work, Vector):

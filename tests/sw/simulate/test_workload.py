@@ -22,6 +22,7 @@ from plinth.plan.plan import Plan
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planners.simple import data, model
 from plinth.plan.planning import given_plan
+from plinth.sharding import Sharding
 from plinth.simulate.costs import COSTS, PAPER_HERTZ, PAPER_PES, Paper
 from plinth.simulate.step import planned, simulated
 from plinth.simulate.ways import Ways
@@ -32,8 +33,8 @@ HYPAR = ARRAYS["hypar-16"]
 
 
 def plan_of(graph, splits, batch: int, array: Array) -> Plan:
-    return Plan(graph=graph, planner="test", model="exact", array=array.name, batch=batch, chunk_words=64,
-                splits=splits, factors=array.factors)
+    return Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch, factors=array.factors), planner="test",
+                model="exact", array=array.name)
 
 
 def data_plan(name: str, array: Array, batch: int = 256) -> Plan:
@@ -49,9 +50,9 @@ def test_links_between_neighbours_carry_the_plans_words(seed: int, dies: int) ->
     rng, array = random.Random(seed), Array(name="full", topology="full", dies=dies, preset="ndp-demo")
     graph = random_chain(rng, 4, (3, 8, 12)) if seed % 2 else random_graph(rng, 2, (5, 8))
     splits = random_splits(rng, graph, array.levels, ("dp", "mp", "op"))
-    plan = replace(plan_of(graph, splits, rng.choice((16, 13)), array), hardware=array)
+    plan = plan_of(graph, splits, rng.choice((16, 13)), array).resharded(array=array)
     if seed > 2:
-        plan = replace(plan, lists=random_lists(rng, graph, splits, plan.batch, array.factors))
+        plan = plan.resharded(lists=random_lists(rng, graph, splits, plan.batch, array.factors))
     found = simulated(plan, array, cost="paper")
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     assert found.work.moved_words == words

@@ -9,6 +9,7 @@ from plinth.model.update import ADAGRAD, MOMENTUM, UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planners.simple import data
+from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.step.owned import _blocks
 from plinth.step.updates import StateUpdate
@@ -42,7 +43,8 @@ def test_members_own_what_the_collective_says(words: int, members: int) -> None:
 def test_what_is_kept_begins_with_beats_from_the_first_word_on(name: str, rule: UpdateRule, dies: int) -> None:
     """Of all pieces of a layer, one behind the other, within the room for it."""
     array, parameters, graph = ring(dies, preset=name), preset(name), from_network(NETWORKS["digits-cnn"])
-    step = step_of(graph, data(graph, array.levels), 16, parameters, array.factors, (), array, rule)
+    step = step_of(Sharding(graph=graph, splits=data(graph, array.levels), batch=16, factors=array.factors, array=array,
+                            rule=rule), parameters)
     updates = {one.node.name: one.owned for one in step.operations if isinstance(one, StateUpdate)}
     assert len(updates) == len(graph.weighted)
     for owned in updates.values():

@@ -10,6 +10,7 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.rounds import ring_links
 from plinth.plan.cost.time import StepTime
+from plinth.sharding import Sharding
 from plinth.step.between import Barrier, Reduce
 from plinth.step.build import step_of
 from plinth.step.tasks import Reduction, Task
@@ -26,7 +27,7 @@ def test_a_class_never_has_words_of_two_members_on_a_link(array: Array) -> None:
     for _ in range(12):
         splits = tuple(tuple(rng.choice(graph.choices(number)) for _ in array.factors)
                        for number in range(len(graph.nodes)))
-        step = step_of(graph, splits, 64, PARAMETERS, array.factors, (), array)
+        step = step_of(Sharding(graph=graph, splits=splits, batch=64, factors=array.factors, array=array), PARAMETERS)
         users: dict[tuple[int, int], set[tuple[int, ...]]] = {}
         asked: dict[tuple[str, int], int] = {}
         for operation in step.operations:
@@ -63,7 +64,8 @@ def test_a_class_never_has_words_of_two_members_on_a_link(array: Array) -> None:
 def test_rings_that_do_not_meet_go_as_one_reduction() -> None:
     array = ring(4)
     graph = from_network(NETWORKS["lenet-c"])
-    step = step_of(graph, (("dp", "dp"),) * len(graph.nodes), 64, PARAMETERS, array.factors, (), array)
+    step = step_of(Sharding(graph=graph, splits=(("dp", "dp"),) * len(graph.nodes), batch=64, factors=array.factors,
+                            array=array), PARAMETERS)
     assert not any(isinstance(operation, Barrier) for operation in step.operations)
     assert all(operation.going is None for operation in step.operations if isinstance(operation, Reduce))
 

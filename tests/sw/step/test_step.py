@@ -1,6 +1,6 @@
 """The step graph: what dies do, whatever consumes it; and that a kind of layer is added in one place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from plinth.plan.cost.machine import machine
 from plinth.plan.cost.tasks import matrix_cost, product_of
 from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.simple import data, one_weird_trick
+from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
 from plinth.step.accesses import Accesses
 from plinth.step.activation import ACTIVATIONS, Activation
@@ -41,7 +42,7 @@ def random_step(seed: int, dies: int) -> Step:
     network = trainable_network(generator)
     batch = int(generator.integers(dies, 4 * dies + 3))
     plan = random_plan(network, dies, batch, generator)
-    return step_of(plan.graph, plan.splits, batch, preset(("ndp-tiny", "hypar-tiny")[seed % 2]))
+    return step_of(replace(plan.sharding, batch=batch), preset(("ndp-tiny", "hypar-tiny")[seed % 2]))
 
 
 @pytest.mark.parametrize(("seed", "dies"), CASES)
@@ -74,7 +75,7 @@ def test_tiles_carry_the_plans_words(seed: int, dies: int) -> None:
     generator = np.random.default_rng([seed, dies])
     network = trainable_network(generator)
     plan = random_plan(network, dies, int(generator.integers(dies, 4 * dies + 3)), generator)
-    step = step_of(plan.graph, plan.splits, plan.batch, preset("ndp-tiny"))
+    step = step_of(plan.sharding, preset("ndp-tiny"))
     words = sum(item.work.source.rows * item.work.source.columns for die in range(dies) for item in step.tasks(die)
                 if isinstance(item, Task) and isinstance(item.work, Tile) and item.work.die is not None)
     assert words == sum(one.words for one in plan.transfers)
@@ -131,9 +132,11 @@ def test_tasks_wait_for_what_they_touch() -> None:
 
 def test_equal_dies_are_one_class() -> None:
     graph = from_network(NETWORKS["lenet-c"])
-    assert [list(one) for one in step_of(graph, data(graph, 3), 64, preset("ndp-demo")).classes()] == [list(range(8))]
+    assert [list(one) for one in step_of(Sharding(graph=graph, splits=data(graph, 3), batch=64),
+                                                  preset("ndp-demo")).classes()] == [list(range(8))]
     # 50 samples on 8 dies: two have 7.
-    assert sorted(map(len, step_of(graph, data(graph, 3), 50, preset("ndp-demo")).classes())) == [2, 6]
+    assert sorted(map(len, step_of(Sharding(graph=graph, splits=data(graph, 3), batch=50),
+                                            preset("ndp-demo")).classes())) == [2, 6]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +197,7 @@ def test_no_product_is_faster_than_its_pes_or_its_memory(network: str, name: str
     die = machine(preset(name))
     pes = die.parameters.rows * die.parameters.columns
     for splits in (data(graph, 2), one_weird_trick(graph, 2)):
-        step = step_of(graph, splits, 256, die.parameters)
+        step = step_of(Sharding(graph=graph, splits=splits, batch=256), die.parameters)
         for task in step.tasks(0, 1):
             if isinstance(task, Task) and isinstance(task.work, Multiplication):
                 found, product = matrix_cost(die, task.work), product_of(task.work)
@@ -225,7 +228,7 @@ def test_pieces_of_a_gradient_are_all_of_it(name: str, sizes: tuple[int, int, in
 def test_a_gradient_goes_in_pieces_as_soon_as_each_is_computed() -> None:
     network = NETWORKS["digits-mlp"]
     graph = from_network(network)
-    step = step_of(graph, ((DP, DP),) * len(graph.nodes), 128, preset("ndp-demo"))
+    step = step_of(Sharding(graph=graph, splits=((DP, DP),) * len(graph.nodes), batch=128), preset("ndp-demo"))
     names = [item.name for item in step.tasks(0) if isinstance(item, Task)]
     behind = [name for name in names if name.startswith(("fc1.update", "fc1.all"))]
     assert behind == [f"fc1.{what}[{piece}]" for piece in range(4) for what in ("update_grad", "all_reduce")]
@@ -243,7 +246,7 @@ def test_updates_read_and_write_all_that_they_change(stochastic: bool) -> None:
     """The state of a generator as well, by which each update waits for the one before."""
     network, rule = NETWORKS["digits-mlp"], UpdateRule(kind="momentum", stochastic=stochastic)
     graph = from_network(network)
-    step = step_of(graph, ((DP,),) * len(graph.nodes), 8, preset("fpga-tiny"), rule=rule)
+    step = step_of(Sharding(graph=graph, splits=((DP,),) * len(graph.nodes), batch=8, rule=rule), preset("fpga-tiny"))
     found = 0
     for task in step.tasks(0):
         if isinstance(task, Task) and isinstance(task.work, Optimisation):

@@ -8,6 +8,7 @@ from plinth.partition.graph import from_network
 from plinth.plan.cost import schedule
 from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.simple import model
+from plinth.sharding import Sharding
 from plinth.step.between import Exchange
 from plinth.step.build import step_of
 from plinth.step.slots import Slots
@@ -21,7 +22,7 @@ PARAMETERS = preset("ndp-tiny")
 
 def _step(dies: int) -> Step:
     graph = from_network(perceptron("three", (2 * dies, 2 * dies, 2 * dies, 4)))
-    return step_of(graph, model(graph, dies.bit_length() - 1), 4 * dies, PARAMETERS)
+    return step_of(Sharding(graph=graph, splits=model(graph, dies.bit_length() - 1), batch=4 * dies), PARAMETERS)
 
 
 @pytest.mark.parametrize("dies", (2, 8))

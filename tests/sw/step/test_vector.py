@@ -8,6 +8,7 @@ from plinth.lower.builder import GraphBuilder
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planners.simple import data
+from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.step.cuts import zero_step
 from plinth.step.operations import Clear
@@ -81,7 +82,7 @@ def test_clearing_waits_for_readers_of_what_it_clears() -> None:
 
 def test_the_place_that_tasks_join_in_is_their_own() -> None:
     graph = from_network(NETWORKS["digits-mlp"])
-    step = step_of(graph, data(graph, 1), 8, TINY)
+    step = step_of(Sharding(graph=graph, splits=data(graph, 1), batch=8), TINY)
     assert step.places[0].name == step.any.place == "join" and step.places[0].words == 2
     assert all(place.name != "join" for place in step.places[1:])
 

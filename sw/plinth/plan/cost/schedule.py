@@ -28,6 +28,7 @@ from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
 from plinth.plan.cost.transforms import transform_cost
 from plinth.plan.cost.updates import message_words, optimiser_cost
+from plinth.sharding import Sharding
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
@@ -87,8 +88,8 @@ class Schedule:
         self._words = lru_cache(maxsize=1 << 12)(lambda splits, lists: self.built(splits, lists).memory_words())
 
     def _build(self, splits: Splits, lists: Partition) -> Step:
-        return step_of(self.graph, splits, self.batch, self.machine.parameters, self.links.factors, lists,
-                       self.links.array, self.rule)
+        return step_of(Sharding(graph=self.graph, splits=splits, batch=self.batch, factors=self.links.factors,
+                                lists=lists, array=self.links.array, rule=self.rule), self.machine.parameters)
 
     def built(self, splits: Splits, lists: Partition = ()) -> Step:
         """The step under given splits, and lists if there are any; the last one is kept."""

@@ -24,6 +24,7 @@ from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Splits
 from plinth.plan.plan import Plan
 from plinth.reproduce.hypar.cases import BATCH, NAMES, Case, case
+from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
 from plinth.simulate.ways import Ways
 from plinth_sim.array.energy import PICO, Counts, Energy
@@ -98,8 +99,8 @@ def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: Setting) -> O
     if setting.paper:
         graph = replace(graph, nodes=tuple(replace(node, output_positions=node.input_positions)
                                            for node in graph.nodes))
-    plan = Plan(graph=graph, planner="hypar", model="published" if setting.paper else "exact",
-                array=setting.array.name, batch=batch, chunk_words=64, splits=splits)
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="hypar",
+                model="published" if setting.paper else "exact", array=setting.array.name)
     found = simulated(plan, setting.array, cost="paper" if setting.paper else "die", ways=_ways(setting.array),
                       overlap=setting.overlap, form="published" if setting.paper else "exact")
     return Outcome(found.result.seconds, found.result.counts, found.source)

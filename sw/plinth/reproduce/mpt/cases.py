@@ -196,7 +196,7 @@ def words(name: str, dies: int = GROUPS * CLUSTERS) -> dict[str, Words]:
               "chosen": mpt(StepTime(plan.graph, BATCH, where))}
     found = {}
     for what, splits in chosen.items():
-        other = replace(plan, splits=splits)
+        other = plan.resharded(splits=splits)
         found[what] = Words(
             sum(one.words for one in other.reductions if not alone or one.layer == "conv"),
             sum(one.words for one in other.transfers if not alone or one.exchange.layer == "conv"))

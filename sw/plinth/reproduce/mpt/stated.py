@@ -77,7 +77,7 @@ def balance(made: Draft) -> None:
         node, where = next(one for one in plan.graph.nodes if one.name == "conv"), plan.hardware
         assert where is not None and node.tiling is not None
         costs, die = DieCosts(where), where.die_parameters()
-        step = step_of(plan.graph, plan.splits, plan.batch, die, plan.factors, plan.lists, where, plan.rule)
+        step = step_of(plan.sharding, die)
         products = next(one for one in step.operations if isinstance(one, ElementProducts) and one.name == "conv.fprop")
         done = [costs.task(task) for task in products.tasks(0) if isinstance(task, Task)]
         multiplied = sum(one.multiplies for one in done) / (die.rows * die.columns)
