@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +26,10 @@ from plinth.cli.options import (
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile
+
+if TYPE_CHECKING:
+    from plinth.plan.plan import Plan
+    from plinth.step.step import Step
 
 
 @cli.command()
@@ -175,6 +181,42 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
         for what, path in (("trace", trace_file), ("picture", picture)):
             if path is not None:
                 click.echo(f"{what}: {path}")
+
+
+@cli.command()
+@click.argument("plan_file", metavar="PLAN", type=InputFile())
+@click.option("--die", type=IntegerRange(0, 1023), help="the tasks of this die, in place of operations")
+@click.option("--against", type=InputFile(), help="the plan of another step, of the same network: where they differ; "
+              "exit code 1 if they do")
+@click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
+def step(plan_file: Path, die: int | None, against: Path | None, as_json: bool) -> None:
+    """Show what dies do in a training step of PLAN, a file that `plinth plan --out` wrote."""
+    from plinth.plan.plan_file import load_plan
+    from plinth.report import step as steps
+
+    def made(path: Path) -> tuple[Plan, Step]:
+        plan_ = load_plan(path)
+        with Activity(f"building the step of {path}"):
+            return plan_, steps.step_of_plan(plan_)
+
+    one = made(plan_file)
+    if against is None:
+        with Activity("counting its tasks"):
+            report = steps.step_report(*one, die)
+        if as_json:
+            print_json(report)
+        else:
+            steps.show_step(new_console(), report)
+        return
+    other = made(against)
+    with Activity("comparing"):
+        report = steps.compared(one, other, die)
+    if as_json:
+        print_json(report)
+    else:
+        steps.show_compared(new_console(), report, (str(plan_file), str(against)))
+    if not report["equal"]:
+        sys.exit(1)
 
 
 @cli.command()

@@ -1,0 +1,331 @@
+"""A step for eyes: its operations, the tasks of a die, and where two steps differ."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, zip_longest
+from typing import Any, get_args
+
+from rich.console import Console
+
+from plinth.buffers import Buffer
+from plinth.errors import UserError
+from plinth.plan.cost.tasks import product_of
+from plinth.plan.plan import Plan, fingerprint
+from plinth.simulate.costs import multiply_adds
+from plinth.step.build import step_of
+from plinth.step.digest import digest
+from plinth.step.operations import Operation
+from plinth.step.step import Step
+from plinth.step.tasks import (
+    Arrivals,
+    Decode,
+    Encode,
+    Item,
+    LineTransform,
+    Multiplication,
+    Optimisation,
+    Predict,
+    Reduction,
+    Rows,
+    Signal,
+    Tile,
+    TileTransform,
+    Vector,
+    Work,
+)
+from plinth_hw.terminal.table import new_table, print_table
+
+#: Version of the reports as JSON.
+VERSION = 1
+#: Lines of a table of differences.
+MOST_DIFFERENCES = 40
+
+
+def step_of_plan(plan: Plan) -> Step:
+    """The step that a plan's dies do.
+
+    Raises
+    ------
+    UserError
+        If the plan does not say what its array is, or its dies cannot do the step.
+    """
+    if plan.hardware is None:
+        raise UserError(f"the plan does not say what array {plan.array!r} is, and so nothing of its dies; make it "
+                        "again with `plinth plan`")
+    return step_of(plan.sharding, plan.hardware.die_parameters())
+
+
+# What a task does, in words.
+
+
+def _sides(buffer: Buffer) -> str:
+    return f"{buffer.rows}x{buffer.columns}"
+
+
+def _to(work: Tile | TileTransform | LineTransform | Encode) -> str:
+    members = None if isinstance(work, Encode) else work.members
+    if members is not None:
+        return f" to {members.count} dies from die {members.first} on"
+    return "" if work.die is None else f" to die {work.die}"
+
+
+def _product(work: Multiplication) -> str:
+    product = product_of(work)
+    if product.window is None:
+        return f"{work.direction}: {product.samples} rows, {product.inputs} inputs, {product.outputs} outputs"
+    window = product.window
+    return (f"{work.direction}: {product.samples} images of {product.inputs}x{window.size[0]}x{window.size[1]}, kernel "
+            f"{window.kernel[0]}x{window.kernel[1]}, {product.outputs} channels")
+
+
+def _vector(work: Vector) -> str:
+    names = Counter(one.op.name.lower() for one in work.program.instructions)
+    done = ", ".join(name if count == 1 else f"{count} {name}" for name, count in names.items())
+    return f"{done or 'copy'} on {work.rows}x{work.columns}"
+
+
+def _tile(work: Tile) -> str:
+    return f"copy of {work.planes}x{_sides(work.source)}{_to(work)}"
+
+
+def _transform(work: TileTransform) -> str:
+    what = "tiles of maps" if work.scatter else "maps of tiles"
+    return f"{what}, {work.maps.images} images{', added' if work.added else ''}{_to(work)}"
+
+
+def _lines(work: LineTransform) -> str:
+    return f"lines of {work.columns} columns of tiles{_to(work)}"
+
+
+def _encode(work: Encode) -> str:
+    return f"strings of {work.runs.rows} runs of {work.runs.columns}{_to(work)}"
+
+
+def _decode(work: Decode) -> str:
+    return f"{work.runs.rows} runs of {work.runs.columns} from strings"
+
+
+def _predict(work: Predict) -> str:
+    return f"masks of {work.masks.rows} elements that living neurons need"
+
+
+def _rows(work: Rows) -> str:
+    return f"{work.rows.rows} rows of {work.rows.columns} {'added to' if work.added else 'from'} {work.own_rows}"
+
+
+def _reduction(work: Reduction) -> str:
+    return f"{work.phase.value} of {work.target.columns} words over {len(work.ring)} dies"
+
+
+def _optimisation(work: Optimisation) -> str:
+    return f"update of {_sides(work.weights)} weights"
+
+
+def _signal(work: Signal) -> str:
+    return f"signal to die {work.die}"
+
+
+#: For each kind of work what it does, in words.
+SAYS: dict[type, Callable[[Any], str]] = {
+    Multiplication: _product, Vector: _vector, Tile: _tile, TileTransform: _transform, LineTransform: _lines,
+    Encode: _encode, Decode: _decode, Predict: _predict, Rows: _rows, Reduction: _reduction,
+    Optimisation: _optimisation, Signal: _signal}
+assert set(SAYS) == set(get_args(Work))
+
+
+def _place(buffer: Buffer) -> dict[str, Any]:
+    return {"place": buffer.place, "first": buffer.address, "end": buffer.end}
+
+
+def _item(item: Item) -> dict[str, Any]:
+    """A task, or what comes from other dies, as JSON has it."""
+    if isinstance(item, Arrivals):
+        return {"task": f"arrivals[{item.exchange}]", "engine": None, "does": f"{item.count} tiles or signals come",
+                "reads": [], "writes": list(map(_place, item.buffers)), "multiply_adds": 0}
+    return {"task": item.name, "engine": item.engine.name.lower(), "does": SAYS[type(item.work)](item.work),
+            "reads": list(map(_place, item.reads)), "writes": list(map(_place, item.writes)),
+            "multiply_adds": int(multiply_adds(item)) if item.share is not None else 0}
+
+
+# Operations.
+
+
+def _kind(operation: Operation) -> str:
+    """The kind of an operation in words: ``element products``."""
+    name = type(operation).__name__
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def _range(values: Sequence[int]) -> list[int]:
+    return [min(values), max(values)]
+
+
+def _operations(step: Step) -> Iterator[dict[str, Any]]:
+    """Each operation with what a die has of it, at least and at most."""
+    dies = [int(some[0]) for some in step.classes(turns=True)]
+    for number, operation in enumerate(step.operations):
+        items = [list(operation.tasks(die)) for die in dies]
+        tasks = [[item for item in some if not isinstance(item, Arrivals)] for some in items]
+        engines = {task.engine.name.lower(): None for some in tasks for task in some}
+        yield {"operation": operation.name, "kind": _kind(operation),
+               "phase": "forward" if number < step.forward_operations else "backward", "engines": list(engines),
+               "tasks": _range([len(some) for some in tasks]),
+               "multiply_adds": _range([sum(int(multiply_adds(task)) for task in some if task.share is not None)
+                                        for some in tasks])}
+
+
+def step_report(plan: Plan, step: Step, die: int | None = None) -> dict[str, Any]:
+    """What ``plinth step --json`` prints.
+
+    Parameters
+    ----------
+    die : int or None
+        The tasks of this die; None: operations.
+
+    Raises
+    ------
+    UserError
+        If there is no such die.
+    """
+    found = {"version": VERSION, "network": plan.network, "array": plan.array, "dies": step.dies,
+             "batch": step.batch, "planner": plan.planner, "update": step.rule.title,
+             "preset": step.parameters.name, "digest": step.digest()}
+    if die is None:
+        return found | {"places": step.place_words(), "operations": list(_operations(step))}
+    return found | {"die": die, "tasks": list(map(_item, _tasks(step, die)))}
+
+
+def _tasks(step: Step, die: int) -> Iterator[Item]:
+    if not 0 <= die < step.dies:
+        raise UserError(f"--die {die} is none of the plan's, which are 0 to {step.dies - 1}")
+    return step.tasks(die)
+
+
+def _between(values: Sequence[int]) -> str:
+    least, most = values
+    return f"{least:,}" if least == most else f"{least:,}-{most:,}"
+
+
+def _looks(task: dict[str, Any]) -> tuple[str, ...]:
+    """What a table shows of a task, behind what neighbours of one operation have in common of their names."""
+    places = (", ".join(dict.fromkeys(one["place"] for one in task[key])) for key in ("reads", "writes"))
+    return task["task"].partition("[")[0], task["engine"] or "-", task["does"], *places
+
+
+def show_step(console: Console, report: dict[str, Any]) -> None:
+    """Print a step's operations, or a die's tasks."""
+    console.print(f"[bold]{report['network']}[/bold] on {report['array']} ({report['dies']} dies of "
+                  f"{report['preset']}), batch {report['batch']}, planner {report['planner']}, update "
+                  f"{report['update']}", highlight=False)
+    if "tasks" in report:
+        table = new_table("task", "engine", "does", "reads", "writes", text=("task", "engine", "does", "reads",
+                                                                           "writes"),
+                          title=f"die {report['die']}, in the order of its program")
+        for (_, *cells), alike in groupby(report["tasks"], _looks):
+            first, *others = [task["task"] for task in alike]
+            name = f"{first} .. {others[-1]}, {len(others) + 1:,} tasks" if others else first
+            table.add_row(*(cell.replace("[", r"\[") for cell in (name, *cells)))
+    else:
+        table = new_table("operation", "kind", "engine", "tasks", "multiply-adds",
+                          text=("operation", "kind", "engine"),
+                          title="operations, in the order of every die's program; tasks and multiply-adds of a die")
+        for one in report["operations"]:
+            table.add_row(one["operation"].replace("[", r"\["), one["kind"], ", ".join(one["engines"]) or "-",
+                          _between(one["tasks"]), _between(one["multiply_adds"]))
+    print_table(console, table)
+    console.print(f"digest {report['digest']}", style="dim", highlight=False, soft_wrap=True)
+
+
+# Two steps.
+
+
+def _parts(step: Step, die: int | None) -> dict[str, dict[str, str]]:
+    """What may differ of a step, each by its name, as digests."""
+    def numbered(names: Sequence[str], made: Sequence[str]) -> dict[str, str]:
+        seen: Counter[str] = Counter()
+        found = {}
+        for name, one in zip(names, made, strict=True):
+            seen[name] += 1
+            found[name if seen[name] == 1 else f"{name} ({seen[name]})"] = one
+        return found
+
+    given = step.sharding
+    found = {"setting": {name: str(getattr(given, name)) for name in ("batch", "factors", "rule")} | {
+        "preset": digest(step.parameters)}}
+    found["splits"] = {node.name: digest(vector, given.lists[number] if given.lists else None)
+                       for number, (node, vector) in enumerate(zip(given.graph.nodes, given.splits, strict=True))}
+    if die is None:
+        found["place"] = {name: str(words) for name, words in step.place_words().items()}
+        found["operation"] = numbered([one.name for one in step.operations], [digest(one) for one in step.operations])
+    else:
+        tasks = list(_tasks(step, die))
+        found["task"] = numbered([_item(one)["task"] for one in tasks], [digest(one) for one in tasks])
+    return found
+
+
+def differences(one: tuple[Plan, Step], other: tuple[Plan, Step], die: int | None = None) -> list[dict[str, str]]:
+    """Where two steps of a network differ: what it is, its name, and how: ``first``, ``second`` (only there),
+    ``differs``, or ``order``.
+
+    Parameters
+    ----------
+    die : int or None
+        Tasks of this die are compared; None: operations.
+
+    Raises
+    ------
+    UserError
+        If they are of two networks, or a step has no such die.
+    """
+    (first, step), (second, another) = one, other
+    if fingerprint(first.graph) != fingerprint(second.graph):
+        raise UserError(f"steps of two networks cannot be compared: the plans are for {first.network!r} and "
+                        f"{second.network!r}{', of other layers' if first.network == second.network else ''}; give two "
+                        "plans of one network")
+    found = []
+    parts, others = _parts(step, die), _parts(another, die)
+    for kind, mine in parts.items():
+        theirs = others[kind]
+        for name in dict.fromkeys((*mine, *theirs)):
+            if name not in theirs or name not in mine:
+                found.append({"what": kind, "name": name, "how": "first" if name in mine else "second"})
+            elif mine[name] != theirs[name]:
+                found.append({"what": kind, "name": name, "how": "differs"})
+        if mine.keys() == theirs.keys():
+            found += [{"what": kind, "name": name, "how": "order"} for name, there in zip_longest(mine, theirs)
+                      if name != there][:1]
+    return found
+
+
+def compared(one: tuple[Plan, Step], other: tuple[Plan, Step], die: int | None = None) -> dict[str, Any]:
+    """What ``plinth step --against --json`` prints.
+
+    Raises
+    ------
+    UserError
+        As :func:`differences`.
+    """
+    found = differences(one, other, die)
+    digests = [step.digest() for _, step in (one, other)]
+    return {"version": VERSION, "network": one[0].network, "digests": digests, "equal": digests[0] == digests[1],
+            "differences": found}
+
+
+def show_compared(console: Console, report: dict[str, Any], names: tuple[str, str]) -> None:
+    """Print where two steps differ."""
+    if report["equal"]:
+        console.print(f"one step: digest {report['digests'][0]}", highlight=False, soft_wrap=True)
+        return
+    how = {"first": f"only in {names[0]}", "second": f"only in {names[1]}", "differs": "differs",
+           "order": "first of other order"}
+    table = new_table("what", "name", "how", text=("what", "name", "how"))
+    for one in report["differences"][:MOST_DIFFERENCES]:
+        table.add_row(one["what"], one["name"].replace("[", r"\["), how[one["how"]])
+    print_table(console, table)
+    others = len(report["differences"]) - MOST_DIFFERENCES
+    if others > 0:
+        console.print(f"and {others:,} others, with --json", highlight=False)
+    for name, one in zip(names, report["digests"], strict=True):
+        console.print(f"digest {one} {name}", style="dim", highlight=False, soft_wrap=True)
+
+

@@ -1,0 +1,111 @@
+"""`plinth step`: what dies do in a step, as a table and as JSON, and where two steps differ."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from plinth import cli
+from plinth.model.array import ring
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.plan_file import save_plan
+from plinth.plan.planning import given_plan
+from plinth.report.step import SAYS, step_of_plan
+from plinth.step.tasks import Arrivals, Work
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = 0
+    try:
+        cli.main([*map(str, arguments)])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    output = capsys.readouterr()
+    return code, output.out, output.err
+
+
+def plan_file(place: Path, network: str, split: str = "dp", batch: int = 16, dies: int = 2) -> Path:
+    graph = from_network(NETWORKS[network])
+    levels = dies.bit_length() - 1
+    splits = (*((split,) * levels for _ in graph.nodes[:-1]), ("dp",) * levels)
+    save_plan(place, given_plan(graph, ring(dies, preset="ndp-tiny"), splits, batch))
+    text = place.read_text(encoding="utf-8").replace("planner: given", "planner: data")
+    place.write_text(text, encoding="utf-8")
+    return place
+
+
+def test_the_report_is_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from plinth.plan.plan_file import load_plan
+
+    path = plan_file(tmp_path / "plan.yaml", "digits-mlp", "mp", batch=13)
+    step = step_of_plan(load_plan(path))
+    code, out, err = run(capsys, "step", path, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert (found["version"], found["network"], found["dies"], found["batch"]) == (1, "digits-mlp", 2, 13)
+    assert found["digest"] == step.digest()
+    assert found["places"] == step.place_words()
+    assert [one["operation"] for one in found["operations"]] == [one.name for one in step.operations]
+    assert [one["phase"] for one in found["operations"]].count("forward") == step.forward_operations
+    whole: dict[int, Any] = {}
+    for die in range(2):
+        whole[die] = json.loads(run(capsys, "step", path, "--die", die, "--json")[1])
+        assert len(whole[die]["tasks"]) == len(list(step.tasks(die)))
+    for number, operation in enumerate(step.operations):
+        counts = [sum(not isinstance(item, Arrivals) for item in operation.tasks(die)) for die in range(2)]
+        assert found["operations"][number]["tasks"] == [min(counts), max(counts)]
+    # Every multiply-add of the layers, three directions but the first one's bprop, over both dies.
+    layers = [node for node in step.graph.nodes if node.weighted]
+    macs = [13 * node.input_channels * node.output_channels for node in layers]
+    assert sum(task["multiply_adds"] for one in whole.values() for task in one["tasks"]) == 3 * sum(macs) - macs[0]
+
+
+def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    path = plan_file(tmp_path / "plan.yaml", "digits-cnn", batch=8)
+    code, out, _ = run(capsys, "step", path)
+    assert code == 0 and "conv1.fprop" in out and "all_reduce" in out and "digest" in out
+    code, out, _ = run(capsys, "step", path, "--die", "1")
+    assert code == 0 and "kernel 3x3" in out and "over 2 dies" in out
+
+
+def test_two_steps_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = (plan_file(tmp_path / f"{name}.yaml", "digits-mlp", split) for name, split in (
+        ("one", "dp"), ("other", "op")))
+    code, out, _ = run(capsys, "step", one, "--against", one)
+    assert code == 0 and out.startswith("one step: digest ")
+    code, out, _ = run(capsys, "step", one, "--against", other, "--json")
+    found = json.loads(out)
+    assert code == 1 and not found["equal"] and len(set(found["digests"])) == 2
+    hows = {(entry["what"], entry["name"]): entry["how"] for entry in found["differences"]}
+    assert hows["splits", "fc1"] == "differs" and hows["operation", "fc1.fprop"] == "differs"
+    assert "second" in hows.values()
+    code, out, _ = run(capsys, "step", one, "--against", other)
+    assert code == 1 and "only in" in out and str(other) in out
+    # A batch alone: the first die's products are of other rows.
+    longer = plan_file(tmp_path / "longer.yaml", "digits-mlp", "dp", batch=18)
+    found = json.loads(run(capsys, "step", one, "--against", longer, "--die", "0", "--json")[1])
+    hows = {(entry["what"], entry["name"]): entry["how"] for entry in found["differences"]}
+    assert hows["setting", "batch"] == "differs" and hows["task", "fc1.fprop[0]"] == "differs"
+
+
+def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = plan_file(tmp_path / "plan.yaml", "digits-mlp")
+    other = plan_file(tmp_path / "other.yaml", "digits-cnn")
+    lines = {
+        ("step", path, "--against", other): "steps of two networks cannot be compared: the plans are for 'digits-mlp' "
+                                            "and 'digits-cnn'; give two plans of one network",
+        ("step", path, "--die", "2"): "--die 2 is none of the plan's, which are 0 to 1",
+        ("step", path, "--die", "-1"): "--die",
+        ("step", "digits-mlp"): "digits-mlp: cannot be read",
+        ("step",): "PLAN",
+        ("step", path, "--against", tmp_path / "none.yaml"): "cannot be read"}
+    for arguments, words in lines.items():
+        code, out, err = run(capsys, *arguments)
+        assert (code, out) == (2, "") and words in err and err.count("\n") == 1, err
+
+
+def test_every_kind_of_work_is_said() -> None:
+    assert set(SAYS) == set(get_args(Work))
