@@ -126,8 +126,8 @@ def test_steps_of_lists_are_predicted_and_simulated() -> None:
         found = simulated(plan, array, overlap=overlap)
         assert found.work.moved_words == plan.words
         assert found.result.seconds == pytest.approx(time.seconds(plan.splits, plan.lists), rel=0.5)
-    wide = replace(random_plan(perceptron("wide", (64, 96, 10)), 3, 96, np.random.default_rng(0)),
-                   splits=(("dp",),) * 3)
+    wide = random_plan(perceptron("wide", (64, 96, 10)), 3, 96, np.random.default_rng(0)).resharded(
+        splits=(("dp",),) * 3)
     time = StepTime(wide.graph, 96, array)
     even = time.seconds(wide.splits)
     for sizes in ((90, 3, 3), (3, 3, 90)):
@@ -140,10 +140,10 @@ def test_a_die_without_weights_signals_that_it_has_nothing_to_sum() -> None:
     """Sets of rings take turns on the reduce blocks, and one die has nothing of any layer."""
     network, array = perceptron("turns", (6, 8, 8, 4)), ring(8)
     empty = Lists(outputs=ranges_of((8, 0)))
-    plan = replace(random_plan(network, 8, 16, np.random.default_rng(0)),
-                   splits=(("dp", "dp", "op"), ("dp", "op", "dp"), ("op", "dp", "dp"), ("dp",) * 3),
-                   lists=(empty, empty, Lists(outputs=ranges_of((4, 0))), None))
-    step = step_of(replace(plan.sharding, batch=16), array.die_parameters())
+    plan = random_plan(network, 8, 16, np.random.default_rng(0)).resharded(
+        splits=(("dp", "dp", "op"), ("dp", "op", "dp"), ("op", "dp", "dp"), ("dp",) * 3),
+        lists=(empty, empty, Lists(outputs=ranges_of((4, 0))), None))
+    step = step_of(plan.sharding, array.die_parameters())
     works = [work for work in (getattr(item, "work", None) for item in step.tasks(7))
              if isinstance(work, (Signal, Reduction))]
     assert works and all(isinstance(work, Signal) for work in works)

@@ -3,7 +3,6 @@
 import copy
 import json
 import random
-from dataclasses import replace
 from itertools import chain as joined
 
 import pytest
@@ -36,7 +35,7 @@ def made(levels: int = 2, seed: int = 1, batch: int = 10) -> Plan:
 
 def test_a_plan_comes_back_from_yaml_and_json(tmp_path) -> None:
     for seed in range(5):
-        plan = replace(made(seed=seed), rule=FORMS[("sgd", "momentum", "adagrad-printed")[seed % 3]])
+        plan = made(seed=seed).resharded(rule=FORMS[("sgd", "momentum", "adagrad-printed")[seed % 3]])
         for name, text in (("plan.yaml", plan.to_yaml()), ("plan.json", json.dumps(plan.to_data()))):
             (tmp_path / name).write_text(text)
             assert load_plan(tmp_path / name, NETWORKS["digits-cnn"]) == plan
@@ -145,7 +144,7 @@ def test_a_split_that_a_junction_cannot_take_is_refused() -> None:
 
 
 def test_the_schema_names_every_key() -> None:
-    schema, data = plan_schema(), replace(listed(), rule=UpdateRule("momentum")).to_data()
+    schema, data = plan_schema(), listed().resharded(rule=UpdateRule("momentum")).to_data()
     assert list(schema["properties"]) == list(data)
     for key in ("layers", "transfers", "reductions"):
         keys = schema["properties"][key]["items"]["properties"]

@@ -1,5 +1,7 @@
 """Vector programs: the direction of lanes, what clears a place, and what they claim to touch."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -48,9 +50,20 @@ def _places() -> tuple[GraphBuilder, list[Buffer]]:
     return builder, [builder.allocate(name, 3, 700, dense=True) for name in ("before", "place", "after")]
 
 
+@dataclass(frozen=True)
+class Here:
+    """A place of every die."""
+
+    place: Buffer
+    packed = False
+
+    def buffer(self, die: int) -> Buffer:
+        return self.place
+
+
 def _clear(builder: GraphBuilder, place: Buffer) -> None:
     join = builder.buffers.get("join") or builder.allocate("join", 1, 2)
-    for task in Clear("clear", None, TINY, lambda die: place, join).tasks(0):
+    for task in Clear("clear", None, TINY, Here(place), join).tasks(0):
         assert isinstance(task.work, Vector)
         builder.add(task.name, task.engine, VectorOperation.PROGRAM, task.work.program.body(), reads=task.reads,
                     writes=task.writes)
