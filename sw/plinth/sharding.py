@@ -14,14 +14,43 @@ from plinth.model.array import MAXIMUM_DIES, Array
 from plinth.model.forms import described, is_integer
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition import regions
+from plinth.partition.axes import ELEMENTS
 from plinth.partition.cuts import Factors, halves
-from plinth.partition.graph import PlanGraph
-from plinth.partition.groups import ProcessGroups
+from plinth.partition.graph import Node, PlanGraph
+from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.lists import check_lists
 from plinth.partition.regions import Layout, Lists, Partition, Splits
+from plinth.partition.ring_order import along_links
 
 #: Largest batch.
 MAXIMUM_BATCH = 1 << 20
+#: Pieces of rows in which the gradient of a layer goes round its rings, at most.
+MOST_PIECES = 4
+
+
+@dataclass(frozen=True)
+class Ring:
+    """How the copies of a layer's weights and its bias are kept equal: sums of their gradients go round rings of dies.
+
+    Parameters
+    ----------
+    groups : ProcessGroups
+        The rings, each its dies in the order in which words go round: chunk c of a message belongs to member c mod N,
+        and its sum starts at the member after the owner.
+    pieces : int
+        Messages in which the gradient goes: pieces of rows of each die's matrix, or, with ``elements``, one for each
+        element of Winograd tiles that a die has, and the bias.
+    elements : bool
+        Pieces are elements of tiles, whose weights have learning rates of their own.
+    """
+
+    groups: ProcessGroups
+    pieces: int = 1
+    elements: bool = False
+
+
+#: For each node of a graph, None where it has no weights; or none at all: as a target suits.
+Copies = tuple[Ring | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +73,9 @@ class Sharding:
         Whose links say which rings may go at once; None: all may.
     rule : UpdateRule
         How weights are updated.
+    copies : Copies
+        How the copies of each layer's weights are kept equal; left out: in rings along the array's links, in as many
+        pieces as suit the dies.
     """
 
     graph: PlanGraph
@@ -53,6 +85,7 @@ class Sharding:
     lists: Partition = ()
     array: Array | None = None
     rule: UpdateRule = PLAIN
+    copies: Copies = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "factors", self.factors or halves(len(self.splits[0]) if self.splits else 0))
@@ -80,7 +113,11 @@ class Sharding:
 
     def groups(self, kind: str, number: int) -> ProcessGroups:
         """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`."""
-        return self.layouts[number].groups(kind, self.factors)
+        if kind != RING:
+            return self.layouts[number].groups(kind, self.factors)
+        given = self.copies[number] if self.copies else None
+        return along_links(self.array, self.layouts[number].groups(kind, self.factors)) if given is None else (
+            given.groups)
 
     def check(self) -> None:
         """Refuse what cannot be.
@@ -102,3 +139,33 @@ class Sharding:
             raise UserError(f"a batch must be an integer from 1 to {MAXIMUM_BATCH}, not {described(self.batch)}")
         regions.check_elements(self.graph, self.splits, self.factors)
         check_lists(self.graph, self.splits, self.lists, self.batch, self.factors)
+        self._check_copies()
+
+    def _check_copies(self) -> None:
+        if self.copies and len(self.copies) != len(self.graph.nodes):
+            raise UserError(f"network {self.graph.name!r} has {len(self.graph.nodes)} nodes, but copies are given for "
+                            f"{len(self.copies)}")
+        for number, (node, ring) in enumerate(zip(self.graph.nodes, self.copies, strict=False)):
+            if (ring is not None) != node.weighted:
+                raise UserError(f"layer {node.name!r} has {'' if node.weighted else 'no '}weights, but "
+                                f"{'no ' if ring is None else ''}rings are given for it")
+            if ring is None:
+                continue
+            wanted = self.layouts[number].groups(RING, self.factors)
+            if sorted(map(sorted, ring.groups.members)) != sorted(map(sorted, wanted.members)):
+                raise UserError(f"rings of layer {node.name!r} are not those of the dies that have the same of its "
+                                "weights; make the plan again with `plinth plan`")
+            if ring.elements:
+                low = high = self._element_pieces(node, number)
+            else:
+                low, high = 1, 1 if node.window or node.gathers else MOST_PIECES
+            if not is_integer(ring.pieces, low, high) or (ring.elements and not node.free):
+                most = f"{low}" if low == high else f"{low} to {high}"
+                raise UserError(f"the gradient of layer {node.name!r} goes in {most} piece{'s' * (high > 1)}, not "
+                                f"{described(ring.pieces)}{' of elements' * ring.elements}; make the plan again with "
+                                "`plinth plan`")
+
+    def _element_pieces(self, node: Node, number: int) -> int:
+        """Elements of a layer's tiles that a die has, at most, and one for the bias."""
+        each = node.weights // (node.input_channels * node.output_channels)
+        return int(self.layouts[number].weights.lengths(ELEMENTS, each, self.factors).max()) + 1

@@ -1,6 +1,6 @@
 """Rows about links: what of their rate rings and tiles use, by themselves and through a link layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,6 +10,9 @@ from plinth.bench.row import Row, random_words
 from plinth.driver.driver import Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
+from plinth.model.array import Array, full, ring, torus
+from plinth.partition.groups import RING, process_groups
+from plinth.partition.ring_order import along_links, ring_hops
 from plinth_hw.isa.formats import FP32, factor_word
 from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation, UpdateOperation
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -21,11 +24,13 @@ MEMORY_WORDS = 1 << 22
 FRAME_BITS, REPLAY_FRAMES = 165, 26
 
 
-def _ring(parameters: DieParameters, dies: int, words: int, bit_errors: float = 0.0) -> int:
-    """Cycles of an all-reduce with SGD from the first die's start to the last die's end."""
-    setup, step = [], []
+def _ring(parameters: DieParameters, dies: int, words: int, bit_errors: float = 0.0, *,
+          order: Sequence[int] | None = None, array: Array | None = None) -> int:
+    """Cycles of an all-reduce with SGD from the first die's start to the last die's end, in a ring of all dies in some
+    order over the links of an array; left out: in that of their numbers, over those of a ring."""
+    setup, step, links = [], [], None if array is None else array.timed()
     for die in range(dies):
-        setup.append(ring_setup(parameters, list(range(dies)), die, 0))
+        setup.append(ring_setup(parameters, list(order or range(dies)), die, 0))
         builder = GraphBuilder(parameters)
         gradients, weights = builder.allocate("g", 1, words), builder.allocate("w", 1, words)
         builder.add("all_reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
@@ -34,8 +39,9 @@ def _ring(parameters: DieParameters, dies: int, words: int, bit_errors: float = 
             reads=[gradients], writes=[weights])
         step.append(builder)
     program = assemble(setup, step, memory_words=MEMORY_WORDS)
-    drivers = [Driver(array, program, memory_words=MEMORY_WORDS)
-               for array in (backends.cosim_array(parameters, dies, MEMORY_WORDS, bit_errors=bit_errors)[0],
+    drivers = [Driver(devices, program, memory_words=MEMORY_WORDS, links=array)
+               for devices in (backends.cosim_array(parameters, dies, MEMORY_WORDS, bit_errors=bit_errors,
+                                                    links=links)[0],
                              backends.golden_array(parameters, dies, MEMORY_WORDS))]
     for driver in drivers:
         for die in range(dies):
@@ -67,6 +73,34 @@ def ring_efficiency(name: str, die: str) -> list[Row]:
                 {"bytes": 262144, "dies": dies, "preset": die, "cycles": cycles, "cycles_4KiB": small_cycles,
                  "efficiency_4KiB": small, "link_words_per_cycle": float(rate), "directions": 1,
                  "hop_cycles": hop})]
+
+
+#: Arrays whose dies are all in one ring along the links: a ring, tori of even and odd sides, and a full one.
+RING_ARRAYS = (ring(8), torus(2, 4), torus(3, 3), torus(4, 4), torus(3, 5), full(8))
+
+
+def ring_efficiency_torus() -> list[Row]:
+    """An all-reduce of 128 KiB over all dies of each of :data:`RING_ARRAYS`, in a ring along the links, against what
+    links to neighbours allow: the least of the tori; beside it, in the order of the dies' numbers."""
+    words, detail, found = 32768, {}, []
+    for array in RING_ARRAYS:
+        parameters, dies = array.die_parameters(), array.dies
+        groups = process_groups(RING, tuple(range(array.levels)), array.factors)
+        orders = {"along_links": along_links(array, groups).members[0], "by_numbers": groups.members[0]}
+        bound = float(2 * (dies - 1) * words / dies / array.rate)
+        counted: dict[tuple[int, ...], int] = {}
+        for order in orders.values():
+            if order not in counted:
+                counted[order] = _ring(parameters, dies, words, order=order, array=array)
+        detail[array.name] = {
+            "efficiency": bound / counted[orders["along_links"]],
+            **{f"cycles_{name}": counted[order] for name, order in orders.items()},
+            **{f"hops_{name}": ring_hops(array.ways.hops[:dies].astype(np.int64), order)
+               for name, order in orders.items()}}
+        if array.topology == "torus":
+            found.append(bound / counted[orders["along_links"]])
+    return [Row("ring_efficiency_torus", min(found), "bound / cycles", "filling and emptying the ring",
+                {"bytes": 4 * words, "preset": "ndp-demo", "arrays": detail})]
 
 
 def _tile(parameters: DieParameters, words: int, operation: TransferOperation, bit_errors: float = 0.0) -> int:
@@ -132,5 +166,6 @@ def link_goodput() -> list[Row]:
 BENCHES: dict[str, Callable[[], list[Row]]] = {
     **{f"{kind}_efficiency{end}": partial(function, f"{kind}_efficiency{end}", f"ndp-demo{end.replace('_', '-')}")
        for end in ("", "_links") for kind, function in (("ring", ring_efficiency), ("transfer", transfer_efficiency))},
+    "ring_efficiency_torus": ring_efficiency_torus,
     "link_goodput_ber_1e-5": link_goodput,
 }

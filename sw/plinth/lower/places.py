@@ -1,15 +1,19 @@
 """Tensors and weights in die memory, as the host reads and writes them: gathered from and spread over dies."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.step.owned import Block
+from plinth.partition.groups import RING
+from plinth.step import tensors
+from plinth.step.owned import Block, Kept
+from plinth.step.step import Step
 from plinth.step.tensors import Part, Selected, WeightSlice
+from plinth.step.tile_operations import ElementRates
 
 Floats = NDArray[np.float32]
 
@@ -138,3 +142,63 @@ class KeptWeights:
             own = self.weights.cut(flat, die)
             for block, buffer in blocks:
                 write(die, buffer, block.view(own))
+
+
+class HostPlaces:
+    """Where the host reads and writes what a step has.
+
+    Parameters
+    ----------
+    step : Step
+    at : callable
+        Where a piece of a place lies, as who reads and writes it names it.
+    """
+
+    def __init__(self, step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer) -> None:
+        self._step, self._at = step, at
+
+    def tensor(self, given: tensors.Tensor) -> Tensor:
+        """A tensor."""
+        dies = range(self._step.dies)
+        return Tensor(given.samples, given.positions, given.channels, [given.part(die) for die in dies],
+                      [self._at(given.buffer(die)) for die in dies])
+
+    def inputs(self) -> list[Tensor]:
+        """What the network's input is given to."""
+        return [self._input(number) for number in range(len(self._step.inputs))]
+
+    def _input(self, number: int) -> Tensor:
+        found, table = self.tensor(self._step.inputs[number]), self._step.tables.get(number)
+        if table is None:
+            return found
+        return RowNumbers(found.samples, found.positions, found.channels, found.parts, found.buffers,
+                          [table.slice(die) for die in range(self._step.dies)])
+
+    def weights(self, given: tensors.Weights) -> LayerWeights:
+        """Weights of a layer, or what has their shape."""
+        step = self._step
+        number = next(number for number, node in enumerate(step.graph.nodes)
+                      if node.name == given.name.rpartition(".")[0])
+        dies = range(step.dies)
+        return LayerWeights(given.shape, [given.slice(die) for die in dies],
+                            [self._at(given.buffer(die)) for die in dies], step.members(RING, number).members)
+
+    def all_weights(self) -> dict[str, LayerWeights]:
+        """By layer."""
+        return {name: self.weights(one) for name, one in self._step.weights.items()}
+
+    def all_gradients(self) -> dict[str, LayerWeights]:
+        """By layer, with the rates that they have been multiplied by."""
+        rates = {one.node.name: one.rates for one in self._step.operations if isinstance(one, ElementRates)}
+        return {name: replace(self.weights(one), rates=rates.get(name, ()))
+                for name, one in self._step.gradients.items()}
+
+    def all_kept(self) -> dict[str, dict[str, KeptWeights]]:
+        """What is kept beside the weights, by layer and name."""
+        return {layer: {name: self._kept(self._step.weights[layer], one) for name, one in vectors.items()}
+                for layer, vectors in self._step.kept.items()}
+
+    def _kept(self, weights: tensors.Weights, kept: Kept) -> KeptWeights:
+        return KeptWeights(self.weights(weights), [
+            [(block, self._at(block.beside(kept.buffer(die)))) for _, block in kept.owned.blocks(die)]
+            for die in range(self._step.dies)])

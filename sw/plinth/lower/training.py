@@ -16,7 +16,7 @@ from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.circles import check_circles
 from plinth.lower.codes import LevelPlace, code_body
-from plinth.lower.places import KeptWeights, LayerWeights, RowNumbers, Tensor
+from plinth.lower.places import HostPlaces, KeptWeights, LayerWeights, Tensor
 from plinth.lower.program import assemble, ring_setup, route_setup
 from plinth.lower.stages import check_network
 from plinth.lower.transforms import bodies as transform_bodies
@@ -30,13 +30,12 @@ from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
 from plinth.partition.blocks import sum_end, unpredictable
 from plinth.partition.graph import DP, EP, LOSS
-from plinth.partition.groups import RING, ProcessGroups
+from plinth.partition.groups import ProcessGroups
 from plinth.partition.rounds import ring_links
 from plinth.plan.plan import Plan
 from plinth.step import tasks as step_tasks
-from plinth.step import tensors
 from plinth.step.build import step_of
-from plinth.step.owned import Kept
+from plinth.step.copies import refitted
 from plinth.step.step import Step
 from plinth.step.tasks import (
     BPROP,
@@ -59,7 +58,6 @@ from plinth.step.tasks import (
     TileTransform,
     Vector,
 )
-from plinth.step.tile_operations import ElementRates
 from plinth.step.vector import Move, VectorProgram
 from plinth_hw.isa.formats import Fixed, factor_word
 from plinth_hw.isa.limits import GROUPS, field_bits
@@ -139,7 +137,10 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     check_network(network)
     _check(plan, parameters.packing > 1)
     _check_engines(plan, parameters)
-    sharding = replace(plan.sharding, array=plan.hardware or ring(plan.dies), rule=rule)
+    where = plan.hardware or ring(plan.dies)
+    sharding = replace(plan.sharding, array=where, rule=rule)
+    if where.preset != parameters.name:
+        sharding = replace(sharding, copies=refitted(sharding, parameters))
     return lower_step(step_of(sharding, parameters), steps, memory_words)
 
 
@@ -288,54 +289,22 @@ class _Lowering:
             for builder, ports in zip(self.setup, step.array.for_tiles.route_table, strict=True):
                 route_setup(Traffic.TILES, ports, builder)
         check_circles(step.array, list(zip(self.setup, self.builders, strict=True)))
-        rates = {one.node.name: one.rates for one in step.operations if isinstance(one, ElementRates)}
         setup = self.setup if any(one.advances for one in self.setup) else ()
         base = assemble(setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
+        places = HostPlaces(step, self.at)
         return TrainingProgram(
             **{field.name: getattr(base, field.name) for field in fields(base)},
-            weights={name: self._weights(one) for name, one in step.weights.items()},
-            gradients={name: replace(self._weights(one), rates=rates.get(name, ()))
-                       for name, one in step.gradients.items()},
-            inputs=[self._input(number) for number in range(len(step.inputs))], targets=self._tensor(step.targets),
-            predictions=self._tensor(step.predictions),
-            maps={name: self._tensor(tensor) for name, tensor in step.maps.items()},
-            kept={layer: {name: self._kept(step.weights[layer], one) for name, one in vectors.items()}
-                  for layer, vectors in step.kept.items()},
+            weights=places.all_weights(), gradients=places.all_gradients(), inputs=places.inputs(),
+            targets=places.tensor(step.targets), predictions=places.tensor(step.predictions),
+            maps={name: places.tensor(tensor) for name, tensor in step.maps.items()}, kept=places.all_kept(),
             constants=[(self.at(one.buffer(0)), one.values) for one in step.constants],
             generators=[] if step.generator is None else [
                 self.at(step.generator.buffer(die)) for die in range(step.dies)],
             batches=self.steps, levels=self.levels, living={
-                node.name: self._tensor(step.maps[self._relu(number)]) for number, node in enumerate(step.graph.nodes)
+                node.name: places.tensor(step.maps[self._relu(number)]) for number, node in enumerate(step.graph.nodes)
                 if node.name in self.levels}, notes=tuple(self.notes))
 
     # What the host reads and writes.
-
-    def _tensor(self, tensor: tensors.Tensor) -> Tensor:
-        dies = range(self.step.dies)
-        return Tensor(tensor.samples, tensor.positions, tensor.channels, [tensor.part(die) for die in dies],
-                      [self.at(tensor.buffer(die)) for die in dies])
-
-    def _input(self, number: int) -> Tensor:
-        found = self._tensor(self.step.inputs[number])
-        table = self.step.tables.get(number)
-        if table is None:
-            return found
-        return RowNumbers(found.samples, found.positions, found.channels, found.parts, found.buffers,
-                          [table.slice(die) for die in range(self.step.dies)])
-
-    def _weights(self, weights: tensors.Weights) -> LayerWeights:
-        step = self.step
-        number = next(number for number, node in enumerate(step.graph.nodes)
-                      if node.name == weights.name.rpartition(".")[0])
-        dies = range(step.dies)
-        return LayerWeights(weights.shape, [weights.slice(die) for die in dies],
-                            [self.at(weights.buffer(die)) for die in dies],
-                            step.members(RING, number).members)
-
-    def _kept(self, weights: tensors.Weights, kept: Kept) -> KeptWeights:
-        dies = range(self.step.dies)
-        return KeptWeights(self._weights(weights), [
-            [(block, self.at(block.beside(kept.buffer(die)))) for _, block in kept.owned.blocks(die)] for die in dies])
 
     def _relu(self, number: int) -> str:
         """The ReLU behind a gather that is predicted."""

@@ -33,7 +33,7 @@ dies that differ at dp, go round a ring of those dies with the update at each ch
 of the slice, weights then bias.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -106,10 +106,9 @@ Partition = tuple[Lists | None, ...]
 
 
 @dataclass(frozen=True)
-class Ring:
-    """Reduction of a layer's gradients over ``members``, which hold the same slice of ``words``."""
+class RingMessage:
+    """A reduction of gradients over ``members``, which hold the same slice of ``words``."""
 
-    layer: str
     members: tuple[int, ...]
     words: int
 
@@ -252,18 +251,11 @@ def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integer
     return elements * rows * columns, node.bias // node.output_channels * columns
 
 
-def node_rings(node: Node, here: Layout, factors: Factors) -> Iterator[Ring]:
-    """The weight reductions of one node; rings of one member where the batch is whole."""
+def ring_messages(node: Node, here: Layout, factors: Factors, rings: ProcessGroups) -> Iterator[RingMessage]:
+    """The weight reductions of one node over its rings; of one member where the batch is whole."""
     weights, bias = weight_words(node, here, factors)
-    for members in here.groups(RING, factors).members:
-        yield Ring(node.name, members, int(weights[members[0]] + bias[members[0]]))
-
-
-def rings(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Ring]:
-    """All weight reductions of a training step, in the order of bprop."""
-    for node, here in reversed(list(zip(graph.nodes, regions, strict=True))):
-        if node.weighted:
-            yield from node_rings(node, here, factors)
+    for members in rings.members:
+        yield RingMessage(members, int(weights[members[0]] + bias[members[0]]))
 
 
 def ring_words(node: Node, here: Layout, factors: Factors) -> int:

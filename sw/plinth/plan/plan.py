@@ -1,6 +1,6 @@
 """A Plan: how each layer of a network is split over an array, and what moves in a training step. Plain data.
 
-A Plan file (YAML or JSON, version 3; :mod:`plinth.plan.plan_file`) names its network, array, batch and communication
+A Plan file (YAML or JSON, version 4; :mod:`plinth.plan.plan_file`) names its network, array, batch and communication
 model in full and states, beside the splits, everything that follows from them, so that it can be read without this
 program; what is read back is compared with what follows, and nothing else is accepted.
 """
@@ -25,13 +25,15 @@ from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, levels_of, parts
 from plinth.partition.exchanges import Exchange
 from plinth.partition.graph import LOSS, PlanGraph
+from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.predicted import shares
-from plinth.partition.regions import Layout, Partition, Ring, Splits
+from plinth.partition.regions import Layout, Partition, RingMessage, Splits
 from plinth.plan.lists_file import lists_to_data, region_to_data
-from plinth.sharding import Sharding
+from plinth.sharding import Ring, Sharding
+from plinth.step.copies import copies_of
 
 #: Version of the plan format.
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 #: Arrays of up to so many dies are listed die by die in files, larger ones by their regions only.
 LISTED_DIES = 16
 #: Words in a chunk of a reduction if nothing else is said.
@@ -52,9 +54,9 @@ class Transfer:
 class Reduction:
     """The gradient of one layer, weights then bias, summed over rings of dies that differ in the levels ``over``.
 
-    It goes whole, or that of a fully connected layer in pieces of rows (:mod:`plinth.step.reductions`), each a message:
-    chunk c of ``chunk_words`` words of a message (the last may be short) belongs to member c mod N of the ring and its
-    sum starts at the member after the owner.
+    It goes whole, or in pieces (:class:`plinth.sharding.Ring`), each a message: chunk c of ``chunk_words`` words of a
+    message (the last may be short) belongs to member c mod N of the ring and its sum starts at the member after the
+    owner.
     """
 
     layer: str
@@ -94,7 +96,7 @@ class Plan:
     ----------
     sharding : Sharding
         Without an array it has the one of the name ``array``, if there is one of as many levels; its rule goes without
-        numbers.
+        numbers; copies of weights that it says nothing of are kept equal as suits the array's dies.
     planner, model : str
         Who chose the splits, and the communication model that it went by.
     array : str
@@ -125,11 +127,13 @@ class Plan:
         where = given.array if given.array is not None else _named(self.array, given.factors)
         sharding = replace(given, array=where, rule=given.rule.form)
         sharding.check()
+        if where is not None:
+            sharding = replace(sharding, copies=copies_of(sharding, where.die_parameters()))
         object.__setattr__(self, "sharding", sharding)
 
     def resharded(self, **changes: Any) -> "Plan":
-        """The plan with other fields of its sharding, which the name of its array follows; a prediction, if it has
-        one, stays.
+        """The plan with other fields of its sharding, which the name of its array follows, and how copies of weights
+        are kept equal, unless it is the rule alone that changes; a prediction, if it has one, stays.
 
         Raises
         ------
@@ -137,6 +141,8 @@ class Plan:
             As :class:`Plan`.
         """
         where = changes.get("array")
+        if set(changes) - {"rule"}:
+            changes = {"copies": ()} | changes
         return replace(self, sharding=replace(self.sharding, **changes),
                        array=self.array if where is None else where.name)
 
@@ -220,10 +226,17 @@ class Plan:
     def _number(self, layer: str) -> int:
         return next(number for number, node in enumerate(self.graph.nodes) if node.name == layer)
 
-    def rings(self, reduction: Reduction) -> tuple[Ring, ...]:
-        """The rings of a reduction: members and words of the message."""
+    def ring(self, reduction: Reduction) -> Ring:
+        """How the layer of a reduction keeps copies of its weights equal."""
         number = self._number(reduction.layer)
-        return tuple(regions.node_rings(self.graph.nodes[number], self.layouts[number], self.factors))
+        found = self.sharding.copies[number] if self.sharding.copies else None
+        return Ring(self.sharding.groups(RING, number)) if found is None else found
+
+    def ring_messages(self, reduction: Reduction) -> tuple[RingMessage, ...]:
+        """The rings of a reduction: members, and words of all pieces together."""
+        number = self._number(reduction.layer)
+        return tuple(regions.ring_messages(self.graph.nodes[number], self.layouts[number], self.factors,
+                                           self.ring(reduction).groups))
 
     @cached_property
     def words(self) -> int:
@@ -272,14 +285,17 @@ class Plan:
                 entry["pairs"] = [list(pair) for pair in self.pairs(one)]
             transfers.append(entry)
         reductions = []
+        rings: dict[ProcessGroups, int] = {}
         for reduction in self.reductions:
+            ring = self.ring(reduction)
             entry = {"layer": reduction.layer, "words": reduction.words, "over": _levels(reduction.over),
+                     "rings": rings.setdefault(ring.groups, len(rings)), "pieces": ring.pieces,
+                     **({"elements": True} if ring.elements else {}),
                      "weights": {"input": _levels(reduction.weights[0]), "output": _levels(reduction.weights[1]),
                                  **_further(self.layouts[self._number(reduction.layer)].weights),
                                  **_lists(self.layouts[self._number(reduction.layer)].weights)}}
             if listed:
-                entry["rings"] = [{"members": list(ring.members), "words": ring.words}
-                                  for ring in self.rings(reduction)]
+                entry["ring_words"] = [message.words for message in self.ring_messages(reduction)]
             reductions.append(entry)
         return {
             "version": PLAN_VERSION, "network": self.network, "fingerprint": fingerprint(self.graph),
@@ -294,7 +310,8 @@ class Plan:
                        for number, (node, vector) in enumerate(zip(self.graph.nodes, self.splits, strict=True))
                        if node.kind != LOSS],
             **({"loss": self._parts(len(self.splits) - 1)} if self._parts(len(self.splits) - 1) else {}),
-            "transfers": transfers, "reductions": reductions}
+            "transfers": transfers, "rings": [[list(members) for members in groups.members] for groups in rings],
+            "reductions": reductions}
 
     def _parts(self, number: int) -> dict[str, Any]:
         """Lists of a node, if it has any, as an entry of a file."""

@@ -18,12 +18,12 @@ from plinth.model.update import FORMS, PLAIN, check_engines
 from plinth.model.zoo import NETWORKS
 from plinth.output import json_text, write_whole
 from plinth.partition.graph import LOSS, SPLITS, PlanGraph, from_network
-from plinth.partition.groups import no_partition
+from plinth.partition.groups import RING, ProcessGroups, no_partition
 from plinth.partition.lists import AXES, check_lists
 from plinth.partition.regions import MAXIMUM_LEVELS, Partition, Splits
 from plinth.plan.lists_file import lists_from_data, lists_schema
 from plinth.plan.plan import LISTED_DIES, PLAN_VERSION, Plan, fingerprint
-from plinth.sharding import MAXIMUM_BATCH, Sharding
+from plinth.sharding import MAXIMUM_BATCH, MOST_PIECES, Copies, Ring, Sharding
 
 #: Largest plan file that is read, in bytes.
 MAXIMUM_FILE_BYTES = 1 << 24
@@ -35,7 +35,7 @@ PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joi
 MODEL_NAMES = ("exact", "published")
 
 _KEYS = ("version", "network", "fingerprint", "definition", "planner", "model", "array", "hardware", "dies", "levels",
-         "factors", "batch", "chunk_words", "words", "predicted_seconds", "layers", "transfers", "reductions")
+         "factors", "batch", "chunk_words", "words", "predicted_seconds", "layers", "transfers", "rings", "reductions")
 _OPTIONAL = ("loss", "update")
 
 
@@ -161,7 +161,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
         check_lists(graph, splits, lists, data["batch"], tuple(factors))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-    _check_rings(data["reductions"], prod(factors), where)
+    copies = _copies(data, graph, prod(factors), where)
     seconds = data["predicted_seconds"]
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not
                                 0 <= seconds < float("inf")):
@@ -175,7 +175,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
         raise UserError(f"{where}: {error}") from None
     try:
         plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=data["batch"], factors=tuple(factors),
-                                      lists=lists, array=hardware, rule=FORMS[update]),
+                                      lists=lists, array=hardware, rule=FORMS[update], copies=copies),
                     planner=data["planner"], model=data["model"], array=data["array"], chunk_words=data["chunk_words"],
                     predicted_seconds=seconds, definition=definition)
     except UserError as error:
@@ -190,16 +190,32 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     return plan
 
 
-def _check_rings(reductions: Any, dies: int, where: str) -> None:
-    """The rings of a reduction hold every die once."""
-    for entry in reductions if isinstance(reductions, list) else ():
-        rings = entry.get("rings") if isinstance(entry, dict) else None
-        if not isinstance(rings, list):
-            continue
-        what = no_partition([ring.get("members") if isinstance(ring, dict) else [] for ring in rings], dies)
-        if what:
-            raise UserError(f"{where}: rings of reduction {_shown(entry.get('layer'))} are no partition of {dies} "
-                            f"dies: {what}; {_AGAIN}")
+def _copies(data: dict[str, Any], graph: PlanGraph, dies: int, where: str) -> Copies:
+    """How copies of each node's weights are kept equal."""
+    groups, reductions = [], data["reductions"]
+    if not isinstance(data["rings"], list) or len(data["rings"]) > len(graph.nodes):
+        raise UserError(f"{where}: rings must be a list of at most {len(graph.nodes)} sets of rings; {_AGAIN}")
+    for number, rings in enumerate(data["rings"]):
+        what = no_partition(rings, dies)
+        if what or not all(isinstance(members, list) for members in rings):
+            raise UserError(f"{where}: rings[{number}] are no partition of {dies} dies into lists: "
+                            f"{what or 'one is no list'}; {_AGAIN}")
+        groups.append(ProcessGroups(RING, tuple(map(tuple, rings))))
+    names = [graph.nodes[number].name for number in reversed(graph.weighted)]
+    if not isinstance(reductions, list) or [
+            entry.get("layer") if isinstance(entry, dict) else None for entry in reductions] != names:
+        raise UserError(f"{where}: reductions must be those of the {len(names)} layers with weights, the last one "
+                        f"first; {_AGAIN}")
+    found = {}
+    for entry in reductions:
+        place, number = f"{where}: the reduction of layer {entry['layer']!r}", entry.get("rings")
+        if not is_integer(number, 0, len(groups) - 1):
+            raise UserError(f"{place} must name its rings, 0 to {len(groups) - 1}, not {_shown(number)}; {_AGAIN}")
+        elements = entry.get("elements", False)
+        if not isinstance(elements, bool):
+            raise UserError(f"{place}: elements must be true or false, not {_shown(elements)}; {_AGAIN}")
+        found[entry["layer"]] = Ring(groups[number], entry.get("pieces", 0), elements)
+    return tuple(found.get(node.name) for node in graph.nodes)
 
 
 def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
@@ -344,14 +360,22 @@ def plan_schema() -> dict[str, Any]:
                     "pairs": listed(f"[sender, receiver, words]; only up to {LISTED_DIES} dies",
                                     {"type": "array", "items": count, "minItems": 3, "maxItems": 3})},
                 optional=("elements", "copies", "rows", "coded", "pairs"))),
+            "rings": listed("sets of rings, each its dies in the order in which words go round: chunk c of a message "
+                            "belongs to member c mod N, and its sum starts at the member behind", listed(
+                                "all dies", listed("a ring", count))),
             "reductions": listed("weight reductions, in the order of bprop", mapping(
                 "rings of the dies that differ in the levels `over`", {
                     "layer": name, "words": {**count, "description": "words that all members send"}, "over": levels,
+                    "rings": {**count, "description": "which of `rings`"},
+                    "pieces": {"description": "messages in which the gradient goes: pieces of rows, at most "
+                               f"{MOST_PIECES}; with `elements` one for each element of tiles and the bias",
+                               "type": "integer", "minimum": 1},
+                    "elements": {"description": "pieces are elements of Winograd tiles; default: false",
+                                 "type": "boolean"},
                     "weights": mapping("how the weights are cut", {
                         "input": levels, "output": levels, "elements": levels,
                         "parts": lists_schema(("inputs", "outputs"))}, optional=("elements", "parts")),
-                    "rings": listed(f"members in ring order, and words of the message; only up to {LISTED_DIES} dies",
-                                    mapping("one ring", {"members": {"type": "array", "items": count},
-                                                         "words": count}))},
-                optional=("rings",)))}, optional=_OPTIONAL),
+                    "ring_words": listed(f"words of each ring's pieces together; only up to {LISTED_DIES} dies",
+                                         count)},
+                optional=("elements", "ring_words")))}, optional=_OPTIONAL),
     }

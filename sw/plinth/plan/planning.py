@@ -211,7 +211,8 @@ def arranged(network: Network, array: Array, planner: str, batch: int) -> Networ
 
 def predicted_seconds(plan: Plan, array: Array) -> float:
     """Seconds of a plan's step on its array."""
-    return StepTime(plan.graph, plan.batch, array, rule=plan.rule).seconds(plan.splits, plan.lists)
+    return StepTime(plan.graph, plan.batch, array, rule=plan.rule, copies=plan.sharding.copies).seconds(
+        plan.splits, plan.lists)
 
 
 def check_prediction(plan: Plan, where: str) -> None:

@@ -7,17 +7,16 @@ import numpy as np
 from plinth.model.rule_numbers import check_numbers
 from plinth.model.update import check_engines
 from plinth.partition.axes import SAMPLES
-from plinth.partition.cuts import parts
 from plinth.partition.groups import RING
 from plinth.sharding import Sharding
-from plinth.step import cuts
 from plinth.step.backward import Backward
+from plinth.step.copies import weights_of
 from plinth.step.forward import Forward
 from plinth.step.operations import Clear
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.reductions import Reductions
 from plinth.step.step import Step, loss_scale
-from plinth.step.tensors import OnDies, SpareRows, Weights
+from plinth.step.tensors import OnDies, SpareRows
 from plinth.step.winograd import check_transforms
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -51,7 +50,7 @@ def _build(step: Step) -> None:
     graph, parameters, rule = step.graph, step.parameters, step.rule
     for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
-            found[graph.nodes[number].name] = _weights(step, number, kind)
+            found[graph.nodes[number].name] = step.reserve(weights_of(step.sharding, number, kind))
     for weights in step.weights.values():
         if weights.spare:
             step.zeros.append(Clear(f"{weights.name.removesuffix('.parameters')}.spare.zero", None, parameters,
@@ -70,16 +69,6 @@ def _build(step: Step) -> None:
         _kept(step, reductions)
     for one in reversed(made):
         backward.run(one, reductions)
-
-
-def _weights(step: Step, number: int, kind: str) -> Weights:
-    """Weights of a layer, or their gradient."""
-    node, here = step.graph.nodes[number], step.layouts[number]
-    taps = node.weights // (node.input_channels * node.output_channels)
-    order = node.tiling.order(parts(here.ep, step.factors)) if node.tiling is not None and node.free else ()
-    return step.reserve(Weights(
-        f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), here.weights, step.factors,
-        node.bias > 0, cuts.SPARE_ROWS if here.mp and node.gathers else 0, tap_order=order))
 
 
 def _kept(step: Step, reductions: Reductions) -> None:

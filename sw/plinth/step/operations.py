@@ -391,7 +391,7 @@ class Products:
             return Share(some, samples, w.rows, z_part.channels, self.piece.of)
 
         if shape is None:
-            x, z = (_matrix(buffer, part) for buffer, part in ((x, x_part), (z, z_part)))
+            x, z = (matrix_of(buffer, part) for buffer, part in ((x, x_part), (z, z_part)))
         if self.direction == UPDATE:
             name, (first, rows) = self.name, self.piece.rows(self.parameters, w.rows, w.columns)
             if rows < w.rows:
@@ -431,7 +431,7 @@ class Products:
                     (writes,), count, self.node, share)
 
 
-def _matrix(buffer: Buffer, part: Part) -> Buffer:
+def matrix_of(buffer: Buffer, part: Part) -> Buffer:
     """A part as a matrix: a row is a sample."""
     if part.positions == 1:
         return buffer

@@ -1,17 +1,15 @@
-"""Sums of gradients over rings in a training step: in which pieces they go, and by which reduce blocks."""
+"""Sums of gradients over rings in a training step: their messages, and by which reduce blocks they go."""
 
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
+from plinth.sharding import MOST_PIECES, Ring
 from plinth.step.between import Barrier, Reduce
+from plinth.step.copies import copies_of
 from plinth.step.step import Step
 from plinth.step.tasks import Phase
 from plinth.step.tensors import WHOLE, ElementPiece, WeightPiece, Weights
 from plinth.step.updates import StateUpdate
 from plinth_hw.isa.operations import Engine
-
-#: Pieces of a gradient, at most, and of one, at least: chunks that each die of a ring owns, and the array's rows in the
-#: matrix, so often. Products of fewer rows move more words than they take cycles, and hold up the messages.
-MOST_PIECES, LEAST_CHUNKS, LEAST_ROWS = 4, 4, 2
 
 #: Rings that go at once by the same block: those of some process groups, and of which of their rounds.
 _Set = tuple[ProcessGroups, int]
@@ -37,38 +35,27 @@ class Reductions:
         self._blocks = {one: range(number % blocks, blocks, len(sets)) for number, one in enumerate(sets)}
         self._last: dict[int, _Set] = {}
         self._turn = 0
-        nodes = step.graph.nodes
-        self._convolution = next((number for number, node in enumerate(nodes) if node.window), len(nodes))
+        self._copies = copies_of(step.sharding, step.parameters)
+
+    def _ring(self, number: int) -> Ring:
+        ring = self._copies[number]
+        assert ring is not None
+        return ring
 
     def pieces(self, number: int) -> list[WeightPiece]:
-        """Pieces of a layer's gradient: a piece goes round its ring while the next one is computed, if both take long
-        enough for that. Behind a convolution's work a message hides whole, and one product reads errors once. Where
-        blocks would have to take turns, it goes whole, too."""
-        step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
-        if rings.size == 1 or node.gathers or number >= self._convolution or len(self._together(rings)) > 1:
+        """Pieces of rows of a layer's gradient, each a message."""
+        ring = self._ring(number)
+        if ring.elements or ring.pieces == 1:
             return [WHOLE]
-        least = LEAST_CHUNKS * rings.size * step.parameters.chunk_words
-        weights = step.weights[node.name]
-        of = max(1, min(MOST_PIECES, weights.place_words() // least,
-                        weights.most_rows // (LEAST_ROWS * step.parameters.rows)))
-        return [WeightPiece(piece, of) for piece in range(of)]
+        return [WeightPiece(piece, ring.pieces) for piece in range(ring.pieces)]
 
     def elements(self, number: int, rates: tuple[float, ...]) -> list[WeightPiece]:
         """Pieces of a layer's weights that have learning rates of their own, by elements of tiles, one each, and the
-        bias; none, if these would be too short to be messages, or begin within a beat: the gradient is multiplied
-        then."""
-        step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
-        if not rates:
+        bias; none, if they do not go so: the gradient is multiplied by the rates then."""
+        ring = self._ring(number)
+        if not rates or not ring.elements or self._step.graph.nodes[number].name in self._step.kept:
             return []
-        parameters, weights = step.parameters, step.weights[node.name]
-        slices = [weights.slice(die) for die in range(step.dies)]
-        words = {one.inputs * one.outputs for one in slices}
-        least = LEAST_CHUNKS * rings.size * parameters.chunk_words
-        if (node.name in step.kept or (rings.size > 1 and len(self._together(rings)) > 1)
-                or any(each < least or each % parameters.beat_words for each in words)):
-            return []
-        most = max(one.taps for one in slices)
-        return [ElementPiece(piece, most + 1, rates) for piece in range(most + 1)]
+        return [ElementPiece(piece, ring.pieces, rates) for piece in range(ring.pieces)]
 
     def add(self, number: int, piece: WeightPiece) -> None:
         """The reduction of a piece of one layer."""

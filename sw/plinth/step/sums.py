@@ -61,7 +61,8 @@ class Sum:
         added = self.adds * (VECTOR_LOADS - 1) + 1
         return [self.target, *self.sources[added:]] if self.adds else list(self.sources)
 
-    def _sweep(self, number: int) -> Sweep:
+    def sweep(self, number: int) -> Sweep:
+        """Of one of the times that sources are added."""
         each = VECTOR_LOADS - 1
         begin, end = number * each + (number > 0), (number + 1) * each + 1
         target = folded(self.target, self.fold)
@@ -79,11 +80,11 @@ class Sum:
             # Strips of each of a few times follow those of the time before.
             inner = None if most is None else max(1, FEW * most // max(FEW, adds))
             for number in range(adds):
-                yield from self._sweep(number).tasks(die, inner)
+                yield from self.sweep(number).tasks(die, inner)
             return
         held = self.sources.buffers(die)
         target, each = self.target.buffer(die), -(-adds // most)
-        for task in self._sweep(1).tasks(die, 1):
+        for task in self.sweep(1).tasks(die, 1):
             assert isinstance(task.work, Vector)
             # Of a single piece each sum waits for the one before.
             work = task.work._replace(serial=task.count == 1)

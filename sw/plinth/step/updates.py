@@ -66,17 +66,21 @@ class StateUpdate:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
-        if self.owned.rings.group(die) not in self.going:
-            return
-        for piece, block in self.owned.blocks(die):
-            if piece != self.piece:
-                continue
-            kept = {name: block.beside(vector.buffer(die)) for name, vector in self.kept.items()}
-            weights, gradients = (block.of(one.buffer(die)) for one in (self.weights, self.gradients))
+        for block, weights, gradients, kept in self.rows(die):
             if isinstance(self.parameters.memory_format, Fixed):
                 yield self._optimisation(die, block, weights, gradients, kept)
             else:
                 yield from self._programs(block, weights, gradients, kept[STATE], most)
+
+    def rows(self, die: int) -> Iterator[tuple[Block, Buffer, Buffer, Mapping[str, Buffer]]]:
+        """What a die owns of the piece, block by block: rows of weights, of gradients, and of what is kept beside."""
+        if self.owned.rings.group(die) not in self.going:
+            return
+        for piece, block in self.owned.blocks(die):
+            if piece == self.piece:
+                kept = {name: block.beside(vector.buffer(die)) for name, vector in self.kept.items()}
+                weights, gradients = (block.of(one.buffer(die)) for one in (self.weights, self.gradients))
+                yield block, weights, gradients, kept
 
     def _optimisation(self, die: int, block: Block, weights: Buffer, gradients: Buffer, kept: Mapping[str, Buffer]
                       ) -> Task:

@@ -16,9 +16,11 @@ from plinth.model.array import full, ring
 from plinth.model.network import Network, perceptron
 from plinth.model.update import UpdateRule
 from plinth.partition.cuts import ranges_of, runs_of
+from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.regions import Lists
 from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
+from plinth.sharding import Ring
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
 from plinth.step.tasks import Reduction, Signal, Tile
@@ -90,13 +92,16 @@ def test_owners_decide_where_and_never_what(seed: int, dies: int) -> None:
 
 
 def test_a_ring_that_meets_itself_on_a_link_is_refused() -> None:
-    """From 0 to 2, and from 1 to 3, words go by the link from 1 to 2."""
+    """From 0 to 2, and from 1 to 3, words go by the link from 1 to 2, if a plan says so; of dies that have each other's
+    seats rings go along the links."""
     network = perceptron("four", (6, 9, 5, 3))
     plan = random_plan(network, 4, 8, np.random.default_rng(0)).resharded(splits=(("dp", "dp"),) * 4)
-    crossed = plan.resharded(lists=(Lists(owners=(0, 2, 1, 3)), *[None] * 3))
+    trained(network, plan.resharded(lists=(Lists(owners=(0, 2, 1, 3)), *[None] * 3)), 0)
+    copies = (*(Ring(ProcessGroups(RING, ((0, 2, 1, 3),))),) * 3, None)
+    crossed = plan.resharded(copies=copies)
     with pytest.raises(UserError, match=r"dies 0, 2, 1, 3 of array 'ring-4' cannot reduce weights in a ring: two"):
         trained(network, crossed, 0)
-    trained(network, crossed.resharded(array=full(4)), 0)
+    trained(network, crossed.resharded(array=full(4), copies=copies), 0)
 
 
 def mixed(batch: int = 7) -> tuple[Network, Plan]:

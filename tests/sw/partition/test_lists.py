@@ -121,7 +121,8 @@ def test_every_sender_receiver_and_word_follows_from_the_lists(graph, splits, ba
     here = regions.layouts(graph, splits, lists, factors)
     expected = model.transfers()
     check_transfers(graph, here, batch, factors, expected)
-    rings = {(ring.layer, ring.members): ring.words for ring in regions.rings(graph, here, factors)}
+    rings = {(node.name, ring.members): ring.words for node, place in zip(graph.nodes, here, strict=True)
+             if node.weighted for ring in regions.ring_messages(node, place, factors, place.groups(RING, factors))}
     expected_rings = model.rings()
     assert rings.keys() == expected_rings.keys()
     total = sum(int(words.sum()) for words in expected.values()) + sum(

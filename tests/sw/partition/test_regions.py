@@ -152,7 +152,8 @@ def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, ba
     here = regions.layouts(graph, splits)
     expected = model.transfers()
     check_transfers(graph, here, batch, factors, expected)
-    rings = {(ring.layer, ring.members): ring.words for ring in regions.rings(graph, here, factors)}
+    rings = {(node.name, ring.members): ring.words for node, place in zip(graph.nodes, here, strict=True)
+             if node.weighted for ring in regions.ring_messages(node, place, factors, place.groups(RING, factors))}
     assert rings == model.rings()
     total = sum(int(words.sum()) for words in expected.values()) + sum(
         2 * (len(members) - 1) * words for (_, members), words in model.rings().items())

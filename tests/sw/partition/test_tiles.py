@@ -10,6 +10,7 @@ from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition import exchanges, regions
 from plinth.partition.graph import SPLITS, from_network
+from plinth.partition.groups import RING
 
 
 def owned(size: int, digits: list[tuple[int, int]]) -> set[int]:
@@ -89,6 +90,7 @@ def test_rings_of_tiles_are_those_of_equal_elements_and_of_kernels_all() -> None
     for weights, members, words in (("winograd", (0, 2), 4 * 4 // 2 * 8 + 8), ("spatial", (0, 1, 2, 3), 9 * 8 + 8)):
         graph = from_network(with_tiles(NETWORKS["digits-cnn"], 2, weights))
         splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
-        ring = next(one for one in regions.rings(graph, regions.layouts(graph, splits, (), (2, 2)), (2, 2))
-                    if one.layer == "conv1" and 0 in one.members)
+        node, here = graph.nodes[0], regions.layouts(graph, splits, (), (2, 2))[0]
+        ring = next(one for one in regions.ring_messages(node, here, (2, 2), here.groups(RING, (2, 2)))
+                    if 0 in one.members)
         assert (ring.members, ring.words) == (members, words)

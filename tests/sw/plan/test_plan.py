@@ -22,7 +22,11 @@ from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.regions import Lists
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import load_plan, plan_from_data, plan_schema
+from plinth.plan.planning import data_parallel
 from plinth.sharding import Sharding
+from plinth.step.build import step_of
+from plinth.step.tasks import Reduction
+from plinth_hw.isa.parameters import preset
 
 GRAPH = from_network(NETWORKS["digits-cnn"])
 
@@ -51,9 +55,10 @@ def test_words_add_up_and_every_transfer_is_listed() -> None:
         for transfer in data["transfers"]:
             assert sum(words for _, _, words in transfer["pairs"]) == transfer["words"]
         for reduction in data["reductions"]:
-            assert sum(2 * (len(ring["members"]) - 1) * ring["words"]
-                       for ring in reduction["rings"]) == reduction["words"]
-            assert sorted(joined.from_iterable(ring["members"] for ring in reduction["rings"])) == list(range(8))
+            rings = data["rings"][reduction["rings"]]
+            assert sum(2 * (len(members) - 1) * words
+                       for members, words in zip(rings, reduction["ring_words"], strict=True)) == reduction["words"]
+            assert sorted(joined.from_iterable(rings)) == list(range(8))
         assert data["words"] == sum(one["words"] for one in (*data["transfers"], *data["reductions"]))
         assert [layer["name"] for layer in data["layers"]] == [node.name for node in graph.nodes[:-1]]
 
@@ -62,7 +67,7 @@ def test_a_data_parallel_plan_only_reduces_weights() -> None:
     plan = Plan(sharding=Sharding(graph=GRAPH, splits=(("dp", "dp"),) * len(GRAPH.nodes), batch=8), planner="data",
                 model="exact", array="ring-4")
     assert not plan.transfers
-    assert {ring.members for one in plan.reductions for ring in plan.rings(one)} == {(0, 1, 2, 3)}
+    assert {ring.members for one in plan.reductions for ring in plan.ring_messages(one)} == {(0, 1, 2, 3)}
     assert plan.words == 6 * NETWORKS["digits-cnn"].parameters
 
 
@@ -82,7 +87,7 @@ def edit(data, path, value) -> None:
 
 
 @pytest.mark.parametrize(("path", "value", "message"), [
-    (["version"], 2, "version must be 3, not 2; make the plan again with `plinth plan digits-cnn --array ring-4 "
+    (["version"], 3, "version must be 4, not 3; make the plan again with `plinth plan digits-cnn --array ring-4 "
                      "--planner joint --model exact --batch 10 --out FILE`"),
     (["planner"], "best", "planner 'best' is unknown"),
     (["model"], "guess", "model 'guess' is unknown"),
@@ -93,7 +98,18 @@ def edit(data, path, value) -> None:
     (["hardware", "dies"], 8, r"factors are \[2, 2\], but array 'ring-4' has \[2, 2, 2\]"),
     (["hardware", "name"], "full-4", "for array 'ring-4', but hardware is 'full-4'"),
     (["hardware", "preset"], "best", "hardware: .*best"),
-    (["reductions", 0, "rings", 0, "members"], [0, 0, 2, 3], "no partition of 4 dies: die 0 is in two"),
+    (["rings", 0], [[0, 0, 2, 3]], r"rings\[0\] are no partition of 4 dies into lists: die 0 is in two"),
+    (["rings", 0], [0, 1, 2, 3], r"rings\[0\] are no partition of 4 dies into lists: one is no list"),
+    (["rings"], {}, "rings must be a list of at most 5 sets"),
+    (["rings", 0], [[0, 3], [1, 2]], "rings of layer '.*' are not those of the dies"),
+    (["reductions", 0, "rings"], 9, "the reduction of layer 'fc2' must name its rings, 0 to "),
+    (["reductions", 0, "pieces"], 5, "the gradient of layer 'fc2' goes in 1 to 4 pieces, not 5"),
+    (["reductions", 0, "pieces"], True, "the gradient of layer 'fc2' goes in 1 to 4 pieces, not true"),
+    (["reductions", 3, "pieces"], 2, "the gradient of layer 'conv1' goes in 1 piece, not 2"),
+    (["reductions", 0, "elements"], True, "the gradient of layer 'fc2' goes in 2 pieces, not 1 of elements"),
+    (["reductions", 0, "elements"], 1, "elements must be true or false, not 1"),
+    (["reductions", 0, "layer"], "fc1", "reductions must be those of the 4 layers with weights, the last one first"),
+    (["reductions"], [], "reductions must be those of the 4 layers"),
     (["network"], "vgg-a", "for network .*vgg-a.*, not 'digits-cnn'"),
     (["fingerprint"], "0", "another network called 'digits-cnn'"),
     (["layers", 0, "splits", 0], "xp", "unknown split"),
@@ -105,7 +121,7 @@ def edit(data, path, value) -> None:
     (["transfers", 0, "pairs", 0, 2], 1, r"transfers\[0\].pairs\[0\]\[2\] is 1, but"),
     (["transfers", 0, "pairs", 0, 0], 3, r"transfers\[0\].pairs\[0\]\[0\]"),
     (["transfers"], [], "transfers has 0 entries"),
-    (["reductions", 0, "rings", 0, "members"], [9], "rings of reduction .* are no partition of 4 dies"),
+    (["rings", 0], [[9]], r"rings\[0\] are no partition of 4 dies"),
     (["words"], True, "words is true"),
     (["dies"], 8, "dies is 8, but 4"),
     (["batch"], 1 << 40, "batch must be"),
@@ -129,8 +145,27 @@ def test_another_split_needs_other_transfers() -> None:
     data = made().to_data()
     for layer in data["layers"]:
         layer["splits"] = ["dp", "dp"]
+    with pytest.raises(UserError, match=r"rings of layer '.*' are not those of the dies that have the same of its"):
+        plan_from_data(data, GRAPH, "plan.yaml")
+    # Whose rings are the same.
+    data = made().to_data()
+    for layer in data["layers"]:
+        layer["splits"] = [{"mp": "op", "op": "mp"}.get(split, split) for split in layer["splits"]]
     with pytest.raises(UserError, match="follows from the splits"):
         plan_from_data(data, GRAPH, "plan.yaml")
+
+
+def test_the_order_of_sums_is_the_files(tmp_path) -> None:
+    """Members of rings, and pieces, whatever would be chosen today."""
+    plan = data_parallel(NETWORKS["digits-mlp"], dies=4, batch=16)
+    data = plan.to_data()
+    assert data["rings"] == [[[0, 1, 2, 3]]] and [one["pieces"] for one in data["reductions"]] == [1, 4, 4]
+    data["rings"], data["reductions"][1]["pieces"] = [[[0, 2, 1, 3]]], 3
+    given = plan_from_data(data, plan.graph, "plan.yaml")
+    assert given != plan and given.to_data() == data
+    step = step_of(given.sharding, preset("ndp-demo"))
+    reductions = [item.work for item in step.tasks(2) if isinstance(getattr(item, "work", None), Reduction)]
+    assert {one.ring for one in reductions} == {(0, 2, 1, 3)} and len(reductions) == 1 + 3 + 4
 
 
 def test_a_split_that_a_junction_cannot_take_is_refused() -> None:
@@ -159,10 +194,10 @@ UNEVEN = Lists(samples=ranges_of((7, 0, 1, 2)), owners=(3, 1, 0, 2))
 
 
 def listed(batch: int = 10) -> Plan:
-    return made(batch=batch).resharded(splits=(("dp", "dp"), ("mp", "op"), ("op", "mp"), ("dp", "mp"), ("dp", "dp")),
-                   lists=(UNEVEN, Lists(inputs=tuple(map(runs_of, ([0, 3, 4, 5], [1, 2, 6, 7])))),
-                          Lists(outputs=tuple(map(runs_of, (range(0, 384, 3), [x for x in range(384) if x % 3])))),
-                          None, UNEVEN))
+    lists = (UNEVEN, Lists(inputs=tuple(map(runs_of, ([0, 3, 4, 5], [1, 2, 6, 7])))),
+             Lists(outputs=tuple(map(runs_of, (range(0, 384, 3), [x for x in range(384) if x % 3])))), None, UNEVEN)
+    return made(batch=batch).resharded(
+        splits=(("dp", "dp"), ("mp", "op"), ("op", "mp"), ("dp", "mp"), ("dp", "dp")), lists=lists)
 
 
 def test_plans_of_tiles_come_back_from_files(tmp_path) -> None:

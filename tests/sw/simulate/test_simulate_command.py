@@ -179,7 +179,7 @@ def test_a_plan_beyond_the_memory_of_a_die_is_refused(capsys, tmp_path) -> None:
 @pytest.mark.parametrize(("text", "needle"), [
     ("version: 2\nnetwork: digits-mlp\n", "`plinth plan digits-mlp --out FILE`"),
     ("[1, 2]", "a plan is a mapping"),
-    ("version: 3\nnetwork: nowhere\n", "network 'nowhere' is not in the zoo"),
+    ("version: 4\nnetwork: nowhere\n", "network 'nowhere' is not in the zoo"),
     ("network: [1]\n", "version must be"),
     ("{", "plan.yaml"),
 ])

@@ -3,7 +3,7 @@
 Every pair of dies has one shortest way (over the lowest ports). What is sent at once loads the links on its ways;
 it takes as long as the most loaded link, and the latency of the longest way. Arrays of more than 64 dies are not
 walked pair by pair, unless their links have several rates: their words are taken to load all links evenly, each at the
-mean distance.
+mean distance. Rings are walked all the same, but those of arrays with switches.
 """
 
 from collections import deque
@@ -56,8 +56,9 @@ class Links:
     def __init__(self, array: Array) -> None:
         self.array = array
         self.factors = array.factors
-        # Of links of several rates a mean says nothing.
+        # Of links of several rates a mean says nothing; rings go along links, where there are no switches.
         self.walked = array.dies <= KEPT_DIES or array.has_rates or array.has_latencies
+        self._along = self.walked or not array.switches
         #: Flits a cycle of the slowest link.
         self.slowest = float(min((link.rate for link in array.links), default=array.rate)
                              / preset(array.preset).flit_words)
@@ -217,21 +218,28 @@ class Links:
 
     def ring_words(self, rings: ProcessGroups, words: int, some: tuple[int, ...] | None = None) -> float:
         """Cycles of the words of a reduction in all rings, or some by their numbers, without latencies."""
-        if not self.walked:
+        if not self._along:
             return self.ring(rings, words) - 2 * self.ring_latency(rings)
         return words * self._rings(rings, some)[0]
 
     def ring_latency(self, rings: ProcessGroups) -> float:
         """Cycles of links' latencies once around the slowest of a reduction's rings, but for its last hop."""
-        return self._rings(rings, None)[1] if self.walked else (rings.size - 1) * self.array.link_latency
+        return self._rings(rings, None)[1] if self._along else (rings.size - 1) * self.array.link_latency
 
     def _ring_load(self, rings: ProcessGroups, some: tuple[int, ...] | None) -> tuple[float, float]:
         """Of a message of one word in all rings, or some: cycles of the most loaded link, and of latencies around."""
         dies, size, members = self.array.dies, rings.size, np.array(rings.members)
         members = members if some is None else members[list(some)]
+        at, to, share = members.reshape(-1), np.roll(members, -1, axis=1).reshape(-1), 2 * (size - 1) / size
+        latency = float(self.array.ring_latency(members))
+        if dies > KEPT_DIES:
+            loads = np.zeros(len(self.array.ways.links))
+            for _, over in self.array.ways.walk(at, to):
+                np.add.at(loads, over, share)
+            return float((loads / self.array.directed_rates).max(initial=0.0)), latency
         words = np.zeros((dies, dies))
-        words[members.reshape(-1), np.roll(members, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
-        return self._load(words, tiles=False).cycles, float(self.array.ring_latency(members))
+        words[at, to] = share
+        return self._load(words, tiles=False).cycles, latency
 
     def ring(self, rings: ProcessGroups, words: int) -> float:
         """Cycles of the reduction of messages of ``words`` in all rings."""
@@ -239,7 +247,7 @@ class Links:
         if size == 1:
             return 0.0
         latency = 2 * self.ring_latency(rings)
-        if not self.walked:
+        if not self._along:
             each, _ = self._even
             return 2 * (size - 1) * words * (self.array.dies // size) * each + latency
         return words * self._rings(rings, None)[0] + latency

@@ -28,7 +28,7 @@ from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
 from plinth.plan.cost.transforms import transform_cost
 from plinth.plan.cost.updates import message_words, optimiser_cost
-from plinth.sharding import Sharding
+from plinth.sharding import Copies, Sharding
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
@@ -80,8 +80,10 @@ class Schedule:
     """Walks through steps of one network on one array."""
 
     def __init__(self, graph: PlanGraph, batch: int, array: Array, machine: Machine, links: Links,
-                 rule: UpdateRule = PLAIN) -> None:
+                 rule: UpdateRule = PLAIN, copies: Copies = ()) -> None:
         self.graph, self.batch, self.machine, self.links, self.rule = graph, batch, machine, links, rule
+        #: How copies of weights are kept equal; left out: as suits the dies.
+        self.copies = copies
         #: Of the slowest die, which all others wait for.
         self.speed = float(min(array.relative_speeds))
         self._kept = lru_cache(maxsize=1)(self._build)
@@ -89,7 +91,8 @@ class Schedule:
 
     def _build(self, splits: Splits, lists: Partition) -> Step:
         return step_of(Sharding(graph=self.graph, splits=splits, batch=self.batch, factors=self.links.factors,
-                                lists=lists, array=self.links.array, rule=self.rule), self.machine.parameters)
+                                lists=lists, array=self.links.array, rule=self.rule, copies=self.copies),
+                       self.machine.parameters)
 
     def built(self, splits: Splits, lists: Partition = ()) -> Step:
         """The step under given splits, and lists if there are any; the last one is kept."""

@@ -28,12 +28,14 @@ from plinth.partition.groups import RING
 from plinth.partition.lines import tile_words
 from plinth.partition.predicted import expected_share
 from plinth.partition.regions import Layout, Partition, Splits, has_elements, layout, tile_levels, weight_words
+from plinth.partition.ring_order import along_links
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, Work, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
 from plinth.plan.cost.transforms import node_transforms
 from plinth.plan.cost.updates import update_cycles
+from plinth.sharding import Copies
 from plinth.step.predicted_gather import odd_channels
 from plinth.step.sums import LEFT, additions
 
@@ -83,12 +85,12 @@ class StepTime:
 
     def __init__(self, graph: PlanGraph, batch: int, array: Array, die: Machine | None = None,
                  rule: UpdateRule = PLAIN, links: Links | None = None,
-                 progress: Callable[[int], object] | None = None) -> None:
+                 progress: Callable[[int], object] | None = None, copies: Copies = ()) -> None:
         self.graph, self.batch, self.array, self.rule = graph, batch, array, rule
         self.machine = die or machine(array.die_parameters())
         self.links = links or Links(array)
         self.levels, self.factors = array.levels, array.factors
-        self.schedule = Schedule(graph, batch, array, self.machine, self.links, rule)
+        self.schedule = Schedule(graph, batch, array, self.machine, self.links, rule, copies)
         self._steps: dict[tuple[Splits, Partition], Step] = {}
         self._progress = progress
         self._speeds = tuple(map(float, array.relative_speeds))
@@ -212,7 +214,7 @@ class StepTime:
             found = 0.0
             if node.weighted:
                 weights, bias = weight_words(node, here, self.factors)
-                rings, words = here.groups(RING, self.factors), int((weights + bias).max())
+                rings, words = along_links(self.array, here.groups(RING, self.factors)), int((weights + bias).max())
                 found = self.links.ring(rings, words) + update_cycles(self.machine, self.rule, -(-words // rings.size))
             self._rings[key] = found
         return found

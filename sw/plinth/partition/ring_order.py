@@ -1,0 +1,148 @@
+"""In which order the dies of a ring come: along the array's links.
+
+A ring's words go from each member to the next one, so that they take as many links as the members are hops apart, all
+round. The order is a cycle of neighbours where one is found, else the shortest that is found, and that of the seats
+unless another one is shorter. Of rows and columns of a torus, all or some, cycles follow from their sides::
+
+    an even number of rows         down one column, back over the others, row by row in turn
+    odd numbers, rows >= columns   row after row, each from behind the end of the one before, (rows - columns) / 2 of
+                                   them to the right and the others to the left, by the links round the torus
+
+and likewise by columns. Any other set of dies is searched: for a cycle of neighbours a bounded number of steps, then by
+exchanges of two ways at a time (2-opt). On trees the order of the seats is the shortest there is.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from plinth.model.array import Array
+from plinth.partition.cuts import Integers
+from plinth.partition.groups import ProcessGroups
+
+#: Members up to which other sets than rows and columns are searched, and steps of a search for a cycle of neighbours.
+MOST_SEARCHED, MOST_STEPS = 128, 20_000
+
+#: Members by their numbers in the ring.
+Order = list[int]
+
+
+def ring_hops(hops: Integers, order: Sequence[int]) -> int:
+    """Links that a word takes once round."""
+    return int(hops[order, np.roll(order, -1)].sum())
+
+
+@lru_cache(maxsize=1 << 12)
+def along_links(array: Array | None, rings: ProcessGroups) -> ProcessGroups:
+    """The rings with their members in an order along the array's links; without an array, or with switches, as they
+    are."""
+    if array is None or array.switches or rings.size < 4 or array.topology == "full":
+        return rings
+    return ProcessGroups(rings.kind, tuple(_ordered(array, members) for members in rings.members))
+
+
+def _ordered(array: Array, members: tuple[int, ...]) -> tuple[int, ...]:
+    dies = np.array(members)
+    hops = array.ways.hops[dies][:, dies].astype(np.int64)
+    best, least = list(range(len(members))), ring_hops(hops, range(len(members)))
+    for order in _orders(array, dies, hops):
+        if least == len(members):
+            break
+        if (found := ring_hops(hops, order)) < least:
+            best, least = order, found
+    first = best.index(0)
+    return tuple(dies[best[first:] + best[:first]].tolist())
+
+
+def _orders(array: Array, dies: Integers, hops: Integers) -> Iterator[Order]:
+    """Orders to choose from, each made when it is asked for."""
+    if array.topology == "torus" and array.dimensions:
+        grid = _grid(dies, array.dimensions[1])
+        if grid is not None:
+            for table in (grid, grid.T):
+                for path in (_returning(*table.shape), _winding(*table.shape)):
+                    if order := [int(table[place]) for place in path]:
+                        yield order
+            return
+    if len(dies) <= MOST_SEARCHED and (hops == hops.T).all():
+        neighbours = _neighbours(hops)
+        if neighbours is not None:
+            yield neighbours
+        else:
+            yield _exchanged(hops)
+
+
+def _grid(dies: Integers, columns: int) -> Integers | None:
+    """Numbers of members by row and column, if they are all of some rows and columns."""
+    row, column = np.unique(dies // columns), np.unique(dies % columns)
+    if len(row) * len(column) != len(dies):
+        return None
+    numbers = np.argsort(dies)
+    wanted = (row[:, None] * columns + column).reshape(-1)
+    return numbers.reshape(len(row), len(column)) if np.array_equal(dies[numbers], wanted) else None
+
+
+def _returning(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """A cycle of neighbours of a grid of an even number of rows: row by row in turn, and back up the first column."""
+    if rows % 2:
+        return
+    for row in range(rows):
+        across = range(1, columns)
+        yield from ((row, column) for column in (reversed(across) if row % 2 else across))
+    yield from ((row, 0) for row in reversed(range(rows)))
+
+
+def _winding(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """A cycle of neighbours of a torus, row after row by the links round it."""
+    rights = rows // 2 if rows % 2 == 0 else (rows - columns) // 2
+    if rights < 0 or (rows % 2 and (rows - columns) % 2):
+        return
+    column = 0
+    for row in range(rows):
+        # Where rows are even in number, to the right and to the left in turn.
+        right = row % 2 == 0 if rows % 2 == 0 else row < rights
+        step = 1 if right else -1
+        yield from ((row, (column + step * place) % columns) for place in range(columns))
+        column = (column - step) % columns
+
+
+def _neighbours(hops: Integers) -> Order | None:
+    """A cycle of neighbours, if one is found in a bounded number of steps: those with the fewest ways on first."""
+    near = [np.flatnonzero(row == 1).tolist() for row in hops]
+    path, used, steps = [0], {0}, 0
+
+    def ways_on(one: int) -> list[int]:
+        free = [other for other in near[one] if other not in used]
+        return sorted(free, key=lambda other: (sum(two not in used for two in near[other]), other))
+
+    waiting = [ways_on(0)]
+    while waiting and steps < MOST_STEPS:
+        steps += 1
+        if len(path) == len(near) and 0 in near[path[-1]]:
+            return path
+        if not waiting[-1]:
+            waiting.pop()
+            used.discard(path.pop())
+            continue
+        following = waiting[-1].pop(0)
+        path.append(following)
+        used.add(following)
+        waiting.append(ways_on(following))
+    return None
+
+
+def _exchanged(hops: Integers) -> Order:
+    """The order of the seats, improved as long as two of its ways can be exchanged for two that are shorter."""
+    order, count = np.arange(len(hops)), len(hops)
+    ones, others = np.triu_indices(count, 2)
+    apart = (ones > 0) | (others < count - 1)
+    ones, others = ones[apart], others[apart]
+    while True:
+        here, there = order[ones], order[others]
+        behind, beyond = order[ones + 1], order[(others + 1) % count]
+        gain = hops[here, behind] + hops[there, beyond] - hops[here, there] - hops[behind, beyond]
+        best = int(gain.argmax()) if len(gain) else 0
+        if not len(gain) or gain[best] <= 0:
+            return order.tolist()
+        order[ones[best] + 1:others[best] + 1] = order[ones[best] + 1:others[best] + 1][::-1].copy()
