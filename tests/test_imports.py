@@ -25,7 +25,7 @@ _STEP = {*_BASE, ISA, "plinth.model", "plinth.partition", "plinth.mapping", "pli
 _PLANS = {*_STEP, "plinth.plan"}
 _LOWERED = {*_PLANS, "plinth.driver", "plinth.lower"}
 _SIMULATED = {*_LOWERED, "plinth_sim.array", "plinth.simulate"}
-_RUN = {*_LOWERED, "plinth.training", "plinth.backends"}
+_RUN = {*_LOWERED, "plinth.runtime", "plinth.training", "plinth.backends"}
 #: What each room may import; itself goes without saying.
 MAY: dict[str, set[str]] = {
     TERMINAL: set(),
@@ -68,6 +68,7 @@ MAY: dict[str, set[str]] = {
     "plinth.plan": {*_STEP},
     "plinth.lower": {*_PLANS, "plinth.driver"},
     "plinth.driver": {*_BASE, ISA, "plinth.model"},
+    "plinth.runtime": {*_LOWERED},
     "plinth.simulate": {*_PLANS, "plinth_sim.array"},
     "plinth.report": {*_SIMULATED},
     "plinth.training": {*_LOWERED, "plinth.backends", INSTALLATION},

@@ -18,6 +18,7 @@ from plinth.bench import (
     exchanges,
     links,
     network,
+    numpy_loop,
     planning,
     prediction,
     row_stationary,
@@ -244,5 +245,5 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **prediction.BENCHES, **network.BENCHES,
-    **workers.BENCHES,
+    **workers.BENCHES, **numpy_loop.BENCHES,
 }

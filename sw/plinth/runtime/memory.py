@@ -1,0 +1,43 @@
+"""Memory of the dies of a step in numpy: an array a place, and views of their pieces."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.buffers import Buffer
+from plinth.step.step import Step
+
+Floats = NDArray[np.float32]
+
+
+class Memory:
+    """What the places of a step hold on one die: FP32 words, zeros at first."""
+
+    def __init__(self, step: Step) -> None:
+        self._places = {place.name: np.zeros(max(1, place.words), dtype=np.float32) for place in step.places}
+
+    def place(self, name: str) -> Floats:
+        """All words of a place."""
+        return self._places[name]
+
+    def view(self, buffer: Buffer) -> Floats:
+        """A piece of a place ``[rows, columns]``, which writes go through."""
+        return self.strided(buffer, (buffer.rows, buffer.columns), (buffer.stride, 1))
+
+    def strided(self, buffer: Buffer, shape: tuple[int, ...], words: tuple[int, ...]) -> Floats:
+        """From a piece's first word on, so many words from one to the next along each axis.
+
+        Raises
+        ------
+        IndexError
+            If it ends behind its place.
+        """
+        place = self._places[buffer.place]
+        if 0 in shape:
+            return np.zeros(shape, dtype=np.float32)
+        end = buffer.address + sum((size - 1) * step for size, step in zip(shape, words, strict=True)) + 1
+        if buffer.address < 0 or end > len(place):
+            raise IndexError(f"{buffer.name} ends {end - len(place)} words behind its place")
+        found = np.lib.stride_tricks.as_strided(place[buffer.address:], shape, tuple(4 * step for step in words))
+        # What lies dense is told to be so, for the kernels that look.
+        dense = np.cumprod((1, *shape[:0:-1]))[::-1]
+        return place[buffer.address:end].reshape(shape) if tuple(dense) == words else found

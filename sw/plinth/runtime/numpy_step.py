@@ -1,0 +1,351 @@
+"""A step in numpy: its operations on whole parts of dies, without tasks and descriptors, in one process.
+
+Products go to BLAS, vector programs, pools and transforms to whole arrays; in FP32, as dies of that format do, but sums
+in the order of the kernels' own, so that results agree with the golden model's to rounding
+(``tests/sw/runtime``: each element of weights within 1e-4 of the largest after three steps). What dies leave out of
+predicted gathers and skipped scatters is sent here: it is what a ReLU makes 0.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.buffers import Buffer
+from plinth.errors import UserError
+from plinth.lower.places import HostPlaces
+from plinth.model.parameters import Parameters
+from plinth.model.update import STATE
+from plinth.runtime import pools, tiles
+from plinth.runtime.memory import Floats, Memory
+from plinth.runtime.products import Convolution, product_run
+from plinth.runtime.programs import program_run
+from plinth.step import (
+    between,
+    kernel_sums,
+    line_operations,
+    operations,
+    predicted_gather,
+    skipped_scatter,
+    sums,
+    updates,
+)
+from plinth.step import tile_operations as tiled
+from plinth.step.step import Step
+from plinth.step.tasks import Arrivals, CodePart, LineTransform, Multiplication, Phase, Rows, Task, Tile, TileTransform
+from plinth.step.tensors import Elements, Weights
+from plinth.step.vector import Piece, VectorProgram
+from plinth_hw.isa.formats import FP32
+
+Run = Callable[[], object]
+
+
+class NumpyStep:
+    """A step made ready to run.
+
+    Parameters
+    ----------
+    step : Step
+        Of dies of FP32, all of which are run, one after the other, an operation at a time.
+
+    Raises
+    ------
+    UserError
+        If dies compute in another format, or keep states in 16 bits.
+    """
+
+    def __init__(self, step: Step) -> None:
+        if (step.parameters.multiply_format, step.parameters.memory_format) != (FP32, FP32):
+            raise UserError(f"numpy computes in FP32, dies of preset {step.parameters.name!r} do not; choose a machine "
+                            "of --format fp32, or another device")
+        self.step = step
+        self.memories = [Memory(step) for _ in range(step.dies)]
+        self._convolutions: dict[tuple[str, int], Convolution] = {}
+        self._rate = step.rule.scaled(step.scale).rate
+        for constant in step.constants:
+            for memory, buffer in zip(self.memories, map(constant.buffer, range(step.dies)), strict=True):
+                memory.view(buffer)[...] = np.array(constant.values, dtype=np.float32)
+        self._runs = [run for operation in step.operations for run in self._made(operation)]
+
+        places = HostPlaces(step)
+        self.weights, self.gradients, self.kept = places.all_weights(), places.all_gradients(), places.all_kept()
+        self._inputs, self._targets = places.inputs(), places.tensor(step.targets)
+        self._predictions = places.tensor(step.predictions)
+
+    def run(self) -> None:
+        """One step: of the inputs and targets that lie in memory."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            for one in self._runs:
+                one()
+
+    # What the host reads and writes.
+
+    def read(self, die: int, buffer: Buffer) -> Floats:
+        """A piece of a place, ``[rows, columns]``."""
+        return self.memories[die].view(buffer).copy()
+
+    def write(self, die: int, buffer: Buffer, values: NDArray[Any]) -> None:
+        """Words of a piece of a place; integers as they are."""
+        place = self.memories[die].view(buffer)
+        if values.dtype == np.uint32:
+            place.view(np.uint32)[...] = values
+        else:
+            place[...] = values
+
+    def load(self, parameters: Parameters) -> None:
+        """Weights, then bias, of each layer, flat; what is kept beside them becomes 0."""
+        for values, layer in zip(parameters, self.weights.values(), strict=True):
+            for die, buffer in enumerate(layer.buffers):
+                if buffer.columns:
+                    self.write(die, buffer, layer.cut(values, die)[None])
+        for vectors in self.kept.values():
+            for vector in vectors.values():
+                for die, blocks in enumerate(vector.blocks):
+                    for _, buffer in blocks:
+                        self.memories[die].view(buffer)[...] = 0
+
+    def parameters(self) -> Parameters:
+        """The same, as they are now."""
+        return [layer.join([self.read(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings], np.float32)
+                for layer in self.weights.values()]
+
+    def write_batch(self, x: NDArray[Any], targets: NDArray[Any]) -> None:
+        """Samples of a step, and one-hot classes or targets, ``[sample, ...]``."""
+        for tensor in self._inputs:
+            tensor.spread(x, self.write)
+        self._targets.spread(targets, self.write)
+
+    def predictions(self) -> Floats:
+        """What the network predicts, ``[sample, position, channel]``."""
+        return self._predictions.gather(self.read)
+
+    # Operations.
+
+    def _made(self, operation: operations.Operation) -> Iterator[Run]:
+        make = KERNELS.get(type(operation))
+        if make is None:
+            raise UserError(f"numpy has no kernel for {type(operation).__name__} ({operation.name!r}); choose another "
+                            "device")
+        for die in range(self.step.dies):
+            yield from make(self, operation, die)
+
+    def sweep(self, one: operations.Sweep, die: int) -> Iterator[Run]:
+        """A vector program over all rows of a part."""
+        part = one.space.part(die)
+        if part.words:
+            rows, columns = part.rows // one.fold, one.fold * part.channels
+            yield self._program(one.first, die, rows, columns)
+
+    def last_strip(self, one: operations.LastStrip, die: int) -> Iterator[Run]:
+        """A vector program of a few rows."""
+        part = one.space.part(die)
+        if part.words:
+            yield self._program(one.program, die, one.rows, part.channels)
+
+    def _program(self, program: VectorProgram, die: int, rows: int, columns: int) -> Run:
+        return program_run(self.memories[die], program.at(die, Piece(0, rows, 0, columns)))
+
+    def pool(self, one: operations.Pool, die: int) -> Iterator[Run]:
+        """A pool of all images."""
+        if not one.maps[0][0].part(die).words:
+            return
+        maps = []
+        for tensor, size in one.maps:
+            part = tensor.part(die)
+            maps.append(self.memories[die].view(tensor.buffer(die)).reshape(part.samples, *size, part.channels))
+        whole, middle, small = (size for _, size in one.maps[:3])
+        pool = pools.Pool(one.layer, whole, middle, small)
+        if one.backward:
+            yield lambda: pool.backward(tuple(maps))
+        else:
+            yield lambda: pool.forward(*maps)
+
+    def chain(self, one: operations.Chain, die: int) -> Iterator[Run]:
+        """Its members, each whole."""
+        for member in one.members:
+            yield from KERNELS[type(member)](self, member, die)
+
+    def sum(self, one: sums.Sum, die: int) -> Iterator[Run]:
+        """Summands in their order."""
+        for number in range(one.adds):
+            yield from self.sweep(one.sweep(number), die)
+
+    def clear(self, one: operations.Clear, die: int) -> Iterator[Run]:
+        """Zeros."""
+        place = self.memories[die].view(one.place.buffer(die))
+        if place.size:
+            yield lambda: place.fill(0)
+
+    def products(self, one: operations.Products, die: int) -> Iterator[Run]:
+        """A product of all samples."""
+        x_part, z_part = one.x.part(die), one.z.part(die)
+        if not (x_part.words and z_part.words):
+            return
+        memory, shape = self.memories[die], one.shape(die)
+        w = memory.view(one.weights.matrix(die))
+        first, rows = one.piece.rows(one.parameters, *w.shape)
+        if shape is None:
+            x, z = (memory.view(operations.matrix_of(tensor.buffer(die), part)) for tensor, part in (
+                (one.x, x_part), (one.z, z_part)))
+            if one.direction == "update":
+                x, w = x[:, first:first + rows], w[first:first + rows]
+            if rows or one.direction != "update":
+                yield product_run(one.direction, x, w, z)
+            return
+        key = one.node.name, die
+        made = self._convolutions.setdefault(key, Convolution(shape, x_part.samples))
+        maps = memory.view(one.x.buffer(die)).reshape(x_part.samples, shape.height, shape.width, shape.inputs)
+        z = memory.view(one.z.buffer(die))
+        if one.direction == "update":
+            yield lambda: made.update(maps, w, z, unrolled=made.kept)
+        elif one.direction == "bprop":
+            yield lambda: made.bprop(maps, w, z)
+        else:
+            yield lambda: made.fprop(maps, w, z)
+
+    def transfers(self, one: Any, die: int) -> Iterator[Run]:
+        """What its tasks move, as they are."""
+        for item in one.tasks(die):
+            if not isinstance(item, Arrivals):
+                yield self._transfer(item, die)
+
+    def _transfer(self, task: Task, die: int) -> Run:
+        return TRANSFERS[type(task.work)](self, die, task.work)
+
+    def whole(self, one: tiled.Gather, die: int) -> Iterator[Run]:
+        """The gather whose first part a coded one is, of all words."""
+        if isinstance(one, predicted_gather.CodedGather) and isinstance(one.part, CodePart) and one.part.number:
+            return
+        for other in one.peers(die):
+            if other == die and not one.own:
+                continue
+            for task in tiled.Gather.tiles(one, die, other):
+                yield self._transfer(task, die)
+
+    def spread(self, one: skipped_scatter.SkipScatter, die: int) -> Iterator[Run]:
+        """The scatter that leaves out zeros, of all words."""
+        source, target = one.source, one.targets[0]
+        assert isinstance(source, tiled.Tiles) and isinstance(target, tiled.Tiles)
+        mine = source.at(die)
+        for other in one.peers(die):
+            theirs = target.at(other)
+            for here, there in mine.part.meet(theirs.part) if theirs.count else ():
+                words = mine.part.view(mine.of(source.buffer(die), theirs.first), here)
+                place = theirs.part.view(theirs.of(target.buffer(other), theirs.first), there)
+                yield tiles.tile_run(self.memories, die, Tile(
+                    words, place, other, planes=theirs.count, apart=(mine.plane, theirs.plane)))
+
+    def in_strips(self, one: tiled.InStrips, die: int) -> Iterator[Run]:
+        """Tiles, products and maps, each whole."""
+        for part in (one.scatter, one.products, one.untile):
+            yield from KERNELS[type(part)](self, part, die)
+
+    def elements(self, one: tiled.ElementProducts, die: int) -> Iterator[Run]:
+        """Products of all elements at once."""
+        x, z, piece = one.x.at(die), one.z.at(die), one.weights.slice(die)
+        if not (x.words and z.words):
+            return
+        memory = self.memories[die]
+        a, c = (self._planes(die, side, tensor) for side, tensor in ((x, one.x), (z, one.z)))
+        w = memory.view(one.weights.matrix(die))[:x.count * piece.inputs].reshape(x.count, piece.inputs, piece.outputs)
+        yield {"fprop": lambda: np.matmul(a, w, out=c), "bprop": lambda: np.matmul(c, w.swapaxes(1, 2), out=a),
+               "update": lambda: np.matmul(a.swapaxes(1, 2), c, out=w)}[one.direction]
+
+    def _planes(self, die: int, here: Elements, tensor: tiled.Tiles) -> Floats:
+        """``[element, tile, channel]`` of a die."""
+        buffer = here.of(tensor.buffer(die), here.first)
+        return self.memories[die].strided(buffer, (here.count, buffer.rows, buffer.columns),
+                                          (here.plane, buffer.stride, 1))
+
+    def kernels(self, one: kernel_sums.KernelProducts, die: int) -> Iterator[Run]:
+        """Products by the matrix of a transform."""
+        memory = self.memories[die]
+        for task in one.tasks(die):
+            work = task.work
+            assert isinstance(work, Multiplication)
+            a, b, c = (memory.view(place) for place in (work.a, work.b, work.c))  # type: ignore[arg-type]
+            x, w, z = {"fprop": (a, b, c), "bprop": (c, b, a), "update": (a, c, b)}[work.direction]
+            yield product_run(work.direction, x, w, z)
+
+    def rates(self, one: tiled.ElementRates, die: int) -> Iterator[Run]:
+        """Gradients of elements times their rates."""
+        piece, whole = one.gradient.slice(die), self.memories[die].view(one.gradient.buffer(die))
+        some = whole[0, :piece.weights].reshape(piece.taps, -1)
+        rates = np.array([one.rates[piece.tap(number)] for number in range(piece.taps)], dtype=np.float32)[:, None]
+        yield lambda: np.multiply(some, rates, out=some)
+
+    def reduce(self, one: between.Reduce, die: int) -> Iterator[Run]:
+        """A message of a ring, by its first die."""
+        ring = one.rings.of(die)
+        first, words = one.piece.words(one.parameters, one.target.slice(die))
+        if die != ring[0] or not words or one.message(die) is None:
+            return
+        sources, targets = ([self._row(one.source if which else one.target, other, first, words) for other in ring]
+                            for which in (True, False))
+        rate = np.float32(self._rate * one.piece.rate(one.target.slice(die)))
+        if one.phase is Phase.GATHER:
+            yield lambda: self._gather(one, ring, targets, first)
+            return
+
+        def summed() -> Floats:
+            total = sources[0]
+            for number, other in enumerate(sources[1:]):
+                total = np.add(total, other, out=total if number else None)
+            return total
+
+        def update() -> None:
+            targets[0] -= rate * summed()
+            for target in targets[1:]:
+                np.copyto(target, targets[0])
+
+        def give() -> None:
+            total = summed()
+            for target in targets:
+                np.copyto(target, total)
+
+        yield update if one.phase is Phase.UPDATE else give
+
+    def _row(self, weights: Weights, die: int, first: int, words: int) -> Floats:
+        return self.memories[die].view(weights.buffer(die))[0, first:first + words]
+
+    def _gather(self, one: between.Reduce, ring: Sequence[int], targets: Sequence[Floats], first: int) -> None:
+        """Each member's own chunks to all others."""
+        chunk = one.parameters.chunk_words
+        for start in range(0, len(targets[0]), chunk):
+            own = targets[start // chunk % len(ring)][start:start + chunk]
+            for target in targets:
+                if target[start:start + chunk] is not own:
+                    target[start:start + chunk] = own
+
+    def state_update(self, one: updates.StateUpdate, die: int) -> Iterator[Run]:
+        """The rule over what a die owns."""
+        for block, w, g, kept in one.rows(die):
+            yield program_run(self.memories[die], updates.update_program(
+                one.parameters, one.rule, block.rows, w, g, kept[STATE]))
+
+
+def _nothing(made: NumpyStep, one: object, die: int) -> Iterator[Run]:
+    return iter(())
+
+
+#: For each kind of operation what a die does.
+KERNELS: dict[type, Callable[[NumpyStep, Any, int], Iterator[Run]]] = {
+    operations.Sweep: NumpyStep.sweep, operations.LastStrip: NumpyStep.last_strip, operations.Pool: NumpyStep.pool,
+    operations.Chain: NumpyStep.chain, operations.Clear: NumpyStep.clear, operations.Products: NumpyStep.products,
+    operations.Gather: NumpyStep.transfers, sums.Sum: NumpyStep.sum, between.Exchange: NumpyStep.transfers,
+    between.Barrier: _nothing, between.Reduce: NumpyStep.reduce, updates.StateUpdate: NumpyStep.state_update,
+    tiled.Scatter: NumpyStep.transfers, tiled.Gather: NumpyStep.transfers, tiled.Untile: NumpyStep.transfers,
+    tiled.ElementProducts: NumpyStep.elements, tiled.InStrips: NumpyStep.in_strips,
+    tiled.ElementRates: NumpyStep.rates, line_operations.LineTiles: NumpyStep.transfers,
+    line_operations.LineGather: NumpyStep.transfers, kernel_sums.KernelProducts: NumpyStep.kernels,
+    predicted_gather.CodedGather: NumpyStep.whole, predicted_gather.DecodeStrings: _nothing,
+    predicted_gather.PredictNeeded: _nothing, predicted_gather.MaskExchange: _nothing,
+    skipped_scatter.OwnTiles: NumpyStep.transfers, skipped_scatter.SkipScatter: NumpyStep.spread,
+    skipped_scatter.OwnMaps: _nothing, skipped_scatter.DecodeTiles: _nothing}
+#: For each kind of work between dies and by row numbers what is done.
+TRANSFERS: dict[type, Callable[[NumpyStep, int, Any], Run]] = {
+    Tile: lambda made, die, work: tiles.tile_run(made.memories, die, work),
+    TileTransform: lambda made, die, work: tiles.transform_run(made.memories, die, work),
+    LineTransform: lambda made, die, work: tiles.line_run(made.memories, die, work),
+    Rows: lambda made, die, work: tiles.rows_run(made.memories[die], work)}

@@ -1,0 +1,97 @@
+"""Vector programs in numpy, over whole parts of dies at once."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from plinth.errors import UserError
+from plinth.runtime.memory import Floats, Memory
+from plinth.step.vector import Instruction, VectorProgram
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
+
+#: Does what was made ready.
+Run = Callable[[], object]
+
+#: Of operations with two sources, and with a source and an immediate.
+_TWO: Mapping[VectorOp, Callable[..., Any]] = {VectorOp.ADD: np.add, VectorOp.SUB: np.subtract,
+                                               VectorOp.MUL: np.multiply, VectorOp.MAX: np.maximum}
+_IMMEDIATE: Mapping[VectorOp, Callable[..., Any]] = {VectorOp.ADD_IMMEDIATE: np.add, VectorOp.SCALE: np.multiply}
+_FUNCTIONS: Mapping[VectorFunction, Callable[..., object]] = {
+    VectorFunction.EXPONENTIAL: np.exp, VectorFunction.RECIPROCAL: np.reciprocal, VectorFunction.TANH: np.tanh,
+    VectorFunction.INVERSE_ROOT: lambda a, out: np.reciprocal(np.sqrt(a, out=out), out=out)}
+
+
+def _shape(shape: str, rows: int, columns: int) -> tuple[int, int]:
+    return {"full": (rows, columns), "row": (1, columns), "column": (rows, 1), "element": (1, 1)}[shape]
+
+
+def _instruction(one: Instruction, a: Floats, b: Floats | None, out: Floats, axis: int) -> Run:
+    """An instruction on regions that have places; ``axis`` is what a reduction takes away."""
+    op = one.op
+    if op in _TWO:
+        return lambda: _TWO[op](a, b, out=out)
+    if op in _IMMEDIATE:
+        number = np.float32(one.immediate)
+        return lambda: _IMMEDIATE[op](a, number, out=out)
+    if op is VectorOp.RELU:
+        return lambda: np.maximum(a, np.float32(0), out=out)
+    if op is VectorOp.RELU_MASK:
+        assert b is not None
+        return lambda: np.multiply(a, b > 0, out=out)
+    if op is VectorOp.COPY:
+        return lambda: np.copyto(out, a)
+    if op is VectorOp.FUNCTION:
+        function = _FUNCTIONS[one.b]  # type: ignore[index]
+        return lambda: function(a, out=out)
+    if op is VectorOp.SUM:
+        return lambda: np.add.reduce(a, axis=axis, out=out, keepdims=True)
+    if op is VectorOp.MAXIMUM:
+        return lambda: np.maximum.reduce(a, axis=axis, out=out, keepdims=True)
+    raise UserError(f"numpy has no {op.name.lower()} of numbers of 16 bits; choose dies of --format fp32")
+
+
+def program_run(memory: Memory, program: VectorProgram) -> Run:
+    """What a program does over its rows and columns, made ready.
+
+    Raises
+    ------
+    UserError
+        If it reads or writes numbers of 16 bits.
+    """
+    if any(move.packed for move in (*program.loads, *program.stores)):
+        raise UserError("numpy computes in FP32 alone; choose dies of --format fp32")
+    shapes = {name: _shape(shape, program.rows, program.columns) for name, shape in program.regions.items()}
+    loads = {move.region: memory.view(move.operand).reshape(shapes[move.region])  # type: ignore[arg-type]
+             for move in program.loads}
+    stores = {move.region: memory.view(move.operand).reshape(shapes[move.region])  # type: ignore[arg-type]
+              for move in program.stores}
+    regions, runs = dict(loads), []
+    for one in program.instructions:
+        a = regions[one.a]
+        b = regions[one.b] if isinstance(one.b, str) else None
+        out = stores.get(one.dst)
+        if out is None or not _alone(out, loads, one.dst):
+            # What is only kept between instructions, or would be written over what others still read.
+            held = regions.get(one.dst)
+            out = held if held is not None and one.dst not in loads else np.empty(shapes[one.dst], dtype=np.float32)
+        runs.append(_instruction(one, a, b, out, 0 if program.regions[one.dst] == "row" else 1))
+        regions[one.dst] = out
+    for name, target in stores.items():
+        if regions[name] is not target:
+            runs.append(_copy(regions[name], target))
+
+    def run() -> None:
+        for one in runs:
+            one()
+
+    return run
+
+
+def _copy(source: Floats, target: Floats) -> Run:
+    return lambda: np.copyto(target, source)
+
+
+def _alone(out: Floats, loads: Mapping[str, Floats], region: str) -> bool:
+    """Whether no other region's operand lies where a region is stored."""
+    return not any(np.may_share_memory(out, held) for name, held in loads.items() if name != region)

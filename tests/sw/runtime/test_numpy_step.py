@@ -1,0 +1,115 @@
+"""A step in numpy against the golden dies: weights, predictions and gradients of some steps, of every kind of plan."""
+
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.support.networks import random_data, random_plan, trainable_network
+from tests.support.sessions import MEMORY_WORDS, session
+
+from plinth.errors import UserError
+from plinth.lower.training import lower_training
+from plinth.model.layers import Dense, Embedding, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
+from plinth.model.update import UpdateRule
+from plinth.model.winograd import with_tiles
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.plan import Plan
+from plinth.runtime.numpy_step import NumpyStep
+from plinth.sharding import Sharding
+from plinth.step.build import step_of
+from plinth.training.session import Session, epoch_order, initial_parameters
+from plinth_hw.isa.parameters import preset
+
+STEPS = 3
+RULE = UpdateRule(rate=0.01)
+
+
+
+
+def trained(network: Network, plan: Plan, die: str, rule: UpdateRule) -> tuple[Session, NumpyStep]:
+    """Some steps on golden dies, and the same in numpy."""
+    data = random_data(network, STEPS * plan.batch, np.random.default_rng(3))
+    program = lower_training(network, plan, preset(die), rule=rule, steps=STEPS, memory_words=MEMORY_WORDS)
+    golden = session(network, plan, data, program, rule=rule)
+    golden.checks = None
+    list(golden.epoch(0))
+    made = NumpyStep(step_of(replace(plan.sharding, rule=rule), preset(die)))
+    made.load(initial_parameters(network, 0))
+    for batch in epoch_order(len(data.train_x), plan.batch, 0, 0):
+        made.write_batch(data.train_x[batch], data.targets(batch))
+        made.run()
+    return golden, made
+
+
+def near(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
+    return bool(np.abs(one - other).max(initial=0) <= 1e-4 * max(1e-3, np.abs(other).max(initial=0)))
+
+
+def check(network: Network, plan: Plan, die: str, rule: UpdateRule = RULE) -> None:
+    golden, made = trained(network, plan, die, rule)
+    for layer, one, other in zip(network.weighted, made.parameters(), golden.parameters(golden.driver), strict=True):
+        assert near(one, other), layer.name
+    assert near(made.predictions(), golden.program.predictions.gather(golden.driver.read_floats))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_networks_under_random_plans(seed: int) -> None:
+    generator = np.random.default_rng([9, seed])
+    network, dies = trainable_network(generator), (1, 2, 4, 6)[seed % 4]
+    plan = random_plan(network, dies, int(generator.integers(dies, 3 * dies + 3)), generator)
+    check(network, plan, ("ndp-tiny", "hypar-tiny")[seed % 2])
+
+
+def tiled(outputs: int, weights: str | None, rounds: int | str | None = None, *, dies: int = 4, batch: int = 6,
+          split: tuple[str, str] = ("dp", "ep")) -> tuple[Network, Plan]:
+    network = with_tiles(NETWORKS["digits-cnn"], outputs, weights, rounds)
+    graph = from_network(network)
+    splits = tuple(split if node.tiling else ("dp", "dp") for node in graph.nodes) if dies > 1 else (
+        ((),) * len(graph.nodes))
+    return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
+                         array=f"ring-{dies}")
+
+
+@pytest.mark.parametrize(("outputs", "weights"), [(2, None), (2, "winograd"), (4, None), (4, "winograd")])
+@pytest.mark.parametrize(("dies", "split"), [(1, ("dp", "dp")), (4, ("dp", "ep")), (4, ("ep", "ep")),
+                                              (4, ("mp", "ep"))])
+def test_tiles(outputs: int, weights: str | None, dies: int, split: tuple[str, str]) -> None:
+    check(*tiled(outputs, weights, dies=dies, split=split), "ndp-demo-winograd")
+
+
+def test_tiles_in_strips() -> None:
+    """Of a single image's lines, and of images."""
+    for batch in (1, 32):
+        check(*tiled(2, "winograd", dies=1, batch=batch), "ndp-demo-winograd")
+
+
+@pytest.mark.parametrize("rounds", [1, 2, "regions"])
+def test_what_is_predicted_is_sent(rounds: int | str) -> None:
+    check(*tiled(2, "winograd", rounds, batch=8), "ndp-demo-predict")
+
+
+@pytest.mark.parametrize("kind", ["momentum", "adagrad", "adagrad-printed"])
+def test_rules_that_keep_states(kind: str) -> None:
+    network = NETWORKS["digits-cnn"]
+    plan = random_plan(network, 4, 10, np.random.default_rng(5))
+    check(network, plan, "ndp-tiny", UpdateRule(kind, rate=0.002, epsilon=0.01))
+
+
+def test_rows_by_number() -> None:
+    network = Network(name="words", input=Shape((6,)), layers=(
+        Embedding(name="table", inputs=("input",), rows=11, width=5), Dense(name="hidden", outputs=7),
+        Relu(name="relu"), Dense(name="classes", outputs=3), SoftmaxCrossEntropy(name="loss")))
+    for seed in range(4):
+        check(network, random_plan(network, 4, 9, np.random.default_rng(seed)), "ndp-tiny")
+
+
+def test_other_formats_are_refused() -> None:
+    network = NETWORKS["digits-mlp"]
+    plan = random_plan(network, 1, 4, np.random.default_rng(0))
+    for die in ("ndp-demo-mixed", "fpga-tiny"):
+        with pytest.raises(UserError, match=f"numpy computes in FP32, dies of preset '{die}' do not"):
+            NumpyStep(step_of(plan.sharding, preset(die)))
