@@ -14,7 +14,6 @@ from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
 from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, REGION_BITS, SCALES, STEPS
 from plinth_hw.isa.descriptors import HEADER_WORDS
 from plinth_hw.isa.layout import pack
-from plinth_hw.isa.operations import TransferOperation
 from plinth_hw.isa.tasks import field_word
 from plinth_hw.isa.transfer_bodies import CodeBody
 
@@ -97,36 +96,51 @@ class LevelPlace:
         return packed[field_word(CodeBody, "first")]
 
 
-def code_body(work: Encode | Decode | Predict, at: Callable[[Buffer], Buffer]
-              ) -> tuple[TransferOperation, dict[str, Any]]:
-    """The operation, and the body of its descriptor; ``at`` says where places lie in memory."""
-    if isinstance(work, Predict):
-        fills, (down, across), window = at(work.fills), matrix_numbers(work.node), work.node.window
-        assert window is not None
-        side = 2 * work.part.pooled
-        added: dict[str, Any] = {}
-        if work.added is not None:
-            maps = at(work.added)
-            below = window.output[1] * maps.stride
-            added = {"mask": maps.pointer, "source_across": maps.stride, "source_down": below,
-                     "mask_row_stride": window.output[0] * below}
-        return TransferOperation.PREDICT, {
-            "source": fills.pointer, "source_row_stride": fills.stride, "source_plane_stride": work.plane,
-            "destination": at(work.masks).pointer, "destination_row_stride": work.masks.stride,
-            "columns": fills.columns, "rows": fills.rows, "planes": 1, "down": down, "across": across,
-            "codes": at(work.bias).pointer, "destination_rows": window.output[0],
-            "destination_columns": window.output[1], "destination_row_step": side, "destination_column_step": side,
-            **added, **level_fields(work.part, level_of(FIRST_SIZE, work.part), predicts=True)}
-    runs, strings = at(work.runs), at(work.strings)
+#: Says where a piece of a place lies in memory.
+Placing = Callable[[Buffer], Buffer]
+
+
+def predict_body(work: Predict, at: Placing) -> dict[str, Any]:
+    """The body of the descriptor that makes masks of fills; ``at`` says where places lie in memory."""
+    fills, (down, across), window = at(work.fills), matrix_numbers(work.node), work.node.window
+    assert window is not None
+    side = 2 * work.part.pooled
+    added: dict[str, Any] = {}
+    if work.added is not None:
+        maps = at(work.added)
+        below = window.output[1] * maps.stride
+        added = {"mask": maps.pointer, "source_across": maps.stride, "source_down": below,
+                 "mask_row_stride": window.output[0] * below}
+    return {
+        "source": fills.pointer, "source_row_stride": fills.stride, "source_plane_stride": work.plane,
+        "destination": at(work.masks).pointer, "destination_row_stride": work.masks.stride,
+        "columns": fills.columns, "rows": fills.rows, "planes": 1, "down": down, "across": across,
+        "codes": at(work.bias).pointer, "destination_rows": window.output[0],
+        "destination_columns": window.output[1], "destination_row_step": side, "destination_column_step": side,
+        **added, **level_fields(work.part, level_of(FIRST_SIZE, work.part), predicts=True)}
+
+
+def _runs(work: Encode | Decode, at: Placing) -> dict[str, Any]:
+    """Fields of runs, and of their masks."""
+    runs = at(work.runs)
     body: dict[str, Any] = {
         "columns": runs.columns, "rows": runs.rows, "planes": 1, "source": runs.pointer,
         "source_row_stride": runs.stride, **_fields(work.part, work.masks is not None)}
     if work.masks is not None:
         body |= {"mask": at(work.masks).pointer, "mask_row_stride": work.masks.stride}
-    if isinstance(work, Encode):
-        to = {} if work.die is None else {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
-        return TransferOperation.ENCODE, body | {
-            "destination": strings.pointer, "destination_row_stride": strings.stride, **to}
-    return TransferOperation.DECODE, body | {
+    return body
+
+
+def encode_body(work: Encode, at: Placing) -> dict[str, Any]:
+    """The body of the descriptor that makes strings of runs; ``at`` says where places lie in memory."""
+    strings = at(work.strings)
+    to = {} if work.die is None else {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
+    return _runs(work, at) | {"destination": strings.pointer, "destination_row_stride": strings.stride, **to}
+
+
+def decode_body(work: Decode, at: Placing) -> dict[str, Any]:
+    """The body of the descriptor that makes runs of strings; ``at`` says where places lie in memory."""
+    runs, strings = at(work.runs), at(work.strings)
+    return _runs(work, at) | {
         "destination": runs.pointer, "destination_row_stride": runs.stride, "codes": strings.pointer,
         "codes_row_stride": strings.stride}

@@ -5,17 +5,17 @@ dies; every engine finishes its tasks in order, so that a task waits for counter
 each exchange has of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from plinth.buffers import Buffer
 from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.circles import check_circles
-from plinth.lower.codes import LevelPlace, code_body
+from plinth.lower.codes import LevelPlace, decode_body, encode_body, predict_body
 from plinth.lower.places import HostPlaces, KeptWeights, LayerWeights, Tensor
 from plinth.lower.program import assemble, ring_setup, route_setup
 from plinth.lower.stages import check_network
@@ -45,7 +45,6 @@ from plinth.step.tasks import (
     CodePart,
     Decode,
     Encode,
-    Item,
     LineTransform,
     Multiplication,
     Optimisation,
@@ -54,6 +53,7 @@ from plinth.step.tasks import (
     Reduction,
     Rows,
     Signal,
+    SkipPart,
     Tile,
     TileTransform,
     Vector,
@@ -200,6 +200,26 @@ def _check_engines(plan: Plan, parameters: DieParameters) -> None:
                         "choose --dies 1, or a preset that has one, such as fpga-demo")
 
 
+class _Lowered(NamedTuple):
+    """A task on its way to descriptors of a die's graph."""
+
+    die: int
+    builder: GraphBuilder
+    task: step_tasks.Task
+
+    def add(self, operation: Any, body: Mapping[str, Any], *, after: Sequence[tuple[int, int]] = (),
+            remote: tuple[int, int] | None = None) -> None:
+        """Append the only descriptor of the task, as :meth:`GraphBuilder.add` does."""
+        task = self.task
+        self.builder.add(task.name, task.engine, operation, body, reads=task.reads, writes=task.writes, after=after,
+                         remote=remote)
+
+    def add_parts(self, names: Sequence[str], operation: Any, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Append several, which do not wait for each other, as :meth:`GraphBuilder.add_parts` does."""
+        task = self.task
+        self.builder.add_parts(names, task.engine, operation, bodies, reads=task.reads, writes=task.writes)
+
+
 class _Lowering:
     """One step on its way to descriptors."""
 
@@ -270,11 +290,13 @@ class _Lowering:
         for die in range(step.dies):
             for clear in step.zeros:
                 for task in clear.tasks(die):
-                    self._add(self.setup[die], task)
+                    self._add(die, self.setup[die], task)
             for item in step.tasks(die):
-                self._set_group(die, item)
-                self._add(self.builders[die], item)
-                self._note_levels(die, item)
+                if isinstance(item, Arrivals):
+                    # What other dies send.
+                    self.builders[die].expect(item.buffers, self._counter(item.exchange), item.count)
+                else:
+                    self._add(die, self.builders[die], item)
             if not self.builders[die].count:
                 raise UserError(f"die {die} of {step.dies} has nothing to do in a step of batch {step.batch}: neither "
                                 "samples nor channels of any layer; choose a larger batch, or fewer dies")
@@ -337,71 +359,18 @@ class _Lowering:
         """The counter that an exchange has on every die."""
         return len(Engine) + exchange
 
-    def _set_group(self, die: int, item: Item) -> None:
-        """The task that gives the group table's last row to the group of a reduction, unless it has the group already.
-        What a step has left there the next one does not count on."""
-        work = item.work if isinstance(item, step_tasks.Task) else None
-        if isinstance(work, Reduction) and work.group >= self.fixed_rows and self.last_row.get(die) != work.group:
-            self.last_row[die] = work.group
-            ring_setup(self.parameters, work.ring, die, self.fixed_rows, self.builders[die])
+    def _add(self, die: int, builder: GraphBuilder, task: step_tasks.Task) -> None:
+        """Append the descriptors of a task of a die."""
+        LOWERS[type(task.work)](self, _Lowered(die, builder, task), task.work)
 
-    def _note_levels(self, die: int, item: Item) -> None:
-        """That the last task has levels which the host may set, if it has."""
-        work = item.work if isinstance(item, step_tasks.Task) else None
-        if isinstance(work, (Encode, Decode, Predict)) and isinstance(work.part, CodePart):
-            self.levels.setdefault(work.part.layer, []).append(
-                LevelPlace(die, self.builders[die].count - 1, work.part, isinstance(work, Predict)))
-
-    def _add(self, builder: GraphBuilder, item: Item) -> None:
-        """Append the descriptors of a task, or what other dies send."""
-        if isinstance(item, Arrivals):
-            builder.expect(item.buffers, self._counter(item.exchange), item.count)
-            return
-        work = item.work
-        if isinstance(work, Multiplication):
-            self._multiply(builder, item, work)
-            return
-        if isinstance(work, TileTransform):
-            self._transform(builder, item, work)
-            return
-        operation: Any
-        if isinstance(work, (Encode, Decode, Predict)):
-            operation, body = self._code(work)
-            builder.add(item.name, item.engine, operation, body, reads=item.reads, writes=item.writes)
-            return
-        after: list[tuple[int, int]] = []
-        remote: tuple[int, int] | None = None
-        if isinstance(work, Vector):
-            operation, body = VectorOperation.PROGRAM, self._program(work.program).body()
-        elif isinstance(work, Tile):
-            operation, body = self._tile(work)
-        elif isinstance(work, LineTransform):
-            operation, body = self._lines(work)
-        elif isinstance(work, Rows):
-            operation, body = self._rows(work)
-        elif isinstance(work, Signal):
-            place = self.at(self.step.any)
-            operation, after = TransferOperation.COPY, [builder.done(work.engine)]
-            remote = work.die, self._counter(work.exchange)
-            body = {"source": place.pointer, "destination": place.part("join", 1, 1, 1).pointer, "columns": 1,
-                    "rows": 1, "planes": 1}
-        elif isinstance(work, Optimisation):
-            operation, body = OPTIMISER_OPERATIONS[self.rule.kind], self._optimisation(work)
-        else:
-            operation, body = COLLECTIVE_OPERATIONS[work.phase], self._reduction(work)
-            after = [] if work.after is None else [builder.advanced(self._counter(work.after), 0)]
-        builder.add(item.name, item.engine, operation, body, reads=item.reads, writes=item.writes, after=after,
-                    remote=remote)
-
-    def _multiply(self, builder: GraphBuilder, task: step_tasks.Task, work: Multiplication) -> None:
+    def _multiply(self, to: _Lowered, work: Multiplication) -> None:
         operation, groups = matrix_tasks(self.parameters, work.layer, work.direction, work.shape,
                                          *map(self._operand, (work.a, work.b, work.c)))
-        self._note_long_sums(task, work)
+        self._note_long_sums(to.task, work)
         count = sum(map(len, groups))
-        names = [f"{task.name}.{number}" for number in range(count)] if count > 1 else [task.name]
+        names = [f"{to.task.name}.{number}" for number in range(count)] if count > 1 else [to.task.name]
         for bodies in groups:
-            builder.add_parts(names[:len(bodies)], Engine.MATRIX, operation, bodies, reads=task.reads,
-                              writes=task.writes)
+            to.add_parts(names[:len(bodies)], operation, bodies)
             names = names[len(bodies):]
 
     def _note_long_sums(self, task: step_tasks.Task, work: Multiplication) -> None:
@@ -415,58 +384,87 @@ class _Lowering:
             self.notes[f"layer {work.layer!r}: sums of {products} products in its {work.direction} may leave "
                        f"{fmt.sums.bits} bits, which hold {fmt.most_products} of the largest; they saturate"] = None
 
-    def _transform(self, builder: GraphBuilder, task: step_tasks.Task, work: TileTransform) -> None:
+    def _vector(self, to: _Lowered, work: Vector) -> None:
+        to.add(VectorOperation.PROGRAM, self._program(work.program).body())
+
+    def _transform(self, to: _Lowered, work: TileTransform) -> None:
         """Its descriptors, which write different words, or add to them one after the other."""
         maps = replace(work.maps, buffer=self.at(work.maps.buffer))
-        placed = replace(work, maps=maps, tiles=self.at(work.tiles))
-        operation, made = transform_bodies(placed)
+        operation, made = transform_bodies(replace(work, maps=maps, tiles=self.at(work.tiles)))
         bodies = [self._announced(body, work) for body in made]
-        names = [f"{task.name}.{number}" for number in range(len(bodies))]
-        builder.add_parts(names, Engine.TRANSFER, operation, bodies, reads=task.reads, writes=task.writes)
+        to.add_parts([f"{to.task.name}.{number}" for number in range(len(bodies))], operation, bodies)
+
+    def _lines(self, to: _Lowered, work: LineTransform) -> None:
+        operation, body = line_body(replace(work, source=self.at(work.source), target=self.at(work.target)))
+        to.add(operation, self._announced(body, work))
 
     def _announced(self, body: dict[str, Any], work: TileTransform | LineTransform | Encode) -> dict[str, Any]:
         """A body with the counter that it advances where it goes, if that is another die."""
         return body | ({"arrival": self._counter(work.exchange)} if "remote" in body else {})
 
-    def _code(self, work: Encode | Decode | Predict) -> tuple[TransferOperation, dict[str, Any]]:
-        operation, body = code_body(work, self.at)
-        return operation, self._announced(body, work) if isinstance(work, Encode) else body
+    def _encode(self, to: _Lowered, work: Encode) -> None:
+        to.add(TransferOperation.ENCODE, self._announced(encode_body(work, self.at), work))
+        self._note_levels(to, work.part)
 
-    def _tile(self, work: Tile) -> tuple[TransferOperation, dict[str, Any]]:
+    def _decode(self, to: _Lowered, work: Decode) -> None:
+        to.add(TransferOperation.DECODE, decode_body(work, self.at))
+        self._note_levels(to, work.part)
+
+    def _predict(self, to: _Lowered, work: Predict) -> None:
+        to.add(TransferOperation.PREDICT, predict_body(work, self.at))
+        self._note_levels(to, work.part, predicts=True)
+
+    def _note_levels(self, to: _Lowered, part: CodePart | SkipPart, predicts: bool = False) -> None:
+        """That the last task has levels which the host may set, if it has."""
+        if isinstance(part, CodePart):
+            self.levels.setdefault(part.layer, []).append(LevelPlace(to.die, to.builder.count - 1, part, predicts))
+
+    def _tile(self, to: _Lowered, work: Tile) -> None:
         source, target = self.at(work.source), self.at(work.target)
         body = {"source": source.pointer, "destination": target.pointer, "columns": source.columns,
                 "rows": source.rows, "planes": work.planes, "source_row_stride": source.stride,
                 "destination_row_stride": target.stride, "source_plane_stride": work.apart[0],
                 "destination_plane_stride": work.apart[1]}
         if work.members is None and work.die is None:
-            return TransferOperation.COPY, body
+            to.add(TransferOperation.COPY, body)
+            return
         body |= {"remote": 1, "arrival_enable": 1, "arrival": self._counter(work.exchange)}
         if work.members is None:
-            return TransferOperation.COPY, body | {"destination_die": work.die}
-        return TransferOperation.TRANSFORM, body | spread(work.members, work.members_apart)
+            to.add(TransferOperation.COPY, body | {"destination_die": work.die})
+        else:
+            to.add(TransferOperation.TRANSFORM, body | spread(work.members, work.members_apart))
 
-    def _lines(self, work: LineTransform) -> tuple[TransferOperation, dict[str, Any]]:
-        operation, body = line_body(replace(work, source=self.at(work.source), target=self.at(work.target)))
-        return operation, self._announced(body, work)
-
-    def _rows(self, work: Rows) -> tuple[TransferOperation, dict[str, Any]]:
+    def _rows(self, to: _Lowered, work: Rows) -> None:
         numbers, table, rows = map(self.at, (work.numbers, work.table, work.rows))
         source, target = (rows, table) if work.added else (table, rows)
-        return TransferOperation.ADD if work.added else TransferOperation.COPY, {
+        to.add(TransferOperation.ADD if work.added else TransferOperation.COPY, {
             "source": source.pointer, "source_row_stride": source.stride, "destination": target.pointer,
             "destination_row_stride": target.stride, "columns": rows.columns, "rows": rows.rows, "planes": 1,
-            "scatter" if work.added else "gather": 1, "index": numbers.pointer}
+            "scatter" if work.added else "gather": 1, "index": numbers.pointer})
 
-    def _reduction(self, work: Reduction) -> dict[str, Any]:
+    def _signal(self, to: _Lowered, work: Signal) -> None:
+        """A copy of a word, of which the other die is told."""
+        place = self.at(self.step.any)
+        to.add(TransferOperation.COPY, {
+            "source": place.pointer, "destination": place.part("join", 1, 1, 1).pointer, "columns": 1, "rows": 1,
+            "planes": 1}, after=[to.builder.done(work.engine)], remote=(work.die, self._counter(work.exchange)))
+
+    def _reduction(self, to: _Lowered, work: Reduction) -> None:
+        """A message, behind the task that gives the group table's last row to its group, unless it has the group
+        already. What a step has left there the next one does not count on."""
+        if work.group >= self.fixed_rows and self.last_row.get(to.die) != work.group:
+            self.last_row[to.die] = work.group
+            ring_setup(self.parameters, work.ring, to.die, self.fixed_rows, to.builder)
         body = {"source": self.at(work.source).pointer, "destination": self.at(work.target).pointer,
                 "words": work.target.columns, "group": min(work.group, self.fixed_rows),
                 "message": work.message % MESSAGES}
         if work.phase is Phase.UPDATE:
             rate = factor_word(self.parameters.memory_format, self.rule.rate * work.rate)
             body |= {"update": UpdateOperation.SGD, "rate": rate}
-        return body
+        to.add(COLLECTIVE_OPERATIONS[work.phase], body,
+               after=[] if work.after is None else [to.builder.advanced(self._counter(work.after), 0)])
 
-    def _optimisation(self, work: Optimisation) -> dict[str, Any]:
+    def _optimisation(self, to: _Lowered, work: Optimisation) -> None:
         rule, weights = self.rule, work.weights
         kept = {name: self.at(buffer).pointer for name, buffer in work.kept.items()}
         body = {"gradient": self.at(work.gradients).pointer, "weights": self.at(weights).pointer, **kept,
@@ -479,4 +477,12 @@ class _Lowering:
             body |= {"stride": weights.stride, "state_stride": weights.columns}
         if work.generator is not None:
             body["generator"] = self.at(work.generator).pointer
-        return body
+        to.add(OPTIMISER_OPERATIONS[rule.kind], body)
+
+
+#: For each kind of work how it becomes descriptors.
+LOWERS: dict[type, Callable[[_Lowering, _Lowered, Any], None]] = {
+    Multiplication: _Lowering._multiply, Vector: _Lowering._vector, Tile: _Lowering._tile,
+    TileTransform: _Lowering._transform, LineTransform: _Lowering._lines, Encode: _Lowering._encode,
+    Decode: _Lowering._decode, Predict: _Lowering._predict, Rows: _Lowering._rows, Reduction: _Lowering._reduction,
+    Optimisation: _Lowering._optimisation, Signal: _Lowering._signal}

@@ -27,6 +27,7 @@ from plinth.step.tasks import (
     Predict,
     Reduction,
     Rows,
+    Sent,
     Signal,
     Tile,
     TileTransform,
@@ -62,10 +63,9 @@ def _sides(buffer: Buffer) -> str:
     return f"{buffer.rows}x{buffer.columns}"
 
 
-def _to(work: Tile | TileTransform | LineTransform | Encode) -> str:
-    members = None if isinstance(work, Encode) else work.members
-    if members is not None:
-        return f" to {members.count} dies from die {members.first} on"
+def _to(work: Sent) -> str:
+    if work.members is not None:
+        return f" to {work.members.count} dies from die {work.members.first} on"
     return "" if work.die is None else f" to die {work.die}"
 
 

@@ -5,29 +5,18 @@ The paper's accelerator (HyPar, section 6.1) has 168 PEs at 250 MHz, each with a
 memory of 320 GB/s; nothing but products and words takes time there.
 """
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 from plinth.buffers import Buffer
 from plinth.model.array import Array
-from plinth.plan.cost.codes import CodeCost, code_cost, codes_source
+from plinth.plan.cost.codes import codes_source
 from plinth.plan.cost.copies import Copy, copy_formula
 from plinth.plan.cost.machine import Machine, machine
-from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost
-from plinth.plan.cost.transforms import transform_adds, transform_cost
-from plinth.plan.cost.updates import message_words, optimiser_cost
-from plinth.step.tasks import (
-    Decode,
-    Encode,
-    LineTransform,
-    Multiplication,
-    Optimisation,
-    Phase,
-    Predict,
-    Rows,
-    Task,
-    TileTransform,
-    Vector,
-)
+from plinth.plan.cost.record import WorkCost
+from plinth.plan.cost.updates import message_words
+from plinth.plan.cost.work import work_cost
+from plinth.step.tasks import Multiplication, Phase, Rows, Task, Work
 from plinth_hw.isa.parameters import DieParameters
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
@@ -114,59 +103,26 @@ class DieCosts:
         self.issue, self.arrival = control["issue"] * self.second, control["arrival"] * self.second
         self.fetch = control["fetch"]
 
+    def work(self, work: Work, flit_cycles: float | None = None) -> WorkCost:
+        """What a piece of work takes if nothing else uses the memory.
+
+        Parameters
+        ----------
+        flit_cycles : float or None
+            Cycles of a flit on the slowest link that it leaves the die by; None: it stays there.
+        """
+        return work_cost(self.machine, work, self.codes, flit_cycles)
+
     def task(self, task: Task) -> Cost:
         """As :class:`Costs`."""
-        work = task.work
-        if isinstance(work, Multiplication):
-            return self._multiply(task, work)
-        if isinstance(work, Vector):
-            return self._vector(task, work)
-        if isinstance(work, (TileTransform, LineTransform)):
-            made, count = transform_cost(self.parameters, work), work.descriptors
-            (alone, row), moved = made.cycles, made.reads + made.writes
-            return Cost(count * row * self.second, max(0.0, alone - row) * self.second, count * moved,
-                        count * transform_adds(work))
-        if isinstance(work, (Encode, Decode, Predict)):
-            coded = self.coded(work)
-            (alone, row), moved = coded.cycles, coded.reads + coded.writes
-            # Of a prediction both ends of each neuron are summed.
-            return Cost(row * self.second, 0.0, moved, 2.0 * work.fills.rows * work.fills.columns * work.masks.rows
-                        if isinstance(work, Predict) else 0.0)
-        if isinstance(work, Optimisation):
-            update = optimiser_cost(self.parameters, work)
-            # A product and a sum for each number that is made.
-            return Cost(update.cycles[1] * self.second, 0.0, update.reads + update.writes, update.numbers,
-                        update.numbers)
-        assert isinstance(work, Rows)
-        (alone, row), words = rows_cost(self.machine, work)
-        return Cost(row * self.second, max(0.0, alone - row) * self.second, words,
-                    float(work.added * work.rows.rows * work.rows.columns))
-
-    def coded(self, work: Encode | Decode | Predict) -> CodeCost:
-        """Of tiles in codes."""
-        return code_cost(self.parameters, work, self.codes)
-
-    def _multiply(self, task: Task, work: Multiplication) -> Cost:
-        found = matrix_cost(self.machine, work)
-        assert task.share is not None
-        # The last strip may be shorter.
-        count = task.share.samples / max(1, product_of(work).samples)
-        macs = multiply_adds(task)
-        words = count * found.words
-        return Cost(count * max(found.row, found.tasks * self.fetch) * self.second,
-                    max(0.0, found.alone - found.row) * self.second, words, macs, macs,
-                    words + self.scratchpad(macs))
-
-    def _vector(self, task: Task, work: Vector) -> Cost:
-        """Load, compute and store of three tasks overlap; what adds to a sum waits for what has done so before."""
-        found = vector_cost(self.machine, work)
-        done = found.work
-        whole = found.load + found.compute + found.store
-        row = whole if done.sums or work.serial else max(found.load, found.compute, found.store, whole / 2)
-        words = task.count * (found.reads + found.writes)
-        operations = task.count * work.rows * work.columns * (done.wise + done.sums + done.reductions + done.functions)
-        return Cost(task.count * max(row, self.fetch) * self.second, max(0.0, whole - row) * self.second, words,
-                    float(operations), 0.0, 2 * words)
+        cost, share = self.work(task.work), task.share
+        # Of equal products the last one may have fewer samples.
+        count = task.count if share is None else share.samples / max(1, cost.samples)
+        macs = 0.0 if share is None else multiply_adds(task)
+        words, passes = count * cost.passes * cost.words, count * cost.passes
+        return Cost(count * max(cost.passes * cost.interval, cost.fetch) * self.second,
+                    max(0.0, cost.latency - cost.interval) * self.second, words, macs + passes * cost.adds,
+                    macs + passes * cost.multiplies, cost.sram * words + self.scratchpad(macs))
 
     def scratchpad(self, macs: float) -> float:
         """Words that the buffers give the array for so many multiply-adds: each goes to a row or a column of PEs."""
@@ -194,6 +150,32 @@ class DieCosts:
                     3.0 * words, words, words, 0.0)
 
 
+def _paper_product(task: Task, work: Multiplication) -> Cost:
+    node, share = task.node, task.share
+    assert node is not None and share is not None
+    macs = multiply_adds(task)
+    if node.tiling is not None:
+        words = float(task.count * sum(one.rows * one.columns for one in (work.a, work.b, work.c)
+                                       if isinstance(one, Buffer)))
+        return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
+    # A convolution's map is read once; a fully connected layer may read a flattened one.
+    taps = node.weights // (node.input_channels * node.output_channels) if node.kind == "convolution" else 1
+    read = share.samples * share.rows // taps * node.input_positions
+    # Of the paper's machine a gradient is one product.
+    made = share.samples * share.outputs * node.output_positions / share.pieces
+    words = read + made + share.rows * share.outputs * share.samples / share.whole
+    return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
+
+
+def _paper_rows(task: Task, work: Rows) -> Cost:
+    size = work.rows.rows * work.rows.columns
+    return Cost(words=(2.0 + work.added) * size, adds=float(work.added * size))
+
+
+#: What work costs the paper's accelerator, by kind; all other kinds cost nothing.
+PAPER_COSTS: dict[type, Callable[[Task, Any], Cost]] = {Multiplication: _paper_product, Rows: _paper_rows}
+
+
 class Paper:
     """HyPar's accelerator."""
 
@@ -209,25 +191,8 @@ class Paper:
 
     def task(self, task: Task) -> Cost:
         """As :class:`Costs`; nothing is kept from one product to the next."""
-        work, node, share = task.work, task.node, task.share
-        if isinstance(work, Rows):
-            size = work.rows.rows * work.rows.columns
-            return Cost(words=(2.0 + work.added) * size, adds=float(work.added * size))
-        if not isinstance(work, Multiplication):
-            return Cost()
-        assert node is not None and share is not None
-        macs = multiply_adds(task)
-        if node.tiling is not None:
-            words = float(task.count * sum(one.rows * one.columns for one in (work.a, work.b, work.c)
-                                           if isinstance(one, Buffer)))
-            return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
-        # A convolution's map is read once; a fully connected layer may read a flattened one.
-        taps = node.weights // (node.input_channels * node.output_channels) if node.kind == "convolution" else 1
-        read = share.samples * share.rows // taps * node.input_positions
-        # Of the paper's machine a gradient is one product.
-        made = share.samples * share.outputs * node.output_positions / share.pieces
-        words = read + made + share.rows * share.outputs * share.samples / share.whole
-        return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
+        known = PAPER_COSTS.get(type(task.work))
+        return Cost() if known is None else known(task, task.work)
 
     def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
         """Nothing beside the words."""

@@ -12,16 +12,15 @@ goes on at the same time shares a die's read and write channels, its memory, the
 tiles stand in one queue, but for those that go to several dies in turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from plinth.model.array import Array
 from plinth.plan.cost.copies import MEMORY_LATENCY, buffered, lookups, waiting
 from plinth.plan.cost.machine import LINK_LATENCY
-from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
-from plinth.plan.cost.transforms import transform_adds, transform_cost
-from plinth.plan.cost.updates import message_words, optimiser_cost
+from plinth.plan.cost.record import WorkCost
 from plinth.simulate.costs import VAULTS, Cost, DieCosts
 from plinth.simulate.phases import Collected, phase
 from plinth.step.accesses import Accesses
@@ -33,15 +32,16 @@ from plinth.step.tasks import (
     LineTransform,
     Multiplication,
     Optimisation,
-    Phase,
     Predict,
     Reduction,
     Rows,
+    Sent,
     Signal,
     Task,
     Tile,
     TileTransform,
     Vector,
+    Work,
 )
 from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS
 from plinth_hw.isa.operations import Engine
@@ -149,12 +149,10 @@ class TaskByTask(Collected):
 
     def _ring(self, name: str, work: Reduction, joined: Sequence[str]) -> Flow:
         ring, words, cycle = work.ring, float(work.target.columns), self.cycle
-        size, moved = len(ring), sum(message_words(work.phase, words, len(ring)))
-        waits, control = [Wait(one) for one in joined], self.costs.machine.control
+        size, waits, cost = len(ring), [Wait(one) for one in joined], self.costs.work(work)
         if size == 1:
-            return Flow(name=name, seconds=words / self.parameters.flit_words * cycle,
-                        latency=control["reduce"] * cycle, waits=waits, dies=np.array(ring),
-                        die_words=np.array([moved]), adds=words)
+            return Flow(name=name, seconds=cost.interval * cycle, latency=(cost.latency - cost.interval) * cycle,
+                        waits=waits, dies=np.array(ring), die_words=np.array([cost.words]), adds=cost.adds)
         share = work.phase.share * 2 * (size - 1) / size * words
         loads: dict[int, float] = {}
         for die, other in zip(ring, (*ring[1:], ring[0]), strict=True):
@@ -164,8 +162,22 @@ class TaskByTask(Collected):
         latency = work.phase.share * self.costs.machine.ring_latency(size, self.array.ring_latency(np.array(ring)))
         return Flow(name=name, links=np.array(list(loads)), words=np.array(list(loads.values())),
                     latency=max(0.0, latency) * cycle, dies=np.array(ring),
-                    die_words=np.full(size, moved), waits=waits,
-                    adds=0.0 if work.phase is Phase.GATHER else words * (size - 1))
+                    die_words=np.full(size, cost.words), waits=waits, adds=cost.adds)
+
+
+class _Descriptor(NamedTuple):
+    """A descriptor of a task whose engine has started."""
+
+    task: Task
+    cost: WorkCost
+    #: Its activity, and its number among those of the engine.
+    name: str
+    place: int
+    #: Whether it is the task's last one.
+    last: bool
+    #: What it waits for, and the counter that it advances when it is done.
+    waits: list[Wait]
+    signals: list[str]
 
 
 class _Die:
@@ -205,28 +217,21 @@ class _Die:
         waits: dict[str, int] = {}
         for counter, value in self._accesses.needed(task.reads, task.writes):
             waits[counter] = max(waits.get(counter, 0), value)
-        work = task.work
-        if isinstance(work, Signal):
-            # A die without weights has nothing to wait for.
-            if self._counts[work.engine]:
-                waits[self._done(work.engine)] = self._counts[work.engine]
-        elif isinstance(work, Reduction) and work.after is not None:
-            waits[f"{self.die}.exchange {work.after}"] = self._arrived[work.after]
-        product = matrix_cost(self.costs.machine, work) if isinstance(work, Multiplication) else None
-        parts = product.tasks if product else work.descriptors if isinstance(work, TileTransform) else 1
-        for part in range(parts):
-            self._one(task, part, parts, waits)
+        waits |= DOES[type(task.work)].needs(self, task.work)
+        cost = self.costs.work(task.work)
+        for part in range(cost.descriptors):
+            self._one(task, cost, part, waits)
         self._accesses.touch(task.reads, task.writes, (self._done(task.engine), self._counts[task.engine]))
 
     def _done(self, engine: Engine) -> str:
         """The counter of tasks that an engine has done."""
         return f"{self.die}.{engine.name} done"
 
-    def _one(self, task: Task, part: int, parts: int, needed: dict[str, int]) -> None:
+    def _one(self, task: Task, cost: WorkCost, part: int, needed: Mapping[str, int]) -> None:
         """A descriptor."""
         die, engine, place, cycle = self.die, task.engine, self._counts[task.engine], self.cycle
         self._counts[engine] += 1
-        key = self.given.named(f"{task.name}.{part}@{die}" if parts > 1 else f"{task.name}@{die}")
+        key = self.given.named(f"{task.name}.{part}@{die}" if cost.descriptors > 1 else f"{task.name}@{die}")
         room, started = [], f"{die}.{engine.name} started"
         if place >= QUEUED_BODIES:
             room.append(Wait(started, place - QUEUED_BODIES + 1))
@@ -241,38 +246,30 @@ class _Die:
         if engine is Engine.VECTOR and place >= 2:
             # The half of the scratchpad is free once its stores have been read.
             waits.append(Wait(f"{die}.vector read", place - 1))
-        work = task.work
-        unit = {Engine.MATRIX: "matrix", Engine.VECTOR: "vector load", Engine.TRANSFER: "transfer",
-                Engine.OPTIMISER: "optimiser"}.get(engine, "")
-        if isinstance(work, Reduction):
+        kind = DOES[type(task.work)]
+        if engine is Engine.COLLECTIVE:
             # Blocks begin in program order.
-            unit = f"block {work.message % self.parameters.reduce_blocks}"
             waits.append(Wait(started, place))
-        self._add(simulated.Task(name=f"{key} start", die=die, engine=unit, seconds=0.0, waits=waits,
-                                 signals=[started]))
-        after, signals = [Wait(f"{key} start")], [self._done(engine)]
-        if isinstance(work, Multiplication):
-            self._multiply(key, task, work, parts, part, after, signals)
-        elif isinstance(work, Vector):
-            self._vector(key, task, work, after, signals)
-        elif isinstance(work, (Decode, Predict)) or (isinstance(work, Encode) and work.die is None):
-            coded = self.costs.coded(work)
-            self._work(key, "transfer", coded.cycles[1], coded.reads, coded.writes, after, signals=signals,
-                       counted=self.costs.task(task))
-        elif isinstance(work, (Tile, TileTransform, LineTransform, Encode)):
-            self._tile(key, work, after, signals)
-        elif isinstance(work, Rows):
-            self._rows(key, work, after, signals)
-        elif isinstance(work, Optimisation):
-            found = optimiser_cost(self.parameters, work)
-            self._work(key, "optimiser", found.cycles[1], found.reads, found.writes, after, signals=signals,
-                       counted=self.costs.task(task))
-        elif isinstance(work, Signal):
-            self._add(simulated.Task(name=key, die=die, engine="transfer", seconds=MEMORY_LATENCY * cycle, waits=after,
-                                     signals=signals))
-            self._arrival([key], work.die, work.exchange)
-        else:
-            self._reduce(key, place, work, after, signals)
+        self._add(simulated.Task(name=f"{key} start", die=die, engine=kind.unit(self, task.work), seconds=0.0,
+                                 waits=waits, signals=[started]))
+        kind.does(self, _Descriptor(task, cost, key, place, part == cost.descriptors - 1, [Wait(f"{key} start")],
+                                    [self._done(engine)]), task.work)
+
+    # What kinds of work wait for, beside what they touch.
+
+    def _nothing(self, work: Any) -> Mapping[str, int]:
+        return {}
+
+    def _all_done(self, work: Signal) -> Mapping[str, int]:
+        # A die without weights has nothing to wait for.
+        return {self._done(work.engine): self._counts[work.engine]} if self._counts[work.engine] else {}
+
+    def _arrived_before(self, work: Reduction) -> Mapping[str, int]:
+        return {} if work.after is None else {f"{self.die}.exchange {work.after}": self._arrived[work.after]}
+
+    def _block(self, work: Reduction) -> str:
+        """The reduce block of a message."""
+        return f"block {work.message % self.parameters.reduce_blocks}"
 
     # Engines.
 
@@ -286,69 +283,63 @@ class _Die:
             die_words=np.array([reads + writes]), waits=waits, signals=signals, adds=counted.adds,
             multiplies=counted.multiplies, sram_words=counted.sram_words))
 
-    def _multiply(self, key: str, task: Task, work: Multiplication, parts: int, part: int, waits: list[Wait],
-                  signals: list[str]) -> None:
-        found, counted = matrix_cost(self.costs.machine, work), self.costs.task(task)
-        latency = max(0.0, found.alone - found.row) if part == parts - 1 else 0.0
-        self._work(key, "matrix", found.row / parts, found.reads / parts, found.writes / parts, waits, latency=latency,
-                   signals=signals, counted=Cost(0.0, 0.0, 0.0, *(one / parts for one in counted[3:])))
+    def _on_engine(self, one: _Descriptor, work: Work) -> None:
+        """Work of an engine that nothing leaves the die of: its part of a task."""
+        cost, parts = one.cost, one.cost.parts
+        counted = Cost(0.0, 0.0, 0.0, *(amount / parts for amount in self.costs.task(one.task)[3:]))
+        self._work(one.name, one.task.engine.name.lower(), cost.interval / parts, cost.reads / parts,
+                   cost.writes / parts, one.waits, latency=max(0.0, cost.latency - cost.interval) if one.last else 0.0,
+                   signals=one.signals, counted=counted)
 
-    def _vector(self, key: str, task: Task, work: Vector, waits: list[Wait], signals: list[str]) -> None:
-        found, beat = vector_cost(self.costs.machine, work), self.parameters.beat_words
-        before = MEMORY_LATENCY * found.load / (MEMORY_LATENCY + 5 + found.reads / beat)
-        behind = MEMORY_LATENCY * found.store / (MEMORY_LATENCY + found.writes / beat)
-        self._work(f"{key} load", "vector load", found.load - before, found.reads, 0.0, waits, latency=before,
-                   counted=self.costs.task(task))
+    def _vector(self, one: _Descriptor, work: Vector) -> None:
+        cost, key, beat = one.cost, one.name, self.parameters.beat_words
+        assert cost.stages is not None
+        load, compute, store = cost.stages
+        before = MEMORY_LATENCY * load / (MEMORY_LATENCY + 5 + cost.reads / beat)
+        behind = MEMORY_LATENCY * store / (MEMORY_LATENCY + cost.writes / beat)
+        self._work(f"{key} load", "vector load", load - before, cost.reads, 0.0, one.waits, latency=before,
+                   counted=self.costs.task(one.task))
         self._add(simulated.Task(name=f"{key} compute", die=self.die, engine="vector",
-                                 seconds=found.compute * self.cycle, waits=[Wait(f"{key} load")]))
-        self._work(f"{key} store", "vector store", found.store - behind, 0.0, found.writes, [Wait(f"{key} compute")],
+                                 seconds=compute * self.cycle, waits=[Wait(f"{key} load")]))
+        self._work(f"{key} store", "vector store", store - behind, 0.0, cost.writes, [Wait(f"{key} compute")],
                    signals=[f"{self.die}.vector read"])
-        self._add(Flow(name=key, latency=behind * self.cycle, waits=[Wait(f"{key} store")], signals=signals))
+        self._add(Flow(name=key, latency=behind * self.cycle, waits=[Wait(f"{key} store")], signals=one.signals))
 
-    def _rows(self, key: str, work: Rows, waits: list[Wait], signals: list[str]) -> None:
-        (alone, row), words = rows_cost(self.costs.machine, work)
-        moved = words / (2 + work.added)
-        self._work(key, "transfer", row, words - moved, moved, waits, latency=max(0.0, alone - row), signals=signals,
-                   counted=Cost(adds=float(work.added * work.rows.rows * work.rows.columns)))
+    def _encode(self, one: _Descriptor, work: Encode) -> None:
+        """Strings for the die itself are as other work of its engine."""
+        (self._on_engine if work.die is None else self._tile)(one, work)
 
-    def _tile(self, key: str, work: Tile | TileTransform | LineTransform | Encode, waits: list[Wait],
-              signals: list[str]) -> None:
-        die, parameters, given = self.die, self.parameters, self.given
+    def _tile(self, one: _Descriptor, work: Sent) -> None:
+        """Words that a die moves, to others or to places of its own."""
+        die, given, key, waits = self.die, self.given, one.name, one.waits
         other = die if work.die is None else work.die
-        path, counted = given.path(die, other), Cost()
+        path = given.path(die, other)
         # What meets on the way is simulated: longer ways cost what one link does.
-        if isinstance(work, Tile) and work.members is None:
-            copy = tile_copy(self.costs.machine, work)
-            flits, packets, read, written = (one(parameters) for one in (
-                copy.flits, copy.packets, copy.read, copy.written))
-            alone, row = self.costs.machine.copy(copy, flits * given.flit_cycles(path) if path else None)
-        elif isinstance(work, Encode):
-            coded = self.costs.coded(work)
-            alone, row = coded.cycles
-            flits, packets = coded.sent / parameters.flit_words, coded.sent / parameters.chunk_words + work.runs.rows
-            read, written = coded.reads, coded.writes
-            row = max(row, flits * given.flit_cycles(path))
-        else:
-            found = transform_cost(parameters, work)
-            (alone, row), flits, packets, read, written = (found.cycles, found.flits, found.packets, found.reads,
-                                                           found.writes)
-            counted = counted if isinstance(work, Tile) else Cost(adds=transform_adds(work))
-            if path or work.members is not None:
-                # Links have nothing of it until then.
-                self._add(simulated.Task(name=f"{key} begin", die=die, engine="transfer",
-                                         seconds=found.begin * self.cycle, waits=waits))
-                waits, alone, row = [Wait(f"{key} begin")], alone - found.begin, row - found.begin
-            row = max(row, flits * given.flit_cycles(path)) if path else row
-        members = None if isinstance(work, Encode) else work.members
-        if members is not None:
-            whole = sum(share for _, share in members.shares)
-            shares = [(to, share / whole) for to, share in members.shares]
+        flit_cycles = given.flit_cycles(path) if path else None
+        cost = one.cost if flit_cycles is None else self.costs.work(work, flit_cycles)
+        latency, interval = cost.latency, cost.interval
+        if cost.begin and (path or work.members is not None):
+            # Links have nothing of it until then.
+            self._add(simulated.Task(name=f"{key} begin", die=die, engine="transfer", seconds=cost.begin * self.cycle,
+                                     waits=waits))
+            waits, latency, interval = [Wait(f"{key} begin")], latency - cost.begin, interval - cost.begin
+        if flit_cycles is not None:
+            interval = max(interval, cost.flits * flit_cycles)
+        if work.members is not None:
+            whole = sum(share for _, share in work.members.shares)
+            shares = [(to, share / whole) for to, share in work.members.shares]
         else:
             shares = [(other, 1.0)]
-        self._sent(key, shares, (alone, row), (flits, packets, read, written), counted, waits, signals)
+        self._sent(key, shares, (latency, interval), (cost.flits, cost.packets, cost.reads, cost.writes),
+                   Cost(adds=cost.adds), waits, one.signals)
         behind = [f"{key} behind"] if self._waits_behind(shares) else []
         for to, _ in shares if work.die is not None or len(shares) > 1 else ():
             self._arrival([key, *([f"{key} held {to}"] if given.path(die, to) else []), *behind], to, work.exchange)
+
+    def _signal(self, one: _Descriptor, work: Signal) -> None:
+        self._add(simulated.Task(name=one.name, die=self.die, engine="transfer",
+                                 seconds=one.cost.interval * self.cycle, waits=one.waits, signals=one.signals))
+        self._arrival([one.name], work.die, work.exchange)
 
     def _waits_behind(self, shares: Sequence[tuple[int, float]]) -> bool:
         """Whether flits of what goes to dies wait behind the engine."""
@@ -408,10 +399,40 @@ class _Die:
         self._add(Flow(name=f"{keys[0]} arrival {other}", latency=max(0.0, latency) * self.cycle,
                        waits=[Wait(key) for key in keys], signals=[f"{other}.exchange {exchange}"]))
 
-    def _reduce(self, key: str, place: int, work: Reduction, waits: list[Wait], signals: list[str]) -> None:
+    def _reduce(self, one: _Descriptor, work: Reduction) -> None:
         """A reduction: the dies of a ring go on together once all have started."""
-        name = self.given.join(work, [one.counter for one in waits])
+        name = self.given.join(work, [wait.counter for wait in one.waits])
         # Tasks of an engine end in order.
-        before = [Wait(self._done(Engine.COLLECTIVE), place)] if place else []
-        self._add(simulated.Task(name=key, die=self.die, engine=f"block {work.message % self.parameters.reduce_blocks}",
-                                 seconds=0.0, waits=[Wait(name), *before], signals=signals))
+        before = [Wait(self._done(Engine.COLLECTIVE), one.place)] if one.place else []
+        self._add(simulated.Task(name=one.name, die=self.die, engine=self._block(work), seconds=0.0,
+                                 waits=[Wait(name), *before], signals=one.signals))
+
+
+class _Kind(NamedTuple):
+    """What a die does with a kind of work: what its engine does with a descriptor, on which of its units it starts, and
+    what it waits for beside what it touches."""
+
+    does: Callable[[_Die, _Descriptor, Any], None]
+    unit: Callable[[_Die, Any], str]
+    needs: Callable[[_Die, Any], Mapping[str, int]] = _Die._nothing
+
+
+def _on(unit: str) -> Callable[[_Die, Any], str]:
+    return lambda die, work: unit
+
+
+#: For each kind of work what a die does with it.
+DOES: dict[type, _Kind] = {
+    Multiplication: _Kind(_Die._on_engine, _on("matrix")),
+    Vector: _Kind(_Die._vector, _on("vector load")),
+    Tile: _Kind(_Die._tile, _on("transfer")),
+    TileTransform: _Kind(_Die._tile, _on("transfer")),
+    LineTransform: _Kind(_Die._tile, _on("transfer")),
+    Encode: _Kind(_Die._encode, _on("transfer")),
+    Decode: _Kind(_Die._on_engine, _on("transfer")),
+    Predict: _Kind(_Die._on_engine, _on("transfer")),
+    Rows: _Kind(_Die._on_engine, _on("transfer")),
+    Reduction: _Kind(_Die._reduce, _Die._block, _Die._arrived_before),
+    Optimisation: _Kind(_Die._on_engine, _on("optimiser")),
+    Signal: _Kind(_Die._signal, _on("transfer"), _Die._all_done),
+}

@@ -40,6 +40,9 @@ from plinth_sim.array.machine import Task as DieTask
 MOST_TASKS = 24_000
 #: Pieces of all nodes on all dies, about, at most, if it is not: with more dies, pieces get larger.
 MOST_PIECES = 1 << 15
+#: Kinds of work that make what other dies get, which takes what their tasks say; what copies take follows from their
+#: words. And whether they code: what they code is read whole, and they hold the engine that decodes what others send.
+MADE: dict[type, bool] = {TileTransform: False, LineTransform: False, Encode: True}
 
 
 @dataclass(frozen=True)
@@ -249,10 +252,10 @@ class Groups(Collected):
 
     def _by_tasks(self, operation: Exchange, die: int) -> tuple[float, Cost]:
         """Seconds of all that a die makes and sends; and of what it codes seconds, and words moved in memory."""
-        made = [(task.work, self.costs.task(task)) for task in operation.sends(die)
-                if isinstance(task.work, (TileTransform, LineTransform, Encode))]
-        codes = [cost for work, cost in made if isinstance(work, Encode)]
-        return (sum(cost.seconds for _, cost in made),
+        made = [(self.costs.task(task), MADE[type(task.work)]) for task in operation.sends(die)
+                if type(task.work) in MADE]
+        codes = [cost for cost, coded in made if coded]
+        return (sum(cost.seconds for cost, _ in made),
                 Cost(sum(cost.seconds for cost in codes), words=sum(cost.words for cost in codes)))
 
     def _flow(self, name: str, group: Group, scale: float, ready: Ready, *, seconds: float,

@@ -1,7 +1,8 @@
 """Sums of what several dies send, a few summands at a time."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 from plinth.partition.graph import Node
 from plinth.step.operations import Space, Sweep
@@ -85,9 +86,8 @@ class Sum:
         held = self.sources.buffers(die)
         target, each = self.target.buffer(die), -(-adds // most)
         for task in self.sweep(1).tasks(die, 1):
-            assert isinstance(task.work, Vector)
             # Of a single piece each sum waits for the one before.
-            work = task.work._replace(serial=task.count == 1)
+            work = replace(cast("Vector", task.work), serial=task.count == 1)
             for start in range(0, adds, each):
                 yield Task(f"{self.name}[{start}]", Engine.VECTOR, work, (*held, target), (target,),
                            min(each, adds - start) * task.count, self.node)

@@ -19,7 +19,18 @@ from plinth_hw.isa.winograd import MATRICES, PLAIN_NUMBERS, Lattice
 FPROP, BPROP, UPDATE = DIRECTIONS = ("fprop", "bprop", "update")
 
 
-class Multiplication(NamedTuple):
+class Kind:
+    """What every kind of work says of itself."""
+
+    @property
+    def descriptors(self) -> int:
+        """Descriptors that it takes, each of which is counted where it goes; of a product its machine says how many
+        (:mod:`plinth.mapping`)."""
+        return 1
+
+
+@dataclass(frozen=True)
+class Multiplication(Kind):
     """A product of a weighted layer, or of a strip of its samples: ``z = x w``, ``dx = dz w^T`` or ``dw = x^T dz``.
 
     ``a`` and ``b`` are multiplied into ``c``, in the order of those formulas. Of a convolution (``shape`` is that of
@@ -34,7 +45,8 @@ class Multiplication(NamedTuple):
     c: Buffer | FeatureMap
 
 
-class Vector(NamedTuple):
+@dataclass(frozen=True)
+class Vector(Kind):
     """A vector program over a region, in pieces of rows x columns elements."""
 
     program: VectorProgram
@@ -63,7 +75,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Tile:
+class Tile(Kind):
     """A copy of a tile; to another die, where it counts for an exchange."""
 
     source: Buffer
@@ -79,12 +91,10 @@ class Tile:
     #: itself.
     members: Members | None = None
     members_apart: int = 0
-    #: How many it takes.
-    descriptors: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
-class TileTransform:
+class TileTransform(Kind):
     """Winograd tiles of some images: made of maps and sent to who has their elements, or made a map.
 
     Attributes
@@ -166,12 +176,12 @@ class TileTransform:
 
     @property
     def descriptors(self) -> int:
-        """How many there are."""
+        """One for each column of tiles, or for each image."""
         return self.counts[1] if self.by_column else self.maps.images
 
 
 @dataclass(frozen=True)
-class LineTransform:
+class LineTransform(Kind):
     """Columns of tiles of outputs made lines of outputs, A^T down, and sent to who has the samples.
 
     Attributes
@@ -196,8 +206,6 @@ class LineTransform:
     exchange: int = -1
     members: Members | None = None
     members_apart: int = 0
-    #: How many it takes.
-    descriptors: ClassVar[int] = 1
 
     @property
     def blocks(self) -> int:
@@ -257,8 +265,12 @@ class SkipPart(NamedTuple):
     maps: bool = False
 
 
+def _of(masks: Buffer | None) -> tuple[Buffer, ...]:
+    return () if masks is None else (masks,)
+
+
 @dataclass(frozen=True)
-class Encode:
+class Encode(Kind):
     """Runs to strings at another die, where they count for an exchange, or at the die itself.
 
     Attributes
@@ -279,12 +291,17 @@ class Encode:
     masks: Buffer | None
     die: int | None = None
     exchange: int = -1
-    #: How many it takes.
-    descriptors: ClassVar[int] = 1
+    #: A string is for one die alone.
+    members: ClassVar[None] = None
+
+    @property
+    def touches(self) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+        """Places that it reads, and writes on its own die."""
+        return (self.runs, *_of(self.masks)), (self.strings,) if self.die is None else ()
 
 
 @dataclass(frozen=True)
-class Decode:
+class Decode(Kind):
     """Strings to runs; of a next part with runs as they are known. Masks that were sent are stored, if they have a
     place."""
 
@@ -303,9 +320,15 @@ class Decode:
         """Whether it stores masks."""
         return isinstance(self.part, SkipPart) and self.part.sent and self.masks is not None
 
+    @property
+    def touches(self) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+        """Places that it reads, and writes."""
+        masks, known = _of(self.masks), (self.runs,) if self.refines else ()
+        return (self.strings, *(() if self.stores else masks), *known), (self.runs, *(masks if self.stores else ()))
+
 
 @dataclass(frozen=True)
-class Predict:
+class Predict(Kind):
     """Fills of all elements of tiles to masks of those that must still come.
 
     Attributes
@@ -335,7 +358,7 @@ class Predict:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Kind):
     """Rows by their numbers: copied from a table, or added to those of its gradient."""
 
     numbers: Buffer
@@ -364,7 +387,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True)
-class Reduction:
+class Reduction(Kind):
     """A message of a ring."""
 
     phase: Phase
@@ -384,7 +407,7 @@ class Reduction:
 
 
 @dataclass(frozen=True)
-class Optimisation:
+class Optimisation(Kind):
     """An update by the optimiser engine, of weights of some rows."""
 
     gradients: Buffer
@@ -396,7 +419,7 @@ class Optimisation:
 
 
 @dataclass(frozen=True)
-class Signal:
+class Signal(Kind):
     """Tells another die that all tasks of an engine so far are done."""
 
     die: int
@@ -415,6 +438,9 @@ class Share(NamedTuple):
     pieces: int = 1
 
 
+#: Work that may go to other dies.
+Sent = Tile | TileTransform | LineTransform | Encode
+#: All kinds of work. Who interprets them has a table, with an entry for each (docs/step.md).
 Work = (Multiplication | Vector | Tile | TileTransform | LineTransform | Encode | Decode | Predict | Rows | Reduction
         | Optimisation | Signal)
 
@@ -437,13 +463,7 @@ class Task:
 
 def code_task(name: str, work: Encode | Decode, node: Node | None = None) -> Task:
     """A task that codes or decodes, with what it reads and writes."""
-    masks = () if work.masks is None else (work.masks,)
-    if isinstance(work, Encode):
-        made = (work.strings,) if work.die is None else ()
-        return Task(name, Engine.TRANSFER, work, (work.runs, *masks), made, 1, node)
-    known, stored = (work.runs,) if work.refines else (), masks if work.stores else ()
-    read = () if work.stores else masks
-    return Task(name, Engine.TRANSFER, work, (work.strings, *read, *known), (work.runs, *stored), 1, node)
+    return Task(name, Engine.TRANSFER, work, *work.touches, 1, node)
 
 
 @dataclass(frozen=True, slots=True)

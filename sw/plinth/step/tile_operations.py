@@ -19,9 +19,7 @@ from plinth.step.tasks import (
     FPROP,
     UPDATE,
     Arrivals,
-    Encode,
     Item,
-    LineTransform,
     Members,
     Multiplication,
     Share,
@@ -150,9 +148,7 @@ class Spread(Exchange, ABC):
         if other in self._to_each:
             return self._to_each[other]
         together = self.members(die) is not None
-        works = (task.work for task in (self.sends(other) if together else self.tiles(other, die)))
-        found = sum(work.descriptors for work in works
-                    if isinstance(work, (Tile, TileTransform, LineTransform, Encode)))
+        found = sum(task.work.descriptors for task in (self.sends(other) if together else self.tiles(other, die)))
         if together:
             self._to_each[other] = found
         return found

@@ -13,8 +13,9 @@ from plinth.model.array_file import array_from_data, array_to_data
 from plinth.model.winograd import with_tiles
 from plinth.partition.graph import EP, from_network
 from plinth.partition.predicted import SKIPPED
-from plinth.plan.cost.codes import code_cost
+from plinth.plan.cost.machine import machine
 from plinth.plan.cost.time import StepTime
+from plinth.plan.cost.work import work_cost
 from plinth.plan.planners.mpt import communication, grouped, in_groups
 from plinth.plan.planning import given_plan
 from plinth.sharding import Sharding
@@ -56,19 +57,21 @@ def test_codes_that_keep_up_with_links_take_words_a_flit_a_cycle() -> None:
     given = step_of(Sharding(graph=graph, splits=grouped(graph, array, array.group_levels), batch=64,
                              factors=array.factors, array=array), array.die_parameters())
     parameters, seen = array.die_parameters(), set()
+    die = machine(parameters)
     for work in (task.work for task in given.tasks(0) if isinstance(getattr(task, "work", None),
                                                                   (Encode, Decode, Predict))):
-        found = code_cost(parameters, work, AT_LINKS)
+        found = work_cost(die, work, AT_LINKS)
         if not isinstance(work, Encode):
-            assert found.cycles == (0, 0) and not (found.reads or found.writes or found.sent)
+            assert not (found.latency or found.interval or found.reads or found.writes or found.flits)
             continue
         words = work.runs.rows * work.runs.columns
         string = work.runs.rows + work.part.share * words
         assert isinstance(work.part, CodePart)
         seen.add(work.part.number)
-        assert (found.cycles[0] * parameters.flit_words, found.reads, found.writes, found.sent) == pytest.approx(
+        assert (found.latency * parameters.flit_words, found.reads, found.writes,
+                found.flits * parameters.flit_words) == pytest.approx(
             (string, words, 0, string) if work.part.number == 0 else (string, 0, words, string))
-        assert found.cycles[0] < code_cost(parameters, work).cycles[0]
+        assert found.latency < work_cost(die, work).latency
     assert seen == {0, 1}
     # Behind a ReLU three exchanges leave out words on the way; the images' scatter sends all.
     assert {one.share for one in given.operations if type(one) in (Scatter, Gather)} == {

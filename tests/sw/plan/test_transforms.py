@@ -8,7 +8,8 @@ from plinth.model.array import ring
 from plinth.model.layers import Convolution, Dense, Flatten, Relu, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.partition.graph import from_network
-from plinth.plan.cost.transforms import TransformCost, transform_cost
+from plinth.plan.cost.record import WorkCost
+from plinth.plan.cost.transforms import transform_cost
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planning import given_plan
 from plinth.simulate.step import simulated
@@ -34,7 +35,7 @@ def _plan(channels, outputs, dies):
     return given_plan(graph, array, grouped(graph, array, array.levels), BATCH), array
 
 
-def _costs(channels, outputs, dies=1) -> list[tuple[TileTransform, TransformCost]]:
+def _costs(channels, outputs, dies=1) -> list[tuple[TileTransform, WorkCost]]:
     """Of a die's tasks: scatter and gather of a step, in its order."""
     plan, array = _plan(channels, outputs, dies)
     parameters = array.die_parameters()
@@ -52,13 +53,13 @@ def test_cycles_are_those_counted(channels, outputs, counted) -> None:
     """All descriptors of tiles, of maps, and of tiles of errors: a block that is not full takes as long as a full one
     beside it."""
     for (work, cost), cycles in zip(_costs(channels, outputs)[:3], counted, strict=True):
-        assert work.descriptors * cost.cycles[0] == pytest.approx(cycles, rel=0.05)
+        assert work.descriptors * cost.latency == pytest.approx(cycles, rel=0.05)
 
 
 def test_to_add_takes_no_longer_than_to_store() -> None:
     *_, stored, _, added = _costs(12, 2)
     assert added[0].added and not stored[0].added
-    assert added[1].cycles[0] == pytest.approx(stored[1].cycles[0], rel=0.02)
+    assert added[1].latency == pytest.approx(stored[1].latency, rel=0.02)
     assert added[1].writes > stored[1].writes / 2
 
 
@@ -76,7 +77,7 @@ def test_links_wait_for_the_first_flit_of_a_scatter() -> None:
         sent = names.index(names[place].removesuffix(" begin"))
         assert found.result.starts[sent] >= found.result.starts[place] + cost.begin * cycle * (1 - 1e-9)
         assert found.result.ends[sent] - found.result.starts[sent] >= links * cycle * (1 - 1e-9)
-        assert links > cost.cycles[1] - cost.begin
+        assert links > cost.interval - cost.begin
 
 
 @pytest.mark.parametrize(("dies", "stands"), [(8, False), (6, True)])

@@ -71,7 +71,7 @@ def test_the_optimisers_formula_is_the_engine(name: str) -> None:
         for rows, columns in ((1, 8), (1, 64), (8, 64), (1, 4096), (9, 100), (64, 10), (32, 64)):
             found = optimiser_formula(parameters, rows, columns, len(rule.vectors), stochastic=rule.stochastic)
             cycles = counted(parameters, rule, rows, columns)
-            assert cycles == pytest.approx(found.cycles[1], rel=0.15 if columns == 10 else 0.03, abs=40), (rule, rows)
+            assert cycles == pytest.approx(found.interval, rel=0.15 if columns == 10 else 0.03, abs=40), (rule, rows)
             beats = rows * -(-columns // parameters.beat_words) + rule.stochastic / (2 + len(rule.vectors))
             assert found.reads == pytest.approx((2 + len(rule.vectors)) * beats * parameters.beat_words)
 

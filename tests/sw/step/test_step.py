@@ -204,8 +204,8 @@ def test_no_product_is_faster_than_its_pes_or_its_memory(network: str, name: str
                 least = product.samples * product.weights * (product.window.positions if product.window else 1)
                 if task.work.direction != "bprop":
                     assert found.macs >= least
-                assert found.row >= found.macs / pes and found.alone >= found.row
-                assert found.row >= found.words / float(die.parameters.memory_words_per_cycle)
+                assert found.interval >= found.macs / pes and found.latency >= found.interval
+                assert found.interval >= found.words / float(die.parameters.memory_words_per_cycle)
 
 
 @pytest.mark.parametrize("name", ["ndp-tiny", "hypar-demo", "ndp-bench"])

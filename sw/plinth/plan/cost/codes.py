@@ -6,11 +6,12 @@ buffer, strings leave a flit a cycle, and land as words; tiles of a scatter are 
 (:mod:`plinth.step.winograd`); masks are made, and strings decoded, on the way, without memory or an engine.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from plinth.model.array import AT_LINKS, Array
 from plinth.plan.cost.copies import MEMORY_LATENCY
-from plinth.plan.cost.machine import Cycles, row_words
+from plinth.plan.cost.machine import row_words
+from plinth.plan.cost.record import WorkCost
 from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
 from plinth_hw.isa.codes import BLOCK
 from plinth_hw.isa.layout import WORD_BITS
@@ -29,17 +30,6 @@ EXACT_CYCLES, LOWER_CYCLES = 1.65, 7.0
 ELEMENT_CYCLES = 2
 #: From a task's end to the start of the next one.
 NEXT_CYCLES = 32
-
-
-@dataclass(frozen=True)
-class CodeCost:
-    """Of a task: cycles of the engine alone and in a row, words of the beats read and written, and words that leave the
-    die, in strings."""
-
-    cycles: Cycles
-    reads: float
-    writes: float
-    sent: float = 0.0
 
 
 def _cycles(lanes: int, part: CodePart | SkipPart, decodes: bool) -> float:
@@ -63,35 +53,53 @@ def codes_source(array: Array) -> str:
             if array.codes == AT_LINKS else "")
 
 
-def _at_links(parameters: DieParameters, work: Encode | Decode | Predict) -> CodeCost:
-    if not isinstance(work, Encode):
-        return CodeCost((0.0, 0.0), 0.0, 0.0)
-    assert isinstance(work.part, CodePart)
-    words = work.runs.rows * work.runs.columns
-    string = work.runs.rows + work.part.share * words
-    alone = string / parameters.flit_words
-    return CodeCost((alone, alone + NEXT_CYCLES), 0.0 if work.part.number else words, words * work.part.exact, string)
+#: What decoding and predicting take at links: nothing of the engine or the memory.
+AT_NO_COST = WorkCost(0.0, 0.0)
 
 
-def code_cost(parameters: DieParameters, work: Encode | Decode | Predict, codes: str | None = None) -> CodeCost:
-    """What a task costs; ``codes`` of the array."""
-    if codes == AT_LINKS:
-        return _at_links(parameters, work)
-    lanes = parameters.within.flit_words
-    if isinstance(work, Predict):
-        elements, tiles, channels = work.masks.rows, work.fills.rows, work.fills.columns
-        alone = elements * tiles * (channels / lanes) * ELEMENT_CYCLES + MEMORY_LATENCY
-        reads = elements * tiles * row_words(parameters, channels)
-        if work.added is not None:
-            reads += work.added.rows * row_words(parameters, channels)
-        return CodeCost((alone, alone + NEXT_CYCLES), reads, elements * work.masks.columns)
-    decodes, runs, words = isinstance(work, Decode), work.runs.rows, work.runs.columns
-    each = _cycles(lanes, work.part, decodes)
+def _coded(parameters: DieParameters, work: Encode | Decode, decodes: bool) -> tuple[float, float, float, float]:
+    """Of runs and strings: cycles alone; words of the masks, of the runs' beats and of the strings."""
+    runs, words = work.runs.rows, work.runs.columns
+    each = _cycles(parameters.within.flit_words, work.part, decodes)
     alone = runs * (words * each + (DECODE_CYCLES + 2 * MEMORY_LATENCY if decodes else RUN_CYCLES))
-    cycles = alone, alone + NEXT_CYCLES
-    masks = 0.0 if work.masks is None else float(runs * work.masks.columns)
-    whole, string = runs * row_words(parameters, words), runs * (1 + work.part.share * words)
-    if isinstance(work, Decode):
-        stored = masks if work.stores else 0.0
-        return CodeCost(cycles, masks - stored + string + work.refines * whole, whole + stored)
-    return CodeCost(cycles, whole + masks, string, 0.0 if work.die is None else string)
+    return (alone, 0.0 if work.masks is None else float(runs * work.masks.columns), runs * row_words(parameters, words),
+            runs * (1 + work.part.share * words))
+
+
+def encode_cost(parameters: DieParameters, work: Encode, codes: str | None = None) -> WorkCost:
+    """What runs that become strings take; ``codes`` of the array. Strings that leave the die are a packet each."""
+    runs = work.runs.rows
+    if codes == AT_LINKS:
+        assert isinstance(work.part, CodePart)
+        words = runs * work.runs.columns
+        string = runs + work.part.share * words
+        alone = string / parameters.flit_words
+        reads, writes = float(words * (not work.part.number)), float(words * work.part.exact)
+    else:
+        alone, masks, whole, string = _coded(parameters, work, False)
+        reads, writes = whole + masks, string
+    leaves = work.die is not None or codes == AT_LINKS
+    return WorkCost(alone, alone + NEXT_CYCLES, reads, writes, flits=string / parameters.flit_words if leaves else 0.0,
+                    packets=string / parameters.chunk_words + runs if leaves else 0.0)
+
+
+def decode_cost(parameters: DieParameters, work: Decode, codes: str | None = None) -> WorkCost:
+    """What strings that become runs take; ``codes`` of the array."""
+    if codes == AT_LINKS:
+        return AT_NO_COST
+    alone, masks, whole, string = _coded(parameters, work, True)
+    stored = masks if work.stores else 0.0
+    return WorkCost(alone, alone + NEXT_CYCLES, masks - stored + string + work.refines * whole, whole + stored)
+
+
+def predict_cost(parameters: DieParameters, work: Predict, codes: str | None = None) -> WorkCost:
+    """What masks of fills take; ``codes`` of the array. Both ends of each neuron are summed."""
+    elements, tiles, channels = work.masks.rows, work.fills.rows, work.fills.columns
+    adds = 2.0 * tiles * channels * elements
+    if codes == AT_LINKS:
+        return replace(AT_NO_COST, adds=adds)
+    alone = elements * tiles * (channels / parameters.within.flit_words) * ELEMENT_CYCLES + MEMORY_LATENCY
+    reads = elements * tiles * row_words(parameters, channels)
+    if work.added is not None:
+        reads += work.added.rows * row_words(parameters, channels)
+    return WorkCost(alone, alone + NEXT_CYCLES, reads, elements * work.masks.columns, adds=adds)

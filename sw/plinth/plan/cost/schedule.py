@@ -20,32 +20,18 @@ from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
-from plinth.plan.cost.codes import code_cost
-from plinth.plan.cost.copies import FIRST_FLIT, MEMORY_LATENCY, Copy, buffered, lookups, waiting
+from plinth.plan.cost.copies import FIRST_FLIT, Copy, buffered, lookups, waiting
 from plinth.plan.cost.engines import ENGINES, Die, Words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine
-from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
-from plinth.plan.cost.transforms import transform_cost
-from plinth.plan.cost.updates import message_words, optimiser_cost
+from plinth.plan.cost.record import WorkCost
+from plinth.plan.cost.work import work_cost
 from plinth.sharding import Copies, Sharding
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.step import Step
-from plinth.step.tasks import (
-    Decode,
-    Encode,
-    LineTransform,
-    Multiplication,
-    Optimisation,
-    Predict,
-    Rows,
-    Task,
-    Tile,
-    TileTransform,
-    Vector,
-)
+from plinth.step.tasks import Signal, Task, Work
 from plinth.step.tile_operations import Spread
 
 #: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
@@ -193,7 +179,8 @@ class _Walk:
                 after = [] if operation.after is None else [self._barriers[operation.after]]
                 for task in operation.tasks(number):
                     self._reductions.append(self._count)
-                    self._task(task, self._reduce(operation), after, self._classes(operation.rings.of(number)))
+                    self._task(task, self._reduce(operation, task), after,
+                               self._classes(operation.rings.of(number)))
             elif isinstance(operation, Barrier):
                 self._barrier(operation)
             else:
@@ -224,39 +211,20 @@ class _Walk:
         self._accesses.touch(task.reads, task.writes, self._count)
         self._add(sorted(set(waits)), run, others)
 
+    def _cost(self, work: Work) -> WorkCost:
+        return work_cost(self.machine, work, self.given.links.array.codes)
+
     def _work(self, task: Task) -> Run:
         """How an engine works on a task, or on the equal ones that it stands for."""
-        work, count = task.work, task.count
-        if isinstance(work, Multiplication):
-            product = matrix_cost(self.machine, work)
-            words = product.reads, product.writes
-            # Its tasks are fetched one by one.
-            cycles = (max(product.alone, product.tasks * self.machine.control["fetch"]),
-                      max(product.row, product.tasks * self.machine.control["fetch"]))
-            return lambda die, ready: die.task("matrix", ready, cycles, words, count, product.tasks)
-        if isinstance(work, Vector):
-            vector = vector_cost(self.machine, work)
-            stages, words = (vector.load, vector.compute, vector.store), (vector.reads, vector.writes)
-            if count > 1 and (vector.work.sums or work.serial):
-                # What adds to a sum waits for what has done so before.
-                return lambda die, ready: die.vector(ready, stages, words, count, serial=True)
-            return lambda die, ready: die.vector(ready, stages, words, count)
-        if isinstance(work, Rows):
-            cycles, moved = rows_cost(self.machine, work)
-            written = moved / (2 + work.added)
-            return lambda die, ready: die.task("transfer", ready, cycles, (moved - written, written))
-        if isinstance(work, (TileTransform, LineTransform)):
-            made, moves, parts = *self._sent([task]), work.descriptors
-            return lambda die, ready: die.task("transfer", ready, made, moves, 1, parts)
-        if isinstance(work, (Encode, Decode, Predict)):
-            coded, moves = self._sent([task])
-            return lambda die, ready: die.task("transfer", ready, coded, moves)
-        if isinstance(work, Optimisation):
-            update = optimiser_cost(self.parameters, work)
-            return lambda die, ready: die.task("optimiser", ready, update.cycles, (update.reads, update.writes))
-        raise TypeError(f"a walk knows no {type(work).__name__}")
+        cost, count, engine = self._cost(task.work), task.count, task.engine.name.lower()
+        (latency, interval), words = _together([cost])
+        if cost.stages is not None:
+            stages = cost.stages
+            return lambda die, ready: die.vector(ready, stages, words, count, serial=cost.serial)
+        cycles = max(latency, cost.fetch), max(interval, cost.fetch)
+        return lambda die, ready: die.task(engine, ready, cycles, words, count, cost.descriptors)
 
-    def _reduce(self, operation: Reduce) -> Run:
+    def _reduce(self, operation: Reduce, task: Task) -> Run:
         """A reduction: its words on the links, its latency."""
         given, size, share = self.given, operation.rings.size, operation.phase.share
         words = operation.words(self.die)
@@ -268,7 +236,8 @@ class _Walk:
         else:
             cycles = share * given.links.ring_words(operation.rings, words, operation.going)
             latency = share * self.machine.ring_latency(size, given.links.ring_latency(operation.rings))
-        moved = message_words(operation.phase, words, size)
+        cost = self._cost(task.work)
+        moved = cost.reads, cost.writes
 
         def run(die: Die, ready: float) -> float:
             return die.reduce(ready, cycles, latency, moved, block, linked=size > 1)
@@ -277,9 +246,9 @@ class _Walk:
     def _barrier(self, operation: Barrier) -> None:
         """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
         later = self.machine.control["arrival"] + self.given.links.longest_latency - LINK_LATENCY
-        cycles = float(MEMORY_LATENCY), float(MEMORY_LATENCY)
+        cycles, words = _together([self._cost(Signal(self.die, operation.number, operation.engine))])
         self._add(list(self._reductions), lambda die, ready: die.task(
-            "transfer", ready, cycles, (0.0, 0.0), operation.dies - 1) + later)
+            "transfer", ready, cycles, words, operation.dies - 1) + later)
         self._barriers[operation.number] = self._count
         self._add([], lambda die, ready: ready, self._classes(range(operation.dies)), [self._count - 1])
 
@@ -337,24 +306,7 @@ class _Walk:
 
     def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
         """Tasks of the transfer engine, all together."""
-        alone = row = reads = writes = 0.0
-        for task in tasks:
-            work, count = task.work, 1
-            if isinstance(work, (TileTransform, LineTransform)) or (
-                    isinstance(work, Tile) and work.members is not None):
-                made, count = transform_cost(self.parameters, work), work.descriptors
-                (first, more), read, written = made.cycles, made.reads, made.writes
-            elif isinstance(work, Tile):
-                copy = tile_copy(self.machine, work)
-                (first, more), read, written = (self.machine.copy(copy, None), copy.read(self.parameters),
-                                                copy.written(self.parameters))
-            else:
-                assert isinstance(work, (Encode, Decode, Predict))
-                coded = code_cost(self.parameters, work, self.given.links.array.codes)
-                (first, more), read, written = coded.cycles, coded.reads, coded.writes
-            alone, row = row + first + (count - 1) * more, row + count * more
-            reads, writes = reads + count * read, writes + count * written
-        return (alone, row), (reads, writes)
+        return _together(self._cost(task.work) for task in tasks)
 
     @staticmethod
     def _own(cycles: Cycles, words: Words, count: int) -> Run:
@@ -366,3 +318,13 @@ class _Walk:
         later = machine.control["arrival"] + latency - LINK_LATENCY
         held = link * (waiting(parameters) + buffered(parameters)) / copy.flits(parameters)
         return lambda die, ready: die.tiles(ready, cycles, words, count, count * link, lane, held, FIRST_FLIT) + later
+
+
+def _together(costs: Iterable[WorkCost]) -> tuple[Cycles, Words]:
+    """Work on one engine, one behind the other: cycles alone and in a row, and words read and written."""
+    alone = row = reads = writes = 0.0
+    for cost in costs:
+        alone = row + cost.latency + (cost.passes - 1) * cost.interval
+        row += cost.passes * cost.interval
+        reads, writes = reads + cost.passes * cost.reads, writes + cost.passes * cost.writes
+    return (alone, row), (reads, writes)

@@ -1,6 +1,4 @@
-"""What the tasks of a step take on a die: engines' cycles and the words that they move in memory."""
-
-from dataclasses import dataclass
+"""What products, vector programs, rows of embeddings and copies of a step take on a die."""
 
 from plinth.buffers import Buffer
 from plinth.mapping import mappings
@@ -9,25 +7,13 @@ from plinth.mapping.products import matrix_tasks
 from plinth.partition.graph import Window
 from plinth.plan.cost import systolic
 from plinth.plan.cost.copies import Copy
-from plinth.plan.cost.machine import Cycles, Machine, Work, full_words, row_words, unlike
+from plinth.plan.cost.machine import Machine, Work, full_words, row_words, unlike
 from plinth.plan.cost.products import Product, row_stationary_parts
+from plinth.plan.cost.record import WorkCost
 from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Rows, Tile, Vector
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import SYSTOLIC
 from plinth_hw.isa.vector_body import VectorOp
-
-
-@dataclass(frozen=True)
-class VectorCost:
-    """Cycles of a vector task's parts, and the words of the beats that it reads and writes."""
-
-    work: Work
-    load: float
-    compute: float
-    store: float
-    reads: float
-    writes: float
-
 
 #: Whether a region of each shape is one row, and one column.
 _SINGLE = {"full": (False, False), "row": (True, False), "column": (False, True), "element": (True, True)}
@@ -55,40 +41,31 @@ def vector_work(program: VectorProgram) -> Work:
                 packed_stores=sum(move.packed for move in program.stores))
 
 
-def vector_cost(machine: Machine, vector: Vector) -> VectorCost:
-    """What a vector task takes; one of equal ones."""
+def vector_cost(machine: Machine, vector: Vector) -> WorkCost:
+    """What a vector task takes; one of equal ones. Load, compute and store of three tasks overlap; what adds to a sum
+    waits for what has done so before."""
     known = vector.program.known
     if vector_work not in known:
         known[vector_work] = vector_work(vector.program)
     work = known[vector_work]
-    key = (work, vector.rows, vector.columns)
+    key = (work, vector.rows, vector.columns, vector.serial)
     found = machine.known_vectors.get(key)
     if found is None:
-        parameters = machine.parameters
-        row = row_words(parameters, vector.columns)
-        read, written = full_words(parameters, work, vector.rows, vector.columns)
-        found = machine.known_vectors[key] = VectorCost(
-            work, *machine.vector(*key), read + work.row_loads * row,
-            written + work.row_stores * row)
+        found = machine.known_vectors[key] = _vector(machine, work, vector)
     return found
 
 
-@dataclass(frozen=True)
-class MatrixCost:
-    """Of a product's tasks together: cycles alone, and of those of a further one in a row; words read and written; how
-    many tasks it is; multiply-adds that are issued."""
-
-    alone: float
-    row: float
-    reads: float
-    writes: float
-    tasks: int
-    macs: float
-
-    @property
-    def words(self) -> float:
-        """Read and written."""
-        return self.reads + self.writes
+def _vector(machine: Machine, work: Work, vector: Vector) -> WorkCost:
+    parameters, rows, columns = machine.parameters, vector.rows, vector.columns
+    stages = machine.vector(work, rows, columns)
+    load, compute, store = stages
+    row, whole = row_words(parameters, columns), load + compute + store
+    read, written = full_words(parameters, work, rows, columns)
+    serial = bool(work.sums or vector.serial)
+    return WorkCost(
+        whole, whole if serial else max(load, compute, store, whole / 2), read + work.row_loads * row,
+        written + work.row_stores * row, fetch=machine.control["fetch"], stages=stages, serial=serial,
+        adds=float(rows * columns * (work.wise + work.sums + work.reductions + work.functions)), sram=2.0)
 
 
 def _geometry(operand: Buffer | FeatureMap) -> tuple[object, ...]:
@@ -98,8 +75,8 @@ def _geometry(operand: Buffer | FeatureMap) -> tuple[object, ...]:
     return (*sides, buffer.rows, buffer.columns, buffer.stride, buffer.packed)
 
 
-def matrix_cost(machine: Machine, work: Multiplication) -> MatrixCost:
-    """What a product takes if nothing else uses the memory."""
+def matrix_cost(machine: Machine, work: Multiplication) -> WorkCost:
+    """What a product's tasks take together."""
     key = (work.direction, work.shape, *map(_geometry, (work.a, work.b, work.c)))
     found = machine.known_products.get(key)
     if found is None:
@@ -108,17 +85,18 @@ def matrix_cost(machine: Machine, work: Multiplication) -> MatrixCost:
     return found
 
 
-def _bounded(machine: Machine, alone: float, row: float, reads: float, writes: float, tasks: int,
-             macs: float) -> MatrixCost:
-    """No product is faster than its PEs, or than memory moves its words."""
+def _bounded(machine: Machine, work: Multiplication, alone: float, row: float, reads: float, writes: float, tasks: int,
+             macs: float) -> WorkCost:
+    """No product is faster than its PEs, or than memory moves its words; its tasks are fetched one by one."""
     parameters = machine.parameters
     least = max(macs / (parameters.rows * parameters.columns),
                 (reads + writes) / float(parameters.memory_words_per_cycle))
     row = max(row, least)
-    return MatrixCost(max(alone, row), row, reads, writes, tasks, macs)
+    return WorkCost(max(alone, row), row, reads, writes, parts=tasks, fetch=tasks * machine.control["fetch"], macs=macs,
+                    samples=product_of(work).samples, sram=1.0)
 
 
-def _systolic(machine: Machine, work: Multiplication) -> MatrixCost:
+def _systolic(machine: Machine, work: Multiplication) -> WorkCost:
     parameters = machine.parameters
     beat = parameters.beat_words
     alone = row = reads = writes = macs = 0.0
@@ -132,7 +110,7 @@ def _systolic(machine: Machine, work: Multiplication) -> MatrixCost:
             body["c_stride"] % beat == 0))
         alone, row = (alone + found.row if row else found.alone), row + found.row
         reads, writes, macs = reads + beat * found.reads, writes + beat * found.writes, macs + m * n * k
-    return _bounded(machine, alone, row, reads, writes, len(bodies), macs)
+    return _bounded(machine, work, alone, row, reads, writes, len(bodies), macs)
 
 
 def product_of(work: Multiplication) -> Product:
@@ -149,24 +127,35 @@ def product_of(work: Multiplication) -> Product:
                           (shape.out_height, shape.out_width)), work.layer)
 
 
-def _row_stationary(machine: Machine, work: Multiplication) -> MatrixCost:
+def _row_stationary(machine: Machine, work: Multiplication) -> WorkCost:
     product = product_of(work)
     parts = row_stationary_parts(machine.parameters, product)
     found = mappings.work(machine.parameters, parts)
-    return _bounded(machine, found.alone, found.row, found.read, found.written,
+    return _bounded(machine, work, found.alone, found.row, found.read, found.written,
                     sum(mappings.tasks(loops, mapping) for loops, mapping in parts),
                     float(sum(loops.macs for loops, _ in parts)))
 
 
-def rows_cost(machine: Machine, work: Rows) -> tuple[Cycles, float]:
-    """Rows by their numbers: cycles, and words moved."""
+def rows_cost(machine: Machine, work: Rows) -> WorkCost:
+    """What rows by their numbers take: rows that are added are read on both sides."""
     rows, columns = work.rows.rows, work.rows.columns
-    cycles = machine.rows(rows, columns, work.added * unlike(work.table_rows, work.own_rows))
-    return cycles, (2 + work.added) * rows * row_words(machine.parameters, columns)
+    latency, interval = machine.rows(rows, columns, work.added * unlike(work.table_rows, work.own_rows))
+    words = rows * row_words(machine.parameters, columns)
+    return WorkCost(latency, interval, (1 + work.added) * words, words, adds=float(work.added * rows * columns))
 
 
-def tile_copy(machine: Machine, tile: Tile) -> Copy:
-    """A tile as its cost asks for it."""
-    beat = machine.parameters.beat_words
-    return Copy(tile.planes * tile.source.rows, tile.source.columns, tile.source.stride, tile.target.stride,
+def copy_cost(machine: Machine, tile: Tile, flit_cycles: float | None) -> WorkCost:
+    """What a copy to one place takes.
+
+    Parameters
+    ----------
+    flit_cycles : float or None
+        Cycles of a flit on the slowest link of its way; None: it stays on the die.
+    """
+    parameters, beat = machine.parameters, machine.parameters.beat_words
+    copy = Copy(tile.planes * tile.source.rows, tile.source.columns, tile.source.stride, tile.target.stride,
                 tile.source.address % beat, tile.target.address % beat)
+    flits = copy.flits(parameters)
+    latency, interval = machine.copy(copy, None if flit_cycles is None else flits * flit_cycles)
+    return WorkCost(latency, interval, copy.read(parameters), copy.written(parameters), flits=flits,
+                    packets=copy.packets(parameters))

@@ -1,31 +1,17 @@
 """What tasks that make Winograd tiles of maps, or maps of tiles, cost: docs/winograd.md."""
 
-from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
 from plinth.partition.graph import Node
-from plinth.plan.cost.machine import Cycles, row_words
+from plinth.plan.cost.machine import row_words
+from plinth.plan.cost.record import WorkCost
 from plinth.step.tasks import LineTransform, Tile, TileTransform
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Lattice, terms, transposed
 
 #: Cycles of a descriptor beside its blocks, and from its end to the start of the next one.
 STAGES_CYCLES, NEXT_CYCLES = 115, 32
-
-
-@dataclass(frozen=True)
-class TransformCost:
-    """Of a descriptor, in the mean of a task's: cycles of the engine alone and in a row, and of these until its first
-    flit leaves; flits (of those that stay on the die as wide as what moves there) and packets that leave it, for all
-    dies that it goes to, words of the beats read and written."""
-
-    cycles: Cycles
-    begin: float
-    flits: float
-    packets: float
-    reads: float
-    writes: float
 
 
 def _flits(parameters: DieParameters, columns: int) -> int:
@@ -59,49 +45,53 @@ class _Blocks(NamedTuple):
     written: float
 
 
-def _blocks(work: TileTransform | LineTransform | Tile) -> _Blocks:
-    if isinstance(work, LineTransform):
-        places, made = (side * work.blocks for side in work.sides)
-        return _Blocks(work.columns * work.source.rows, work.source.columns, places, places, made, places, made)
-    if isinstance(work, Tile):
-        assert work.members is not None
-        count = work.members.count
-        return _Blocks(work.planes * work.source.rows, work.source.columns, count, count, count, count, count)
-    both = work.lattices
+def _cost(parameters: DieParameters, work: TileTransform | LineTransform | Tile, blocks: _Blocks, *, passes: int = 1,
+          added: bool = False, adds: float = 0.0) -> WorkCost:
+    """What one of a task's descriptors costs, in the mean, for all dies that it goes to together."""
+    tiles, columns, places, middle, elements, read, made = blocks
+    within, leaves = parameters.within, work.die is not None or work.members is not None
+    block = _flits(within, min(columns, parameters.beat_words))
+    moved = _flits(parameters if leaves else within, columns)
+    pieces, words = -(-columns // parameters.beat_words), row_words(parameters, columns)
+    begin = float(STAGES_CYCLES + (places + middle + elements) * block)
+    alone = begin + tiles * max(places, elements) * _turned(within, columns)
+    return WorkCost(alone, alone + NEXT_CYCLES, tiles * read * words, tiles * made * (1 + added) * words, passes=passes,
+                    begin=begin, flits=tiles * made * moved, packets=tiles * made * pieces, adds=adds)
+
+
+def transform_cost(parameters: DieParameters, work: TileTransform) -> WorkCost:
+    """What tiles of maps, or maps of tiles, take; a pass is a descriptor, an image or a column of tiles."""
+    both = down, across = work.lattices
     sides = work.maps.height, work.maps.width
     places, elements = prod(one.reach for one in both), prod(one.size for one in both)
     inside = prod(_inside(one, side) for one, side in zip(both, sides, strict=True))
     read, written = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
-    return _Blocks(work.positions / work.descriptors, work.tiles.columns, places, both[0].reach * both[1].size,
-                   elements, read, written)
-
-
-def transform_cost(parameters: DieParameters, work: TileTransform | LineTransform | Tile) -> TransformCost:
-    """What one of a task's descriptors costs; a copy's is one to several dies."""
-    tiles, columns, places, middle, elements, read, made = _blocks(work)
-    within, leaves = parameters.within, work.die is not None or work.members is not None
-    block = _flits(within, min(columns, parameters.beat_words))
-    moved = _flits(parameters if leaves else within, columns)
-    blocks, words = -(-columns // parameters.beat_words), row_words(parameters, columns)
-    begin = float(STAGES_CYCLES + (places + middle + elements) * block)
-    alone = begin + tiles * max(places, elements) * _turned(within, columns)
-    added = isinstance(work, TileTransform) and work.added
-    return TransformCost((alone, alone + NEXT_CYCLES), begin, tiles * made * moved, tiles * made * blocks,
-                         tiles * read * words, tiles * made * (1 + added) * words)
-
-
-def transform_adds(work: TileTransform | LineTransform) -> float:
-    """Sums of one of a task's descriptors, in the mean: of both matrices, and of what is added to the map."""
-    if isinstance(work, LineTransform):
-        assert work.node.tiling is not None
-        each = sum(len(terms(row)) - 1 for row in work.node.tiling.form.transforms[0].a)
-        return float(each * work.blocks * work.columns * work.source.rows * work.source.columns)
-    down, across = work.lattices
-    ways = [one.matrix if work.scatter else transposed(one.matrix) for one in (down, across)]
+    blocks = _Blocks(work.positions / work.descriptors, work.tiles.columns, places, down.reach * across.size, elements,
+                     read, written)
+    ways = [one.matrix if work.scatter else transposed(one.matrix) for one in both]
     sums = [sum(len(terms(row)) - 1 for row in way) for way in ways]
-    # A scatter goes across first, a gather down: both have as many lines between.
+    # A scatter goes across first, a gather down: both have as many lines between. What is added to the map is summed.
     each = sums[0] * across.size + sums[1] * down.reach + work.added * down.reach * across.reach
-    return float(each * work.tiles.columns * work.positions / work.descriptors)
+    return _cost(parameters, work, blocks, passes=work.descriptors, added=work.added,
+                 adds=float(each * work.tiles.columns * work.positions / work.descriptors))
+
+
+def line_cost(parameters: DieParameters, work: LineTransform) -> WorkCost:
+    """What columns of tiles that become lines of outputs take."""
+    assert work.node.tiling is not None
+    places, made = (side * work.blocks for side in work.sides)
+    each = sum(len(terms(row)) - 1 for row in work.node.tiling.form.transforms[0].a)
+    return _cost(parameters, work, _Blocks(work.columns * work.source.rows, work.source.columns, places, places, made,
+                                           places, made),
+                 adds=float(each * work.blocks * work.columns * work.source.rows * work.source.columns))
+
+
+def spread_cost(parameters: DieParameters, work: Tile) -> WorkCost:
+    """What a copy of parts to several dies takes, which goes through the same stages."""
+    assert work.members is not None
+    count = work.members.count
+    return _cost(parameters, work, _Blocks(work.planes * work.source.rows, work.source.columns, count, count, count,
+                                           count, count))
 
 
 def node_transforms(parameters: DieParameters, node: Node, outputs: bool, samples: int, channels: int) -> float:

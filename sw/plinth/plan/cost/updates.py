@@ -1,14 +1,13 @@
 """What updates of weights take: messages of rings (docs/collective.md), which do plain gradient descent on their way,
 and tasks of the optimiser engine (docs/optimiser.md); those of the vector engine cost what its programs do."""
 
-from typing import NamedTuple
-
 from plinth.buffers import Buffer
 from plinth.model.update import UpdateRule
 from plinth.plan.cost.copies import MEMORY_LATENCY
-from plinth.plan.cost.machine import Cycles, Machine
+from plinth.plan.cost.machine import Machine
+from plinth.plan.cost.record import WorkCost
 from plinth.plan.cost.tasks import vector_cost
-from plinth.step.tasks import Optimisation, Phase, Vector
+from plinth.step.tasks import Optimisation, Phase, Reduction, Vector
 from plinth.step.updates import update_program, update_rows
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.operations import Engine
@@ -28,19 +27,19 @@ def message_words(phase: Phase, words: float, members: int) -> tuple[float, floa
     return {Phase.UPDATE: (words + own, words), Phase.SUM: (words, own), Phase.GATHER: (own, words - own)}[phase]
 
 
-class UpdateCost(NamedTuple):
-    """Of a task of the optimiser engine: cycles; words of the beats read and written; weights; numbers of them and
-    their state together."""
-
-    cycles: Cycles
-    reads: float
-    writes: float
-    weights: int
-    numbers: int
+def message_cost(machine: Machine, work: Reduction) -> WorkCost:
+    """What a ring's message takes on a member beside the links' time: words of its own memory, and the sums of all
+    members together. A die that is alone updates a flit a cycle."""
+    words, size = float(work.target.columns), len(work.ring)
+    reads, writes = message_words(work.phase, words, size)
+    if size == 1:
+        cycles = words / machine.parameters.flit_words
+        return WorkCost(cycles + machine.control["reduce"], cycles, reads, writes, adds=words)
+    return WorkCost(0.0, 0.0, reads, writes, adds=0.0 if work.phase is Phase.GATHER else words * (size - 1))
 
 
 def optimiser_formula(parameters: DieParameters, rows: int, columns: int, kept: int, *, stochastic: bool = False
-                      ) -> UpdateCost:
+                      ) -> WorkCost:
     """A task that updates rows x columns weights with so many vectors beside them.
 
     A block of a row waits until all its vectors are there, and the last one until all are written; a row takes no less
@@ -54,11 +53,12 @@ def optimiser_formula(parameters: DieParameters, rows: int, columns: int, kept: 
     cycles += stochastic * GENERATOR_CYCLES
     words = parameters.beat_words * (rows * beats)
     more = stochastic * parameters.beat_words
-    return UpdateCost((cycles, cycles), reads * words + more, writes * words + more, rows * columns,
-                      rows * columns * (1 + bool(kept)))
+    # A product and a sum for each number that is made: weights, and what is kept beside them.
+    numbers = float(rows * columns * (1 + bool(kept)))
+    return WorkCost(cycles, cycles, reads * words + more, writes * words + more, adds=numbers, multiplies=numbers)
 
 
-def optimiser_cost(parameters: DieParameters, work: Optimisation) -> UpdateCost:
+def optimiser_cost(parameters: DieParameters, work: Optimisation) -> WorkCost:
     """What a task of the optimiser engine takes if nothing else uses the memory."""
     weights = work.weights
     return optimiser_formula(parameters, weights.rows, weights.columns, len(work.kept),
@@ -73,9 +73,10 @@ def update_cycles(machine: Machine, rule: UpdateRule, words: int) -> float:
     columns = min(words, parameters.chunk_words)
     rows = -(-words // columns)
     if isinstance(parameters.memory_format, Fixed):
-        return optimiser_formula(parameters, rows, columns, len(rule.vectors), stochastic=rule.stochastic).cycles[0]
+        return optimiser_formula(parameters, rows, columns, len(rule.vectors), stochastic=rule.stochastic).latency
     step = min(rows, update_rows(parameters, rows, columns))
     part = Buffer("", 0, step, columns, columns)
     found = vector_cost(machine, Vector(update_program(parameters, rule, step, part, part, part), step, columns))
-    stages = found.load, found.compute, found.store
-    return sum(stages) + (-(-rows // step) - 1) * max(*stages, sum(stages) / 2)
+    assert found.stages is not None
+    whole = sum(found.stages)
+    return whole + (-(-rows // step) - 1) * max(*found.stages, whole / 2)

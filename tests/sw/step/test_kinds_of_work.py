@@ -1,0 +1,74 @@
+"""Kinds of work: who interprets them has a table with an entry for each, and nobody asks for a kind elsewhere."""
+
+import ast
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import plinth
+from plinth.lower.training import LOWERS
+from plinth.plan.cost.work import COSTS
+from plinth.report.step import SAYS
+from plinth.simulate.costs import PAPER_COSTS
+from plinth.simulate.tasks import DOES
+from plinth.simulate.workload import MADE
+from plinth.step.tasks import Kind, Sent, Work
+
+KINDS = get_args(Work)
+NAMES = {kind.__name__ for kind in KINDS}
+SOURCES = Path(plinth.__file__).parent
+
+
+@pytest.mark.parametrize("table", [COSTS, DOES, LOWERS, SAYS], ids=["COSTS", "DOES", "LOWERS", "SAYS"])
+def test_every_kind_is_in_every_table(table: dict[type, Any]) -> None:
+    assert set(table) == set(KINDS)
+
+
+def test_tables_that_leave_out_kinds_have_no_others() -> None:
+    """HyPar's machine has no cost of most kinds, and copies between dies take what their words do."""
+    assert set(PAPER_COSTS) < set(KINDS)
+    assert set(MADE) < set(get_args(Sent)) < set(KINDS)
+
+
+def test_kinds_say_how_many_descriptors_they_take() -> None:
+    assert all(issubclass(kind, Kind) for kind in KINDS)
+
+
+def asked(source: str) -> list[tuple[int, str]]:
+    """Lines of a module that ask whether something is of a kind of work, and the kind."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        inside: list[ast.AST] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in (
+                "isinstance", "issubclass"):
+            inside = [node.args[1]]
+        elif isinstance(node, ast.Compare) and any(isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
+                                                   and one.func.id == "type" for one in (node.left, *node.comparators)):
+            inside = [node]
+        elif isinstance(node, ast.MatchClass):
+            inside = [node.cls]
+        for part in (one for top in inside for one in ast.walk(top)):
+            name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
+            if name in NAMES | {"Sent", "Work"}:
+                found.append((node.lineno, name))
+    return found
+
+
+def test_nobody_asks_for_a_kind() -> None:
+    found = {str(path.relative_to(SOURCES)): lines for path in sorted(SOURCES.rglob("*.py"))
+             if (lines := asked(path.read_text()))}
+    assert not found
+
+
+@pytest.mark.parametrize("source", [
+    "isinstance(work, Tile)", "isinstance(work, (int, tasks.Encode))", "isinstance(work, Rows | Signal)",
+    "type(work) is Vector", "x = [one for one in all if type(one) in (Tile, Decode)]",
+    "match work:\n    case Predict():\n        pass", "isinstance(work, Sent)"])
+def test_asking_is_found(source: str) -> None:
+    assert asked(source)
+
+
+def test_what_is_no_question_is_not_found() -> None:
+    assert not asked("made = Tile(source, target)\nisinstance(place, Tiles)\nTABLE[type(work)](work)\n"
+                     "type(work) in MADE")
