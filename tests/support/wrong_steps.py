@@ -554,8 +554,8 @@ def _state_kinds() -> None:
         def narrow(at: Injection, flag: str = flag) -> None:
             from plinth.lower import training
 
-            right = training._Lowering._optimisation
-            at.patch.setattr(training._Lowering, "_optimisation", lambda *given: right(*given) | {flag: 0})
+            right = training._Lowering._optimiser_body
+            at.patch.setattr(training._Lowering, "_optimiser_body", lambda *given: right(*given) | {flag: 0})
 
     for name, change in (("random rounding biased by a quarter of a place", lambda bits: bits >> 1 & 0x7FFF7FFF),
                          ("random rounding always down", np.zeros_like),

@@ -465,6 +465,9 @@ class _Lowering:
                after=[] if work.after is None else [to.builder.advanced(self._counter(work.after), 0)])
 
     def _optimisation(self, to: _Lowered, work: Optimisation) -> None:
+        to.add(OPTIMISER_OPERATIONS[self.rule.kind], self._optimiser_body(work))
+
+    def _optimiser_body(self, work: Optimisation) -> dict[str, Any]:
         rule, weights = self.rule, work.weights
         kept = {name: self.at(buffer).pointer for name, buffer in work.kept.items()}
         body = {"gradient": self.at(work.gradients).pointer, "weights": self.at(weights).pointer, **kept,
@@ -477,7 +480,7 @@ class _Lowering:
             body |= {"stride": weights.stride, "state_stride": weights.columns}
         if work.generator is not None:
             body["generator"] = self.at(work.generator).pointer
-        to.add(OPTIMISER_OPERATIONS[rule.kind], body)
+        return body
 
 
 #: For each kind of work how it becomes descriptors.

@@ -101,7 +101,6 @@ class DieCosts:
         self.codes = array.codes
         self.memory = float(self.parameters.memory_words_per_cycle) / self.second
         self.issue, self.arrival = control["issue"] * self.second, control["arrival"] * self.second
-        self.fetch = control["fetch"]
 
     def work(self, work: Work, flit_cycles: float | None = None) -> WorkCost:
         """What a piece of work takes if nothing else uses the memory.

@@ -1,25 +1,38 @@
 """What is simulated of a step, and what it is for, as pictures and traces tell it apart."""
 
+from collections.abc import Callable
+from typing import Any
+
 from plinth.step.between import Barrier, Exchange, Reduce
-from plinth.step.operations import Operation
+from plinth.step.kernel_sums import KernelProducts, KernelSums
+from plinth.step.operations import Gather, Operation, Products
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE
+from plinth.step.tile_operations import ElementProducts
 from plinth.step.updates import StateUpdate
 from plinth_sim.array.machine import Activity
 
 #: What an operation can be for.
-PHASES = ("fprop", "bprop", "weight gradient", "transfer", "reduction")
+PHASES = FPROP, BPROP, GRADIENT, TRANSFER, REDUCTION = ("fprop", "bprop", "weight gradient", "transfer", "reduction")
+
+
+def _product(operation: Products | ElementProducts | KernelProducts | KernelSums) -> str:
+    return GRADIENT if operation.direction == UPDATE else ""
+
+
+#: What operations are for, by their kind; "", and others: the pass where they stand.
+FOR: dict[type, Callable[[Any], str]] = {
+    Exchange: lambda operation: TRANSFER, Barrier: lambda operation: TRANSFER,
+    Reduce: lambda operation: REDUCTION, StateUpdate: lambda operation: REDUCTION,
+    Products: _product, ElementProducts: _product, KernelProducts: _product, KernelSums: _product,
+    Gather: lambda operation: GRADIENT if operation.added else ""}
 
 
 def phase(step: Step, number: int, operation: Operation) -> str:
     """What an operation of a step is for."""
-    if isinstance(operation, (Exchange, Barrier)):
-        return "transfer"
-    if isinstance(operation, (Reduce, StateUpdate)):
-        return "reduction"
-    if getattr(operation, "direction", "") == UPDATE or getattr(operation, "added", False):
-        return "weight gradient"
-    return "fprop" if number < step.forward_operations else "bprop"
+    kind = next((kind for kind in type(operation).__mro__ if kind in FOR), None)
+    found = "" if kind is None else FOR[kind](operation)
+    return found or (FPROP if number < step.forward_operations else BPROP)
 
 
 class Collected:

@@ -217,10 +217,10 @@ class _Walk:
     def _work(self, task: Task) -> Run:
         """How an engine works on a task, or on the equal ones that it stands for."""
         cost, count, engine = self._cost(task.work), task.count, task.engine.name.lower()
-        (latency, interval), words = _together([cost])
         if cost.stages is not None:
-            stages = cost.stages
-            return lambda die, ready: die.vector(ready, stages, words, count, serial=cost.serial)
+            stages, moved = cost.stages, (cost.reads, cost.writes)
+            return lambda die, ready: die.vector(ready, stages, moved, count, serial=cost.serial)
+        (latency, interval), words = _together([cost])
         cycles = max(latency, cost.fetch), max(interval, cost.fetch)
         return lambda die, ready: die.task(engine, ready, cycles, words, count, cost.descriptors)
 
