@@ -148,7 +148,8 @@ def test_the_matrix_engine_reads_16_bits_and_tiles_are_made_of_32() -> None:
         assert isinstance(task, Task)
         if isinstance(task.work, Multiplication):
             matrix += task.work.layer != "side"
-            a, b, c = (one.buffer if isinstance(one, FeatureMap) else one for one in task.work[3:])
+            a, b, c = (one.buffer if isinstance(one, FeatureMap) else one for one in (
+                task.work.a, task.work.b, task.work.c))
             assert a.packed and b.packed and not c.packed
         elif isinstance(task.work, TileTransform):
             transforms += 1
