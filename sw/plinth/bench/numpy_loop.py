@@ -12,7 +12,7 @@ from plinth.model.array import ring
 from plinth.model.update import UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
-from plinth.runtime.numpy_step import NumpyStep
+from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.training.session import initial_parameters
@@ -102,15 +102,15 @@ def numpy_overhead() -> list[Row]:
     """
     network, generator = NETWORKS["lenet-c"], np.random.default_rng(0)
     graph, parameters = from_network(network), initial_parameters(network, 0)
-    made = NumpyStep(step_of(Sharding(graph=graph, splits=((),) * len(graph.nodes), batch=BATCH, array=ring(1),
+    made = NumpyExecutor(step_of(Sharding(graph=graph, splits=((),) * len(graph.nodes), batch=BATCH, array=ring(1),
                                       rule=UpdateRule(rate=float(RATE))), preset("ndp-demo")))
-    made.load(parameters)
+    made.view.load(made, parameters)
     by_hand, weights_by_hand = hand_written(parameters)
     x = generator.standard_normal((BATCH, 28, 28, 1)).astype(np.float32)
     t = np.eye(10, dtype=np.float32)[generator.integers(0, 10, BATCH)]
     def ours() -> None:
-        made.write_batch(x, t)
-        made.run()
+        made.view.write_batch(made, x, t)
+        made.step()
 
     def theirs() -> None:
         by_hand(x, t)
@@ -123,7 +123,7 @@ def numpy_overhead() -> list[Row]:
 
     for what in (ours, theirs):
         seconds(what)
-    for one, other in zip(made.parameters(), weights_by_hand(), strict=True):
+    for one, other in zip(made.view.parameters_of(made), weights_by_hand(), strict=True):
         if np.abs(one - other).max() > 1e-3 * np.abs(other).max():
             raise AssertionError("weights of the step differ from those of the loop by hand")
     turns = [(seconds(ours), seconds(theirs)) for _ in range(TURNS)]

@@ -95,6 +95,9 @@ class Driver:
         If links name dies or ports that there are not, or a register cannot hold what it is to hold.
     """
 
+    #: Cycles and words.
+    counts = True
+
     def __init__(self, array: Array, program: Program, *, memory_words: int,
                  watchdog_cycles: int = WATCHDOG_CYCLES, links: Wiring | None = None,
                  verilog_digest: int | None = None):
@@ -213,10 +216,10 @@ class Driver:
             raise ValueError(f"die {number} is none of this process's, which are {sorted(self._devices)}")
         return self._devices[number]
 
-    def step(self, index: int) -> int:
-        """Run the training step on the batch at place ``index`` of the moving buffers; returns its cycles."""
+    def step(self, place: int) -> int:
+        """Run the training step on the batch at a place of the moving buffers; returns its cycles."""
         for number in self._devices:
-            self.start(number, index)
+            self.start(number, place)
         return self.wait()
 
     def start(self, number: int, index: int) -> None:

@@ -1,19 +1,24 @@
 """Tensors and weights in die memory, as the host reads and writes them: gathered from and spread over dies."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
+from plinth.driver.executor import Executor
+from plinth.lower.codes import LevelPlace
+from plinth.model.parameters import KeptVectors, Parameters
 from plinth.partition.groups import RING
 from plinth.step import tensors
 from plinth.step.owned import Block, Kept
 from plinth.step.step import Step
 from plinth.step.tensors import Part, Selected, WeightSlice
 from plinth.step.tile_operations import ElementRates
+from plinth_hw.isa.parameters import DieParameters
 
 Floats = NDArray[np.float32]
 
@@ -144,17 +149,10 @@ class KeptWeights:
                 write(die, buffer, block.view(own))
 
 
-class HostPlaces:
-    """Where the host reads and writes what a step has.
+class _HostPlaces:
+    """Where the host reads and writes what a step has."""
 
-    Parameters
-    ----------
-    step : Step
-    at : callable
-        Where a piece of a place lies, as who reads and writes it names it.
-    """
-
-    def __init__(self, step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer) -> None:
+    def __init__(self, step: Step, at: Callable[[Buffer], Buffer]) -> None:
         self._step, self._at = step, at
 
     def tensor(self, given: tensors.Tensor) -> Tensor:
@@ -202,3 +200,108 @@ class HostPlaces:
         return KeptWeights(self.weights(weights), [
             [(block, self._at(block.beside(kept.buffer(die)))) for _, block in kept.owned.blocks(die)]
             for die in range(self._step.dies)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostView:
+    """The tensors of a training step that the host reads and writes.
+
+    Attributes
+    ----------
+    parameters : DieParameters
+        Of its dies.
+    gradient_scale : float
+        Factor by which errors and gradients in memory are larger than the loss's own.
+    weights, gradients : mapping of layer to LayerWeights
+    inputs : sequence of Tensor
+        What the network's input is given to: one tensor a reader, all of the same samples.
+    targets, predictions : Tensor
+        One-hot classes or targets, and what the network predicts.
+    maps : mapping of layer to Tensor
+        Outputs of ReLUs and inputs of max-pools.
+    kept : mapping of layer to mapping of name to KeptWeights
+        What is kept beside the weights.
+    generators : sequence of Buffer
+        Each die's generator of random bits, if there is one.
+    constants : sequence of (Buffer, values)
+        Places of constants on every die, and what they hold.
+    batches : int
+        Batches that lie in memory at once.
+    levels : mapping of layer to sequence of LevelPlace
+        Of layers whose gathers are predicted where levels stand.
+    living : mapping of layer to Tensor
+        Outputs of ReLUs that these follow from.
+    notes : sequence of str
+        What the host should know of the program.
+    """
+
+    parameters: DieParameters
+    gradient_scale: float
+    weights: Mapping[str, LayerWeights]
+    gradients: Mapping[str, LayerWeights]
+    inputs: Sequence[Tensor]
+    targets: Tensor
+    predictions: Tensor
+    maps: Mapping[str, Tensor]
+    kept: Mapping[str, Mapping[str, KeptWeights]]
+    generators: Sequence[Buffer]
+    constants: Sequence[tuple[Buffer, Sequence[Sequence[float]]]]
+    batches: int = 1
+    levels: Mapping[str, Sequence[LevelPlace]] = field(default_factory=dict)
+    living: Mapping[str, Tensor] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @property
+    def dies(self) -> int:
+        """Dies of the array."""
+        return len(self.predictions.parts)
+
+    def load(self, executor: Executor, parameters: Parameters) -> None:
+        """Give every die the constants, and its slices of weights and bias of each layer, flat."""
+        for buffer, constant in self.constants:
+            for die in range(self.dies):
+                executor.write_floats(die, buffer, np.array(constant, dtype=np.float32))
+        for values, layer in zip(parameters, self.weights.values(), strict=True):
+            for die, buffer in enumerate(layer.buffers):
+                if buffer.columns:
+                    executor.write_floats(die, buffer, layer.cut(values, die)[None])
+
+    def load_kept(self, executor: Executor, kept: KeptVectors) -> None:
+        """Give every die what it owns of the vectors beside the weights."""
+        for name, vectors in self.kept.items():
+            for vector, place in vectors.items():
+                place.spread(kept[name][vector], executor.write_floats)
+
+    def parameters_of(self, executor: Executor) -> Parameters:
+        """Weights and bias of each layer, flat: of every slice the copy on its ring's first die."""
+        return [layer.join([executor.read_floats(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings],
+                           np.float32) for layer in self.weights.values()]
+
+    def write_batch(self, executor: Executor, x: NDArray[Any], targets: NDArray[Any], place: int = 0) -> None:
+        """Samples ``[sample, ...]``, and one-hot classes or targets."""
+        floats, words = partial(executor.write_floats, place=place), partial(executor.write, place=place)
+        for tensor in self.inputs:
+            tensor.spread(x, words if isinstance(tensor, RowNumbers) else floats)
+        self.targets.spread(targets, floats)
+
+
+def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer, *,
+              living: Mapping[str, tensors.Tensor] | None = None, **settings: Any) -> dict[str, Any]:
+    """The fields of :class:`HostView` of a step; ``settings`` are those that do not follow from it.
+
+    Parameters
+    ----------
+    at : callable
+        Where a piece of a place lies, as who reads and writes it names it.
+    living : mapping of layer to tensor
+        As there.
+    """
+    places = _HostPlaces(step, at)
+    return {
+        "parameters": step.parameters, "gradient_scale": step.scale, "weights": places.all_weights(),
+        "gradients": places.all_gradients(), "inputs": places.inputs(), "targets": places.tensor(step.targets),
+        "predictions": places.tensor(step.predictions),
+        "maps": {name: places.tensor(tensor) for name, tensor in step.maps.items()}, "kept": places.all_kept(),
+        "constants": [(at(one.buffer(0)), one.values) for one in step.constants],
+        "generators": [] if step.generator is None else [at(step.generator.buffer(die)) for die in range(step.dies)],
+        "living": {name: places.tensor(tensor) for name, tensor in (living or {}).items()}, **settings}

@@ -16,7 +16,7 @@ from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.circles import check_circles
 from plinth.lower.codes import LevelPlace, decode_body, encode_body, predict_body
-from plinth.lower.places import HostPlaces, KeptWeights, LayerWeights, Tensor
+from plinth.lower.places import HostView, host_view
 from plinth.lower.program import assemble, ring_setup, route_setup
 from plinth.lower.stages import check_network
 from plinth.lower.transforms import bodies as transform_bodies
@@ -88,31 +88,8 @@ FURTHER_BASE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingProgram(Program):
-    """A training step with the tensors that the host reads and writes."""
-
-    #: By layer name.
-    weights: Mapping[str, LayerWeights]
-    gradients: Mapping[str, LayerWeights]
-    #: What the network's input is given to: one tensor a reader, all of the same samples.
-    inputs: Sequence[Tensor]
-    #: One-hot classes or targets, and what the network predicts.
-    targets: Tensor
-    predictions: Tensor
-    #: Outputs of ReLUs and inputs of max-pools by layer name.
-    maps: Mapping[str, Tensor]
-    #: What is kept beside the weights, by layer and name; each die's generator of random bits, if there is one.
-    kept: Mapping[str, Mapping[str, KeptWeights]]
-    generators: Sequence[Buffer]
-    #: Places of constants on every die, and what they hold.
-    constants: Sequence[tuple[Buffer, Sequence[Sequence[float]]]]
-    #: Batches that lie in memory at once.
-    batches: int
-    #: Of layers whose gathers are predicted, by name: where levels stand, and outputs of ReLUs that they follow from.
-    levels: Mapping[str, Sequence[LevelPlace]]
-    living: Mapping[str, Tensor]
-    #: What the host should know of the program.
-    notes: Sequence[str] = ()
+class TrainingProgram(Program, HostView):
+    """A training step with the tensors that the host reads and writes, at their addresses."""
 
 
 def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, rule: UpdateRule, steps: int,
@@ -312,19 +289,11 @@ class _Lowering:
                 route_setup(Traffic.TILES, ports, builder)
         check_circles(step.array, list(zip(self.setup, self.builders, strict=True)))
         setup = self.setup if any(one.advances for one in self.setup) else ()
-        base = assemble(setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
-        places = HostPlaces(step, self.at)
-        return TrainingProgram(
-            **{field.name: getattr(base, field.name) for field in fields(base)},
-            weights=places.all_weights(), gradients=places.all_gradients(), inputs=places.inputs(),
-            targets=places.tensor(step.targets), predictions=places.tensor(step.predictions),
-            maps={name: places.tensor(tensor) for name, tensor in step.maps.items()}, kept=places.all_kept(),
-            constants=[(self.at(one.buffer(0)), one.values) for one in step.constants],
-            generators=[] if step.generator is None else [
-                self.at(step.generator.buffer(die)) for die in range(step.dies)],
-            batches=self.steps, levels=self.levels, living={
-                node.name: places.tensor(step.maps[self._relu(number)]) for number, node in enumerate(step.graph.nodes)
-                if node.name in self.levels}, notes=tuple(self.notes))
+        program = assemble(setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
+        base = {field.name: getattr(program, field.name) for field in fields(program)}
+        return TrainingProgram(**base | host_view(step, self.at, batches=self.steps, levels=self.levels, living={
+            node.name: step.maps[self._relu(number)] for number, node in enumerate(step.graph.nodes)
+            if node.name in self.levels}, notes=tuple(self.notes)))
 
     # What the host reads and writes.
 

@@ -10,12 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from plinth.buffers import Buffer
 from plinth.errors import UserError
-from plinth.lower.places import HostPlaces
-from plinth.model.parameters import Parameters
 from plinth.model.update import STATE
 from plinth.runtime import pools, tiles
 from plinth.runtime.memory import Floats, Memory
@@ -59,66 +55,18 @@ class NumpyStep:
         if (step.parameters.multiply_format, step.parameters.memory_format) != (FP32, FP32):
             raise UserError(f"numpy computes in FP32, dies of preset {step.parameters.name!r} do not; choose a machine "
                             "of --format fp32, or another device")
-        self.step = step
+        self._step = step
         self.memories = [Memory(step) for _ in range(step.dies)]
         self._convolutions: dict[tuple[str, int], Convolution] = {}
         self._rate = step.rule.scaled(step.scale).rate
-        for constant in step.constants:
-            for memory, buffer in zip(self.memories, map(constant.buffer, range(step.dies)), strict=True):
-                memory.view(buffer)[...] = np.array(constant.values, dtype=np.float32)
         self._runs = [run for operation in step.operations for run in self._made(operation)]
 
-        places = HostPlaces(step)
-        self.weights, self.gradients, self.kept = places.all_weights(), places.all_gradients(), places.all_kept()
-        self._inputs, self._targets = places.inputs(), places.tensor(step.targets)
-        self._predictions = places.tensor(step.predictions)
 
     def run(self) -> None:
         """One step: of the inputs and targets that lie in memory."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
             for one in self._runs:
                 one()
-
-    # What the host reads and writes.
-
-    def read(self, die: int, buffer: Buffer) -> Floats:
-        """A piece of a place, ``[rows, columns]``."""
-        return self.memories[die].view(buffer).copy()
-
-    def write(self, die: int, buffer: Buffer, values: NDArray[Any]) -> None:
-        """Words of a piece of a place; integers as they are."""
-        place = self.memories[die].view(buffer)
-        if values.dtype == np.uint32:
-            place.view(np.uint32)[...] = values
-        else:
-            place[...] = values
-
-    def load(self, parameters: Parameters) -> None:
-        """Weights, then bias, of each layer, flat; what is kept beside them becomes 0."""
-        for values, layer in zip(parameters, self.weights.values(), strict=True):
-            for die, buffer in enumerate(layer.buffers):
-                if buffer.columns:
-                    self.write(die, buffer, layer.cut(values, die)[None])
-        for vectors in self.kept.values():
-            for vector in vectors.values():
-                for die, blocks in enumerate(vector.blocks):
-                    for _, buffer in blocks:
-                        self.memories[die].view(buffer)[...] = 0
-
-    def parameters(self) -> Parameters:
-        """The same, as they are now."""
-        return [layer.join([self.read(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings], np.float32)
-                for layer in self.weights.values()]
-
-    def write_batch(self, x: NDArray[Any], targets: NDArray[Any]) -> None:
-        """Samples of a step, and one-hot classes or targets, ``[sample, ...]``."""
-        for tensor in self._inputs:
-            tensor.spread(x, self.write)
-        self._targets.spread(targets, self.write)
-
-    def predictions(self) -> Floats:
-        """What the network predicts, ``[sample, position, channel]``."""
-        return self._predictions.gather(self.read)
 
     # Operations.
 
@@ -127,7 +75,7 @@ class NumpyStep:
         if make is None:
             raise UserError(f"numpy has no kernel for {type(operation).__name__} ({operation.name!r}); choose another "
                             "device")
-        for die in range(self.step.dies):
+        for die in range(self._step.dies):
             yield from make(self, operation, die)
 
     def sweep(self, one: operations.Sweep, die: int) -> Iterator[Run]:

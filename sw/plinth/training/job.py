@@ -9,6 +9,7 @@ from typing import Any
 
 from plinth import backends
 from plinth.driver.driver import Driver
+from plinth.driver.executor import Executor
 from plinth.errors import UserError, one_line
 from plinth.lower.training import check_array, lower_training
 from plinth.model.array import Array
@@ -149,7 +150,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     progress(None, total)
     training_started = time.perf_counter()
 
-    def state(of: Driver, result: StepResult) -> Checkpoint:
+    def state(of: Executor, result: StepResult) -> Checkpoint:
         epochs, step = divmod(result.epoch * steps_per_epoch + result.step + 1, steps_per_epoch)
         return Checkpoint(session.parameters(of), epochs, start.seed, step, settings,
                           session.generators(of) if step else (), options.rule.kept, session.kept(of),

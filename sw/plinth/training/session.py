@@ -6,7 +6,6 @@ same program and the same driver, and compares every weight of every die after e
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.driver.driver import Driver
+from plinth.driver.executor import Executor
 from plinth.lower.codes import LEVEL_WORD, level_of
-from plinth.lower.places import LayerWeights, RowNumbers
-from plinth.lower.training import TrainingProgram
+from plinth.lower.places import HostView, LayerWeights
 from plinth.model.layers import Convolution, Embedding, Layer, Shape
 from plinth.model.network import Network
 from plinth.model.parameters import KeptVectors, Parameters
@@ -96,20 +95,21 @@ class Session:
     Parameters
     ----------
     network, dataset, program
-        What is trained, on what, and how it is lowered.
-    driver : Driver
+        What is trained, on what, and where the host reads and writes.
+    driver : Executor
         Of the array under test.
-    golden : Driver or None
-        Of the golden model's array; None when the array under test is the golden model itself.
+    golden : Executor or None
+        Of the golden model's array; None when the array under test is the golden model itself, or is not compared with
+        it.
     checks : Checks or None
         Compares steps with a float64 reference.
     """
 
     network: Network
     dataset: Dataset
-    program: TrainingProgram
-    driver: Driver
-    golden: Driver | None
+    program: HostView
+    driver: Executor
+    golden: Executor | None
     checks: Checks | None
     batch: int
     seed: int
@@ -127,7 +127,7 @@ class Session:
     _loaded_kept: KeptVectors = field(default_factory=dict)
 
     @property
-    def drivers(self) -> list[Driver]:
+    def drivers(self) -> list[Executor]:
         """The array under test, then the golden one."""
         return [self.driver] if self.golden is None else [self.driver, self.golden]
 
@@ -141,13 +141,7 @@ class Session:
         """Give every die its slices of the weights, beside which nothing is kept yet."""
         self._loaded = parameters
         for driver in self.drivers:
-            for buffer, constant in self.program.constants:
-                for die in range(self.program.dies):
-                    driver.write_floats(die, buffer, np.array(constant, dtype=np.float32))
-            for values, layer in zip(parameters, self._layers(self.program.weights), strict=True):
-                for die, buffer in enumerate(layer.buffers):
-                    if buffer.columns:
-                        driver.write_floats(die, buffer, layer.cut(values, die)[None])
+            self.program.load(driver, parameters)
         self.load_kept({name: {vector: np.zeros(self.network.layer_parameters(name), np.float32) for vector in vectors}
                         for name, vectors in self.program.kept.items()})
 
@@ -157,16 +151,14 @@ class Session:
         if self.checks is not None:
             self.checks.forget()
         for driver in self.drivers:
-            for name, vectors in self.program.kept.items():
-                for vector, place in vectors.items():
-                    place.spread(kept[name][vector], driver.write_floats)
+            self.program.load_kept(driver, kept)
 
-    def kept(self, driver: Driver) -> KeptVectors:
+    def kept(self, driver: Executor) -> KeptVectors:
         """The vectors beside the weights, by layer and name, flat: of wide numbers each half as a number."""
         return {name: {vector: place.join(driver.read_floats).astype(np.float32) for vector, place in vectors.items()}
                 for name, vectors in self.program.kept.items()}
 
-    def _not_loaded(self, copies: Sequence[Sequence[Floats]], driver: Driver) -> str | None:
+    def _not_loaded(self, copies: Sequence[Sequence[Floats]], driver: Executor) -> str | None:
         """What the dies do not hold of what was loaded, but for rounding it to their format."""
         fmt = self.program.parameters.memory_format
         place, most = (2.0**-fmt.fraction_bits, fmt.most * 2.0**-fmt.fraction_bits) if isinstance(fmt, Fixed) else (
@@ -185,7 +177,7 @@ class Session:
                     return f"{vector!r} of layer {name!r} is not what was loaded"
         return None
 
-    def _states(self, driver: Driver) -> list[NDArray[np.float64] | None]:
+    def _states(self, driver: Executor) -> list[NDArray[np.float64] | None]:
         """States of each layer as of the loss's own gradients."""
         assert self.checks is not None
         if self.checks.rule.kind == SGD:
@@ -199,23 +191,22 @@ class Session:
             found.append(np.asarray(sum(halves), np.float64) / scale)
         return found
 
-    def _low_halves(self, driver: Driver) -> list[NDArray[np.float64]]:
+    def _low_halves(self, driver: Executor) -> list[NDArray[np.float64]]:
         """What low halves add to the weights of each layer; nothing at all, if there are none."""
         return [np.asarray(vectors[WEIGHTS_LOW].join(driver.read_floats), np.float64) * LOW_UNIT
                 for layer in self.network.weighted
                 if WEIGHTS_LOW in (vectors := self.program.kept.get(layer.name, {}))]
 
-    def _saturated(self, driver: Driver) -> int:
+    def _saturated(self, driver: Executor) -> int:
         """How many numbers were beyond a fixed-point format so far, on all dies."""
         return sum(sum((driver.saturations(die) or {}).values()) for die in range(self.program.dies))
 
     def _layers(self, places: Mapping[str, LayerWeights]) -> list[LayerWeights]:
         return [places[layer.name] for layer in self.network.weighted]
 
-    def parameters(self, driver: Driver) -> Parameters:
+    def parameters(self, driver: Executor) -> Parameters:
         """The weights and bias of each layer, flat: of every slice the copy on its ring's first die."""
-        return [layer.join([driver.read_floats(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings], np.float32)
-                for layer in self._layers(self.program.weights)]
+        return self.program.parameters_of(driver)
 
     def set_levels(self, levels: Mapping[str, int]) -> None:
         """Give every die levels of layers whose gathers are predicted.
@@ -228,7 +219,8 @@ class Session:
         for name, level in levels.items():
             for place in self.program.levels[name] if self.levels.get(name) != level else ():
                 for driver in self.drivers:
-                    driver.rewrite(place.die, place.task, LEVEL_WORD, place.word(level))
+                    if isinstance(driver, Driver):
+                        driver.rewrite(place.die, place.task, LEVEL_WORD, place.word(level))
             self.levels[name] = level
 
     def _follow_levels(self) -> None:
@@ -244,10 +236,7 @@ class Session:
         """Batches into die memory."""
         for place, batch in enumerate(batches):
             for driver in self.drivers:
-                floats, words = partial(driver.write_floats, place=place), partial(driver.write, place=place)
-                for tensor in self.program.inputs:
-                    tensor.spread(self.dataset.train_x[batch], words if isinstance(tensor, RowNumbers) else floats)
-                self.program.targets.spread(self.dataset.targets(batch), floats)
+                self.program.write_batch(driver, self.dataset.train_x[batch], self.dataset.targets(batch), place)
 
     def _seed_generators(self, epoch: int, states: Sequence[int]) -> None:
         """Random bits of an epoch follow from seed and epoch alone; within it they go on from states."""
@@ -259,7 +248,7 @@ class Session:
                 driver.write(die, buffer, words[None])
         self._generators = self.generators(self.drivers[-1])
 
-    def generators(self, driver: Driver) -> tuple[int, ...]:
+    def generators(self, driver: Executor) -> tuple[int, ...]:
         """States of the dies' generators of random bits, if they have any."""
         return tuple(int(np.ascontiguousarray(driver.read(die, buffer)[0]).view(np.uint32)[0])
                      for die, buffer in enumerate(self.program.generators))
@@ -329,7 +318,7 @@ class Session:
                  np.zeros(layer.buffers[ring[0]].columns)) for ring in layer.rings], np.float64))
             / self.program.gradient_scale for layer in self._layers(self.program.gradients)]
 
-    def _copies(self, driver: Driver) -> list[list[Floats]]:
+    def _copies(self, driver: Executor) -> list[list[Floats]]:
         """Weights of each layer, flat, as often as dies hold copies of its slices."""
         return [[np.asarray(layer.join([driver.read_floats(ring[copy], layer.buffers[ring[copy]])[0]
                                         for ring in layer.rings], np.float32), dtype=np.float32)

@@ -18,10 +18,10 @@ from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
-from plinth.runtime.numpy_step import NumpyStep
+from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
-from plinth.training.session import Session, epoch_order, initial_parameters
+from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import preset
 
 STEPS = 3
@@ -30,19 +30,18 @@ RULE = UpdateRule(rate=0.01)
 
 
 
-def trained(network: Network, plan: Plan, die: str, rule: UpdateRule) -> tuple[Session, NumpyStep]:
+def trained(network: Network, plan: Plan, die: str, rule: UpdateRule) -> tuple[Session, Session]:
     """Some steps on golden dies, and the same in numpy."""
     data = random_data(network, STEPS * plan.batch, np.random.default_rng(3))
     program = lower_training(network, plan, preset(die), rule=rule, steps=STEPS, memory_words=MEMORY_WORDS)
     golden = session(network, plan, data, program, rule=rule)
     golden.checks = None
     list(golden.epoch(0))
-    made = NumpyStep(step_of(replace(plan.sharding, rule=rule), preset(die)))
-    made.load(initial_parameters(network, 0))
-    for batch in epoch_order(len(data.train_x), plan.batch, 0, 0):
-        made.write_batch(data.train_x[batch], data.targets(batch))
-        made.run()
-    return golden, made
+    made = NumpyExecutor(step_of(replace(plan.sharding, rule=rule), preset(die)))
+    mine = Session(network, data, made.view, made, None, None, plan.batch, 0)
+    mine.load_parameters(initial_parameters(network, 0))
+    list(mine.epoch(0))
+    return golden, mine
 
 
 def near(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
@@ -51,9 +50,10 @@ def near(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
 
 def check(network: Network, plan: Plan, die: str, rule: UpdateRule = RULE) -> None:
     golden, made = trained(network, plan, die, rule)
-    for layer, one, other in zip(network.weighted, made.parameters(), golden.parameters(golden.driver), strict=True):
-        assert near(one, other), layer.name
-    assert near(made.predictions(), golden.program.predictions.gather(golden.driver.read_floats))
+    one, other = (one.parameters(one.driver) for one in (made, golden))
+    assert all(map(near, one, other)), [layer.name for layer in network.weighted]
+    one, other = ([one.program.predictions.gather(one.driver.read_floats)] for one in (made, golden))
+    assert all(map(near, one, other)) and np.allclose(made.losses, golden.losses, rtol=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -112,4 +112,4 @@ def test_other_formats_are_refused() -> None:
     plan = random_plan(network, 1, 4, np.random.default_rng(0))
     for die in ("ndp-demo-mixed", "fpga-tiny"):
         with pytest.raises(UserError, match=f"numpy computes in FP32, dies of preset '{die}' do not"):
-            NumpyStep(step_of(plan.sharding, preset(die)))
+            NumpyExecutor(step_of(plan.sharding, preset(die)))
