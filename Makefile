@@ -11,11 +11,12 @@ ifeq ($(shell command -v $(PYTHON) 2>/dev/null),)
 PYTHON := python3
 endif
 
-DIES ?= 4
+# Left out, these are the command's defaults (sw/plinth/defaults.py).
+DIES ?=
 EPOCHS ?=
 SEED ?=
 FORMAT ?=
-NETWORK ?= digits-mlp
+NETWORK ?=
 MACHINE ?=
 PLANNER ?=
 ARGS ?=
@@ -43,8 +44,8 @@ $(STAMP): requirements.lock pyproject.toml
 		--no-build-isolation --editable .
 	@touch $@
 
-train: $(STAMP) ## train on the digits (DIES=4 NETWORK= MACHINE=ndp|hypar|fpga FORMAT=fp32|mixed|fixed WINOGRAD=auto|2|4 WEIGHTS= PREDICT=1|2|regions PLANNER= EPOCHS= SEED= ARGS=)
-	@$(BIN)/plinth train $(NETWORK) --dies $(DIES) $(if $(FORMAT),--format $(FORMAT)) $(if $(PLANNER),--planner $(PLANNER)) $(if $(MACHINE),--machine $(MACHINE)) \
+train: $(STAMP) ## train on the digits (DIES= NETWORK= MACHINE=ndp|hypar|fpga FORMAT=fp32|mixed|fixed WINOGRAD=auto|2|4 WEIGHTS= PREDICT=1|2|regions PLANNER= EPOCHS= SEED= ARGS=)
+	@$(BIN)/plinth train $(NETWORK) $(if $(DIES),--dies $(DIES)) $(if $(FORMAT),--format $(FORMAT)) $(if $(PLANNER),--planner $(PLANNER)) $(if $(MACHINE),--machine $(MACHINE)) \
 		$(if $(WINOGRAD),--winograd $(WINOGRAD)) $(if $(WEIGHTS),--weights $(WEIGHTS)) $(if $(PREDICT),--predict $(PREDICT)) \
 		$(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 

@@ -78,8 +78,10 @@ MAY: dict[str, set[str]] = {
     "plinth.bench": {*_RUN, *_SIMULATED, "plinth.sparsity", INSTALLATION, CACHE},
     "plinth.reproduce": {*_SIMULATED, "plinth.report", "plinth.sparsity"},
     "plinth.doctor": {*_BASE, INSTALLATION, "plinth_sim.rtl", "plinth.training"},
-    "plinth.cli": {INSTALLATION, *_RUN, *_SIMULATED, "plinth.report", "plinth.bench", "plinth.reproduce",
-                   "plinth.doctor"},
+    "plinth.defaults": set(),
+    "plinth.api": {*_RUN, *_SIMULATED, "plinth.defaults", "plinth.report", INSTALLATION},
+    "plinth.cli": {INSTALLATION, *_RUN, *_SIMULATED, "plinth.defaults", "plinth.api", "plinth.report", "plinth.bench",
+                   "plinth.reproduce", "plinth.doctor"},
 }
 #: Imports that break the rule, (module, room), and are to go.
 KNOWN: set[tuple[str, str]] = set()

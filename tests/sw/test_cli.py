@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from plinth import cli
-from plinth.cli import commands, names, options
+from plinth.api.choices import preset_of
+from plinth.cli import commands, names
+from plinth.defaults import FORMATS
 from plinth.model.layers import Dense, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.network_file import load_network
@@ -280,7 +282,7 @@ def test_a_layer_that_cannot_be_lowered_is_named(capsys, tmp_path) -> None:
 
 
 def test_a_format_alone_is_that_of_the_machine_of_its_name() -> None:
-    assert [options.preset_of(None, name) for name in names.FORMATS] == ["ndp-demo", "ndp-demo-mixed", "fpga-demo"]
+    assert [preset_of(None, name) for name in FORMATS] == ["ndp-demo", "ndp-demo-mixed", "fpga-demo"]
 
 
 def test_every_bench_can_be_asked_for_by_name() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from plinth import cli
-from plinth.cli.names import KINKS
+from plinth.defaults import KINKS
 from plinth.model.parameters import ReferenceStep, Sizes
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS

@@ -155,7 +155,7 @@ def test_tiles_are_no_part_of_a_network_but_a_setting() -> None:
 def test_where_a_run_goes_on_may_differ(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Weights are those of any number of dies; that sums are rounded otherwise is said."""
     code, _, error = run([*write(tmp_path), "--resume", saved, "--array", "full-4", "--steps", "1"], capsys)
-    assert code == 0 and "on 2 x ndp-demo as ring-2, planner data; training goes on on 4 x ndp-demo as full-4" in error
+    assert code == 0 and "on 2 x ndp-demo as ring-2, planner joint; training goes on on 4 x ndp-demo as full-4" in error
 
 
 def test_the_first_version_is_read(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

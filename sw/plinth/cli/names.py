@@ -1,4 +1,4 @@
-"""What options may be called, and defaults: said here so that `--help` loads nothing else."""
+"""What options may be called, said here so that `--help` loads nothing else; defaults are in `plinth.defaults`."""
 
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisation", "board_gemm_utilisation",
@@ -28,24 +28,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
 ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("die", "paper")
-#: Planners of `plinth plan`; `plinth.plan.planning` has them.
+#: Planners of `plinth plan`; `plinth.plan.planning` has them. Models count words.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint", "mpt")
+MODEL_NAMES = ("exact", "published")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
 PAPERS = ("hypar", "mpt")
-#: Number formats, and machines of a training run with their presets by format.
-FORMATS = ("fp32", "mixed", "fixed")
-MACHINES = {"ndp": {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"},
-            "fpga": {"fixed": "fpga-demo"},
-            "hypar": {"fp32": "hypar-demo", "mixed": "hypar-demo-mixed", "fixed": "hypar-demo-fixed"}}
-#: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
-EPOCHS, BATCH, RATE = 16, 128, 0.15
-#: Updates, as `plinth.model.update` has them, and the numbers of those of Adagrad. A step of what Deep3 prints is
-#: rate / (2 sqrt(epsilon)) at most, where it is the gradient's size: as large as weights with the other one's epsilon.
-UPDATES = ("sgd", "momentum", "adagrad", "adagrad-printed")
-ADAGRAD_EPOCHS = 24
-ADAGRAD_RATES = {"adagrad": 0.01, "adagrad-printed": 0.005}
-ADAGRAD_EPSILONS = {"adagrad": 1e-6, "adagrad-printed": 0.01}
-#: Largest share of a step's kinks that dies may decide, as `plinth.training.kinks` has it: in FP32, and with 16 bits.
-KINKS = 0.01, 0.1
-#: Epochs and rate of other networks: 97% for each of twelve seeds; of `lenet-c` on --data mnist 94%.
-JOBS = {"digits-cnn": (30, 0.12), "lenet-c": (8, 0.05)}

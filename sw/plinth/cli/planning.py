@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plinth import defaults
 from plinth.cli.group import cli, new_console, print_json
-from plinth.cli.names import COST_NAMES, PAPERS, PLANNER_NAMES
+from plinth.cli.names import COST_NAMES, PAPERS
 from plinth.cli.options import (
-    able_array,
+    array_options,
     file_of,
-    form_of,
-    network_or_plan,
+    model_option,
     open_network,
+    planner_option,
     predict_options,
-    said_by_plan,
+    shares_of,
     tile_options,
     update_options,
-    with_settings,
 )
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
@@ -33,13 +33,11 @@ if TYPE_CHECKING:
 
 
 @cli.command()
-@click.argument("network", type=Name())
-@click.option("--array", "array_name", type=Name(), default="hypar-16", show_default=True,
-              help="array by name, or a .yaml file")
-@click.option("--planner", type=click.Choice(PLANNER_NAMES), default="joint", show_default=True)
-@click.option("--model", type=click.Choice(["exact", "published"]), default="exact", show_default=True,
-              help="how words are counted: as the dies move them, or as HyPar publishes")
-@click.option("--batch", type=IntegerRange(1, 1 << 20), default=256, show_default=True)
+@click.argument("network", type=Name(), default=defaults.NETWORK)
+@array_options
+@planner_option
+@model_option
+@click.option("--batch", type=IntegerRange(1, 1 << 20), default=defaults.BATCH, show_default=True)
 @click.option("--parts", type=InputFile(),
               help="a .yaml file with lists of parts, by layer: docs/partition.md")
 @tile_options
@@ -48,12 +46,13 @@ if TYPE_CHECKING:
 @click.option("--out", type=OutputFile(), help="write the plan, .yaml or .json")
 @click.option("--picture", type=OutputFile(), help="draw the plan as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
-def plan(network: str, array_name: str, planner: str, model: str, batch: int, parts: Path | None, update: str | None,
+def plan(network: str, array_name: str | None, dies: int | None, machine: str | None, number_format: str | None,
+         planner: str | None, model: str | None, batch: int, parts: Path | None, update: str | None,
          wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
          predict: str | None, shares: str | None, out: Path | None, picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
+    from plinth.api.choices import array_for, form_of, planner_of, with_settings
     from plinth.model.array import ARRAYS
-    from plinth.model.array_file import load_array
     from plinth.model.zoo import NETWORKS
     from plinth.output import check_places, check_writable
     from plinth.partition.graph import from_network
@@ -68,8 +67,9 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
     check_places({"--out": out, "--picture": picture},
                  {"NETWORK": file_of(network, NETWORKS), "--array": file_of(array_name, ARRAYS), "--parts": parts})
     check_writable(out, picture)
-    given = with_settings(open_network(network), winograd, weights, predict, shares)
-    array = able_array(load_array(array_name), given)
+    given = with_settings(open_network(network), winograd, weights, predict, shares_of(shares))
+    array = array_for(given, array_name, dies, machine, number_format)
+    planner, model = planner_of(planner, array), model or defaults.MODEL
     with Activity(f"planning {given.name} on {array.name}", "steps predicted") as activity:
         given = arranged(given, array, planner, batch)
         planned = plan_network(given, array, planner=planner, model=model, batch=batch,
@@ -104,13 +104,12 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 
 @cli.command()
 @click.argument("network", type=Name(), required=False)
-@click.option("--array", "array_name", type=Name(),
-              help="array by name, or a .yaml file; default: the plan's, or hypar-16")
+@array_options
 @click.option("--plan", "plan_file", type=InputFile(),
               help="a plan that `plinth plan --out` wrote, instead of a planner")
-@click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: hypar")
-@click.option("--model", type=click.Choice(["exact", "published"]), help="how a planner counts words; default: exact")
-@click.option("--batch", type=IntegerRange(1, 1 << 20), help="default: 256")
+@planner_option
+@model_option
+@click.option("--batch", type=IntegerRange(1, 1 << 20), help=f"default: {defaults.BATCH}")
 @tile_options
 @predict_options
 @update_options
@@ -122,14 +121,23 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
               help="write the step for Perfetto, .json")
 @click.option("--picture", type=OutputFile(), help="draw the step as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
-def simulate(network: str | None, array_name: str | None, plan_file: Path | None, planner: str | None,
-             model: str | None, batch: int | None, update: str | None, wide: bool | None, stochastic: bool, cost: str,
-             slow: tuple[str, ...], winograd: str | None, weights: str | None,
-             predict: str | None, shares: str | None, trace_file: Path | None,
-             picture: Path | None, as_json: bool) -> None:
+def simulate(network: str | None, array_name: str | None, dies: int | None, machine: str | None,
+             number_format: str | None, plan_file: Path | None, planner: str | None, model: str | None,
+             batch: int | None, update: str | None, wide: bool | None, stochastic: bool, cost: str,
+             slow: tuple[str, ...], winograd: str | None, weights: str | None, predict: str | None, shares: str | None,
+             trace_file: Path | None, picture: Path | None, as_json: bool) -> None:
     """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
+    from plinth.api.choices import (
+        array_for,
+        array_of_plan,
+        form_of,
+        network_of_plan,
+        network_or_plan,
+        planner_of,
+        said_by_plan,
+        with_settings,
+    )
     from plinth.model.array import ARRAYS
-    from plinth.model.array_file import load_array
     from plinth.model.zoo import NETWORKS
     from plinth.output import check_places, check_writable
     from plinth.plan.plan_file import check_use
@@ -152,19 +160,17 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
             raise UserError("--update, --wide and --stochastic are said by the plan; leave them out, or plan again "
                             "with `plinth plan`")
         plan_ = step.load(plan_file, network)
-        assert plan_.hardware is not None
-        array = load_array(array_name) if array_name else plan_.hardware
+        array = array_of_plan(plan_, network_of_plan(plan_), array_name, dies, machine, number_format)
         check_use(plan_, str(plan_file), array=array)
         check_prediction(plan_, str(plan_file))
     else:
-        if network is None:
-            raise UserError("nothing to simulate; give a NETWORK or --plan FILE")
-        given = with_settings(open_network(network), winograd, weights, predict, shares)
-        array = able_array(load_array(array_name or "hypar-16"), given)
+        given = with_settings(open_network(network or defaults.NETWORK), winograd, weights, predict, shares_of(shares))
+        array = array_for(given, array_name, dies, machine, number_format)
+        planner, batch = planner_of(planner, array), batch or defaults.BATCH
         with Activity(f"planning {given.name} on {array.name}"):
-            given = arranged(given, array, planner or "hypar", batch or 256)
-            plan_ = step.planned(given, array, planner=planner or "hypar", model=model or "exact",
-                                 batch=batch or 256, rule=form_of(array, update, wide, stochastic))
+            given = arranged(given, array, planner, batch)
+            plan_ = step.planned(given, array, planner=planner, model=model or defaults.MODEL, batch=batch,
+                                 rule=form_of(array, update, wide, stochastic))
     step.check_memory(plan_, array)
     with Activity(f"simulating {plan_.network} on {array.name}", "tasks") as activity:
         found = step.simulated(plan_, array, cost=cost, slow=factors, progress=activity.update)

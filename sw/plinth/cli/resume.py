@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from plinth.cli.options import network_or_plan
 from plinth.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,7 +20,8 @@ if TYPE_CHECKING:
 #: Options, by parameter, that say again what others do: what these were in the checkpoint is nothing to go by then.
 _INSTEAD = {
     "array_name": ("dies",), "dies": ("array_name",),
-    "machine": ("number_format",), "number_format": ("machine",),
+    # Of dies of another format a planner's plan need not have a lowering.
+    "machine": ("number_format", "planner"), "number_format": ("machine", "planner"),
     "update": ("rate", "momentum", "epsilon", "wide", "stochastic"),
     "plan_file": ("array_name", "dies", "machine", "planner", "winograd", "weights", "predict", "shares"),
 }
@@ -38,6 +38,7 @@ class ResumeOption(click.Option):
         """The path; ``opts`` are what the command line gives."""
         value, args = super().handle_parse_result(ctx, opts, args)
         if isinstance(value, Path):
+            from plinth.api.choices import network_or_plan
             from plinth.training.checkpoint import check_state, load_header
 
             named = opts.get("network")

@@ -9,7 +9,6 @@ import click
 
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import ACCURACY_NAMES, BENCH_NAMES
-from plinth.cli.options import die_of
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import IntegerRange, Name, OutputFile
 
@@ -128,6 +127,7 @@ def show_list(as_json: bool) -> None:
 @click.option("--out", type=OutputFile(), help="file to write; default: verilog/PRESET.v in the build folder")
 def verilog(preset: str, out: Path | None) -> None:
     """Write the synthesizable Verilog of a die; its top module is PRESET, with underscores."""
+    from plinth.api.choices import die_of
     from plinth.backends import synthesizable_verilog
     from plinth.output import check_writable, write_whole
     from plinth_hw.installation import output_root

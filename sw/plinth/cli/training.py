@@ -10,42 +10,25 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from plinth import defaults
 from plinth.cli.group import cli, new_console, print_json
-from plinth.cli.names import (
-    ADAGRAD_EPOCHS,
-    ADAGRAD_EPSILONS,
-    ADAGRAD_RATES,
-    BATCH,
-    EPOCHS,
-    FORMATS,
-    JOBS,
-    KINKS,
-    PLANNER_NAMES,
-    RATE,
-)
 from plinth.cli.options import (
-    able_array,
-    array_of,
-    die_of,
+    array_options,
     file_of,
-    network_or_plan,
     open_network,
+    planner_option,
     predict_options,
-    preset_of,
-    rule_of,
-    said_by_plan,
+    shares_of,
     tile_options,
     update_options,
-    with_settings,
 )
 from plinth.cli.resume import ResumeOption, naming_checkpoint
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
-from plinth_hw.terminal.options import Folder, InputFile, Integer, IntegerRange, Name, OutputFile, RealRange
+from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, RealRange
 
 if TYPE_CHECKING:
     from plinth.backends import Window
-    from plinth.model.array import Array
     from plinth.model.update import UpdateRule
 
 
@@ -115,9 +98,8 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 
 @cli.command()
 @click.argument("network", type=Name(), required=False)
-@click.option("--dies", type=Integer(), help="dies of a ring, any number; default: 4, or 1 of a preset for one")
-@click.option("--array", "array_name", type=Name(), help="array by name, or a .yaml file, instead of a ring of --dies")
-@click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: data")
+@array_options
+@planner_option
 @click.option("--plan", "plan_file", type=InputFile(),
               help="a plan that `plinth plan --out` wrote, instead of a planner")
 @click.option("--data", type=InputFile(),
@@ -125,12 +107,13 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--scale", default="1", show_default=True, metavar="auto|FACTOR[,TARGETS]",
               help="multiply samples by a factor, and targets of mean-squared-error by another; auto: by the powers of "
               "two that bring the largest magnitudes above 1/2 and up to 1")
-@click.option("--epochs", type=IntegerRange(1, 10_000), help=f"default: {EPOCHS}, or what a network of the zoo needs")
+@click.option("--epochs", type=IntegerRange(1, 10_000),
+              help=f"default: {defaults.EPOCHS}, or what a network of the zoo needs")
 @click.option("--steps", type=IntegerRange(1), help="stop after so many steps")
-@click.option("--batch", type=IntegerRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
+@click.option("--batch", type=IntegerRange(1, 65_536), help=f"default: the plan's, or {defaults.BATCH}")
 @click.option("--rate", type=RealRange(0, min_open=True),
-              help=f"learning rate; default: {RATE}, or as --epochs; of "
-              + " and ".join(f"{kind} {rate}" for kind, rate in ADAGRAD_RATES.items()))
+              help=f"learning rate; default: {defaults.RATE}, or as --epochs; of "
+              + " and ".join(f"{kind} {rate}" for kind, rate in defaults.ADAGRAD_RATES.items()))
 @tile_options
 @predict_options
 @update_options
@@ -138,19 +121,15 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
               help="what momentum keeps of its state")
 @click.option("--epsilon", type=RealRange(0, min_open=True),
               help="what adagrad adds to its sum of squares; default: of "
-              + " and ".join(f"{kind} {epsilon:g}" for kind, epsilon in ADAGRAD_EPSILONS.items()))
+              + " and ".join(f"{kind} {epsilon:g}" for kind, epsilon in defaults.ADAGRAD_EPSILONS.items()))
 @click.option("--kinks", type=RealRange(0, 1), metavar="SHARE",
               help="largest share of a step's kinks (ReLUs, windows of max-pools) that roundings of the dies may "
-              f"decide; a run of more ends; default: {KINKS[0]}, with 16 bits {KINKS[1]}")
+              f"decide; a run of more ends; default: {defaults.KINKS[0]}, with 16 bits {defaults.KINKS[1]}")
 @click.option("--seed", type=IntegerRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--format", "number_format", type=click.Choice(FORMATS),
-              help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")
 @click.option("--device", "devices", multiple=True, default=("cosim",), show_default=True, metavar="DEVICE",
               help="cosim, golden, or serial:PORT[@BAUD], once a die in the order of their numbers")
 @click.option("--bitstream", type=Folder(), metavar="FOLDER",
               help="folder of `make bitstream` whose bitstream the dies behind serial:PORT must hold")
-@click.option("--machine", "--preset", "machine", type=Name(),
-              help="ndp, hypar, fpga, or a die preset in full; default: the array's, or ndp")
 @click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=16, show_default=True,
               help="memory of a die in MiB")
 @click.option("--threads", type=IntegerRange(1, 256), help="simulation threads; default: all processors")
@@ -169,8 +148,17 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
           winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
           scale: str, **options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
-    from dataclasses import replace
-
+    from plinth.api.choices import (
+        array_for,
+        array_of_plan,
+        epochs_of,
+        network_of_plan,
+        network_or_plan,
+        planner_of,
+        rule_of,
+        said_by_plan,
+        with_settings,
+    )
     from plinth.model.array import ARRAYS
     from plinth.model.network_file import load_network
     from plinth.model.zoo import NETWORKS
@@ -185,7 +173,6 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     from plinth.training.job import JobOptions, run_job
     from plinth.training.scale import parse_scale
     from plinth_hw.installation import output_root
-    from plinth_hw.isa.parameters import PRESETS
 
     out = out or output_root() / "train"
     network, plan_file = network_or_plan(network, plan_file)
@@ -195,32 +182,27 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     if plan_file is not None:
         said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
     device, ports = _devices(devices)
-    array: Array | None = None
     given = open_network(network) if network else None
     if plan_file is not None:
         made = load_plan(plan_file, given)
-        batch, given = batch or made.batch, given or made.definition or NETWORKS[made.network]
-        if array_name is None and dies is None and made.hardware is not None:
-            array = made.hardware
-            if machine is not None or number_format is not None:
-                array = replace(array, preset=preset_of(machine or array.preset, number_format))
+        batch, given = batch or made.batch, given or network_of_plan(made)
         if update is None:
             update, stochastic = made.rule.kind, stochastic or made.rule.stochastic
             wide = made.rule.wide if wide is None else wide
     if _is_typed("wide") and wide and not _is_typed("stochastic"):
         stochastic = False  # of a plan or checkpoint, whose weights have 16 bits
-    given = with_settings(given or load_network("digits-mlp"), winograd, weights, predict, shares)
-    batch = batch or BATCH
-    network = network or given.name
-    if array is None:
-        array = array_of(array_name, (len(ports) or None) if dies is None else dies, machine, number_format)
-        array = array if machine in PRESETS else able_array(array, given)
+    given = with_settings(given or load_network(defaults.NETWORK), winograd, weights, predict, shares_of(shares))
+    batch = batch or defaults.BATCH
+    dies = (len(ports) or None) if dies is None and (plan_file is None or array_name is not None) else dies
     if plan_file is None:
-        given = arranged(given, array, planner or "data", batch)
+        array = array_for(given, array_name, dies, machine, number_format)
+        planner = planner_of(planner, array)
+        given = arranged(given, array, planner, batch)
+    else:
+        array, planner = array_of_plan(made, given, array_name, dies, machine, number_format), made.planner
     if ports and len(ports) != array.dies:
         raise UserError(f"the array has {array.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
-    usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))
-    rule = rule_of(array, update, wide, usual_rate, rate=rate, momentum=momentum, epsilon=epsilon,
+    rule = rule_of(array, update, wide, given.name, rate=rate, momentum=momentum, epsilon=epsilon,
                    stochastic=stochastic)
     _check_used(rule, device, options["resume"])
     window = _window(waves, out, array.dies)
@@ -229,8 +211,8 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     check_places(written, {"--resume": options["resume"]})
     check_places(written | {"--save": options["save"]}, files)
     tile_options = {"winograd": winograd, "weights": weights, "predict": predict, "shares": shares}
-    job = JobOptions(network=given, array=array, batch=batch, planner=planner or "data", plan=plan_file,
-                     epochs=epochs or (max(usual_epochs, ADAGRAD_EPOCHS) if rule.squares else usual_epochs), rule=rule,
+    job = JobOptions(network=given, array=array, batch=batch, planner=planner, plan=plan_file,
+                     epochs=epochs or epochs_of(given.name, rule), rule=rule,
                      memory_words=(memory_mib << 20) // array.die_parameters().word_bytes,
                      window=window, out=folder, device=device, ports=ports, bitstream=bitstream,
                      scale=parse_scale(scale),
@@ -264,6 +246,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
 @click.option("--threads", type=IntegerRange(1, 256), help="simulation threads; default: all processors")
 def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None:
     """Co-simulate dies of PRESET with a host bridge each; print the ports that lead to them, until Ctrl-C."""
+    from plinth.api.choices import die_of
     from plinth.backends import pseudo_terminals
 
     parameters = die_of(preset)
@@ -279,7 +262,7 @@ def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None
 
 @cli.command("eval")
 @click.argument("checkpoint", type=InputFile())
-@click.option("--network", type=Name(), default="digits-mlp", show_default=True, help="network of the checkpoint")
+@click.option("--network", type=Name(), default=defaults.NETWORK, show_default=True, help="network of the checkpoint")
 @tile_options
 @click.option("--data", type=InputFile(),
               help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
@@ -290,6 +273,7 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
              scale: str | None, as_json: bool) -> None:
     """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64); with the
     --winograd and --weights that it was trained with."""
+    from plinth.api.choices import with_settings
     from plinth.backends import float64_predictor
     from plinth.model.network_file import load_network
     from plinth.training import checkpoint as checkpoints
@@ -327,6 +311,7 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
 def convert(source: Path, target: Path, network: str, winograd: str | None, weights: str | None) -> None:
     """Make checkpoint TARGET of checkpoint SOURCE: kernels as elements of Winograd tiles, where the network trains
     those, and elements as the nearest kernels, which are another function if no kernel has these elements."""
+    from plinth.api.choices import with_settings
     from plinth.model.network_file import load_network
     from plinth.model.zoo import NETWORKS
     from plinth.output import check_places

@@ -27,7 +27,8 @@ def refused(capsys, *arguments: str) -> str:
 
 
 def test_json_is_one_object_with_the_promised_keys(capsys) -> None:
-    found = json.loads(run(capsys, "vgg-a", "--planner", "hypar", "--model", "published", "--json"))
+    found = json.loads(run(capsys, "vgg-a", "--array", "hypar-16", "--planner", "hypar", "--model", "published",
+                           "--batch", "256", "--json"))
     assert {key: found[key] for key in ("network", "planner", "model", "levels", "batch")} == {
         "network": "vgg-a", "planner": "hypar", "model": "published", "levels": 4, "batch": 256}
     assert [len(level) for level in found["splits"]] == [11] * 4
@@ -109,7 +110,7 @@ def test_what_a_plan_predicts_is_compared_where_it_is_used(capsys, tmp_path) -> 
 
 
 def test_junctions_have_splits_of_their_own(capsys) -> None:
-    found = json.loads(run(capsys, "resnet-34", "--planner", "hypar", "--json"))
+    found = json.loads(run(capsys, "resnet-34", "--array", "hypar-16", "--planner", "hypar", "--json"))
     assert len(found["layers"]) == len(NETWORKS["resnet-34"].weighted) == len(found["splits"][0])
     assert len(found["junctions"]) == 16 == len(found["junction_splits"][3])
 

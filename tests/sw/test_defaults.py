@@ -1,0 +1,63 @@
+"""What commands take if nothing is said: what one of them writes, the others read."""
+
+import json
+
+import pytest
+import yaml
+
+from plinth import cli, defaults
+
+
+def run(capsys, *arguments: str) -> str:
+    cli.main(arguments)
+    return capsys.readouterr().out
+
+
+def test_commands_have_the_same_defaults(capsys, tmp_path) -> None:
+    out = str(tmp_path / "out")
+    found = [json.loads(run(capsys, "plan", "--json")), json.loads(run(capsys, "simulate", "--json")),
+             json.loads(run(capsys, "train", "--device", "golden", "--steps", "1", "--out", out, "--json"))]
+    expected = (defaults.NETWORK, f"ring-{defaults.DIES}", defaults.PLANNER, defaults.BATCH)
+    assert [tuple(one[key] for key in ("network", "array", "planner", "batch")) for one in found] == 3 * [expected]
+    assert expected == ("digits-mlp", "ring-4", "joint", 128)
+
+
+@pytest.mark.parametrize("options", [
+    (), ("--machine", "hypar", "--dies", "2"), ("--machine", "fpga", "--dies", "2"), ("--format", "mixed"),
+    ("--format", "mixed", "--dies", "8"), ("digits-cnn", "--dies", "2", "--winograd", "auto", "--batch", "32")],
+    ids=" ".join)
+def test_a_plan_made_with_few_words_is_trained_simulated_and_shown(options: tuple[str, ...], capsys, tmp_path) -> None:
+    plan = str(tmp_path / "plan.yaml")
+    run(capsys, "plan", *options, "--out", plan)
+    words = yaml.safe_load((tmp_path / "plan.yaml").read_text())["words"]
+    report = json.loads(run(capsys, "train", plan, "--device", "golden", "--steps", "1", "--out", str(tmp_path / "out"),
+                            "--json"))
+    assert report["failure"] is None and report["plan"]["words"] == words
+    assert json.loads(run(capsys, "simulate", plan, "--json"))["moved_words"] == words
+    assert json.loads(run(capsys, "step", plan, "--json"))["dies"] == report["dies"]
+
+
+@pytest.mark.parametrize("options", [
+    ("--machine", "hypar", "--dies", "2"), ("--format", "mixed"), ("--machine", "ndp-bench"),
+    ("digits-cnn", "--winograd", "2", "--weights", "winograd", "--dies", "2", "--batch", "16", "--planner", "data")],
+    ids=" ".join)
+def test_options_of_the_array_and_of_tiles_mean_the_same(options: tuple[str, ...], capsys, tmp_path) -> None:
+    """What is planned with them is what is trained with them, and what is simulated has as many words."""
+    run(capsys, "plan", *options, "--out", str(tmp_path / "plan.json"))
+    run(capsys, "train", *options, "--device", "golden", "--steps", "1", "--out", str(tmp_path / "out"))
+    planned, trained = (json.loads((tmp_path / name).read_text()) for name in ("plan.json", "out/plan.json"))
+    assert planned == trained
+    assert json.loads(run(capsys, "simulate", *options, "--json"))["moved_words"] == planned["words"]
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate", "train"])
+@pytest.mark.parametrize(("options", "reason"), [
+    (("--dies", "0"), "--dies 0 cannot be"), (("--machine", "nope"), "preset 'nope' is unknown"),
+    (("--array", "ring-4", "--dies", "2"), "--dies 2 does not fit array 'ring-4', which has 4; leave --dies out"),
+    (("--machine", "ndp", "--format", "fixed"), "'ndp' does not compute in --format fixed, but in fp32")])
+def test_what_cannot_be_is_refused_in_the_same_words(command: str, options: tuple[str, ...], reason: str, capsys
+                                                     ) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([command, *options])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1 and reason in error
