@@ -187,6 +187,14 @@ def test_help_loads_nothing_heavy() -> None:
     assert _command("plan", "--help") == set()
 
 
+def test_the_library_loads_what_it_needs() -> None:
+    """Importing it nothing at all, planning neither simulators nor what draws and prints."""
+    assert _loaded("import plinth; dir(plinth)") == set()
+    assert _loaded("import plinth; plinth.array()") & {"matplotlib", "rich", "plinth_sim"} == set()
+    assert _loaded("import plinth; plinth.plan().to_dict()") <= {"numpy", "yaml", "plinth.plan"}
+    assert _loaded("import plinth; plinth.simulate().to_dict()") <= {"numpy", "yaml", "plinth.plan", "plinth_sim"}
+
+
 def test_commands_load_what_they_need() -> None:
     assert _command("list") & {"amaranth", "cocotb", "matplotlib", "onnx", "sklearn"} == set()
     assert _command("plan", "digits-mlp", "--array", "ring-4", "--json") <= {"numpy", "rich", "yaml", "plinth.plan"}

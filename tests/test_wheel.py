@@ -84,6 +84,9 @@ def test_only_three_packages_are_installed(installed: Installed, tmp_path: Path)
 
 def test_an_empty_folder_is_enough(installed: Installed, tmp_path: Path) -> None:
     before = installed.files()
+    assert (installed.packages / "plinth" / "py.typed").exists()
+    installed.run(tmp_path, "python", "-c", "import plinth; print(plinth.plan().train(steps=2))")
+    assert not any(tmp_path.iterdir())
     installed.run(tmp_path, "plinth", "train", "digits-mlp", "--device", "golden", "--dies", "2", "--steps", "3")
     report = json.loads((tmp_path / "build" / "train" / "report.json").read_text(encoding="utf-8"))
     assert report["steps"] == 3 and report["bit_exact"] is not False

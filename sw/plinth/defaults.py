@@ -15,6 +15,10 @@ MACHINES = {"ndp": {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"},
             "hypar": {"fp32": "hypar-demo", "mixed": "hypar-demo-mixed", "fixed": "hypar-demo-fixed"}}
 #: Epochs and learning rate: sixteen epochs reach 95% test accuracy of the digits for every seed that was tried.
 EPOCHS, RATE = 16, 0.15
+#: What momentum keeps of its state; memory of a die in MiB.
+MOMENTUM, MEMORY_MIB = 0.9, 16
+#: Where `plinth train` runs; and where `plinth.train` does, in seconds and without a compiler.
+DEVICE, LIBRARY_DEVICE = "cosim", "golden"
 #: Updates, as `plinth.model.update` has them, and the numbers of those of Adagrad. A step of what Deep3 prints is
 #: rate / (2 sqrt(epsilon)) at most, where it is the gradient's size: as large as weights with the other one's epsilon.
 UPDATES = ("sgd", "momentum", "adagrad", "adagrad-printed")

@@ -2,5 +2,17 @@
 
 ::
 
-    choices     networks, arrays and update rules, by name, by file, or as objects; the defaults of the rest
+    choices      networks, arrays and update rules that were asked for, and the defaults of the rest
+    jobs         the same of a whole training run
+    splits       a network's plan
+    steps        a plan without what it costs, and its simulated step
+                 -- so far for the command line as well; from here on for ``import plinth`` --
+    arguments    refuses arguments that nothing can mean; says messages in the library's words
+    progress     a callback, a bar, or silence
+    html         results in a notebook
+    results      what all results have in common
+    objects      network(), array(), verilog()
+    planning     plan(), load_plan()
+    simulating   simulate()
+    training     train()
 """

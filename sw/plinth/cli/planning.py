@@ -51,13 +51,13 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
          wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
          predict: str | None, shares: str | None, out: Path | None, picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
-    from plinth.api.choices import array_for, form_of, planner_of, with_settings
+    from plinth.api.choices import array_for, with_settings
+    from plinth.api.splits import planned
     from plinth.model.array import ARRAYS
     from plinth.model.zoo import NETWORKS
     from plinth.output import check_places, check_writable
     from plinth.partition.graph import from_network
     from plinth.plan.lists_file import load_lists
-    from plinth.plan.planning import arranged, plan_network
     from plinth.report.plan import draw_plan, plan_report, show_plan
 
     if out is not None and out.suffix not in (".yaml", ".yml", ".json"):
@@ -69,23 +69,21 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
     check_writable(out, picture)
     given = with_settings(open_network(network), winograd, weights, predict, shares_of(shares))
     array = array_for(given, array_name, dies, machine, number_format)
-    planner, model = planner_of(planner, array), model or defaults.MODEL
     with Activity(f"planning {given.name} on {array.name}", "steps predicted") as activity:
-        given = arranged(given, array, planner, batch)
-        planned = plan_network(given, array, planner=planner, model=model, batch=batch,
-                               lists=None if parts is None else load_lists(parts, from_network(given)),
-                               rule=form_of(array, update, wide, stochastic), progress=activity.update)
+        made = planned(given, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
+                       stochastic=stochastic, progress=activity.update,
+                       lists=None if parts is None else load_lists(parts, from_network(given)))
         if out is not None:
             from plinth.plan.plan_file import save_plan
 
-            save_plan(out, planned.plan)
+            save_plan(out, made.plan)
         if picture is not None:
             activity.begin(f"drawing {picture}")
-            draw_plan(picture, planned)
+            draw_plan(picture, made)
     if as_json:
-        print_json(plan_report(planned))
+        print_json(plan_report(made))
     else:
-        show_plan(new_console(), planned)
+        show_plan(new_console(), made)
         for what, path in (("plan", out), ("picture", picture)):
             if path is not None:
                 click.echo(f"{what}: {path}")
@@ -130,18 +128,17 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
     from plinth.api.choices import (
         array_for,
         array_of_plan,
-        form_of,
         network_of_plan,
         network_or_plan,
-        planner_of,
         said_by_plan,
         with_settings,
     )
+    from plinth.api.steps import simulated, split
     from plinth.model.array import ARRAYS
     from plinth.model.zoo import NETWORKS
     from plinth.output import check_places, check_writable
     from plinth.plan.plan_file import check_use
-    from plinth.plan.planning import arranged, check_prediction
+    from plinth.plan.planning import check_prediction
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step
 
@@ -166,14 +163,11 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
     else:
         given = with_settings(open_network(network or defaults.NETWORK), winograd, weights, predict, shares_of(shares))
         array = array_for(given, array_name, dies, machine, number_format)
-        planner, batch = planner_of(planner, array), batch or defaults.BATCH
         with Activity(f"planning {given.name} on {array.name}"):
-            given = arranged(given, array, planner, batch)
-            plan_ = step.planned(given, array, planner=planner, model=model or defaults.MODEL, batch=batch,
-                                 rule=form_of(array, update, wide, stochastic))
-    step.check_memory(plan_, array)
+            plan_ = split(given, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
+                          stochastic=stochastic)
     with Activity(f"simulating {plan_.network} on {array.name}", "tasks") as activity:
-        found = step.simulated(plan_, array, cost=cost, slow=factors, progress=activity.update)
+        found = simulated(plan_, array, cost=cost, slow=factors, progress=activity.update)
         if trace_file is not None:
             activity.begin(f"writing {trace_file}")
             step.write_trace(trace_file, found)

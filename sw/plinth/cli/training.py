@@ -29,7 +29,6 @@ from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, Ou
 
 if TYPE_CHECKING:
     from plinth.backends import Window
-    from plinth.model.update import UpdateRule
 
 
 def _window(text: str | None, out: Path, dies: int) -> Window | None:
@@ -47,27 +46,10 @@ def _window(text: str | None, out: Path, dies: int) -> Window | None:
     return Window(die, start, stop, out / f"die{die}.vcd")
 
 
-def _is_typed(name: str) -> bool:
-    """Whether an option of the running command stands on its command line."""
-    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-
-def _check_used(rule: UpdateRule, device: str, resume: Path | None) -> None:
-    """Refuse options of ``train`` that were typed and of which nothing would come."""
-    from plinth.model.update import MOMENTUM
-
-    simulated = f"the RTL's simulation, which --device {device} does not run; leave one of them out"
-    for name, used, reason in (
-            ("waves", device == "cosim", f"--waves records {simulated}"),
-            ("threads", device == "cosim", f"--threads are those of {simulated}"),
-            ("bitstream", device == "serial", "--bitstream is what dies behind serial:PORT hold, not those of --device "
-                                              f"{device}; leave one of them out"),
-            ("momentum", rule.kind == MOMENTUM, f"update {rule.kind!r} has no --momentum; leave it out"),
-            ("epsilon", rule.squares, f"update {rule.kind!r} has no --epsilon; leave it out"),
-            ("change", resume is not None, "--change is for runs that go on from a checkpoint, without --resume there "
-                                           "is none; leave it out")):
-        if not used and _is_typed(name):
-            raise UserError(reason)
+def _typed() -> set[str]:
+    """Options of the running command that stand on its command line, by parameter."""
+    context = click.get_current_context()
+    return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
 def _recorded(window: Window) -> str:
@@ -117,7 +99,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @tile_options
 @predict_options
 @update_options
-@click.option("--momentum", type=RealRange(0, 1, max_open=True), default=0.9, show_default=True,
+@click.option("--momentum", type=RealRange(0, 1, max_open=True), default=defaults.MOMENTUM, show_default=True,
               help="what momentum keeps of its state")
 @click.option("--epsilon", type=RealRange(0, min_open=True),
               help="what adagrad adds to its sum of squares; default: of "
@@ -126,11 +108,11 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
               help="largest share of a step's kinks (ReLUs, windows of max-pools) that roundings of the dies may "
               f"decide; a run of more ends; default: {defaults.KINKS[0]}, with 16 bits {defaults.KINKS[1]}")
 @click.option("--seed", type=IntegerRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--device", "devices", multiple=True, default=("cosim",), show_default=True, metavar="DEVICE",
+@click.option("--device", "devices", multiple=True, default=(defaults.DEVICE,), show_default=True, metavar="DEVICE",
               help="cosim, golden, or serial:PORT[@BAUD], once a die in the order of their numbers")
 @click.option("--bitstream", type=Folder(), metavar="FOLDER",
               help="folder of `make bitstream` whose bitstream the dies behind serial:PORT must hold")
-@click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=16, show_default=True,
+@click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=defaults.MEMORY_MIB, show_default=True,
               help="memory of a die in MiB")
 @click.option("--threads", type=IntegerRange(1, 256), help="simulation threads; default: all processors")
 @click.option("--save", type=OutputFile(), help="checkpoint after each epoch and at the end, also by Ctrl-C")
@@ -141,36 +123,25 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--out", type=Folder(), help="folder of report and picture")
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
 @naming_checkpoint
-def train(network: str | None, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
-          epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
-          epsilon: float | None, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
-          devices: tuple[str, ...], bitstream: Path | None, memory_mib: int, waves: str | None, out: Path | None,
+def train(network: str | None, array_name: str | None, planner: str | None, plan_file: Path | None,
+          devices: tuple[str, ...], wide: bool | None, stochastic: bool, waves: str | None, out: Path | None,
           winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
           scale: str, **options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
-    from plinth.api.choices import (
-        array_for,
-        array_of_plan,
-        epochs_of,
-        network_of_plan,
-        network_or_plan,
-        planner_of,
-        rule_of,
-        said_by_plan,
-        with_settings,
-    )
+    from dataclasses import replace
+
+    from plinth.api.choices import network_or_plan, said_by_plan
+    from plinth.api.jobs import check_used, training_job
     from plinth.model.array import ARRAYS
-    from plinth.model.network_file import load_network
     from plinth.model.zoo import NETWORKS
     from plinth.output import check_places, write_json
     from plinth.plan.plan_file import load_plan
-    from plinth.plan.planning import arranged
     from plinth.report.picture import draw
     from plinth.report.progress import TrainingProgress
     from plinth.report.table import training_table
     from plinth.training.datasets import DATASETS
     from plinth.training.folder import PICTURE, PLAN, REPORT, RunFolder
-    from plinth.training.job import JobOptions, run_job
+    from plinth.training.job import run_job
     from plinth.training.scale import parse_scale
     from plinth_hw.installation import output_root
 
@@ -181,43 +152,27 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
              "--data": file_of(options["data"], DATASETS)}
     if plan_file is not None:
         said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
-    device, ports = _devices(devices)
+    typed, (device, ports) = _typed(), _devices(devices)
     given = open_network(network) if network else None
-    if plan_file is not None:
-        made = load_plan(plan_file, given)
-        batch, given = batch or made.batch, given or network_of_plan(made)
-        if update is None:
-            update, stochastic = made.rule.kind, stochastic or made.rule.stochastic
-            wide = made.rule.wide if wide is None else wide
-    if _is_typed("wide") and wide and not _is_typed("stochastic"):
-        stochastic = False  # of a plan or checkpoint, whose weights have 16 bits
-    given = with_settings(given or load_network(defaults.NETWORK), winograd, weights, predict, shares_of(shares))
-    batch = batch or defaults.BATCH
-    dies = (len(ports) or None) if dies is None and (plan_file is None or array_name is not None) else dies
-    if plan_file is None:
-        array = array_for(given, array_name, dies, machine, number_format)
-        planner = planner_of(planner, array)
-        given = arranged(given, array, planner, batch)
-    else:
-        array, planner = array_of_plan(made, given, array_name, dies, machine, number_format), made.planner
-    if ports and len(ports) != array.dies:
-        raise UserError(f"the array has {array.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
-    rule = rule_of(array, update, wide, given.name, rate=rate, momentum=momentum, epsilon=epsilon,
-                   stochastic=stochastic)
-    _check_used(rule, device, options["resume"])
-    window = _window(waves, out, array.dies)
-    written: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}
-    written["--waves"] = None if window is None else window.path
-    check_places(written, {"--resume": options["resume"]})
-    check_places(written | {"--save": options["save"]}, files)
+    plan = load_plan(plan_file, given) if plan_file is not None else None
+    dies = options.pop("dies")
+    if ports and dies is None and (plan is None or array_name is not None):
+        dies = len(ports)
+    # What is asked to be wide is not rounded, whatever a checkpoint says.
+    typed_wide = wide and typed & {"wide", "stochastic"} == {"wide"}
     tile_options = {"winograd": winograd, "weights": weights, "predict": predict, "shares": shares}
-    job = JobOptions(network=given, array=array, batch=batch, planner=planner, plan=plan_file,
-                     epochs=epochs or epochs_of(given.name, rule), rule=rule,
-                     memory_words=(memory_mib << 20) // array.die_parameters().word_bytes,
-                     window=window, out=folder, device=device, ports=ports, bitstream=bitstream,
-                     scale=parse_scale(scale),
-                     tile_options={name: text for name, text in tile_options.items() if text is not None}, **options)
-    with folder, Activity(f"setting up {given.name} on {array.name}") as activity:
+    job = training_job(
+        network=given, plan=plan, plan_name=str(plan_file), array=array_name, dies=dies, planner=planner, wide=wide,
+        stochastic=False if typed_wide else stochastic or None, tiles=tile_options | {"shares": shares_of(shares)},
+        tile_options={name: text for name, text in tile_options.items() if text is not None},
+        device=device, ports=ports, scale=parse_scale(scale), out=folder, **options)
+    check_used(job, typed)
+    job = replace(job, window=_window(waves, out, job.array.dies))
+    written: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}
+    written["--waves"] = None if job.window is None else job.window.path
+    check_places(written, {"--resume": job.resume})
+    check_places(written | {"--save": job.save}, files)
+    with folder, Activity(f"setting up {job.network.name} on {job.array.name}") as activity:
         found = run_job(job, TrainingProgress(activity), activity.say)
         activity.begin(f"writing the report to {out}")
         if out / PLAN in folder.outputs():
@@ -241,7 +196,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
 @cli.command()
 @click.argument("preset", type=Name())
 @click.option("--dies", type=IntegerRange(1, 64), default=1, show_default=True, help="dies of a ring, a port each")
-@click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=16, show_default=True,
+@click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=defaults.MEMORY_MIB, show_default=True,
               help="memory of a die in MiB")
 @click.option("--threads", type=IntegerRange(1, 256), help="simulation threads; default: all processors")
 def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None:

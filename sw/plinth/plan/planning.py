@@ -1,7 +1,7 @@
 """From a network and an array to a Plan."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isclose
 
 from plinth.errors import UserError
@@ -178,12 +178,31 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
         if model != "exact":
             raise UserError(f"lists of parts are counted as the dies move words, not by the {model} model; choose "
                             "--model exact")
-    found = outcome(given, splits, parts)
     plan = Plan(sharding=Sharding(graph=given.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
                                   array=array, rule=rule),
                 planner=planner, model=model, array=array.name, chunk_words=array.die_parameters().chunk_words,
-                predicted_seconds=found.predicted_seconds,
                 definition=None if NETWORKS.get(network.name) == network else network)
+    return _costed(given, plan, array)
+
+
+def costed(plan: Plan) -> Planned:
+    """A plan that stands with what it costs.
+
+    Raises
+    ------
+    UserError
+        If the plan does not say what its array is.
+    """
+    if plan.hardware is None:
+        raise UserError(f"the plan does not say what array {plan.array!r} is, and so not what it costs; make it again "
+                        "with `plinth plan`")
+    return _costed(task(plan.graph, plan.hardware, plan.model, plan.batch, plan.rule), plan, plan.hardware)
+
+
+def _costed(given: Task, plan: Plan, array: Array) -> Planned:
+    splits, parts = plan.splits, plan.lists
+    found = outcome(given, splits, parts)
+    plan = replace(plan, predicted_seconds=found.predicted_seconds)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
     need, word = memory_bytes(given, splits, parts), given.time.machine.parameters.word_bytes
     places = {} if need <= array.memory_bytes else {

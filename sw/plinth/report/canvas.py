@@ -1,6 +1,7 @@
 """The one door to matplotlib, which takes half a second to load and wants a folder of its own."""
 
 import atexit
+import io
 import logging
 import os
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
+from plinth.output import write_whole
 
 
 def _settings_folder() -> None:
@@ -27,8 +29,9 @@ def _settings_folder() -> None:
     atexit.register(shutil.rmtree, os.environ["MPLCONFIGDIR"], ignore_errors=True)
 
 
-def pyplot() -> Any:
-    """``matplotlib.pyplot``, which draws into files.
+def new_figure(**settings: Any) -> Any:
+    """A ``matplotlib.figure.Figure`` with these settings. It is none of pyplot's: a notebook's own pictures go where
+    they went before.
 
     Raises
     ------
@@ -39,11 +42,26 @@ def pyplot() -> Any:
         _settings_folder()
         # What cannot be kept is made anew: of no use to who asked for a picture.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
+        from matplotlib.figure import Figure
     except OSError as error:
         raise UserError("pictures need a folder for the list of fonts that can be written, and there is none "
                         f"({error.strerror or error}); name one in MPLCONFIGDIR") from error
-    return plt
+    return Figure(**settings)
+
+
+def png(figure: Any, dpi: float = 130) -> bytes:
+    """A figure as a PNG."""
+    into = io.BytesIO()
+    figure.savefig(into, format="png", dpi=dpi)
+    return into.getvalue()
+
+
+def write_png(path: Path, picture: bytes) -> None:
+    """Write a PNG in one step.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    write_whole(path, lambda place: place.write_bytes(picture))

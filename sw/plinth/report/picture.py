@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from plinth.output import write_whole
-from plinth.report.canvas import pyplot
+from plinth.report.canvas import new_figure, png, write_png
 
 STATES = (("busy", "busy", "#2a7f62"), ("stall_input", "waits for operands", "#d9a441"),
           ("stall_output", "waits for room", "#c8553d"), ("stall_memory", "waits for memory", "#7a6c9d"))
@@ -18,10 +17,13 @@ def draw(path: Path, report: dict[str, Any]) -> None:
     UserError
         If the file cannot be written.
     """
-    plt = pyplot()
+    write_png(path, training_png(report))
 
-    figure, axes = plt.subplots(3 if report["timeline"] else 1, 1, layout="constrained",
-                                figsize=(9, 9 if report["timeline"] else 3.5), squeeze=False)
+
+def training_png(report: dict[str, Any]) -> bytes:
+    """The picture of a report as a PNG."""
+    figure = new_figure(layout="constrained", figsize=(9, 9 if report["timeline"] else 3.5))
+    axes = figure.subplots(3 if report["timeline"] else 1, 1, squeeze=False)
     title = f"{report['network']} on {report['dies']} x {report['preset']} ({report['device']})"
     accuracy = report["test_accuracy"]
     result = f"loss {report['test_loss']:.3g}" if accuracy is None else f"accuracy {accuracy:.1%}"
@@ -34,10 +36,7 @@ def draw(path: Path, report: dict[str, Any]) -> None:
     if report["timeline"]:
         _cycles(axes[1, 0], report)
         _timeline(axes[2, 0], report)
-    try:
-        write_whole(path, lambda place: figure.savefig(place, format="png", dpi=130))
-    finally:
-        plt.close(figure)
+    return png(figure)
 
 
 def _cycles(axis: Any, report: dict[str, Any]) -> None:

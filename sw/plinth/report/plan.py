@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plinth.output import write_whole
 from plinth.partition.lists import AXES
 from plinth.plan.plan import Plan
 from plinth.plan.planning import Outcome, Planned
-from plinth.report.canvas import pyplot
+from plinth.report.canvas import new_figure, png, write_png
 from plinth.units import duration, largest, size
 
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (input channels)", "yellow", "#ef8636"),
          "op": ("model-parallel (output channels)", "green", "#519e3e"),
          "ep": ("elements of Winograd tiles", "magenta", "#a53b80")}
+#: Columns of :func:`total_rows`.
+TOTALS = ("planner", "moved a step", "of data", "predicted step", "speed-up")
 
 
 def _number(value: float) -> int | float:
@@ -69,6 +70,24 @@ def plan_report(planned: Planned) -> dict[str, Any]:
     }
 
 
+def split_rows(planned: Planned) -> list[list[str]]:
+    """A row a level, with its name and the split of each layer or junction with one; the first has their names."""
+    plan, nodes = planned.plan, planned.plan.graph.nodes
+    numbers = [number for number in plan.graph.planned if nodes[number].weighted or nodes[number].junction]
+    return [["", *(nodes[number].name for number in numbers)],
+            *([f"H{level + 1}", *(plan.splits[number][level] for number in numbers)] for level in range(plan.levels))]
+
+
+def total_rows(planned: Planned) -> list[list[str]]:
+    """What the plan and those that it is compared with cost, under :data:`TOTALS`."""
+    plan, data = planned.plan, planned.baselines["data"]
+    rows = {f"{plan.planner}{' by list' if plan.lists else ''}": planned.outcome, **planned.baselines}
+    return [[name, size(outcome.total_bytes),
+             f"{outcome.total_bytes / data.total_bytes if data.total_bytes else 1.0:.3g}",
+             duration(outcome.predicted_seconds), f"{data.predicted_seconds / outcome.predicted_seconds:.3g}"]
+            for name, outcome in rows.items()]
+
+
 def show_plan(console: Console, planned: Planned) -> None:
     """Print the splits, as many layers side by side as fit, and the totals."""
     from rich.table import Table
@@ -115,13 +134,9 @@ def show_plan(console: Console, planned: Planned) -> None:
             console.print(f"{node.name} by list: {', '.join(told)}", style="dim", highlight=False)
     used = {split for vector in plan.splits for split in vector}
     console.print(", ".join(f"{split} {LOOKS[split][0]}" for split in LOOKS if split in used), style="dim")
-    totals = new_table("planner", "moved a step", "of data", "predicted step", "speed-up", text=["planner"])
-    data = planned.baselines["data"]
-    rows = {f"{plan.planner}{' by list' if plan.lists else ''}": planned.outcome, **planned.baselines}
-    for name, outcome in rows.items():
-        share = outcome.total_bytes / data.total_bytes if data.total_bytes else 1.0
-        totals.add_row(name, size(outcome.total_bytes), f"{share:.3g}", duration(outcome.predicted_seconds),
-                       f"{data.predicted_seconds / outcome.predicted_seconds:.3g}")
+    totals = new_table(*TOTALS, text=["planner"])
+    for row in total_rows(planned):
+        totals.add_row(*row)
     print_table(console, totals)
     show_saved(console, plan, planned.word_bytes)
     step, cycles = planned.outcome.step, planned.outcome.step.cycles
@@ -142,17 +157,21 @@ def draw_plan(path: Path, planned: Planned) -> None:
     UserError
         If the file cannot be written.
     """
-    plt = pyplot()
-    from matplotlib.patches import Patch, Rectangle
+    write_png(path, plan_png(planned))
 
+
+def plan_png(planned: Planned) -> bytes:
+    """The same picture as a PNG in memory."""
     plan, graph = planned.plan, planned.plan.graph
     numbers, levels = list(graph.planned), max(1, plan.levels)
     across = min(len(numbers), 40)
     bands = [numbers[start:start + across] for start in range(0, len(numbers), across)]
     longest = max(len(graph.nodes[number].name) for number in numbers)
-    figure, axes = plt.subplots(len(bands), 1, squeeze=False, layout="constrained",
-                                figsize=(max(6.5, 0.36 * across + 1),
-                                         1.3 + len(bands) * (0.3 * levels + 0.09 * longest + 0.3)))
+    figure = new_figure(layout="constrained", figsize=(max(6.5, 0.36 * across + 1), 1.3 + len(bands) * (
+        0.3 * levels + 0.09 * longest + 0.3)))
+    axes = figure.subplots(len(bands), 1, squeeze=False)
+    from matplotlib.patches import Patch, Rectangle
+
     for axis, band in zip(axes[:, 0], bands, strict=True):
         for place, number in enumerate(band):
             for level, split in enumerate(plan.splits[number]):
@@ -177,8 +196,4 @@ def draw_plan(path: Path, planned: Planned) -> None:
         figure.legend(handles=[Patch(facecolor=LOOKS[split][2], label=f"{split}  {LOOKS[split][0]}")
                                for split in used], loc="outside lower center", ncols=1 if across < 12 else len(used),
                       fontsize=8, frameon=False)
-    dpi = min(150, 50_000 / figure.get_figheight())
-    try:
-        write_whole(path, lambda place: figure.savefig(place, format="png", dpi=dpi))
-    finally:
-        plt.close(figure)
+    return png(figure, min(150, 50_000 / figure.get_figheight()))

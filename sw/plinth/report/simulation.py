@@ -1,21 +1,23 @@
 """A simulated step for eyes: tables, JSON, a picture."""
 
+from __future__ import annotations
+
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 
-from plinth.output import write_whole
-from plinth.report.canvas import pyplot
+from plinth.report.canvas import new_figure, png, write_png
 from plinth.report.plan import saved, show_saved
 from plinth.simulate.phases import PHASES
 from plinth.simulate.step import Simulated, memory_bytes
 from plinth.units import duration, size
-from plinth_hw.terminal.table import new_table, print_table
 from plinth_sim.array.machine import Flow
 from plinth_sim.array.simulate import EngineTime
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: Where the seconds of an engine go: key, what it is called, its colour.
 STATES = (("busy", "busy", "#2a7f62"), ("shared", "shares memory or links", "#7a6c9d"),
@@ -83,8 +85,25 @@ def _shares(found: Simulated, engine: str) -> Any:
                      for die in range(found.plan.dies)]) / (found.result.seconds or 1.0)
 
 
+def engine_rows(found: Simulated) -> list[list[str]]:
+    """Of each engine that the step uses, its shares of the step in each of :data:`STATES`, the mean of all dies."""
+    return [[engine, *(f"{value:.1%}" for value in _shares(found, engine).mean(axis=0))] for engine in ENGINES
+            if any(key == engine for _, key in found.result.engines)]
+
+
+def total_rows(found: Simulated) -> list[list[str]]:
+    """Time and energy of the step, and what it moves."""
+    word = found.array.die_parameters().word_bytes
+    return [["a step", duration(found.result.seconds)],
+            ["samples a second", f"{found.plan.batch / found.result.seconds:,.4g}"],
+            ["energy", _joules(sum(found.joules.values()))],
+            ["moved between dies", size(word * found.work.moved_words)]]
+
+
 def show_simulation(console: Console, found: Simulated) -> None:
     """Print where the step's time and energy go."""
+    from plinth_hw.terminal.table import new_table, print_table
+
     plan, result, joules = found.plan, found.result, found.joules
     console.print(f"[bold]{plan.network}[/bold] on {found.array.name} ({plan.dies} dies), batch {plan.batch}, planner "
                   f"{plan.planner}, update {plan.rule.title}, {found.cost} cost", highlight=False)
@@ -146,17 +165,20 @@ def draw_simulation(path: Path, found: Simulated) -> None:
     UserError
         If the file cannot be written.
     """
-    plt = pyplot()
+    write_png(path, simulation_png(found))
 
+
+def simulation_png(found: Simulated) -> bytes:
+    """The same picture as a PNG in memory."""
     plan, result = found.plan, found.result
     scale, unit = next(((factor, name) for factor, name in ((1, "s"), (1e3, "ms"), (1e6, "µs"))
                         if result.seconds * factor >= 1), (1e9, "ns"))
     used = utilisation(found)
     fullest = _fullest(found)
     rows = _rows(found, [number for number, _ in fullest])
-    figure, axes = plt.subplots(3 if fullest else 2, 1, layout="constrained", height_ratios=[
-        0.34 * len(rows) + 0.4, *([0.26 * len(fullest) + 0.4] if fullest else []), 0.9],
-        figsize=(10.5, 2.9 + 0.34 * len(rows) + 0.26 * len(fullest)))
+    figure = new_figure(layout="constrained", figsize=(10.5, 2.9 + 0.34 * len(rows) + 0.26 * len(fullest)))
+    axes = figure.subplots(3 if fullest else 2, 1, height_ratios=[
+        0.34 * len(rows) + 0.4, *([0.26 * len(fullest) + 0.4] if fullest else []), 0.9])
     figure.suptitle(f"{plan.network} on {found.array.name}, batch {plan.batch}, planner {plan.planner}, {found.cost} "
                     f"cost: {duration(result.seconds)} and {_joules(sum(found.joules.values()))} a step", fontsize=11)
     axis = axes[0]
@@ -191,10 +213,7 @@ def draw_simulation(path: Path, found: Simulated) -> None:
     axis.set_yticks([])
     axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(KINDS), fontsize=8, frameon=False)
     _plain(axis)
-    try:
-        write_whole(path, lambda place: figure.savefig(place, format="png", dpi=130))
-    finally:
-        plt.close(figure)
+    return png(figure)
 
 
 #: What goes on in a piece of a track, and its colour.

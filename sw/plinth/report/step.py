@@ -1,11 +1,11 @@
 """A step for eyes: its operations, the tasks of a die, and where two steps differ."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, zip_longest
-from typing import Any, get_args
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any, get_args
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
@@ -34,7 +34,9 @@ from plinth.step.tasks import (
     Vector,
     Work,
 )
-from plinth_hw.terminal.table import new_table, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: Version of the reports as JSON.
 VERSION = 1
@@ -212,8 +214,20 @@ def _looks(task: dict[str, Any]) -> tuple[str, ...]:
     return task["task"].partition("[")[0], task["engine"] or "-", task["does"], *places
 
 
+#: Columns of :func:`operation_rows`.
+OPERATION = ("operation", "kind", "engine", "tasks", "multiply-adds")
+
+
+def operation_rows(report: dict[str, Any]) -> list[list[str]]:
+    """What a table shows of a step's operations."""
+    return [[one["operation"], one["kind"], ", ".join(one["engines"]) or "-", _between(one["tasks"]),
+             _between(one["multiply_adds"])] for one in report["operations"]]
+
+
 def show_step(console: Console, report: dict[str, Any]) -> None:
     """Print a step's operations, or a die's tasks."""
+    from plinth_hw.terminal.table import new_table, print_table
+
     console.print(f"[bold]{report['network']}[/bold] on {report['array']} ({report['dies']} dies of "
                   f"{report['preset']}), batch {report['batch']}, planner {report['planner']}, update "
                   f"{report['update']}", highlight=False)
@@ -226,12 +240,10 @@ def show_step(console: Console, report: dict[str, Any]) -> None:
             name = f"{first} .. {others[-1]}, {len(others) + 1:,} tasks" if others else first
             table.add_row(*(cell.replace("[", r"\[") for cell in (name, *cells)))
     else:
-        table = new_table("operation", "kind", "engine", "tasks", "multiply-adds",
-                          text=("operation", "kind", "engine"),
+        table = new_table(*OPERATION, text=("operation", "kind", "engine"),
                           title="operations, in the order of every die's program; tasks and multiply-adds of a die")
-        for one in report["operations"]:
-            table.add_row(one["operation"].replace("[", r"\["), one["kind"], ", ".join(one["engines"]) or "-",
-                          _between(one["tasks"]), _between(one["multiply_adds"]))
+        for name, *cells in operation_rows(report):
+            table.add_row(name.replace("[", r"\["), *cells)
     print_table(console, table)
     console.print(f"digest {report['digest']}", style="dim", highlight=False, soft_wrap=True)
 
@@ -318,6 +330,8 @@ def show_compared(console: Console, report: dict[str, Any], names: tuple[str, st
         return
     how = {"first": f"only in {names[0]}", "second": f"only in {names[1]}", "differs": "differs",
            "order": "first of other order"}
+    from plinth_hw.terminal.table import new_table, print_table
+
     table = new_table("what", "name", "how", text=("what", "name", "how"))
     for one in report["differences"][:MOST_DIFFERENCES]:
         table.add_row(one["what"], one["name"].replace("[", r"\["), how[one["how"]])

@@ -1,15 +1,15 @@
 """Tables for eyes."""
 
-from typing import Any
+from __future__ import annotations
 
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
-from plinth_hw.terminal.table import new_table, print_table
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
-def training_table(console: Console, report: dict[str, Any]) -> None:
-    """Print what a training run found."""
-    table = new_table("", " ", text=("", " "), header=False)
+def training_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a training run found: names and values."""
     exact = {True: "every weight of every die, every step", False: "NO: RTL and golden model differ",
              None: "not compared (the golden model itself ran)"}[report["bit_exact"]]
     rows = [
@@ -35,7 +35,15 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
             ("bytes sent", f"{sum(report['injected_bytes']):,}, {report['injected_bytes_predicted']:,} predicted; "
                            f"{sum(map(sum, report['link_bytes'])):,} on links"),
         ]
-    for name, text in rows:
+    return rows
+
+
+def training_table(console: Console, report: dict[str, Any]) -> None:
+    """Print what a training run found."""
+    from plinth_hw.terminal.table import new_table, print_table
+
+    table = new_table("", " ", text=("", " "), header=False)
+    for name, text in training_rows(report):
         table.add_row(f"[bold]{name}[/bold]", text)
     print_table(console, table)
     if report["cycles"]:
@@ -94,6 +102,8 @@ def _saturated(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _layers(console: Console, report: dict[str, Any]) -> None:
     """Words that each layer sent in a step, and how they differ from the plan's."""
+    from plinth_hw.terminal.table import new_table, print_table
+
     if report["dies"] == 1:
         return
     layers = new_table("layer", "splits", "transfers", "reduction", "beyond the plan", text=("layer", "splits"),

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plinth.output import write_whole
-from plinth.report.canvas import pyplot
+from plinth.report.canvas import new_figure, png, write_png
 from plinth.reproduce.paper import CLAIMS, Table
 
 #: Opacity of the paper's bars, which stand beside ours.
@@ -19,13 +17,12 @@ _DPI = 140
 
 def picture(title: str, width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
     """A figure of matplotlib, and its axes as an array of rows and columns; ``width`` and ``height`` in inches."""
-    plt = pyplot()
+    made = new_figure(figsize=(width, height))
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    made, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False,
-                              layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    made.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
     made.suptitle(title, fontsize=10.5)
-    return made, axes
+    return made, made.subplots(rows, columns, squeeze=False)
 
 
 def bar(axis: Any, left: float, value: float, wide: float, colour: str, alpha: float = 1, *, size: float = 7.5,
@@ -54,14 +51,10 @@ def write(folder: Path, figures: Sequence[Table], drawn: Mapping[str, Callable[[
     UserError
         If a file cannot be written.
     """
-    plt = pyplot()
     paths = []
     for figure in (figure for figure in figures if figure.key in drawn):
         path = folder / f"figure-{figure.key}.png"
         made = drawn[figure.key](replace(figure, rows=[row for row in figure.rows if row.series != CLAIMS]))
-        try:
-            write_whole(path, partial(made.savefig, format="png", dpi=_DPI))
-        finally:
-            plt.close(made)
+        write_png(path, png(made, _DPI))
         paths.append(path)
     return paths

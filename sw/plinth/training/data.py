@@ -48,6 +48,35 @@ class Dataset:
         return np.eye(self.classes, dtype=np.float32)[self.train_y[samples]]
 
 
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples in memory, as :func:`load_data` takes them from a file.
+
+    Parameters
+    ----------
+    x, y : array_like
+        Real numbers of up to 8 bytes.
+
+    Raises
+    ------
+    UserError
+        If one is no array of such numbers.
+    """
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y"):
+            try:
+                values = np.asarray(getattr(self, name))
+            except (ValueError, TypeError) as error:
+                raise UserError(f"{name} must be an array of real numbers ({error})") from None
+            if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
+                raise UserError(f"{name} must be an array of real numbers of up to 8 bytes, not of {values.dtype}")
+            object.__setattr__(self, name, values.astype(values.dtype.newbyteorder("="), copy=False))
+
+
 def digits() -> Dataset:
     """1,797 real 8x8 digits, pixels scaled to 0..1, split 1,437 to 360 after a fixed shuffle."""
     return named("digits")
@@ -109,21 +138,22 @@ def load_data(path: Path, network: Network, conversion: Conversion | None = None
     with array_file(path, "an .npz file of plain arrays", remedy) as file:
         x, y = file.form("x"), file.form("y")
         _check_forms(x, y, network, str(path))
-        return _fitted(file.read(x), file.read(y), network, path, conversion or Conversion())
+        return _fitted(file.read(x), file.read(y), network, str(path), path.name, conversion or Conversion())
 
 
-def _check_forms(x: Form, y: Form, network: Network, where: str) -> None:
+def _check_forms(x: Form | NDArray[Any], y: Form | NDArray[Any], network: Network, where: str) -> None:
     """Compare kinds and shapes with what the network takes."""
+    shown_x, shown_y = (f"{one.dtype} {list(one.shape)}" for one in (x, y))
     wanted, outputs = tuple(network.input), network.output.elements
     shapes = [wanted, wanted[1:]] if len(wanted) == 3 and wanted[0] == 1 else [wanted]
     if x.shape[1:] not in shapes:
         raise UserError(f"{where}: x must be real numbers of shape [samples, {', '.join(map(str, wanted))}] for "
-                        f"network {network.name!r}, not {x}")
+                        f"network {network.name!r}, not {shown_x}")
     if isinstance(network.loss, SoftmaxCrossEntropy):
         if y.dtype.kind not in "iu" or len(y.shape) != 1:
-            raise UserError(f"{where}: y must be class numbers from 0 to {outputs - 1}, one a sample, not {y}")
+            raise UserError(f"{where}: y must be class numbers from 0 to {outputs - 1}, one a sample, not {shown_y}")
     elif y.shape[1:] != (outputs,):
-        raise UserError(f"{where}: y must be real numbers of shape [samples, {outputs}], not {y}")
+        raise UserError(f"{where}: y must be real numbers of shape [samples, {outputs}], not {shown_y}")
     if x.shape[0] != y.shape[0] or x.shape[0] < 2:
         raise UserError(f"{where}: x has {x.shape[0]} samples and y {y.shape[0]}; give as many of both, at least 2")
     if max(prod(x.shape), prod(y.shape)) > MAXIMUM_VALUES:
@@ -131,9 +161,10 @@ def _check_forms(x: Form, y: Form, network: Network, where: str) -> None:
                         "fewer samples")
 
 
-def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, path: Path, conversion: Conversion) -> Dataset:
+def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, where: str, name: str, conversion: Conversion
+            ) -> Dataset:
     """Samples as networks read them, from arrays whose forms fit."""
-    where, wanted, outputs = str(path), tuple(network.input), network.output.elements
+    wanted, outputs = tuple(network.input), network.output.elements
     rows, sha256 = table_rows(network), _digest(x, y)
     classes = outputs if isinstance(network.loss, SoftmaxCrossEntropy) else 0
     if classes and (y.min() < 0 or y.max() >= outputs):
@@ -150,7 +181,7 @@ def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, path: Path, conv
         values = values.transpose(0, 2, 3, 1)
     flat = np.ascontiguousarray(values.reshape(len(x), -1))
     return _divided(flat, y.astype(np.int64) if targets is None else targets,
-                    len(x) - max(1, round(TEST_SHARE * len(x))), classes, scale=scale, name=path.name, sha256=sha256)
+                    len(x) - max(1, round(TEST_SHARE * len(x))), classes, scale=scale, name=name, sha256=sha256)
 
 
 def table_rows(network: Network) -> int:
@@ -166,8 +197,8 @@ def _check_rows(x: NDArray[Any], rows: int, where: str) -> None:
                         f"{x[tuple(odd[0])]} (sample {odd[0][0]})")
 
 
-def samples(given: Path | None, network: Network, conversion: Conversion | None = None) -> Dataset:
-    """Those of a data set with a name or of a file, or the digits; for a network.
+def samples(given: Path | Samples | None, network: Network, conversion: Conversion | None = None) -> Dataset:
+    """Those of a data set with a name, of a file or in memory, or the digits; for a network.
 
     Parameters
     ----------
@@ -179,6 +210,12 @@ def samples(given: Path | None, network: Network, conversion: Conversion | None 
     UserError
         As :func:`named`, :func:`load_data` and :func:`check_data`, or if there is neither such a name nor a file.
     """
+    if isinstance(given, Samples):
+        where = "samples"
+        _check_forms(given.x, given.y, network, where)
+        found = _fitted(given.x, given.y, network, where, where, conversion or Conversion())
+        check_data(found, network, where)
+        return found
     name = "digits" if given is None else str(given)
     if name in DATASETS:
         found, where = _labelled(name, conversion or Conversion()), DATASETS[name].what

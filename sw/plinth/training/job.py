@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,16 @@ from plinth.errors import UserError, one_line
 from plinth.lower.training import check_array, lower_training
 from plinth.model.array import Array
 from plinth.model.network import Network
+from plinth.model.parameters import Parameters
 from plinth.model.update import UpdateRule
 from plinth.output import check_writable, write_json
 from plinth.plan.plan import Plan
-from plinth.plan.plan_file import check_use, load_plan
+from plinth.plan.plan_file import check_use
 from plinth.plan.planning import check_prediction, plan_network, predicted_seconds
 from plinth.training import checkpoint
 from plinth.training.checkpoint import Checkpoint
 from plinth.training.checks import Checks, against_float64
-from plinth.training.data import Dataset, samples
+from plinth.training.data import Dataset, Samples, samples
 from plinth.training.evaluation import evaluate
 from plinth.training.folder import REPORT, RunFolder
 from plinth.training.layers import layer_report
@@ -36,15 +37,15 @@ from plinth_hw.isa.operations import Engine
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What the command line asks for."""
+    """What somebody asks for."""
 
     network: Network
     #: Where to train, and what to split it by: a planner, or a plan's file.
     array: Array
     planner: str
-    plan: Path | None
-    #: Samples; None: the digits.
-    data: Path | None
+    plan: Plan | None
+    #: Samples, those of a file or of a data set with a name, or themselves; None: the digits.
+    data: Path | Samples | None = None
     #: Factors on samples and targets; None: the automatic ones.
     scale: Scale | None
     epochs: int
@@ -53,20 +54,23 @@ class JobOptions:
     seed: int
     device: str
     #: With the device "serial": name and rate in baud of each die's port.
-    ports: tuple[tuple[str, int], ...]
+    ports: tuple[tuple[str, int], ...] = ()
     #: And the folder of the bitstream that the dies must hold; None: any of the array's parameters.
-    bitstream: Path | None
+    bitstream: Path | None = None
     memory_words: int
-    threads: int | None
-    save: Path | None
-    resume: Path | None
+    threads: int | None = None
+    save: Path | None = None
+    resume: Path | None = None
     #: Go on from ``resume`` with settings that are not its own.
-    change: bool
+    change: bool = False
     #: What was said of the network's Winograd tiles, by option.
-    tile_options: Mapping[str, str]
-    steps: int | None
-    window: backends.Window | None
-    out: RunFolder
+    tile_options: Mapping[str, str] = field(default_factory=dict)
+    steps: int | None = None
+    window: backends.Window | None = None
+    #: Folder of the report; None: it is not written.
+    out: RunFolder | None = None
+    #: What messages call the plan.
+    plan_name: str = "plan"
     #: Largest share of a step's kinks that the dies may decide; None: by the number format.
     kinks: float | None = None
 
@@ -78,6 +82,8 @@ class JobResult:
     report: dict[str, Any]
     plan: Plan
     losses: list[float]
+    #: Weights and bias of each layer behind the last step, flat.
+    parameters: Parameters
 
 
 #: Called before the first step with the number of steps, and after every step.
@@ -85,8 +91,8 @@ Progress = Callable[[StepResult | None, int], None]
 
 
 def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None]) -> JobResult:
-    """Train and report; ``report.json`` in ``options.out`` is written last, and only then. What an earlier run left
-    there is removed before the first step, once nothing that is read can be wrong any more.
+    """Train and report. In ``options.out``, if there is a folder, ``report.json`` is written last, and only then; what
+    an earlier run left there is removed before the first step, once nothing that is read can be wrong any more.
 
     Weights are saved after each epoch and after the last step; if the run is interrupted or a device fails, those after
     the last step that was done. A step that is not finite or further from the float64 reference than its format may be
@@ -123,7 +129,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     start = starting_point(network, settings, options.seed, options.resume, parameters=parameters,
                            steps_per_epoch=steps_per_epoch, change=options.change, say=say)
     check_writable(options.save)
-    options.out.hold()
+    if options.out is not None:
+        options.out.hold()
     golden = Driver(backends.golden_array(parameters, dies, memory_words), program,
                     memory_words=memory_words, links=array)
     digest = None
@@ -142,7 +149,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if start.kept:
         session.load_kept(start.kept)
     driver.clear_counters()
-    options.out.clear()
+    if options.out is not None:
+        options.out.clear()
     setup_seconds = time.perf_counter() - started
     before = driver.cycles
     total = (options.epochs - start.epoch) * steps_per_epoch - start.step
@@ -179,8 +187,9 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     checks.finish()
     report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
                      setup=setup_seconds, cycles=driver.cycles - before)
-    write_json(options.out.path / REPORT, report)
-    return JobResult(report, plan, session.losses)
+    if options.out is not None:
+        write_json(options.out.path / REPORT, report)
+    return JobResult(report, plan, session.losses, session.parameters(driver))
 
 
 def _printable(say: Callable[[str], None]) -> Callable[[str], None]:
@@ -189,7 +198,7 @@ def _printable(say: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _plan(options: JobOptions) -> Plan:
-    """The plan of the file, or that of the planner, for the rule that weights are updated by.
+    """The plan that was given, or that of the planner, for the rule that weights are updated by.
 
     Raises
     ------
@@ -199,9 +208,9 @@ def _plan(options: JobOptions) -> Plan:
     network, array = options.network, options.array
     if options.plan is None:
         return plan_network(network, array, planner=options.planner, batch=options.batch, rule=options.rule).plan
-    plan = load_plan(options.plan, network)
-    check_use(plan, str(options.plan), array=array, batch=options.batch)
-    check_prediction(plan, str(options.plan))
+    plan = options.plan
+    check_use(plan, options.plan_name, array=array, batch=options.batch)
+    check_prediction(plan, options.plan_name)
     if plan.rule == options.rule.form:
         return plan
     plan = plan.resharded(rule=options.rule)

@@ -1,0 +1,132 @@
+"""Arguments of the library, refused in one line before any work where they mean nothing; and its words in messages.
+
+The rooms below say options as the command line does, ``--batch``. Here the same message says the argument, ``batch``.
+"""
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from plinth.errors import UserError, one_line
+
+#: Arguments by the options that messages name.
+WORDS = {"data": "x and y", "memory": "memory_mib", "narrow": "wide=False", "parts": "lists", "preset": "machine",
+         **{name: name for name in (
+             "array", "batch", "cost", "device", "die", "dies", "epochs", "epsilon", "format", "kinks", "machine",
+             "model", "momentum", "planner", "predict", "rate", "save", "scale", "seed", "shares", "slow", "steps",
+             "stochastic", "threads", "update", "weights", "wide", "winograd")}}
+_OPTION = re.compile(r"(?<![\w-])--([a-z]+)(?![\w-])")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def library_words(text: str) -> str:
+    """A message with arguments in the place of options."""
+    return _OPTION.sub(lambda found: WORDS.get(found[1], found[0]), text)
+
+
+def library(function: Callable[P, T]) -> Callable[P, T]:
+    """A function of the library: its errors are in the library's words."""
+    @wraps(function)
+    def run(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*arguments, **options)
+        except UserError as error:
+            error.args = (library_words(str(error)),)
+            error.__notes__ = [library_words(note) for note in error.notes]
+            raise
+
+    return run
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it, on one line and cut."""
+    return one_line(repr(value), 60)
+
+
+def integer(name: str, value: Any, low: int, high: int) -> int:
+    """The value of an argument that is an integer from ``low`` to ``high``.
+
+    Raises
+    ------
+    UserError
+        If it is not.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not low <= value.__index__() <= high:
+        raise UserError(f"{name} must be an integer from {low} to {high}, not {shown(value)}")
+    return int(value.__index__())
+
+
+def real(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
+    """The value of an argument that is a finite number from ``least`` to ``most``.
+
+    Raises
+    ------
+    UserError
+        If it is not.
+    """
+    try:
+        number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or not least <= number <= most:
+        bounds = "" if least == -math.inf else f" of at least {least:g}" if most == math.inf else (
+            f" from {least:g} to {most:g}")
+        raise UserError(f"{name} must be a finite number{bounds}, not {shown(value)}")
+    return number
+
+
+def choice(name: str, value: Any, known: Iterable[Any]) -> Any:
+    """The value of an argument that is one of several.
+
+    Raises
+    ------
+    UserError
+        If it is none of them; the message lists them.
+    """
+    known = tuple(known)
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value not in known:
+        raise UserError(f"{name} must be one of {', '.join(map(repr, known))}, not {shown(value)}")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """The value of an argument that is true or false.
+
+    Raises
+    ------
+    UserError
+        If it is neither.
+    """
+    if not isinstance(value, bool):
+        raise UserError(f"{name} must be True or False, not {shown(value)}")
+    return value
+
+
+def path(name: str, value: Any) -> Path:
+    """The value of an argument that names a file.
+
+    Raises
+    ------
+    UserError
+        If it is no path.
+    """
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str) or not os.fspath(value):
+        raise UserError(f"{name} must be a path, not {shown(value)}")
+    return Path(value)
+
+
+def optional(check: Callable[..., T], name: str, value: Any, *bounds: Any) -> T | None:
+    """None, or what a check makes of the value of an argument.
+
+    Raises
+    ------
+    UserError
+        As the check.
+    """
+    return None if value is None else check(name, value, *bounds)

@@ -1,0 +1,111 @@
+"""A training run as commands and the library ask for it: what was not said follows from plan, dies, network."""
+
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+from plinth import defaults
+from plinth.api.choices import (
+    array_for,
+    array_of_plan,
+    epochs_of,
+    network_of_plan,
+    planner_of,
+    rule_of,
+    with_settings,
+)
+from plinth.errors import UserError
+from plinth.model.array import Array
+from plinth.model.network import Network
+from plinth.model.network_file import load_network
+from plinth.model.update import MOMENTUM
+from plinth.plan.plan import Plan
+from plinth.plan.planning import arranged
+from plinth.training.job import JobOptions
+
+
+def training_job(*, network: Network | None = None, plan: Plan | None = None, array: str | Array | None = None,
+                 dies: int | None = None, machine: str | None = None, number_format: str | None = None,
+                 planner: str | None = None, batch: int | None = None, epochs: int | None = None,
+                 rate: float | None = None, update: str | None = None, momentum: float = defaults.MOMENTUM,
+                 epsilon: float | None = None, wide: bool | None = None, stochastic: bool | None = None,
+                 tiles: Mapping[str, Any] | None = None, tile_options: Mapping[str, str] | None = None,
+                 memory_mib: int = defaults.MEMORY_MIB, seed: int = 0, device: str,
+                 ports: Sequence[tuple[str, int]] = (), **rest: Any) -> JobOptions:
+    """The job of a run; what is None follows from the plan, or is by default.
+
+    Parameters
+    ----------
+    network : Network or None
+        None: the plan's, or the default one.
+    plan : Plan or None
+        Instead of a planner.
+    array, dies, machine, number_format
+        As :func:`plinth.api.choices.array_of`.
+    planner, batch, epochs
+        As :class:`~plinth.training.job.JobOptions`.
+    update, rate, momentum, epsilon, wide, stochastic
+        As :func:`plinth.api.choices.rule_of`.
+    tiles : mapping or None
+        Arguments of :func:`plinth.api.choices.with_settings`.
+    tile_options : mapping or None
+        The same as checkpoints hold them.
+    memory_mib : int
+        Memory of a die in MiB.
+    rest
+        Further fields of :class:`~plinth.training.job.JobOptions`.
+
+    Raises
+    ------
+    UserError
+        If there is no such array or rule, or they do not fit each other.
+    """
+    made = with_settings(network or (load_network(defaults.NETWORK) if plan is None else network_of_plan(plan)),
+                         **(tiles or {}))
+    if plan is None:
+        where = array_for(made, array, dies, machine, number_format)
+        planner, batch = planner_of(planner, where), batch or defaults.BATCH
+        made = arranged(made, where, planner, batch)
+    else:
+        where = array_of_plan(plan, made, array, dies, machine, number_format)
+        planner, batch = plan.planner, batch or plan.batch
+        if update is None:
+            update = plan.rule.kind
+            # What is wide is not rounded at random.
+            stochastic = plan.rule.stochastic and not wide if stochastic is None else stochastic
+            wide = plan.rule.wide if wide is None else wide
+    if ports and len(ports) != where.dies:
+        raise UserError(f"the array has {where.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
+    rule = rule_of(where, update, wide, made.name, rate=rate, momentum=momentum, epsilon=epsilon,
+                   stochastic=bool(stochastic))
+    return JobOptions(network=made, array=where, batch=batch, planner=planner, plan=plan,
+                      epochs=epochs or epochs_of(made.name, rule), rule=rule, seed=seed, device=device,
+                      ports=tuple(ports), memory_words=(memory_mib << 20) // where.die_parameters().word_bytes,
+                      tile_options=tile_options or {}, **rest)
+
+
+def check_used(job: JobOptions, given: Container[str]) -> None:
+    """Refuse options of a run that were given and of which nothing would come.
+
+    Parameters
+    ----------
+    job : JobOptions
+    given : container of str
+        Names of the options.
+
+    Raises
+    ------
+    UserError
+        Naming the first of them.
+    """
+    simulated = f"the RTL's simulation, which --device {job.device} does not run; leave one of them out"
+    for name, used, reason in (
+            ("waves", job.device == "cosim", f"--waves records {simulated}"),
+            ("threads", job.device == "cosim", f"--threads are those of {simulated}"),
+            ("bitstream", job.device == "serial", "--bitstream is what dies behind serial:PORT hold, not those of "
+                                                  f"--device {job.device}; leave one of them out"),
+            ("momentum", job.rule.kind == MOMENTUM, f"update {job.rule.kind!r} has no --momentum; leave it out"),
+            ("epsilon", job.rule.squares, f"update {job.rule.kind!r} has no --epsilon; leave it out"),
+            ("change", job.resume is not None, "--change is for runs that go on from a checkpoint, without --resume "
+                                               "there is none; leave it out")):
+        if not used and name in given:
+            raise UserError(reason)

@@ -1,0 +1,324 @@
+"""``plinth.plan`` and ``plinth.load_plan``: how a network is split over an array, and what that costs."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plinth import defaults
+from plinth.api import arguments, html
+from plinth.api.arguments import choice, flag, integer, library, optional
+from plinth.api.choices import array_for, network_of_plan, network_or_plan
+from plinth.api.objects import array_given
+from plinth.api.objects import network as network_of
+from plinth.api.progress import Progress, activity
+from plinth.api.results import Result
+from plinth.api.splits import planned
+from plinth.errors import UserError
+from plinth.model.array import Array
+from plinth.model.network import Network
+from plinth.partition.graph import from_network
+from plinth.partition.regions import Lists
+from plinth.plan import plan_file
+from plinth.plan.cost.models import MODELS
+from plinth.plan.lists_file import layers_from_data, load_lists
+from plinth.plan.plan import Plan
+from plinth.plan.planning import PLANNERS, Outcome, Planned, check_prediction, costed
+from plinth.report import plan as shown_plan
+
+if TYPE_CHECKING:
+    from plinth.api.simulating import SimulationResult
+    from plinth.api.training import TrainingResult
+
+#: Samples of a step, at most.
+MAXIMUM_BATCH = plan_file.MAXIMUM_BATCH
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class StepListing(Result):
+    """What dies do in a step.
+
+    Attributes
+    ----------
+    operations : list of dict
+        In the order of every die's program; empty where the tasks of one die were asked for.
+    tasks : list of dict
+        Of that die.
+    digest : str
+        SHA-256 of the step, equal in every process.
+    """
+
+    report: dict[str, Any]
+
+    @property
+    def operations(self) -> list[dict[str, Any]]:
+        """In the order of every die's program."""
+        return list(self.report.get("operations", ()))
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        """Of the die that was asked for."""
+        return list(self.report.get("tasks", ()))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the step."""
+        return str(self.report["digest"])
+
+    def _report(self) -> dict[str, Any]:
+        return self.report
+
+    def _line(self) -> str:
+        what = f"{len(self.operations)} operations" if self.operations else (
+            f"{len(self.tasks)} tasks of die {self.report['die']}")
+        return f"step of {self.report['network']} on {self.report['array']}: {what}"
+
+    def _tables(self) -> list[str]:
+        from plinth.report import step as shown_step
+
+        if self.operations:
+            return [html.table(shown_step.operation_rows(self.report), shown_step.OPERATION)]
+        return [html.table([(task["task"], task["engine"] or "-", task["does"]) for task in self.tasks],
+                           ("task", "engine", "does"))]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PlanResult(Result):
+    """A plan and what it costs.
+
+    Attributes
+    ----------
+    plan : plinth.plan.plan.Plan
+        Splits, transfers, reductions.
+    network, array
+        What it is for.
+    totals : plinth.plan.planning.Outcome
+        Bytes that all dies send in a step (``total_bytes``), and its predicted time (``predicted_seconds``).
+    baselines : dict of str to Outcome
+        The same of planners ``data`` and ``model``.
+    splits : dict of str to tuple of str
+        Of each layer and junction, a split a level.
+    """
+
+    plan: Plan
+    network: Network
+    array: Array
+    planned: Planned
+
+    @property
+    def totals(self) -> Outcome:
+        """Bytes that all dies send in a step, and its predicted time."""
+        return self.planned.outcome
+
+    @property
+    def baselines(self) -> dict[str, Outcome]:
+        """The totals of planners ``data`` and ``model``."""
+        return dict(self.planned.baselines)
+
+    @property
+    def splits(self) -> dict[str, tuple[str, ...]]:
+        """Of each layer and junction, a split a level."""
+        head, *rows = shown_plan.split_rows(self.planned)
+        return {name: tuple(row[place] for row in rows) for place, name in enumerate(head) if place}
+
+    @library
+    def simulate(self, cost: str = "die", slow: Mapping[int, float] | None = None, *, progress: Progress = None
+                 ) -> "SimulationResult":
+        """Simulate the plan's step, as :func:`plinth.simulate`."""
+        from plinth.api.simulating import simulate
+
+        return simulate(self, cost=cost, slow=slow, progress=progress)
+
+    @library
+    def train(self, x: Any = None, y: Any = None, **options: Any) -> "TrainingResult":
+        """Train by the plan, as :func:`plinth.train`, which has the options."""
+        from plinth.api.training import train
+
+        return train(self, x, y, **options)
+
+    @library
+    def step(self, die: int | None = None) -> StepListing:
+        """What the dies do in a step.
+
+        Parameters
+        ----------
+        die : int or None
+            The tasks of this die; None: operations.
+
+        Raises
+        ------
+        UserError
+            If there is no such die.
+        """
+        from plinth.report import step as shown_step
+
+        die = optional(integer, "die", die, 0, self.plan.dies - 1)
+        return StepListing(shown_step.step_report(self.plan, shown_step.step_of_plan(self.plan), die))
+
+    @library
+    def save(self, path: str | Path) -> None:
+        """Write the plan's file, ``.yaml`` or ``.json``, which ``plinth train`` and :func:`plinth.load_plan` take.
+
+        Raises
+        ------
+        UserError
+            If the path ends otherwise, or the file cannot be written.
+        """
+        place = arguments.path("path", path)
+        if place.suffix not in (".yaml", ".yml", ".json"):
+            raise UserError(f"path {place} must end in .yaml or .json")
+        plan_file.save_plan(place, self.plan)
+
+    def _report(self) -> dict[str, Any]:
+        return shown_plan.plan_report(self.planned)
+
+    def _line(self) -> str:
+        plan = self.plan
+        return (f"plan of {plan.network} on {plan.array}, batch {plan.batch}, planner {plan.planner}: "
+                f"{plan.words:,} words a step, {self.totals.predicted_seconds:.3g} s predicted")
+
+    def _tables(self) -> list[str]:
+        head, *rows = shown_plan.split_rows(self.planned)
+        return [*([html.table(rows, head)] if rows else []),
+                html.table(shown_plan.total_rows(self.planned), shown_plan.TOTALS)]
+
+    def _picture(self) -> bytes:
+        return shown_plan.plan_png(self.planned)
+
+
+def _lists(given: Any, network: Network) -> Mapping[str, Lists] | None:
+    """Lists of parts by layer, from a file or as a file has them."""
+    if given is None:
+        return None
+    graph = from_network(network)
+    return (layers_from_data(dict(given), graph, "lists") if isinstance(given, Mapping) else
+            load_lists(arguments.path("lists", given), graph))
+
+
+def update_settings(update: Any, wide: Any, stochastic: Any) -> dict[str, Any]:
+    """How weights are updated, whatever the numbers.
+
+    Raises
+    ------
+    UserError
+        If one is not what it may be.
+    """
+    return {"update": optional(choice, "update", update, defaults.UPDATES), "wide": optional(flag, "wide", wide),
+            "stochastic": flag("stochastic", stochastic)}
+
+
+def split_settings(planner: Any, model: Any, batch: Any) -> dict[str, Any]:
+    """How a network is split, and for how many samples.
+
+    Raises
+    ------
+    UserError
+        If one is not what it may be.
+    """
+    return {"planner": optional(choice, "planner", planner, PLANNERS),
+            "model": optional(choice, "model", model, MODELS),
+            "batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH)}
+
+
+@library
+def plan(network: str | Path | Network | None = None, array: str | Path | Array | None = None, *,
+         planner: str | None = None, model: str | None = None, batch: int | None = None, update: str | None = None,
+         wide: bool | None = None, stochastic: bool = False, lists: str | Path | Mapping[str, Any] | None = None,
+         progress: Progress = None) -> PlanResult:
+    """Split a network over an array, layer by layer and level by level.
+
+    Parameters
+    ----------
+    network : str, Path, Network or None
+        As :func:`plinth.network` takes it.
+    array : str, Path, Array or None
+        As :func:`plinth.array` takes it. Where its dies cannot make the network's Winograd layers, dies alike that can
+        take their place.
+    planner : str or None
+        How layers are split; None: ``joint``, of dies whose operands have 16 bits ``data``.
+    model : {"exact", "published"} or None
+        How words are counted: as the dies move them (None), or as HyPar publishes them.
+    batch : int or None
+        Samples of a step, up to 1,048,576; None: 128.
+    update : {"sgd", "momentum", "adagrad", "adagrad-printed"} or None
+        None: what the dies do best, Adagrad with an optimiser engine, else plain descent.
+    wide : bool or None
+        Whether fixed-point weights and states have 32 bits; None: with Adagrad.
+    stochastic : bool
+        Whether fixed-point weights and states of 16 bits are rounded at random.
+    lists : str, Path, mapping or None
+        Lists of parts by layer: a YAML file, or what it would hold.
+    progress : callable, True or None
+        Told (done, total, text) of steps that are predicted, whose total nobody knows (0); True: a bar on standard
+        error.
+
+    Raises
+    ------
+    UserError
+        If an argument is not what it may be, or the planner refuses the array.
+    """
+    settings = split_settings(planner, model, batch) | update_settings(update, wide, stochastic)
+    made = network_of(network)
+    where = array_for(made, array_given(array))
+    parts = _lists(lists, made)
+    with activity(progress, f"planning {made.name} on {where.name}", "steps predicted") as told:
+        found = planned(made, where, lists=parts, progress=told.update, **settings)
+    return PlanResult(found.plan, network_of_plan(found.plan), where, found)
+
+
+@library
+def load_plan(path: str | Path) -> PlanResult:
+    """The plan in a file that ``plinth plan --out`` or :meth:`PlanResult.save` wrote; the file is untrusted.
+
+    Raises
+    ------
+    UserError
+        If it is not such a file, or states what does not follow from its splits.
+    """
+    place = arguments.path("path", path)
+    found = plan_file.load_plan(place)
+    check_prediction(found, str(place))
+    return result_of(found)
+
+
+def result_of(plan: Plan) -> PlanResult:
+    """A plan that stands with what it costs.
+
+    Raises
+    ------
+    UserError
+        If it does not say what its array is.
+    """
+    made = costed(plan)
+    assert plan.hardware is not None, "a plan without an array is refused above"
+    return PlanResult(made.plan, network_of_plan(plan), plan.hardware, made)
+
+
+def plan_given(given: Any) -> tuple[Plan | None, str]:
+    """The plan that an argument ``network`` is, or the file of one that it names, and what messages call it.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read as a plan.
+    """
+    if isinstance(given, PlanResult):
+        return given.plan, "plan"
+    if isinstance(given, (str, os.PathLike)) and isinstance(os.fspath(given), str):
+        _, place = network_or_plan(os.fspath(given), None)
+        if place is not None:
+            return plan_file.load_plan(place), str(place)
+    return None, ""
+
+
+def refuse_beside(settings: Iterable[str]) -> None:
+    """Refuse what was given beside a plan, which says it.
+
+    Raises
+    ------
+    UserError
+        Naming the first of the settings.
+    """
+    for name in settings:
+        raise UserError(f"{name} and a plan both say how the network is split; leave one of them out")

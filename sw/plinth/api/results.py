@@ -1,0 +1,36 @@
+"""What all results of the library have in common: data, a line, and a page for notebooks."""
+
+import json
+from typing import Any
+
+from plinth.api import html
+from plinth.output import json_text
+
+
+class Result:
+    """A result: subclasses say its report, its line, its tables and its picture."""
+
+    def _report(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _line(self) -> str:
+        raise NotImplementedError
+
+    def _tables(self) -> list[str]:
+        raise NotImplementedError
+
+    def _picture(self) -> bytes | None:
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, as the command's ``--json`` prints it: numbers that are not finite are None."""
+        found: dict[str, Any] = json.loads(json_text(self._report()))
+        return found
+
+    def __repr__(self) -> str:
+        return f"<{self._line()}>"
+
+    def _repr_html_(self) -> str:
+        """The tables and the picture of the result, for notebooks."""
+        png = self._picture()
+        return html.page(self._line(), *self._tables(), *([] if png is None else [html.picture(png, self._line())]))

@@ -1,0 +1,151 @@
+"""``plinth.simulate``: the time and energy of a training step, and where they go."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plinth.api import arguments, html
+from plinth.api.arguments import choice, integer, library, real, shown
+from plinth.api.choices import array_for, array_of_plan, network_of_plan
+from plinth.api.objects import array_given
+from plinth.api.objects import network as network_of
+from plinth.api.planning import PlanResult, plan_given, refuse_beside, split_settings, update_settings
+from plinth.api.progress import Progress, activity
+from plinth.api.results import Result
+from plinth.api.steps import simulated, split
+from plinth.errors import UserError
+from plinth.model.array import MAXIMUM_DIES, Array
+from plinth.model.network import Network
+from plinth.plan.plan import Plan
+from plinth.plan.plan_file import check_use
+from plinth.plan.planning import check_prediction
+from plinth.report import simulation
+from plinth.simulate.costs import COSTS
+from plinth.simulate.step import Simulated, write_trace
+
+#: How many times longer tasks of a die may take.
+LEAST_FACTOR, MOST_FACTOR = 0.001, 100_000
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SimulationResult(Result):
+    """A simulated step.
+
+    Attributes
+    ----------
+    plan, array
+        What was simulated.
+    seconds : float
+        Of the step.
+    joules : dict of str to float
+        Energy of the step by kind.
+    """
+
+    simulated: Simulated
+
+    @property
+    def plan(self) -> Plan:
+        """The plan whose step was simulated."""
+        return self.simulated.plan
+
+    @property
+    def array(self) -> Array:
+        """The array."""
+        return self.simulated.array
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the step."""
+        return float(self.simulated.result.seconds)
+
+    @property
+    def joules(self) -> dict[str, float]:
+        """Energy of the step by kind."""
+        return dict(self.simulated.joules)
+
+    @library
+    def save_trace(self, path: str | Path) -> None:
+        """Write the step for Perfetto, as ``.json``.
+
+        Raises
+        ------
+        UserError
+            If the path ends otherwise, or the file cannot be written.
+        """
+        place = arguments.path("path", path)
+        if place.suffix != ".json":
+            raise UserError(f"path {place} must end in .json")
+        write_trace(place, self.simulated)
+
+    def _report(self) -> dict[str, Any]:
+        return simulation.simulation_report(self.simulated)
+
+    def _line(self) -> str:
+        plan = self.plan
+        return (f"step of {plan.network} on {self.array.name}, batch {plan.batch}, planner {plan.planner}: "
+                f"{self.seconds:.4g} s, {sum(self.joules.values()):.3g} J")
+
+    def _tables(self) -> list[str]:
+        return [html.table(simulation.total_rows(self.simulated)),
+                html.table(simulation.engine_rows(self.simulated),
+                           ("engine", *(label for _, label, _ in simulation.STATES)))]
+
+    def _picture(self) -> bytes:
+        return simulation.simulation_png(self.simulated)
+
+
+def _slow(given: Any) -> dict[int, float]:
+    """How many times longer tasks of some dies take."""
+    if given is not None and not isinstance(given, Mapping):
+        raise UserError(f"slow must be a mapping of dies to factors, not {shown(given)}")
+    return {integer("a die of slow", die, 0, MAXIMUM_DIES - 1):
+            real("a factor of slow", factor, LEAST_FACTOR, MOST_FACTOR) for die, factor in (given or {}).items()}
+
+
+@library
+def simulate(network: str | Path | Network | PlanResult | None = None, array: str | Path | Array | None = None, *,
+             planner: str | None = None, model: str | None = None, batch: int | None = None,
+             update: str | None = None, wide: bool | None = None, stochastic: bool = False, cost: str = "die",
+             slow: Mapping[int, float] | None = None, progress: Progress = None) -> SimulationResult:
+    """Simulate a training step of a network, or of a plan.
+
+    Parameters
+    ----------
+    network : str, Path, Network, PlanResult or None
+        As :func:`plinth.network` takes it; or a plan or the path of its file, which says all that follows up to
+        ``stochastic``.
+    array, planner, model, batch, update, wide, stochastic
+        As :func:`plinth.plan`.
+    cost : {"die", "paper"}
+        The array's dies by their engines' formulas, or HyPar's as its paper states them.
+    slow : mapping of int to float or None
+        How many times longer tasks of a die take, from 0.001 to 100,000.
+    progress : callable, True or None
+        Told (done, total, text) of tasks; True: a bar on standard error.
+
+    Raises
+    ------
+    UserError
+        If an argument is not what it may be, or the plan does not fit the array or its dies' memory.
+    """
+    settings = split_settings(planner, model, batch) | update_settings(update, wide, stochastic)
+    factors = _slow(slow)
+    choice("cost", cost, COSTS)
+    given, name = plan_given(network)
+    made = None
+    if given is None:
+        assert not isinstance(network, PlanResult)
+        made = network_of(network)
+        where = array_for(made, array_given(array))
+    else:
+        refuse_beside(key for key, value in settings.items() if value not in (None, False))
+        where = array_of_plan(given, network_of_plan(given), array_given(array))
+        check_use(given, name, array=where)
+        check_prediction(given, name)
+    with activity(progress, f"planning on {where.name}", "tasks") as told:
+        if made is not None:
+            given = split(made, where, **settings)
+        assert given is not None
+        told.begin(f"simulating {given.network} on {where.name}", "tasks")
+        return SimulationResult(simulated(given, where, cost=cost, slow=factors, progress=told.update))

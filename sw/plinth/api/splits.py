@@ -1,0 +1,43 @@
+"""A network's plan, as commands and the library ask for it."""
+
+from collections.abc import Callable, Mapping
+
+from plinth import defaults
+from plinth.api.choices import form_of, planner_of
+from plinth.model.array import Array
+from plinth.model.network import Network
+from plinth.partition.regions import Lists
+from plinth.plan.planning import Planned, arranged, plan_network
+
+
+def planned(network: Network, array: Array, *, planner: str | None = None, model: str | None = None,
+            batch: int | None = None, update: str | None = None, wide: bool | None = None, stochastic: bool = False,
+            lists: Mapping[str, Lists] | None = None, progress: Callable[[int], object] | None = None) -> Planned:
+    """Plan a network over an array; what is None is by default.
+
+    Parameters
+    ----------
+    network : Network
+        With the settings of its convolutions.
+    array : Array
+        Of dies that can do what the network needs.
+    planner, model : str or None
+        How layers are split, and how words are counted.
+    batch : int or None
+        Samples of a step.
+    update, wide, stochastic
+        As :func:`plinth.api.choices.form_of`.
+    lists : mapping or None
+        Lists of parts by layer.
+    progress : callable or None
+        Called with the number of steps that were predicted.
+
+    Raises
+    ------
+    UserError
+        As :func:`plinth.plan.planning.plan_network`.
+    """
+    planner, batch = planner_of(planner, array), batch or defaults.BATCH
+    return plan_network(arranged(network, array, planner, batch), array, planner=planner,
+                        model=model or defaults.MODEL, batch=batch, lists=lists,
+                        rule=form_of(array, update, wide, stochastic), progress=progress)

@@ -1,0 +1,242 @@
+"""``plinth.train``: a network trained on dies, with arrays in memory in and out."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plinth import defaults
+from plinth.api import arguments, html
+from plinth.api.arguments import choice, integer, library, optional, real, shown
+from plinth.api.jobs import check_used, training_job
+from plinth.api.objects import array_given
+from plinth.api.objects import network as network_of
+from plinth.api.planning import PlanResult, plan_given, refuse_beside, split_settings, update_settings
+from plinth.api.progress import Progress, Told, activity
+from plinth.api.results import Result
+from plinth.errors import UserError
+from plinth.model.array import Array
+from plinth.model.network import Network
+from plinth.plan.plan import Plan
+from plinth.report import picture
+from plinth.report.progress import TrainingProgress
+from plinth.report.table import training_rows
+from plinth.training.data import Samples
+from plinth.training.job import JobOptions, JobResult, run_job
+from plinth.training.scale import Scale, parse_scale
+from plinth.training.settings import MAXIMUM_BATCH, MAXIMUM_EPOCHS
+
+#: Bounds of seeds, memories of dies in MiB, and threads.
+_SEEDS, _MEMORIES, _THREADS = (0, 2**63 - 1), (1, 8192), (1, 256)
+#: Devices that the library trains on.
+DEVICES = ("golden", "cosim")
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class TrainingResult(Result):
+    """A training run.
+
+    Attributes
+    ----------
+    network, array, plan
+        What was trained, where, and how it was split.
+    losses : list of float
+        Of every step.
+    weights, biases : dict of str to ndarray
+        Of each layer behind the last step, FP32, as the layer's shapes say; of Winograd layers that train elements of
+        tiles, these.
+    accuracy : float or None
+        Share of the test samples that is right; None where there are no classes.
+    loss : float
+        Of the test samples.
+    report : dict
+        What ``report.json`` holds.
+    notes : tuple of str
+        What the run had to say.
+    """
+
+    network: Network
+    array: Array
+    plan: Plan
+    losses: list[float]
+    weights: dict[str, NDArray[np.float32]]
+    biases: dict[str, NDArray[np.float32]]
+    report: dict[str, Any]
+    notes: tuple[str, ...]
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the test samples that is right."""
+        found: float | None = self.report["test_accuracy"]
+        return found
+
+    @property
+    def loss(self) -> float:
+        """Of the test samples."""
+        return float(self.report["test_loss"])
+
+    def _report(self) -> dict[str, Any]:
+        return self.report
+
+    def _line(self) -> str:
+        report = self.report
+        right = f"loss {self.loss:.4g}" if self.accuracy is None else f"accuracy {self.accuracy:.2%}"
+        return (f"{report['network']} trained on {report['array']} ({report['dies']} x {report['preset']}, "
+                f"{report['device']}), {report['steps']} steps of {report['batch']}: test {right}")
+
+    def _tables(self) -> list[str]:
+        return [html.table(training_rows(self.report))]
+
+    def _picture(self) -> bytes:
+        return picture.training_png(self.report)
+
+
+class TrainingError(UserError):
+    """A run whose dies differ from the golden model, or that went further from float64 than its format may.
+
+    Attributes
+    ----------
+    result : TrainingResult
+        What there is of the run.
+    """
+
+    def __init__(self, message: str, result: TrainingResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+def _data(x: Any, y: Any) -> Path | Samples | None:
+    """Samples in memory, or of a file or data set by name."""
+    if y is None and (x is None or isinstance(x, (str, os.PathLike))):
+        return None if x is None else arguments.path("x", x)
+    if x is None or y is None or isinstance(x, (str, bytes, os.PathLike)):
+        raise UserError("x and y must be given together, as arrays; or x alone, an .npz file or a data set by name")
+    return Samples(x, y)
+
+
+def _scale(given: Any) -> Scale | None:
+    """Factors on samples and targets; None: the automatic ones."""
+    if isinstance(given, str):
+        return parse_scale(given)
+    factors = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if len(factors) > 2:
+        raise UserError(f"scale must be \"auto\", a factor, or one on samples and one on targets, not {shown(given)}")
+    try:
+        return Scale(*(real("scale", factor) for factor in factors))
+    except ValueError as error:
+        raise UserError(f"scale {shown(given)}: {error}") from None
+
+
+def _result(job: JobOptions, found: JobResult, notes: Iterable[str]) -> TrainingResult:
+    """The result of a run, its parameters in the layers' shapes."""
+    weights, biases = {}, {}
+    for layer, flat in zip(job.network.weighted, found.parameters, strict=True):
+        shapes = job.network.shapes[layer.name].parameters
+        size = shapes["weights"].elements
+        weights[layer.name] = flat[:size].reshape(shapes["weights"])
+        if "bias" in shapes:
+            biases[layer.name] = flat[size:]
+    return TrainingResult(network=job.network, array=job.array, plan=found.plan, losses=list(found.losses),
+                          weights=weights, biases=biases, report=found.report, notes=tuple(notes))
+
+
+@library
+def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike | str | Path | None = None,
+          y: ArrayLike | None = None, *, array: str | Path | Array | None = None, planner: str | None = None,
+          batch: int | None = None, epochs: int | None = None, steps: int | None = None, update: str | None = None,
+          rate: float | None = None, momentum: float | None = None, epsilon: float | None = None,
+          wide: bool | None = None, stochastic: bool = False, scale: Any = 1, kinks: float | None = None,
+          seed: int = 0, device: str = defaults.LIBRARY_DEVICE, memory_mib: int = defaults.MEMORY_MIB,
+          threads: int | None = None, save: str | Path | None = None, progress: Progress = None) -> TrainingResult:
+    """Train a network; every step is compared with a float64 reference, and on simulated RTL every weight of every die
+    with the golden model's.
+
+    Parameters
+    ----------
+    network : str, Path, Network, PlanResult or None
+        As :func:`plinth.network` takes it; or a plan or the path of its file.
+    x : array_like, str, Path or None
+        Samples, ``[samples, channels, rows, columns]`` or ``[samples, features]`` as the network's input, real and
+        finite; row numbers if embeddings read them. A fifth, always the same, is for testing. Or an ``.npz`` file, or a
+        data set by name (``digits``, ``mnist``). None: the digits.
+    y : array_like or None
+        Class numbers ``[samples]``, or targets ``[samples, outputs]`` for mean-squared-error.
+    array, planner, update, wide, stochastic
+        As :func:`plinth.plan`.
+    batch : int or None
+        Samples of a step, up to 65,536. None: the plan's, or 128.
+    epochs : int or None
+        Up to 10,000. None: 16, with Adagrad 24, or what a network of the zoo needs.
+    steps : int or None
+        Stop after so many.
+    rate, momentum, epsilon : float or None
+        Numbers of the update rule. None: its defaults.
+    scale : "auto", float or pair of float
+        Factors on samples and on targets of mean-squared-error; "auto": powers of two that bring the largest magnitudes
+        above 1/2 and up to 1.
+    kinks : float or None
+        Largest share of a step's kinks that roundings of the dies may decide. None: by the number format.
+    seed : int
+        Of weights and of the order of samples.
+    device : {"golden", "cosim"}
+        The golden model, in seconds, or compiled RTL, bit for bit the same. The latter needs ``g++``.
+    memory_mib : int
+        Memory of a die in MiB, up to 8,192.
+    threads : int or None
+        Of the simulation of RTL. None: all processors.
+    save : str, Path or None
+        A checkpoint's file, written after each epoch and at the end.
+    progress : callable, True or None
+        Told (done, total, text) of steps; True: a bar on standard error.
+
+    Raises
+    ------
+    TrainingError
+        If a step is wrong; it has the result so far.
+    UserError
+        If an argument is not what it may be, samples do not fit the network, or the network does not fit the dies.
+    """
+    settings = update_settings(update, wide, stochastic)
+    settings |= {key: value for key, value in split_settings(planner, None, None).items() if key == "planner"}
+    settings |= {"batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH),
+                 "epochs": optional(integer, "epochs", epochs, 1, MAXIMUM_EPOCHS),
+                 "steps": optional(integer, "steps", steps, 1, 2**63 - 1),
+                 "rate": optional(real, "rate", rate), "epsilon": optional(real, "epsilon", epsilon),
+                 "kinks": optional(real, "kinks", kinks, 0, 1), "seed": integer("seed", seed, *_SEEDS),
+                 "device": choice("device", device, DEVICES),
+                 "memory_mib": integer("memory_mib", memory_mib, *_MEMORIES),
+                 "threads": optional(integer, "threads", threads, *_THREADS),
+                 "save": _file_to_save(save), "scale": _scale(scale), "data": _data(x, y)}
+    if momentum is not None:
+        settings["momentum"] = real("momentum", momentum)
+    plan, name = plan_given(network)
+    if plan is not None:
+        refuse_beside([] if planner is None else ["planner"])
+        settings["stochastic"] = stochastic or None
+    assert plan is not None or not isinstance(network, PlanResult)
+    job = training_job(plan=plan, plan_name=name or "plan", array=array_given(array),
+                       network=None if plan is not None or isinstance(network, PlanResult) else network_of(network),
+                       **settings)
+    check_used(job, {key for key, value in (("momentum", momentum), ("epsilon", epsilon), ("threads", threads))
+                     if value is not None})
+    with activity(progress, f"setting up {job.network.name} on {job.array.name}", "") as told:
+        found = run_job(job, TrainingProgress(told), told.say)
+    result = _result(job, found, told.said if isinstance(told, Told) else ())
+    if found.report["bit_exact"] is False:
+        raise TrainingError("the RTL's weights differ from the golden model's; please report this with the result's "
+                            "report", result)
+    if found.report["failure"] is not None:
+        raise TrainingError(str(found.report["failure"]), result)
+    return result
+
+
+def _file_to_save(save: Any) -> Path | None:
+    """The file of a checkpoint."""
+    place = optional(arguments.path, "save", save)
+    if place is not None and place.is_dir():
+        raise UserError(f"save {place} is a folder; give the name of a file")
+    return place

@@ -1,0 +1,278 @@
+"""``import plinth``: as the command line computes, from arrays in memory, and what is refused before any work."""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plinth
+from plinth import cli, defaults
+from plinth.api import arguments
+from plinth.cli.commands import cli as commands
+from plinth.errors import UserError
+from plinth.model.network import perceptron
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+PNG = 'src="data:image/png;base64,iVBORw0KGgo'
+#: Fields of reports that depend on the clock on the wall.
+TIMES = ("wall_seconds", "setup_seconds")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    cli.main([*arguments, "--json"])
+    return json.loads(capsys.readouterr().out)
+
+
+def without_times(report: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in report.items() if key not in TIMES}
+
+
+def same_weights(result: plinth.TrainingResult, checkpoint: Path) -> bool:
+    with np.load(checkpoint) as held:
+        return all(np.array_equal(np.concatenate([weights.ravel(), result.biases[name]]).view(np.uint32),
+                                  held[name].view(np.uint32)) for name, weights in result.weights.items())
+
+
+SETTINGS: list[tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]] = [
+    ((), {}, {}),
+    (("--dies", "2", "--machine", "fpga", "--batch", "64", "--seed", "3"), {"dies": 2, "machine": "fpga"},
+     {"batch": 64, "seed": 3}),
+    (("--array", "full-4", "--planner", "model", "--update", "momentum", "--rate", "0.05"), {"given": "full-4"},
+     {"planner": "model", "update": "momentum", "rate": 0.05})]
+
+
+@pytest.mark.parametrize(("words", "array", "options"), SETTINGS, ids=[" ".join(words) for words, *_ in SETTINGS])
+def test_training_is_that_of_the_command(words: tuple[str, ...], array: dict[str, Any], options: dict[str, Any], capsys,
+                                         tmp_path) -> None:
+    saved = tmp_path / "w.npz"
+    report = run(capsys, "train", *words, "--device", "golden", "--steps", "3", "--save", str(saved), "--out",
+                 str(tmp_path / "out"))
+    found = plinth.train(array=plinth.array(**array), steps=3, **options)
+    assert without_times(found.to_dict()) == without_times(report)
+    assert same_weights(found, saved) and found.losses == report["losses"]
+    assert found.accuracy == report["test_accuracy"] and found.weights["fc1"].shape == (64, 128)
+
+
+def test_plans_and_steps_are_those_of_the_commands(capsys, tmp_path) -> None:
+    made = plinth.plan("digits-cnn", "torus-2x2", batch=32)
+    assert made.to_dict() == run(capsys, "plan", "digits-cnn", "--array", "torus-2x2", "--batch", "32")
+    assert plinth.plan().to_dict() == run(capsys, "plan")
+    assert plinth.simulate().to_dict() == run(capsys, "simulate")
+    made.save(tmp_path / "plan.yaml")
+    again = plinth.load_plan(tmp_path / "plan.yaml")
+    assert again.to_dict() == made.to_dict() and again.plan.to_data() == made.plan.to_data()
+    simulated = run(capsys, "simulate", str(tmp_path / "plan.yaml"), "--slow", "1=2")
+    for found in (made.simulate(slow={1: 2}), plinth.simulate(tmp_path / "plan.yaml", slow={1: 2.0})):
+        assert found.to_dict() == simulated and found.seconds == simulated["seconds"]
+    assert made.step().to_dict() == run(capsys, "step", str(tmp_path / "plan.yaml"))
+    assert made.step(2).to_dict() == run(capsys, "step", str(tmp_path / "plan.yaml"), "--die", "2")
+    trained = run(capsys, "train", str(tmp_path / "plan.yaml"), "--device", "golden", "--steps", "1", "--out",
+                  str(tmp_path / "out"))
+    for network in (made, tmp_path / "plan.yaml"):
+        assert without_times(plinth.train(network, steps=1).to_dict()) == without_times(trained)
+
+
+@pytest.mark.parametrize("kind", ["classes", "targets"])
+def test_arrays_in_memory_are_as_those_of_a_file(kind: str, tmp_path) -> None:
+    generator = np.random.default_rng(0)
+    network = perceptron("small", (4, 6, 3))
+    if kind == "targets":
+        (tmp_path / "net.yaml").write_text("{version: 2, name: small, input: [4], layers: [{name: fc1, kind: dense, "
+                                           "outputs: 3}, {name: loss, kind: mean-squared-error}]}")
+        network = plinth.network(tmp_path / "net.yaml")
+    x = generator.random((40, 4))
+    y = np.arange(40) % 3 if kind == "classes" else generator.random((40, 3))
+    np.savez(tmp_path / "my.npz", x=x, y=y)
+    options: dict[str, Any] = {"batch": 8, "epochs": 1, "scale": "auto", "array": plinth.array(dies=2)}
+    found = [plinth.train(network, *given, save=tmp_path / name, **options) for name, given in (
+        ("file.npz", (tmp_path / "my.npz",)), ("arrays.npz", (x, y)), ("lists.npz", (x.tolist(), y.tolist())),
+        ("big.npz", (x.astype(">f8"), y)))]
+    assert len({json.dumps(without_times(one.to_dict())) for one in found}) == 1
+    assert all(same_weights(found[0], tmp_path / name) for name in ("arrays.npz", "lists.npz", "big.npz"))
+    assert (found[0].accuracy is None) == (kind == "targets")
+
+
+X, Y = np.zeros((20, 64)), np.zeros(20, int)
+
+
+@pytest.mark.parametrize(("call", "reason"), [
+    (lambda: plinth.network(3), "network must be a name, a path, or an object of the library, not 3"),
+    (lambda: plinth.network("nope"), "digits-mlp"),
+    (lambda: plinth.network(winograd=3), "winograd must be one of 'off', 'auto', 2, 4, '2', '4', not 3"),
+    (lambda: plinth.network(winograd=2), "say winograd off, or auto, and weights spatial"),
+    (lambda: plinth.network("digits-cnn", shares="0.5"), "shares must be numbers from 0 to 1, not '0.5'"),
+    (lambda: plinth.array("nope"), "array 'nope' is unknown"),
+    (lambda: plinth.array(dies=0), "dies must be an integer from 1 to 1024, not 0"),
+    (lambda: plinth.array(dies=True), "dies must be an integer from 1 to 1024, not True"),
+    (lambda: plinth.array("ring-4", dies=2), "dies 2 does not fit array 'ring-4', which has 4; leave dies out"),
+    (lambda: plinth.array(machine="ndp", format="fixed"), "'ndp' does not compute in format fixed, but in fp32"),
+    (lambda: plinth.plan(batch=0), "batch must be an integer from 1 to"),
+    (lambda: plinth.plan(planner="best"), "planner must be one of 'data', 'model'"),
+    (lambda: plinth.plan(planner=["data"]), "planner must be one of"),
+    (lambda: plinth.plan(model="paper"), "model must be one of 'exact', 'published', not 'paper'"),
+    (lambda: plinth.plan(update="sdg"), "update must be one of 'sgd'"),
+    (lambda: plinth.plan(wide=1), "wide must be True or False, not 1"),
+    (lambda: plinth.plan(wide=True, stochastic=True), "give wide=False, or leave stochastic out"),
+    (lambda: plinth.plan(progress=3), "progress must be a callable"),
+    (lambda: plinth.plan(lists=3), "lists must be a path, not 3"),
+    (lambda: plinth.plan(lists={"fc9": {}}), "unknown key 'fc9'"),
+    (lambda: plinth.plan().save("plan.txt"), "path plan.txt must end in .yaml or .json"),
+    (lambda: plinth.plan().step(4), "die must be an integer from 0 to 3, not 4"),
+    (lambda: plinth.load_plan("nowhere.yaml"), "nowhere.yaml: cannot be read"),
+    (lambda: plinth.load_plan(b"x"), "path must be a path"),
+    (lambda: plinth.simulate(cost="free"), "cost must be one of 'die', 'paper', not 'free'"),
+    (lambda: plinth.simulate(slow={0: 0}), "a factor of slow must be a finite number from 0.001 to 100000, not 0"),
+    (lambda: plinth.simulate(slow=[1]), "slow must be a mapping of dies to factors, not [1]"),
+    (lambda: plinth.simulate(slow={9: 2}), "die 9 cannot be slow"),
+    (lambda: plinth.simulate(plinth.plan(), planner="data"), "planner and a plan both say"),
+    (lambda: plinth.train(plinth.plan(), planner="data"), "planner and a plan both say"),
+    (lambda: plinth.train(plinth.plan(), batch=64), "the plan is for batch 128, not 64; leave batch out"),
+    (lambda: plinth.train(plinth.plan(), array="ring-2"), "the plan is for dies 4 of array 'ring-4', not 2"),
+    (lambda: plinth.train(device="board"), "device must be one of 'golden', 'cosim', not 'board'"),
+    (lambda: plinth.train(x=X), "x and y must be given together"),
+    (lambda: plinth.train(y=Y), "x and y must be given together"),
+    (lambda: plinth.train(x=X[:, :3], y=Y), "x must be real numbers of shape [samples, 64]"),
+    (lambda: plinth.train(x=X, y=Y[:3]), "x has 20 samples and y 3"),
+    (lambda: plinth.train(x=X, y=Y + 0.5), "y must be class numbers from 0 to 9, one a sample, not float64 [20]"),
+    (lambda: plinth.train(x=X, y=Y + 10), "y must be class numbers from 0 to 9, one a sample, not from 10 to 10"),
+    (lambda: plinth.train(x=X * np.nan, y=Y), "x has values that are not finite"),
+    (lambda: plinth.train(x=X.astype(complex), y=Y), "x must be an array of real numbers of up to 8 bytes, not of co"),
+    (lambda: plinth.train(x=[[1], [1, 2]], y=[0, 1]), "x must be an array of real numbers"),
+    (lambda: plinth.train(x="nowhere"), "nowhere: is neither a file nor a data set"),
+    (lambda: plinth.train(batch=4000), "larger than the 1437 training samples; give a smaller batch"),
+    (lambda: plinth.train(rate=float("nan")), "rate must be a finite number, not nan"),
+    (lambda: plinth.train(rate=-1), "rate must be above 0 and finite"),
+    (lambda: plinth.train(momentum=0.5), "update 'sgd' has no momentum; leave it out"),
+    (lambda: plinth.train(threads=2), "which device golden does not run"),
+    (lambda: plinth.train(scale=0), "scale 0: a scale must be above 0 and finite"),
+    (lambda: plinth.train(scale="big"), "scale 'big' is neither auto nor a factor"),
+    (lambda: plinth.train(seed=-1), "seed must be an integer from 0 to"),
+    (lambda: plinth.train(save="/"), "save / is a folder; give the name of a file"),
+    (lambda: plinth.train(steps=1, save="/proc/none/w.npz"), "w.npz: cannot be written"),
+    (lambda: plinth.train(memory_mib=1, batch=1437, array="ring-1"), "memory_mib at least"),
+    (lambda: plinth.verilog("ndp-huge"), "preset 'ndp-huge' is unknown"),
+    (lambda: plinth.verilog(None), "preset must be a name")])
+def test_what_nothing_can_mean_is_refused_in_one_line(call: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plinth.training.session.Session.epoch", lambda *_: pytest.fail("work has begun"))
+    with pytest.raises(plinth.Error) as refused:
+        call()
+    assert reason in str(refused.value) and "\n" not in str(refused.value) and "--" not in str(refused.value)
+
+
+def test_options_of_messages_have_arguments() -> None:
+    """Of every option of the commands behind the library that the library has an argument for."""
+    words = {parameter.opts[0].removeprefix("--") for name in ("plan", "simulate", "train", "step")
+             for parameter in commands.commands[name].params if parameter.opts[0].startswith("--")}
+    assert words - set(arguments.WORDS) == {"plan", "out", "picture", "json", "trace", "against", "bitstream", "resume",
+                                            "change", "waves"}
+    taken = {name for function in (plinth.plan, plinth.simulate, plinth.train, plinth.network, plinth.array,
+                                   plinth.PlanResult.step) for name in inspect.signature(function).parameters}
+    assert {word.partition("=")[0] for word in arguments.WORDS.values()} - taken == {"x and y"}
+    assert arguments.library_words("give --batch, a--batch or --nothing") == "give batch, a--batch or --nothing"
+
+
+def test_names_are_loaded_when_they_are_used() -> None:
+    assert set(plinth.__all__) <= set(dir(plinth)) and plinth.Error is UserError
+    for name in plinth.__all__:
+        assert callable(getattr(plinth, name)), name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        plinth.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("first", ["", "import plinth.plan.planning", "import plinth.simulate.step",
+                                   "from plinth.plan import planning", "from plinth import plan, simulate"])
+def test_rooms_with_the_name_of_a_function_are_both(first: str) -> None:
+    """Whichever is imported first."""
+    code = f"""{first}
+import plinth, plinth.plan.planning as planning, plinth.simulate.step, inspect
+assert plinth.plan("digits-mlp", "ring-1").plan.dies == 1 and plinth.plan.planning is planning
+assert "planner" in inspect.signature(plinth.plan).parameters and callable(plinth.simulate)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_results_are_shown(tmp_path) -> None:
+    plan = plinth.plan(array="ring-2", batch=32)
+    pages = [(plan, "fc1"), (plan.simulate(), "matrix"), (plan.train(steps=2), "training loss")]
+    for result, word in pages:
+        text = result._repr_html_()
+        assert text.count("<table>") >= 1 and PNG in text and word in text
+        assert "\n" not in repr(result) and repr(result).startswith("<") and "digits-mlp" in repr(result)
+    for step in (plan.step(), plan.step(1)):
+        assert "<table>" in step._repr_html_() and step.digest and "digits-mlp" in repr(step)
+    assert plan.step().operations and plan.step(1).tasks
+    assert plan.totals.predicted_seconds <= plan.baselines["data"].predicted_seconds
+    assert {name: list(splits) for name, splits in plan.splits.items()} == {
+        layer["name"]: layer["splits"] for layer in plan.plan.to_data()["layers"]}
+    plan.simulate().save_trace(tmp_path / "step.json")
+    assert json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+
+
+def test_a_page_holds_names_as_text() -> None:
+    network = perceptron("a.b", (4, 3))
+    assert "<b>plan of a.b on" in plinth.plan(network, "ring-1")._repr_html_()
+    from plinth.api import html
+
+    assert html.table([("<script>", "&")]).count("&lt;script&gt;") == 1
+
+
+def test_progress_is_told(capsys) -> None:
+    told: list[tuple[float, float, str]] = []
+    plinth.train(array="ring-1", steps=3, progress=lambda *found: told.append(found))
+    assert [found[:2] for found in told if "loss" in found[2]] == [(1, 3), (2, 3), (3, 3)]
+    told.clear()
+    plinth.plan(array="ring-2", progress=lambda *found: told.append(found))
+    assert told and told[-1][0] >= len(told) > 1
+    capsys.readouterr()
+    plinth.train(array="ring-1", steps=1, progress=None)
+    assert capsys.readouterr() == ("", "")
+    plinth.train(array="ring-1", steps=1, progress=True)
+    assert "step 1 of 1" in capsys.readouterr().err
+
+
+def test_a_wrong_step_is_an_error_with_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plinth.training.checks.Checks.step", lambda self, *_: self._fail("step 1: wrong"))
+    with pytest.raises(plinth.TrainingError, match="step 1: wrong") as failed:
+        plinth.train(array="ring-1", steps=2)
+    assert failed.value.result.report["failure"] == str(failed.value) and len(failed.value.result.losses) == 1
+
+
+def test_nothing_is_written(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path / "build"))
+    plinth.train(array="ring-1", steps=1)
+    assert not any(tmp_path.iterdir())
+
+
+def test_arrays_take_dies_that_can() -> None:
+    """As the command line does."""
+    network = plinth.network("digits-cnn", winograd=2)
+    assert plinth.plan(network, "ring-2", planner="data").array.preset == "ndp-demo-winograd"
+
+
+def test_a_notebook_keeps_its_own_pictures() -> None:
+    import matplotlib
+
+    before = matplotlib.get_backend()
+    plinth.plan(array="ring-1")._repr_html_()
+    assert matplotlib.get_backend() == before
+
+
+def test_the_page_names_what_there_is() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert all(f"`{name}" in text or f".{name}" in text for name in plinth.__all__)
+    assert f"`{defaults.NETWORK}`" in text and f"batch {defaults.BATCH}" in text
+
+
+def test_the_example_of_the_page_runs() -> None:
+    code, = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(code.splitlines()) <= 10
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["run"].accuracy > 0.8 and PNG in names["run"]._repr_html_()
