@@ -99,7 +99,6 @@ def test_the_picture_has_engines_that_work(capsys, tmp_path, monkeypatch) -> Non
     drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(
         {label.get_text() for label in figure.axes[0].get_yticklabels()}))
-    monkeypatch.setattr("plinth.report.simulation.write_whole", lambda path, write: write(path))
     for more in ((), ("--winograd", "2")):
         run(capsys, "digits-cnn", "--array", "ring-2", "--planner", "data", "--batch", "8", *more, "--picture",
             str(tmp_path / "p.png"))
