@@ -50,7 +50,7 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
          planner: str | None, model: str | None, batch: int, parts: Path | None, update: str | None,
          wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
          predict: str | None, shares: str | None, out: Path | None, picture: Path | None, as_json: bool) -> None:
-    """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
+    """Split NETWORK (a name or a file; default: digits-mlp) over an array, layer by layer and level by level."""
     from plinth.api.choices import array_for, with_settings
     from plinth.api.splits import planned
     from plinth.model.array import ARRAYS
@@ -124,7 +124,8 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
              batch: int | None, update: str | None, wide: bool | None, stochastic: bool, cost: str,
              slow: tuple[str, ...], winograd: str | None, weights: str | None, predict: str | None, shares: str | None,
              trace_file: Path | None, picture: Path | None, as_json: bool) -> None:
-    """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
+    """Simulate a training step of NETWORK (a name, a file, or a plan's file; default: digits-mlp): time, energy, where
+    they go."""
     from plinth.api.choices import (
         array_for,
         array_of_plan,

@@ -262,6 +262,8 @@ class Array:
                 used.add((node, port))
             if link[0] == link[2]:
                 raise ValueError(f"link {shown} joins die {link[0]} to itself")
+        if self.topology != "links":
+            return  # The others join all dies by what they are.
         reached, fresh = {0}, [0]
         while fresh:
             node = fresh.pop()
