@@ -6,7 +6,8 @@ What `plinth plan` writes by default is what `plinth train`, `plinth simulate` a
 #: What is planned, simulated and trained: a network, on a ring of so many dies (one of a preset for one), how its
 #: layers are split, how words are counted, samples of a step.
 NETWORK, DIES, PLANNER, MODEL, BATCH = "digits-mlp", 4, "joint", "exact", 128
-#: The planner of dies whose operands have 16 bits: what `joint` finds for them need not have a lowering.
+#: The planner of dies of 16-bit formats: `joint` goes by time alone, but of FP16 operands other splits need not have a
+#: lowering, and of fixed point partial sums are rounded on their way.
 NARROW_PLANNER = "data"
 #: Number formats, and machines of a training run with their presets by format.
 FORMATS = ("fp32", "mixed", "fixed")

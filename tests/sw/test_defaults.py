@@ -1,6 +1,7 @@
 """What commands take if nothing is said: what one of them writes, the others read."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -61,3 +62,19 @@ def test_what_cannot_be_is_refused_in_the_same_words(command: str, options: tupl
         cli.main([command, *options])
     error = capsys.readouterr().err
     assert stop.value.code == 2 and error.count("\n") == 1 and reason in error
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate", "train"])
+def test_help_names_the_defaults(command: str, capsys) -> None:
+    text = " ".join(run(capsys, command, "--help").split())
+    for said in (f"default: {defaults.NETWORK})", f"default: the plan's, or ring-{defaults.DIES}",
+                 f"default: {defaults.PLANNER}, of dies of 16-bit formats {defaults.NARROW_PLANNER}"):
+        assert said in text
+    assert re.search(rf"--batch INTEGER RANGE \[?default: (the plan's, or )?{defaults.BATCH}", text)
+
+
+@pytest.mark.parametrize("options", [("--format", "mixed"), ("--machine", "fpga"), ("--array", "hypar-16", "--machine",
+                                                                                    "hypar-demo-fixed")], ids=" ".join)
+def test_dies_of_16_bits_have_a_planner_of_their_own(options: tuple[str, ...], capsys) -> None:
+    found = json.loads(run(capsys, "plan", *options, "--json"))
+    assert found["planner"] == defaults.NARROW_PLANNER == "data"

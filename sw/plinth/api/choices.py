@@ -150,7 +150,7 @@ def array_of_plan(plan: Plan, network: Network, given: str | Array | None, dies:
 
 def planner_of(planner: str | None, array: Array) -> str:
     """The planner that was asked for, or the default one of an array's dies."""
-    narrow = array.die_parameters().packing > 1
+    narrow = array.die_parameters().number_format != "fp32"
     return planner or (defaults.NARROW_PLANNER if narrow else defaults.PLANNER)
 
 

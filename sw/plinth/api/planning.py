@@ -236,7 +236,7 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
         As :func:`plinth.array` takes it. Where its dies cannot make the network's Winograd layers, dies alike that can
         take their place.
     planner : str or None
-        How layers are split; None: ``joint``, of dies whose operands have 16 bits ``data``.
+        How layers are split; None: ``joint``, of dies of 16-bit formats ``data``.
     model : {"exact", "published"} or None
         How words are counted: as the dies move them (None), or as HyPar publishes them.
     batch : int or None

@@ -39,7 +39,7 @@ def array_options(command: Any) -> Any:
 def planner_option(command: Any) -> Any:
     """How layers are split."""
     return click.option("--planner", type=click.Choice(PLANNER_NAMES),
-                        help=f"how layers are split; default: {defaults.PLANNER}, of dies whose operands have 16 bits "
+                        help=f"how layers are split; default: {defaults.PLANNER}, of dies of 16-bit formats "
                         f"{defaults.NARROW_PLANNER}")(command)
 
 

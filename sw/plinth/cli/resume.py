@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Options, by parameter, that say again what others do: what these were in the checkpoint is nothing to go by then.
 _INSTEAD = {
     "array_name": ("dies",), "dies": ("array_name",),
-    # Of dies of another format a planner's plan need not have a lowering.
+    # Dies of another format have another default, and need not have a lowering of what a planner finds.
     "machine": ("number_format", "planner"), "number_format": ("machine", "planner"),
     "update": ("rate", "momentum", "epsilon", "wide", "stochastic"),
     "plan_file": ("array_name", "dies", "machine", "planner", "winograd", "weights", "predict", "shares"),
