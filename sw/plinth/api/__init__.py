@@ -5,7 +5,7 @@
     choices      networks, arrays and update rules that were asked for, and the defaults of the rest
     jobs         the same of a whole training run
     splits       a network's plan
-    steps        a plan without what it costs, and its simulated step
+    steps        a plan without what it costs, the array that it is used on, its simulated step
                  -- so far for the command line as well; from here on for ``import plinth`` --
     arguments    refuses arguments that nothing can mean; says messages in the library's words
     progress     a callback, a bar, or silence

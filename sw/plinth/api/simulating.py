@@ -7,19 +7,17 @@ from typing import Any
 
 from plinth.api import arguments, html
 from plinth.api.arguments import choice, integer, library, real, shown
-from plinth.api.choices import array_for, array_of_plan, network_of_plan
+from plinth.api.choices import array_for
 from plinth.api.objects import array_given
 from plinth.api.objects import network as network_of
 from plinth.api.planning import PlanResult, plan_given, refuse_beside, split_settings, update_settings
 from plinth.api.progress import Progress, activity
 from plinth.api.results import Result
-from plinth.api.steps import simulated, split
+from plinth.api.steps import array_of_use, simulated, split
 from plinth.errors import UserError
 from plinth.model.array import MAXIMUM_DIES, Array
 from plinth.model.network import Network
 from plinth.plan.plan import Plan
-from plinth.plan.plan_file import check_use
-from plinth.plan.planning import check_prediction
 from plinth.report import simulation
 from plinth.simulate.costs import COSTS
 from plinth.simulate.step import Simulated, write_trace
@@ -140,9 +138,7 @@ def simulate(network: str | Path | Network | PlanResult | None = None, array: st
         where = array_for(made, array_given(array))
     else:
         refuse_beside(key for key, value in settings.items() if value not in (None, False))
-        where = array_of_plan(given, network_of_plan(given), array_given(array))
-        check_use(given, name, array=where)
-        check_prediction(given, name)
+        where = array_of_use(given, name, array_given(array))
     with activity(progress, f"planning on {where.name}", "tasks") as told:
         if made is not None:
             given = split(made, where, **settings)

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from plinth import defaults
-from plinth.api.choices import form_of, planner_of
+from plinth.api.choices import array_of_plan, form_of, network_of_plan, planner_of
 from plinth.model.array import Array
 from plinth.model.network import Network
 from plinth.plan.plan import Plan
-from plinth.plan.planning import arranged
+from plinth.plan.plan_file import check_use
+from plinth.plan.planning import arranged, check_prediction
 from plinth.simulate import step
 from plinth.simulate.step import Simulated
 
@@ -25,6 +26,29 @@ def split(network: Network, array: Array, *, planner: str | None = None, model: 
     planner, batch = planner_of(planner, array), batch or defaults.BATCH
     return step.planned(arranged(network, array, planner, batch), array, planner=planner,
                         model=model or defaults.MODEL, batch=batch, rule=form_of(array, update, wide, stochastic))
+
+
+def array_of_use(plan: Plan, name: str, given: str | Array | None, dies: int | None = None,
+                 machine: str | None = None, number_format: str | None = None) -> Array:
+    """The array that a plan's step is simulated on: the plan's own, with which what was asked for is compared.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+        What messages call it.
+    given, dies, machine, number_format
+        As :func:`plinth.api.choices.array_of_plan`.
+
+    Raises
+    ------
+    UserError
+        If the plan is for another array, or predicts another step than it has.
+    """
+    array = array_of_plan(plan, network_of_plan(plan), given, dies, machine, number_format)
+    check_use(plan, name, array=array)
+    check_prediction(plan, name)
+    return array
 
 
 def simulated(plan: Plan, array: Array, *, cost: str, slow: Mapping[int, float],

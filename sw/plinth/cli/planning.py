@@ -126,20 +126,11 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
              trace_file: Path | None, picture: Path | None, as_json: bool) -> None:
     """Simulate a training step of NETWORK (a name, a file, or a plan's file; default: digits-mlp): time, energy, where
     they go."""
-    from plinth.api.choices import (
-        array_for,
-        array_of_plan,
-        network_of_plan,
-        network_or_plan,
-        said_by_plan,
-        with_settings,
-    )
-    from plinth.api.steps import simulated, split
+    from plinth.api.choices import array_for, network_or_plan, said_by_plan, with_settings
+    from plinth.api.steps import array_of_use, simulated, split
     from plinth.model.array import ARRAYS
     from plinth.model.zoo import NETWORKS
     from plinth.output import check_places, check_writable
-    from plinth.plan.plan_file import check_use
-    from plinth.plan.planning import check_prediction
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step
 
@@ -158,9 +149,7 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
             raise UserError("--update, --wide and --stochastic are said by the plan; leave them out, or plan again "
                             "with `plinth plan`")
         plan_ = step.load(plan_file, network)
-        array = array_of_plan(plan_, network_of_plan(plan_), array_name, dies, machine, number_format)
-        check_use(plan_, str(plan_file), array=array)
-        check_prediction(plan_, str(plan_file))
+        array = array_of_use(plan_, str(plan_file), array_name, dies, machine, number_format)
     else:
         given = with_settings(open_network(network or defaults.NETWORK), winograd, weights, predict, shares_of(shares))
         array = array_for(given, array_name, dies, machine, number_format)
