@@ -15,7 +15,7 @@ from plinth.bench.row import Row
 from plinth.errors import UserError
 
 #: The main job, for an epoch; and pairs of an undisturbed and a disturbed run of it.
-JOB = ("train", "digits-mlp", "--dies", "4", "--epochs", "1")
+JOB = ("train", "digits-mlp", "--dies", "4", "--planner", "data", "--epochs", "1")
 PAIRS = 3
 
 

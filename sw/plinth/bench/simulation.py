@@ -12,7 +12,8 @@ NETWORK = "vgg-e"
 
 
 def _row(name: str, array: str, runs: int) -> list[Row]:
-    found = [timed("simulate", NETWORK, "--array", array, "--json") for _ in range(runs)]
+    given = ("simulate", NETWORK, "--array", array, "--planner", "hypar", "--batch", "256", "--json")
+    found = [timed(*given) for _ in range(runs)]
     step = json.loads(found[0].output)
     detail = {"bytes": found[0].bytes, "runs": [ran.seconds for ran in found],
               **{key: step[key] for key in ("tasks", "events", "seconds", "joules_total")}}
