@@ -33,7 +33,7 @@ from plinth.training.settings import MAXIMUM_BATCH, MAXIMUM_EPOCHS
 #: Bounds of seeds, memories of dies in MiB, and threads.
 _SEEDS, _MEMORIES, _THREADS = (0, 2**63 - 1), (1, 8192), (1, 256)
 #: Devices that the library trains on.
-DEVICES = ("golden", "cosim")
+DEVICES = ("golden", "numpy", "cosim")
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -182,8 +182,9 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
         Largest share of a step's kinks that roundings of the dies may decide. None: by the number format.
     seed : int
         Of weights and of the order of samples.
-    device : {"golden", "cosim"}
-        The golden model, in seconds, or compiled RTL, bit for bit the same. The latter needs ``g++``.
+    device : {"golden", "numpy", "cosim"}
+        The golden model, in seconds, or compiled RTL, bit for bit the same, which needs ``g++``; or numpy, faster than
+        both and equal to rounding.
     memory_mib : int
         Memory of a die in MiB, up to 8,192.
     threads : int or None

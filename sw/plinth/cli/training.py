@@ -64,14 +64,14 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
     """``cosim``, ``golden`` or ``serial``, and of the last the name and rate of each port."""
     from plinth.driver.line import BAUD
 
-    if len(texts) == 1 and texts[0] in ("cosim", "golden"):
+    if len(texts) == 1 and texts[0] in ("cosim", "golden", "numpy"):
         return texts[0], ()
     found = []
     for text in texts:
         match = re.fullmatch(r"serial:([^@]+)(?:@([1-9][0-9]{1,7}))?", text)
         if not match:
-            raise UserError(f"--device {text!r} is none of cosim, golden and serial:PORT[@BAUD]" if len(texts) == 1 else
-                            f"--device {text!r}: of several, each must be serial:PORT[@BAUD]")
+            raise UserError(f"--device {text!r}: of several, each must be serial:PORT[@BAUD]" if len(texts) > 1 else
+                            f"--device {text!r} is none of cosim, golden, numpy and serial:PORT[@BAUD]")
         found.append((match[1], int(match[2] or BAUD)))
     if len({name for name, _ in found}) < len(found):
         raise UserError("--device names a port twice; there is one die behind a port")
@@ -109,7 +109,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
               f"decide; a run of more ends; default: {defaults.KINKS[0]}, with 16 bits {defaults.KINKS[1]}")
 @click.option("--seed", type=IntegerRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--device", "devices", multiple=True, default=(defaults.DEVICE,), show_default=True, metavar="DEVICE",
-              help="cosim, golden, or serial:PORT[@BAUD], once a die in the order of their numbers")
+              help="cosim, golden, numpy, or serial:PORT[@BAUD], once a die in the order of their numbers")
 @click.option("--bitstream", type=Folder(), metavar="FOLDER",
               help="folder of `make bitstream` whose bitstream the dies behind serial:PORT must hold")
 @click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=defaults.MEMORY_MIB, show_default=True,

@@ -33,6 +33,7 @@ from plinth.partition.graph import DP, EP, LOSS
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.rounds import ring_links
 from plinth.plan.plan import Plan
+from plinth.sharding import Sharding
 from plinth.step import tasks as step_tasks
 from plinth.step.build import step_of
 from plinth.step.copies import refitted
@@ -114,11 +115,15 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     check_network(network)
     _check(plan, parameters.packing > 1)
     _check_engines(plan, parameters)
+    return lower_step(step_of(trained_sharding(plan, parameters, rule), parameters), steps, memory_words)
+
+
+def trained_sharding(plan: Plan, parameters: DieParameters, rule: UpdateRule) -> Sharding:
+    """The sharding of a plan as dies of some parameters train by it, with the numbers of the rule; gradients of other
+    dies than the plan's go in as many pieces as suit them."""
     where = plan.hardware or ring(plan.dies)
     sharding = replace(plan.sharding, array=where, rule=rule)
-    if where.preset != parameters.name:
-        sharding = replace(sharding, copies=refitted(sharding, parameters))
-    return lower_step(step_of(sharding, parameters), steps, memory_words)
+    return sharding if where.preset == parameters.name else replace(sharding, copies=refitted(sharding, parameters))
 
 
 def lower_step(step: Step, steps: int, memory_words: int) -> TrainingProgram:

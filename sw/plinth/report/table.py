@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 def training_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     """What a training run found: names and values."""
     exact = {True: "every weight of every die, every step", False: "NO: RTL and golden model differ",
-             None: "not compared (the golden model itself ran)"}[report["bit_exact"]]
+             None: "not compared (numpy rounds in another order)" if report["device"] == "numpy" else
+             "not compared (the golden model itself ran)"}[report["bit_exact"]]
     rows = [
         ("network", f"{report['network']}, {report['parameters']:,} parameters"),
         ("array", f"{report['array']}: {report['dies']} x {report['preset']}, {report['device']}"),

@@ -7,7 +7,7 @@ predicted gathers and skipped scatters is sent here: it is what a ReLU makes 0.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -210,8 +210,7 @@ class NumpyStep:
         """Products by the matrix of a transform."""
         memory = self.memories[die]
         for task in one.tasks(die):
-            work = task.work
-            assert isinstance(work, Multiplication)
+            work = cast("Multiplication", task.work)
             a, b, c = (memory.view(place) for place in (work.a, work.b, work.c))  # type: ignore[arg-type]
             x, w, z = {"fprop": (a, b, c), "bprop": (c, b, a), "update": (a, c, b)}[work.direction]
             yield product_run(work.direction, x, w, z)

@@ -11,7 +11,9 @@ from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.driver.executor import Executor
 from plinth.errors import UserError, one_line
-from plinth.lower.training import check_array, lower_training
+from plinth.lower.places import HostView
+from plinth.lower.stages import check_network
+from plinth.lower.training import check_array, lower_training, trained_sharding
 from plinth.model.array import Array
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters
@@ -20,6 +22,8 @@ from plinth.output import check_writable, write_json
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use
 from plinth.plan.planning import check_prediction, plan_network, predicted_seconds
+from plinth.runtime.numpy_executor import NumpyExecutor
+from plinth.step.build import step_of
 from plinth.training import checkpoint
 from plinth.training.checkpoint import Checkpoint
 from plinth.training.checks import Checks, against_float64
@@ -33,6 +37,7 @@ from plinth.training.session import Session, StepResult
 from plinth.training.settings import RunSettings, network_digest, tiles_of
 from plinth_hw.installation import commit
 from plinth_hw.isa.operations import Engine
+from plinth_hw.isa.parameters import DieParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +91,8 @@ class JobResult:
     parameters: Parameters
 
 
+#: The device that is no die.
+NUMPY = "numpy"
 #: Called before the first step with the number of steps, and after every step.
 Progress = Callable[[StepResult | None, int], None]
 
@@ -105,13 +112,12 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     """
     started = time.perf_counter()
     say = _printable(say)
-    network, array, dies = options.network, options.array, options.array.dies
+    network, array = options.network, options.array
     parameters = array.die_parameters()
     if options.device == "serial":
         parameters = backends.with_window(parameters)
-    verilog_digest = backends.bitstream_digest(options.bitstream, parameters) if options.bitstream else None
-    memory_words = min(options.memory_words, parameters.most_memory_words)
-    check_array(array)
+    if options.device != NUMPY:
+        check_array(array)
     dataset = samples(options.data, network, _conversion(options))
     if options.scale is None:
         say(f"note: --scale auto is --scale {dataset.scale}")
@@ -120,10 +126,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "
                         "samples; give a smaller --batch")
     plan = _plan(options)
-    # Memory on the chip is small: each batch is written before its step.
-    program = lower_training(network, plan, parameters, rule=options.rule,
-                             steps=steps_per_epoch if parameters.axi_ports else 1, memory_words=memory_words)
-    for note in program.notes:
+    view, executors = _made_ready(options, plan, parameters, steps_per_epoch, say)
+    for note in view.notes:
         say(f"note: {note}")
     settings = _settings(options, plan, dataset)
     start = starting_point(network, settings, options.seed, options.resume, parameters=parameters,
@@ -131,24 +135,14 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     check_writable(options.save)
     if options.out is not None:
         options.out.hold()
-    golden = Driver(backends.golden_array(parameters, dies, memory_words), program,
-                    memory_words=memory_words, links=array)
-    digest = None
-    driver, golden_driver = golden, None if options.device == "golden" else golden
-    if options.device == "cosim":
-        say(f"building {dies} x {parameters.name} (cached after the first time)")
-        devices, digest = backends.cosim_array(parameters, dies, memory_words, threads=options.threads,
-                                               links=array.timed(), window=options.window)
-        driver = Driver(devices, program, memory_words=memory_words, links=array)
-    elif options.device == "serial":
-        driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
-                        links=array, verilog_digest=verilog_digest)
+    driver, golden, digest = executors()
     checks = against_float64(network, options.rule, parameters.number_format, kinks=options.kinks)
-    session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, start.seed)
+    session = Session(network, dataset, view, driver, golden, checks, options.batch, start.seed)
     session.load_parameters(start.parameters)
     if start.kept:
         session.load_kept(start.kept)
-    driver.clear_counters()
+    if isinstance(driver, Driver):
+        driver.clear_counters()
     if options.out is not None:
         options.out.clear()
     setup_seconds = time.perf_counter() - started
@@ -190,6 +184,41 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if options.out is not None:
         write_json(options.out.path / REPORT, report)
     return JobResult(report, plan, session.losses, session.parameters(driver))
+
+
+#: The array under test, the golden model that it is compared with, and the SHA-256 of co-simulated dies' Verilog.
+Executors = tuple[Executor, Executor | None, str | None]
+
+
+def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, steps: int, say: Callable[[str], None]
+                ) -> tuple[HostView, Callable[[], Executors]]:
+    """Where the host reads and writes, and what makes what runs the plan's step; ``steps`` are those of an epoch."""
+    array, dies = options.array, options.array.dies
+    if options.device == NUMPY:
+        check_network(options.network)
+        made = NumpyExecutor(step_of(trained_sharding(plan, parameters, options.rule), parameters))
+        return made.view, lambda: (made, None, None)
+    verilog_digest = backends.bitstream_digest(options.bitstream, parameters) if options.bitstream else None
+    memory_words = min(options.memory_words, parameters.most_memory_words)
+    # Memory on the chip is small: each batch is written before its step.
+    program = lower_training(options.network, plan, parameters, rule=options.rule,
+                             steps=steps if parameters.axi_ports else 1, memory_words=memory_words)
+
+    def driver(devices: backends.Array, digest: int | None = None) -> Driver:
+        return Driver(devices, program, memory_words=memory_words, links=array, verilog_digest=digest)
+
+    def executors() -> Executors:
+        golden = driver(backends.golden_array(parameters, dies, memory_words))
+        if options.device == "golden":
+            return golden, None, None
+        if options.device == "serial":
+            return driver(backends.serial_array(parameters, options.ports), verilog_digest), golden, None
+        say(f"building {dies} x {parameters.name} (cached after the first time)")
+        devices, digest = backends.cosim_array(parameters, dies, memory_words, threads=options.threads,
+                                               links=array.timed(), window=options.window)
+        return driver(devices), golden, digest
+
+    return program, executors
 
 
 def _printable(say: Callable[[str], None]) -> Callable[[str], None]:
@@ -242,7 +271,7 @@ def _steps(session: Session, start: Checkpoint, epochs: int) -> Iterator[StepRes
         yield from session.epoch(epoch)
 
 
-def _report(options: JobOptions, session: Session, checks: Checks, driver: Driver, plan: Plan, dataset: Dataset,
+def _report(options: JobOptions, session: Session, checks: Checks, driver: Executor, plan: Plan, dataset: Dataset,
             digest: str | None, *, seed: int, wall: float, setup: float, cycles: int) -> dict[str, Any]:
     """Everything measured; from counters and comparisons, never from estimates."""
     dies, parameters = options.array.dies, options.array.die_parameters()
@@ -251,16 +280,17 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
                                         session.parameters(driver), dataset.test_x, dataset.test_y,
                                         classes=bool(dataset.classes))
     engines: dict[str, dict[str, int]] = {}
-    for die in range(dies):
-        for engine, counters in driver.counters(die).items():
+    counted = driver if isinstance(driver, Driver) else None
+    for found in map(counted.counters, range(dies)) if counted else ():
+        for engine, counters in found.items():
             values = {key: value for key, value in asdict(counters).items() if not key.endswith("_busy")}
             total = engines.setdefault(engine.name.lower(), dict.fromkeys(values, 0))
             for key, value in values.items():
                 total[key] += value
-    links = [driver.link_words(die) for die in range(dies)]
-    macs = engines[Engine.MATRIX.name.lower()]["useful_macs"]
+    links = [counted.link_words(die) for die in range(dies)] if counted else []
+    macs = engines[Engine.MATRIX.name.lower()]["useful_macs"] if counted else 0
     pes = parameters.rows * parameters.columns
-    rtl = options.device != "golden"
+    rtl = options.device not in ("golden", NUMPY)
     return {
         "network": options.network.name, "parameters": options.network.parameters,
         "notes": list(options.network.notes),
@@ -284,16 +314,17 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "matrix_utilisation": macs / (pes * cycles * dies) if cycles else None,
         "engines": engines,
         "link_bytes": [[parameters.word_bytes * words for words in ports] for ports in links],
-        "injected_bytes": [parameters.word_bytes * driver.injected_words(die) for die in range(dies)],
+        "injected_bytes": [parameters.word_bytes * counted.injected_words(die) for die in range(dies)] if counted
+        else [],
         "injected_bytes_predicted": parameters.word_bytes * steps * plan.words,
         "injected_bytes_bounds": [parameters.word_bytes * steps * words for words in plan.word_bounds],
         "levels": session.levels,
         "saturations": None if parameters.number_format != "fixed" else [
             driver.saturations(die) for die in range(dies)],
-        "layers": layer_report(plan, driver if rtl and steps else None),
+        "layers": layer_report(plan, counted if rtl and steps else None),
         "plan": plan.to_data(),
         "verilog_sha256": digest, "commit": commit(),
-        "losses": session.losses, "timeline": _timeline(driver) if rtl else [],
+        "losses": session.losses, "timeline": _timeline(counted) if rtl and counted else [],
     }
 
 
