@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plinth.errors import one_line
 from plinth.report.canvas import new_figure, png, write_png
 from plinth.report.plan import saved, show_saved
 from plinth.simulate.phases import PHASES
@@ -41,7 +42,8 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
     return {
         "network": plan.network, "planner": plan.planner, "model": plan.model, "array": found.array.name,
         "dies": plan.dies, "batch": plan.batch, "update": plan.rule.title, "cost": found.cost,
-        "cycles_from": found.source,
+        "cycles_from": found.source, "simulated": "in groups of tasks" if found.work.grouped else "task by task",
+        **({"grouped_because": found.work.grouped} if found.work.grouped else {}),
         "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
         "joules": found.joules, "joules_total": sum(found.joules.values()),
         "memory_bytes": memory_bytes(found.plan, found.array), "die_memory_bytes": found.array.memory_bytes,
@@ -53,6 +55,13 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
         "links": [{"link": link.name, "words_per_second": link.words_per_second, "words": float(words),
                    "utilisation": float(share)} for link, words, share in
                   zip(links, result.link_words[:len(links)], utilisation(found), strict=True)]}
+
+
+def how_simulated(found: Simulated) -> str:
+    """Which of the two models of a step it was, and why, for people."""
+    if not found.work.grouped:
+        return "simulated task by task"
+    return one_line(f"simulated in groups of tasks, as {found.work.grouped}")
 
 
 def _seconds(time: EngineTime) -> dict[str, float]:
@@ -110,6 +119,7 @@ def show_simulation(console: Console, found: Simulated) -> None:
     total = sum(joules.values())
     console.print(f"a step: [bold]{duration(result.seconds)}[/bold], {plan.batch / result.seconds:,.4g} samples a "
                   f"second, {_joules(total)}", highlight=False)
+    console.print(how_simulated(found), style="dim", highlight=False)
     engines = new_table("engine", "", *(label for _, label, _ in STATES), text=("engine", ""),
                         title="engines, shares of the step")
     for engine in ENGINES:

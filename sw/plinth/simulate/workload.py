@@ -57,6 +57,8 @@ class Workload:
     moved_words: int
     #: Links between dies; those of the machine behind them are what dies share within.
     links: int
+    #: Why tasks go in groups; empty: the step is simulated task by task.
+    grouped: str = ""
 
 
 def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | None = None,
@@ -93,8 +95,9 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         speeds[die] /= factor
     step = step_of(replace(plan.sharding, array=array), costs.parameters)
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
-    if (isinstance(costs, DieCosts) and overlap and form == "exact" and not array.switches
-            and array.codes != AT_LINKS and few(step, MOST_TASKS)):
+    grouped = why_grouped(step, array, costs, overlap=overlap, form=form)
+    if not grouped:
+        assert isinstance(costs, DieCosts)
         made = TaskByTask(step, array, costs, speeds)
         return Workload(made.machine, made.activities, made.phases, words, made.links)
     ways = ways or Ways(array)
@@ -104,21 +107,29 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         links=tuple(Link(name=name, words_per_second=rate * hertz)
                     for name, rate in zip(ways.names, ways.rates.tolist(), strict=True)))
     groups = (PublishedGroups if form == "published" else Groups)(step, array, costs, ways, overlap)
-    return Workload(machine, groups.activities, groups.phases, words, len(machine.links))
+    return Workload(machine, groups.activities, groups.phases, words, len(machine.links), grouped)
 
 
-def few(step: Step, most: int) -> bool:
-    """Whether a step has no more tasks than that, if all dies have as many as the first."""
+def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: str) -> str:
+    """Why a step is simulated in groups of tasks, in words; empty: it is not. Tasks are counted as if all dies had as
+    many as the first."""
+    if not isinstance(costs, DieCosts):
+        return "costs are those of HyPar's paper"
+    if form != "exact" or not overlap:
+        return "HyPar's paper counts words so, or lets nothing go on beside a reduction"
+    if array.switches:
+        return f"array {array.name} has switches, which dies have not"
+    if array.codes == AT_LINKS:
+        return f"codes of array {array.name} are a model"
     count = 0
     try:
         for _ in step.tasks(0):
             count += step.dies
-            if count > most:
-                return False
-    except UserError:
-        # What no die can run is simulated in groups.
-        return False
-    return True
+            if count > MOST_TASKS:
+                return f"it has more than {MOST_TASKS:,} tasks, over all dies"
+    except UserError as error:
+        return f"no die can run it: {error}"
+    return ""
 
 
 #: What something waits for, to be looked up for each die: numbers of tasks, or of operations between dies.

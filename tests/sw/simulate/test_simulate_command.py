@@ -51,6 +51,7 @@ def test_json_is_one_object_with_what_the_step_took(capsys) -> None:
     assert {key: found[key] for key in ("network", "array", "dies", "batch", "planner", "cost", "slow")} == {
         "network": "digits-mlp", "array": "torus-2x4", "dies": 8, "batch": 64, "planner": "joint", "cost": "paper",
         "slow": {"3": 2.0}}
+    assert (found["simulated"], found["grouped_because"]) == ("in groups of tasks", "costs are those of HyPar's paper")
     assert found["seconds"] > 0 and found["joules_total"] == pytest.approx(sum(found["joules"].values()))
     assert [row["die"] for row in found["engines"]] == list(range(8))
     for row in found["engines"]:
@@ -66,6 +67,16 @@ def test_the_table_names_what_matters(capsys) -> None:
     for word in ("a step:", "matrix", "waits for others", "utilisation", "die 0 to die 1", "DRAM", "cycles from"):
         assert word in text
     assert "…" not in text and max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("arguments", "why"), [
+    (("digits-mlp",), ""), (("digits-mlp", "--array", "hypar-16"), "array hypar-16 has switches"),
+    (("lenet-c", "--array", "ring-8", "--planner", "data", "--batch", "2048"), "it has more than 24,000 tasks")])
+def test_which_model_it_was_is_said(capsys, arguments: tuple[str, ...], why: str) -> None:
+    found = json.loads(run(capsys, *arguments, "--json"))
+    assert found["simulated"] == ("in groups of tasks" if why else "task by task")
+    assert found.get("grouped_because", "").startswith(why) and bool(why) == ("grouped_because" in found)
+    assert ("in groups of tasks, as" if why else "task by task") in " ".join(run(capsys, *arguments).split())
 
 
 def test_one_die_has_no_links(capsys) -> None:
