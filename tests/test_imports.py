@@ -71,7 +71,7 @@ MAY: dict[str, set[str]] = {
     "plinth.runtime": {*_LOWERED},
     "plinth.simulate": {*_PLANS, "plinth_sim.array"},
     "plinth.report": {*_SIMULATED},
-    "plinth.training": {*_LOWERED, "plinth.backends", INSTALLATION},
+    "plinth.training": {*_LOWERED, "plinth.runtime", "plinth.backends", INSTALLATION},
     "plinth.backends": {*_BASE, ISA, INSTALLATION, "plinth_hw.board", "plinth_hw.tools", "plinth.model",
                         "plinth.driver", "plinth_sim.golden", "plinth_sim.rtl"},
     "plinth.sparsity": {ISA, INSTALLATION, CACHE, "plinth.training", "plinth.backends", "plinth_sim.golden"},

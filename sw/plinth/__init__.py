@@ -53,8 +53,13 @@ class _CallableRoom(ModuleType):
 
     @property
     def __wrapped__(self) -> Any:
-        """The function, where ``help`` and ``inspect.signature`` look for it."""
+        """The function, where ``inspect.signature`` looks for it."""
         return _load(self.__name__.rpartition(".")[2])
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        """That of the function."""
+        return _load(self.__name__.rpartition(".")[2]).__doc__  # type: ignore[no-any-return]
 
 
 class _Package(ModuleType):
@@ -76,7 +81,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
 
 
 sys.modules[__name__].__class__ = _Package

@@ -155,15 +155,16 @@ class Sharding:
             if sorted(map(sorted, ring.groups.members)) != sorted(map(sorted, wanted.members)):
                 raise UserError(f"rings of layer {node.name!r} are not those of the dies that have the same of its "
                                 "weights; make the plan again with `plinth plan`")
+            if ring.elements and not node.free:
+                raise UserError(f"layer {node.name!r} has no Winograd tiles that are trained, whose elements could be "
+                                "pieces of its gradient; make the plan again with `plinth plan`")
+            low, high = 1, 1 if node.window or node.gathers else MOST_PIECES
             if ring.elements:
                 low = high = self._element_pieces(node, number)
-            else:
-                low, high = 1, 1 if node.window or node.gathers else MOST_PIECES
-            if not is_integer(ring.pieces, low, high) or (ring.elements and not node.free):
+            if not is_integer(ring.pieces, low, high):
                 most = f"{low}" if low == high else f"{low} to {high}"
                 raise UserError(f"the gradient of layer {node.name!r} goes in {most} piece{'s' * (high > 1)}, not "
-                                f"{described(ring.pieces)}{' of elements' * ring.elements}; make the plan again with "
-                                "`plinth plan`")
+                                f"{described(ring.pieces)}; make the plan again with `plinth plan`")
 
     def _element_pieces(self, node: Node, number: int) -> int:
         """Elements of a layer's tiles that a die has, at most, and one for the bias."""

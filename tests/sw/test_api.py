@@ -110,6 +110,8 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.array("nope"), "array 'nope' is unknown"),
     (lambda: plinth.array(dies=0), "dies must be an integer from 1 to 1024, not 0"),
     (lambda: plinth.array(dies=True), "dies must be an integer from 1 to 1024, not True"),
+    (lambda: plinth.array(dies=int), "dies must be an integer from 1 to 1024, not <class 'int'>"),
+    (lambda: plinth.array(dies=np.arange(3)), "dies must be an integer from 1 to 1024, not array([0, 1, 2])"),
     (lambda: plinth.array("ring-4", dies=2), "dies 2 does not fit array 'ring-4', which has 4; leave dies out"),
     (lambda: plinth.array(machine="ndp", format="fixed"), "'ndp' does not compute in format fixed, but in fp32"),
     (lambda: plinth.plan(batch=0), "batch must be an integer from 1 to"),
@@ -126,15 +128,17 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.plan().step(4), "die must be an integer from 0 to 3, not 4"),
     (lambda: plinth.load_plan("nowhere.yaml"), "nowhere.yaml: cannot be read"),
     (lambda: plinth.load_plan(b"x"), "path must be a path"),
+    (lambda: plinth.load_plan("a\0b"), r"path must be a path, not 'a\x00b'"),
     (lambda: plinth.simulate(cost="free"), "cost must be one of 'die', 'paper', not 'free'"),
     (lambda: plinth.simulate(slow={0: 0}), "a factor of slow must be a finite number from 0.001 to 100000, not 0"),
     (lambda: plinth.simulate(slow=[1]), "slow must be a mapping of dies to factors, not [1]"),
     (lambda: plinth.simulate(slow={9: 2}), "die 9 cannot be slow"),
     (lambda: plinth.simulate(plinth.plan(), planner="data"), "planner and a plan both say"),
+    (lambda: plinth.simulate(plinth.plan(), wide=False), "wide and a plan both say"),
     (lambda: plinth.train(plinth.plan(), planner="data"), "planner and a plan both say"),
     (lambda: plinth.train(plinth.plan(), batch=64), "the plan is for batch 128, not 64; leave batch out"),
     (lambda: plinth.train(plinth.plan(), array="ring-2"), "the plan is for dies 4 of array 'ring-4', not 2"),
-    (lambda: plinth.train(device="board"), "device must be one of 'golden', 'cosim', not 'board'"),
+    (lambda: plinth.train(device="board"), "device must be one of 'golden', 'numpy', 'cosim', not 'board'"),
     (lambda: plinth.train(x=X), "x and y must be given together"),
     (lambda: plinth.train(y=Y), "x and y must be given together"),
     (lambda: plinth.train(x=X[:, :3], y=Y), "x must be real numbers of shape [samples, 64]"),
@@ -144,11 +148,13 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.train(x=X * np.nan, y=Y), "x has values that are not finite"),
     (lambda: plinth.train(x=X.astype(complex), y=Y), "x must be an array of real numbers of up to 8 bytes, not of co"),
     (lambda: plinth.train(x=[[1], [1, 2]], y=[0, 1]), "x must be an array of real numbers"),
+    (lambda: plinth.train(x=np.ma.masked_less(X, 1), y=Y), "x is a masked array"),
     (lambda: plinth.train(x="nowhere"), "nowhere: is neither a file nor a data set"),
     (lambda: plinth.train(batch=4000), "larger than the 1437 training samples; give a smaller batch"),
     (lambda: plinth.train(rate=float("nan")), "rate must be a finite number, not nan"),
     (lambda: plinth.train(rate=-1), "rate must be above 0 and finite"),
     (lambda: plinth.train(momentum=0.5), "update 'sgd' has no momentum; leave it out"),
+    (lambda: plinth.train(device="numpy", memory_mib=64), "memory_mib is that of dies, and device numpy has none"),
     (lambda: plinth.train(threads=2), "which device golden does not run"),
     (lambda: plinth.train(scale=0), "scale 0: a scale must be above 0 and finite"),
     (lambda: plinth.train(scale="big"), "scale 'big' is neither auto nor a factor"),
@@ -175,6 +181,7 @@ def test_options_of_messages_have_arguments() -> None:
                                    plinth.PlanResult.step) for name in inspect.signature(function).parameters}
     assert {word.partition("=")[0] for word in arguments.WORDS.values()} - taken == {"x and y"}
     assert arguments.library_words("give --batch, a--batch or --nothing") == "give batch, a--batch or --nothing"
+    assert arguments.library_words("`plinth plan --batch`; --dies") == "`plinth plan --batch`; dies"
 
 
 def test_names_are_loaded_when_they_are_used() -> None:

@@ -48,7 +48,7 @@ def test_a_network_far_beyond_the_memory_of_a_die(tmp_path: Path, capsys: pytest
     """Its buffers lie where no task can point."""
     path = tmp_path / "big.yaml"
     path.write_text(network_to_yaml(perceptron("big", (64, 65_536, 65_536, 10))))
-    error = refused(arguments(tmp_path, str(path)), capsys)
+    error = refused(arguments(tmp_path, str(path), "--planner", "data"), capsys)
     assert re.search(r"the network needs \d{11} bytes of die memory but a die has 16777216: fc2\.\w+ 17\.2 GB, .* "
                      r"others; give --memory", error)
 

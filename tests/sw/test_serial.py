@@ -322,10 +322,10 @@ def test_a_bitstream_is_of_dies_behind_lines(capsys, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("devices", "message"), [
-    (["serial"], "--device 'serial' is none of cosim, golden and serial:PORT"),
+    (["serial"], "--device 'serial' is none of cosim, golden, numpy and serial:PORT"),
     (["cosim", "serial:/dev/ttyX"], "--device 'cosim': of several, each must be serial:PORT"),
     (["serial:/dev/ttyX", "serial:/dev/ttyX@115200"], "--device names a port twice"),
-    (["serial:/dev/ttyX@0"], "is none of cosim, golden and serial:PORT"),
+    (["serial:/dev/ttyX@0"], "is none of cosim, golden, numpy and serial:PORT"),
     (["serial:/dev/tty-of-nobody"], "/dev/tty-of-nobody: does not exist; connect the board, or name another port")])
 def test_devices_of_the_command_line(devices: list[str], message: str, capsys, tmp_path) -> None:
     with pytest.raises(SystemExit) as end:

@@ -84,6 +84,9 @@ def test_two_steps_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "second" in hows.values()
     code, out, _ = run(capsys, "step", one, "--against", other)
     assert code == 1 and "only in" in out and str(other) in out
+    strange = plan_file(tmp_path / "[red]a[/].yaml", "digits-mlp", "op")
+    out = run(capsys, "step", one, "--against", strange)[1]
+    assert out.rstrip().endswith("[red]a[/].yaml") and f"only in {strange}"[-20:] in out.replace("\n", "")
     # A batch alone: the first die's products are of other rows.
     longer = plan_file(tmp_path / "longer.yaml", "digits-mlp", "dp", batch=18)
     found = json.loads(run(capsys, "step", one, "--against", longer, "--die", "0", "--json")[1])

@@ -4,6 +4,7 @@ The rooms below say options as the command line does, ``--batch``. Here the same
 """
 
 import math
+import operator
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -26,8 +27,10 @@ T = TypeVar("T")
 
 
 def library_words(text: str) -> str:
-    """A message with arguments in the place of options."""
-    return _OPTION.sub(lambda found: WORDS.get(found[1], found[0]), text)
+    """A message with arguments in the place of options, but for those of commands, between backticks."""
+    parts = text.split("`")
+    parts[::2] = [_OPTION.sub(lambda found: WORDS.get(found[1], found[0]), part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def library(function: Callable[P, T]) -> Callable[P, T]:
@@ -57,9 +60,13 @@ def integer(name: str, value: Any, low: int, high: int) -> int:
     UserError
         If it is not.
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__") or not low <= value.__index__() <= high:
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
         raise UserError(f"{name} must be an integer from {low} to {high}, not {shown(value)}")
-    return int(value.__index__())
+    return number
 
 
 def real(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
@@ -116,7 +123,8 @@ def path(name: str, value: Any) -> Path:
     UserError
         If it is no path.
     """
-    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str) or not os.fspath(value):
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str) or (
+            not os.fspath(value) or "\0" in os.fspath(value)):
         raise UserError(f"{name} must be a path, not {shown(value)}")
     return Path(value)
 

@@ -1,6 +1,6 @@
 """Networks, arrays and update rules that were asked for, and the defaults of what was not.
 
-Messages name options as the command line does (``--dies``); :mod:`plinth.api.messages` has the words of the library.
+Messages name options as the command line does (``--dies``); :mod:`plinth.api.arguments` has the words of the library.
 """
 
 from collections.abc import Sequence

@@ -20,7 +20,7 @@ from plinth.model.network_file import load_network
 from plinth.model.update import MOMENTUM
 from plinth.plan.plan import Plan
 from plinth.plan.planning import arranged
-from plinth.training.job import JobOptions
+from plinth.training.job import NUMPY, JobOptions
 
 
 def training_job(*, network: Network | None = None, plan: Plan | None = None, array: str | Array | None = None,
@@ -103,6 +103,8 @@ def check_used(job: JobOptions, given: Container[str]) -> None:
             ("threads", job.device == "cosim", f"--threads are those of {simulated}"),
             ("bitstream", job.device == "serial", "--bitstream is what dies behind serial:PORT hold, not those of "
                                                   f"--device {job.device}; leave one of them out"),
+            ("memory_mib", job.device != NUMPY, f"--memory is that of dies, and --device {NUMPY} has none; leave "
+                                                     "it out"),
             ("momentum", job.rule.kind == MOMENTUM, f"update {job.rule.kind!r} has no --momentum; leave it out"),
             ("epsilon", job.rule.squares, f"update {job.rule.kind!r} has no --epsilon; leave it out"),
             ("change", job.resume is not None, "--change is for runs that go on from a checkpoint, without --resume "

@@ -321,4 +321,4 @@ def refuse_beside(settings: Iterable[str]) -> None:
         Naming the first of the settings.
     """
     for name in settings:
-        raise UserError(f"{name} and a plan both say how the network is split; leave one of them out")
+        raise UserError(f"{name} and a plan both say what a step does; leave one of them out")

@@ -137,7 +137,7 @@ def simulate(network: str | Path | Network | PlanResult | None = None, array: st
         made = network_of(network)
         where = array_for(made, array_given(array))
     else:
-        refuse_beside(key for key, value in settings.items() if value not in (None, False))
+        refuse_beside(key for key, value in settings.items() if value is not (False if key == "stochastic" else None))
         where = array_of_use(given, name, array_given(array))
     with activity(progress, f"planning on {where.name}", "tasks") as told:
         if made is not None:

@@ -150,7 +150,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
           batch: int | None = None, epochs: int | None = None, steps: int | None = None, update: str | None = None,
           rate: float | None = None, momentum: float | None = None, epsilon: float | None = None,
           wide: bool | None = None, stochastic: bool = False, scale: Any = 1, kinks: float | None = None,
-          seed: int = 0, device: str = defaults.LIBRARY_DEVICE, memory_mib: int = defaults.MEMORY_MIB,
+          seed: int = 0, device: str = defaults.LIBRARY_DEVICE, memory_mib: int | None = None,
           threads: int | None = None, save: str | Path | None = None, progress: Progress = None) -> TrainingResult:
     """Train a network; every step is compared with a float64 reference, and on simulated RTL every weight of every die
     with the golden model's.
@@ -185,8 +185,8 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     device : {"golden", "numpy", "cosim"}
         The golden model, in seconds, or compiled RTL, bit for bit the same, which needs ``g++``; or numpy, faster than
         both and equal to rounding.
-    memory_mib : int
-        Memory of a die in MiB, up to 8,192.
+    memory_mib : int or None
+        Memory of a die in MiB, up to 8,192; device ``numpy`` has none. None: 16.
     threads : int or None
         Of the simulation of RTL. None: all processors.
     save : str, Path or None
@@ -209,7 +209,8 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
                  "rate": optional(real, "rate", rate), "epsilon": optional(real, "epsilon", epsilon),
                  "kinks": optional(real, "kinks", kinks, 0, 1), "seed": integer("seed", seed, *_SEEDS),
                  "device": choice("device", device, DEVICES),
-                 "memory_mib": integer("memory_mib", memory_mib, *_MEMORIES),
+                 "memory_mib": defaults.MEMORY_MIB if memory_mib is None else (
+                     integer("memory_mib", memory_mib, *_MEMORIES)),
                  "threads": optional(integer, "threads", threads, *_THREADS),
                  "save": _file_to_save(save), "scale": _scale(scale), "data": _data(x, y)}
     if momentum is not None:
@@ -222,8 +223,8 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     job = training_job(plan=plan, plan_name=name or "plan", array=array_given(array),
                        network=None if plan is not None or isinstance(network, PlanResult) else network_of(network),
                        **settings)
-    check_used(job, {key for key, value in (("momentum", momentum), ("epsilon", epsilon), ("threads", threads))
-                     if value is not None})
+    check_used(job, {key for key, value in (("momentum", momentum), ("epsilon", epsilon), ("threads", threads),
+                                            ("memory_mib", memory_mib)) if value is not None})
     with activity(progress, f"setting up {job.network.name} on {job.array.name}", "") as told:
         found = run_job(job, TrainingProgress(told), told.say)
     result = _result(job, found, told.said if isinstance(told, Told) else ())

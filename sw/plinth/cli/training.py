@@ -127,8 +127,8 @@ def train(network: str | None, array_name: str | None, planner: str | None, plan
           devices: tuple[str, ...], wide: bool | None, stochastic: bool, waves: str | None, out: Path | None,
           winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
           scale: str, **options: Any) -> None:
-    """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp); every weight is compared with the golden
-    model's."""
+    """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp). Every weight of simulated dies, or of a
+    board's, is compared with the golden model's."""
     from dataclasses import replace
 
     from plinth.api.choices import network_or_plan, said_by_plan

@@ -31,7 +31,7 @@ from plinth.partition.axes import SAMPLES
 from plinth.partition.blocks import sum_end, unpredictable
 from plinth.partition.graph import DP, EP, LOSS
 from plinth.partition.groups import ProcessGroups
-from plinth.partition.rounds import ring_links
+from plinth.partition.rounds import meets_itself
 from plinth.plan.plan import Plan
 from plinth.sharding import Sharding
 from plinth.step import tasks as step_tasks
@@ -242,12 +242,12 @@ class _Lowering:
         """Refuse a ring that would hold itself up."""
         array = self.step.array
         assert array is not None
-        for members, links in zip(rings.members, ring_links(array, rings), strict=True):
-            if len(set(links)) < len(links):
-                named = ", ".join(map(str, members[:8])) + (", ..." if len(members) > 8 else "")
-                raise UserError(f"dies {named} of array {array.name!r} cannot reduce weights in a ring: two of them "
-                                "send to the next one over the same link; number the dies, or choose owners, along the "
-                                "links, or take a full array")
+        members = meets_itself(array, rings)
+        if members is not None:
+            named = ", ".join(map(str, members[:8])) + (", ..." if len(members) > 8 else "")
+            raise UserError(f"dies {named} of array {array.name!r} cannot reduce weights in a ring: two of them "
+                            "send to the next one over the same link; number the dies, or choose owners, along the "
+                            "links, or take a full array")
 
     def _bases(self) -> dict[str, int]:
         """Base registers of the places that move."""

@@ -29,6 +29,12 @@ def ring_links(array: Array | None, rings: ProcessGroups) -> list[list[int]]:
     return found
 
 
+def meets_itself(array: Array | None, rings: ProcessGroups) -> tuple[int, ...] | None:
+    """The members of a ring of which two send to the next one over the same link; None: there is none."""
+    return next((members for members, links in zip(rings.members, ring_links(array, rings), strict=True)
+                 if len(set(links)) < len(links)), None)
+
+
 @lru_cache(maxsize=256)
 def rounds(array: Array | None, rings: ProcessGroups) -> tuple[tuple[int, ...], ...]:
     """Numbers of the rings of each round, none of which send over the same link: each ring is of the first round in

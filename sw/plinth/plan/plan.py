@@ -30,7 +30,7 @@ from plinth.partition.predicted import shares
 from plinth.partition.regions import Layout, Partition, RingMessage, Splits
 from plinth.plan.lists_file import lists_to_data, region_to_data
 from plinth.sharding import Ring, Sharding
-from plinth.step.copies import copies_of
+from plinth.step.copies import check_copies, copies_of, refitted
 
 #: Version of the plan format.
 PLAN_VERSION = 4
@@ -128,12 +128,13 @@ class Plan:
         sharding = replace(given, array=where, rule=given.rule.form)
         sharding.check()
         if where is not None:
+            check_copies(sharding, where.die_parameters())
             sharding = replace(sharding, copies=copies_of(sharding, where.die_parameters()))
         object.__setattr__(self, "sharding", sharding)
 
     def resharded(self, **changes: Any) -> "Plan":
         """The plan with other fields of its sharding, which the name of its array follows, and how copies of weights
-        are kept equal, unless it is the rule alone that changes; a prediction, if it has one, stays.
+        are kept equal: where it is the rule alone that changes, in the same rings. A prediction, if it has one, stays.
 
         Raises
         ------
@@ -141,7 +142,10 @@ class Plan:
             As :class:`Plan`.
         """
         where = changes.get("array")
-        if set(changes) - {"rule"}:
+        if set(changes) == {"rule"} and self.hardware is not None:
+            # The same rings, in pieces that suit the rule.
+            changes["copies"] = refitted(replace(self.sharding, **changes), self.hardware.die_parameters())
+        else:
             changes = {"copies": ()} | changes
         return replace(self, sharding=replace(self.sharding, **changes),
                        array=self.array if where is None else where.name)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from plinth.partition.graph import LOSS, SPLITS, PlanGraph, from_network
 from plinth.partition.groups import RING, ProcessGroups, no_partition
 from plinth.partition.lists import AXES, check_lists
 from plinth.partition.regions import MAXIMUM_LEVELS, Partition, Splits
+from plinth.partition.rounds import meets_itself
 from plinth.plan.lists_file import lists_from_data, lists_schema
 from plinth.plan.plan import LISTED_DIES, PLAN_VERSION, Plan, fingerprint
 from plinth.sharding import MAXIMUM_BATCH, MOST_PIECES, Copies, Ring, Sharding
+from plinth.step.copies import copies_of
 
 #: Largest plan file that is read, in bytes.
 MAXIMUM_FILE_BYTES = 1 << 24
@@ -180,6 +183,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
                     predicted_seconds=seconds, definition=definition)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
+    _check_order(plan, hardware, where)
     expected = plan.to_data()
     # Lists are read however they are written, and what is left out.
     given = {key: value for key, value in data.items() if key not in _OPTIONAL} | {
@@ -190,11 +194,22 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     return plan
 
 
+def _check_order(plan: Plan, array: Array, where: str) -> None:
+    """Refuse an order of rings that is not the planners', and of which dies would hold each other up."""
+    usual = copies_of(replace(plan.sharding, copies=()), array.die_parameters())
+    for own, other in zip(plan.sharding.copies, usual, strict=True):
+        members = None if own is None or own == other else meets_itself(array, own.groups)
+        if members is not None:
+            raise UserError(f"{where}: rings have an order in which two of dies {', '.join(map(str, members[:8]))}"
+                            f"{', ...' * (len(members) > 8)} send to the next one over the same link of array "
+                            f"{array.name!r}; order them along its links, or {_AGAIN}")
+
+
 def _copies(data: dict[str, Any], graph: PlanGraph, dies: int, where: str) -> Copies:
     """How copies of each node's weights are kept equal."""
     groups, reductions = [], data["reductions"]
-    if not isinstance(data["rings"], list) or len(data["rings"]) > len(graph.nodes):
-        raise UserError(f"{where}: rings must be a list of at most {len(graph.nodes)} sets of rings; {_AGAIN}")
+    if not isinstance(data["rings"], list) or not 0 < len(data["rings"]) <= len(graph.nodes):
+        raise UserError(f"{where}: rings must be a list of 1 to {len(graph.nodes)} sets of rings; {_AGAIN}")
     for number, rings in enumerate(data["rings"]):
         what = no_partition(rings, dies)
         if what or not all(isinstance(members, list) for members in rings):
@@ -212,7 +227,10 @@ def _copies(data: dict[str, Any], graph: PlanGraph, dies: int, where: str) -> Co
         if not is_integer(number, 0, len(groups) - 1):
             raise UserError(f"{place} must name its rings, 0 to {len(groups) - 1}, not {_shown(number)}; {_AGAIN}")
         elements = entry.get("elements", False)
-        if not isinstance(elements, bool):
+        if elements is False:
+            # Left out, it is the same.
+            entry.pop("elements", None)
+        elif not isinstance(elements, bool):
             raise UserError(f"{place}: elements must be true or false, not {_shown(elements)}; {_AGAIN}")
         found[entry["layer"]] = Ring(groups[number], entry.get("pieces", 0), elements)
     return tuple(found.get(node.name) for node in graph.nodes)
@@ -260,6 +278,9 @@ def _difference(found: Any, expected: Any, place: str) -> str:
     """Where a file differs from what follows from its splits; empty if nowhere."""
     if isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
         pairs = [(f"{place}.{key}" if place else key, found[key], expected[key]) for key in expected]
+    elif isinstance(expected, dict) and isinstance(found, dict):
+        key = next(iter({**expected, **found}.keys() - (expected.keys() & found.keys())))
+        return f"{place} has {'an' if key in found else 'no'} entry {key!r}, but {'none' if key in found else 'one'}"
     elif isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
         pairs = [(f"{place}[{number}]", *both) for number, both in enumerate(zip(found, expected, strict=True))]
     elif isinstance(expected, list) and isinstance(found, list):

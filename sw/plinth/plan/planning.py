@@ -26,7 +26,8 @@ from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
 from plinth.plan.planners.mpt import mpt, with_transforms
-from plinth.sharding import Sharding
+from plinth.sharding import Copies, Sharding
+from plinth.step.copies import copies_of
 
 #: Share by which two predictions of a step may differ: they are sums in another order.
 ROUNDING = 1e-6
@@ -58,8 +59,9 @@ class Task:
 
 
 def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRule = PLAIN,
-         progress: Callable[[int], object] | None = None) -> Task:
-    """Set up what planners need; ``progress`` is called with the number of steps that were predicted.
+         progress: Callable[[int], object] | None = None, copies: Copies = ()) -> Task:
+    """Set up what planners need; ``progress`` is called with the number of steps that were predicted, whose copies of
+    weights are kept equal as ``copies`` say, or as suits the dies.
 
     Raises
     ------
@@ -67,7 +69,7 @@ def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRul
         If the model does not know the levels of the array.
     """
     return Task(MODELS[model](graph, batch, factors=array.factors),
-                StepTime(graph, batch, array, rule=rule, progress=progress))
+                StepTime(graph, batch, array, rule=rule, progress=progress, copies=copies))
 
 
 def _joint(given: Task) -> Splits:
@@ -200,8 +202,11 @@ def costed(plan: Plan) -> Planned:
 
 
 def _costed(given: Task, plan: Plan, array: Array) -> Planned:
-    splits, parts = plan.splits, plan.lists
-    found = outcome(given, splits, parts)
+    splits, parts, copies = plan.splits, plan.lists, plan.sharding.copies
+    usual = copies_of(replace(plan.sharding, copies=()), array.die_parameters())
+    # Of a plan that says another order of its sums, the step is another one.
+    mine = given if copies == usual else task(plan.graph, array, plan.model, plan.batch, plan.rule, copies=copies)
+    found = outcome(mine, splits, parts)
     plan = replace(plan, predicted_seconds=found.predicted_seconds)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
     need, word = memory_bytes(given, splits, parts), given.time.machine.parameters.word_bytes

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any, get_args
 
+from rich.markup import escape
+
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.plan.cost.tasks import product_of
@@ -238,12 +240,12 @@ def show_step(console: Console, report: dict[str, Any]) -> None:
         for (_, *cells), alike in groupby(report["tasks"], _looks):
             first, *others = [task["task"] for task in alike]
             name = f"{first} .. {others[-1]}, {len(others) + 1:,} tasks" if others else first
-            table.add_row(*(cell.replace("[", r"\[") for cell in (name, *cells)))
+            table.add_row(*(escape(cell) for cell in (name, *cells)))
     else:
         table = new_table(*OPERATION, text=("operation", "kind", "engine"),
                           title="operations, in the order of every die's program; tasks and multiply-adds of a die")
         for name, *cells in operation_rows(report):
-            table.add_row(name.replace("[", r"\["), *cells)
+            table.add_row(escape(name), *cells)
     print_table(console, table)
     console.print(f"digest {report['digest']}", style="dim", highlight=False, soft_wrap=True)
 
@@ -328,18 +330,20 @@ def show_compared(console: Console, report: dict[str, Any], names: tuple[str, st
     if report["equal"]:
         console.print(f"one step: digest {report['digests'][0]}", highlight=False, soft_wrap=True)
         return
-    how = {"first": f"only in {names[0]}", "second": f"only in {names[1]}", "differs": "differs",
+    if not report["differences"]:
+        console.print("no differences in what was compared; other dies differ", highlight=False)
+    how = {"first": f"only in {escape(names[0])}", "second": f"only in {escape(names[1])}", "differs": "differs",
            "order": "first of other order"}
     from plinth_hw.terminal.table import new_table, print_table
 
     table = new_table("what", "name", "how", text=("what", "name", "how"))
     for one in report["differences"][:MOST_DIFFERENCES]:
-        table.add_row(one["what"], one["name"].replace("[", r"\["), how[one["how"]])
+        table.add_row(one["what"], escape(one["name"]), how[one["how"]])
     print_table(console, table)
     others = len(report["differences"]) - MOST_DIFFERENCES
     if others > 0:
         console.print(f"and {others:,} others, with --json", highlight=False)
     for name, one in zip(names, report["digests"], strict=True):
-        console.print(f"digest {one} {name}", style="dim", highlight=False, soft_wrap=True)
+        console.print(f"digest {one} {name}", style="dim", highlight=False, soft_wrap=True, markup=False)
 
 

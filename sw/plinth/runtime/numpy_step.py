@@ -142,7 +142,9 @@ class NumpyStep:
                 yield product_run(one.direction, x, w, z)
             return
         key = one.node.name, die
-        made = self._convolutions.setdefault(key, Convolution(shape, x_part.samples))
+        if key not in self._convolutions:
+            self._convolutions[key] = Convolution(shape, x_part.samples)
+        made = self._convolutions[key]
         maps = memory.view(one.x.buffer(die)).reshape(x_part.samples, shape.height, shape.width, shape.inputs)
         z = memory.view(one.z.buffer(die))
         if one.direction == "update":
@@ -260,10 +262,10 @@ class NumpyStep:
         """Each member's own chunks to all others."""
         chunk = one.parameters.chunk_words
         for start in range(0, len(targets[0]), chunk):
-            own = targets[start // chunk % len(ring)][start:start + chunk]
-            for target in targets:
-                if target[start:start + chunk] is not own:
-                    target[start:start + chunk] = own
+            owner = start // chunk % len(ring)
+            for number, target in enumerate(targets):
+                if number != owner:
+                    target[start:start + chunk] = targets[owner][start:start + chunk]
 
     def state_update(self, one: updates.StateUpdate, die: int) -> Iterator[Run]:
         """The rule over what a die owns."""

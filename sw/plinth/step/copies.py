@@ -1,5 +1,7 @@
 """How copies of weights are kept equal, unless a sharding says it: in which pieces gradients go round their rings."""
 
+from plinth.errors import UserError
+from plinth.model.winograd import element_rates
 from plinth.partition.cuts import parts
 from plinth.partition.graph import Node
 from plinth.partition.groups import RING, ProcessGroups
@@ -7,6 +9,7 @@ from plinth.partition.rounds import rounds
 from plinth.sharding import MOST_PIECES, Copies, Ring, Sharding
 from plinth.step import cuts
 from plinth.step.tensors import Weights
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 
 #: Words of a piece, at least: chunks that each die of a ring owns, so often; and the array's rows in its matrix.
@@ -48,17 +51,47 @@ def refitted(sharding: Sharding, target: DieParameters) -> Copies:
                  for number, node in enumerate(nodes))
 
 
+def _by_elements(sharding: Sharding, target: DieParameters, number: int) -> str:
+    """Why the weights of a layer do not go element by element of its Winograd tiles; empty: they do."""
+    node, rule = sharding.graph.nodes[number], sharding.rule
+    if not node.free:
+        return "it has no Winograd tiles that are trained"
+    assert node.tiling is not None
+    if rule.squares or not element_rates(node.tiling.form):
+        return "its elements have no learning rates of their own"
+    if not (rule.plain and Engine.COLLECTIVE in target.engines):
+        return "dies keep states beside its weights"
+    groups, weights = sharding.groups(RING, number), weights_of(sharding, number, "gradients")
+    words = {one.inputs * one.outputs for one in map(weights.slice, range(sharding.dies))}
+    if any(each < LEAST_CHUNKS * groups.size * target.chunk_words or each % target.beat_words for each in words):
+        return "elements would be too short messages, or begin within a beat"
+    return "its rings take turns" if turns(sharding, target, groups) > 1 else ""
+
+
+def check_copies(sharding: Sharding, target: DieParameters) -> None:
+    """Refuse pieces of gradients that dies cannot send.
+
+    Raises
+    ------
+    UserError
+        With the layer, and why.
+    """
+    for number, (node, ring) in enumerate(zip(sharding.graph.nodes, sharding.copies, strict=False)):
+        if ring is None or ring.pieces == 1:
+            continue
+        why = _by_elements(sharding, target, number) if ring.elements else (
+            "its rings take turns" if turns(sharding, target, ring.groups) > 1 else "")
+        if why:
+            raise UserError(f"the gradient of layer {node.name!r} cannot go in {ring.pieces} pieces"
+                            f"{' of elements' * ring.elements}: {why}; make the plan again with `plinth plan`")
+
+
 def _ring(sharding: Sharding, target: DieParameters, number: int, node: Node, before: bool) -> Ring:
     """``before``: no convolution comes before it."""
     groups, weights = sharding.groups(RING, number), weights_of(sharding, number, "gradients")
-    least, together = LEAST_CHUNKS * groups.size * target.chunk_words, turns(sharding, target, groups) == 1
-    if node.free:
-        slices = [weights.slice(die) for die in range(sharding.dies)]
-        words = {one.inputs * one.outputs for one in slices}
-        if not together or any(each < least or each % target.beat_words for each in words):
-            return Ring(groups)
-        return Ring(groups, max(one.taps for one in slices) + 1, elements=True)
-    if groups.size == 1 or node.gathers or not before or not together:
+    if node.free and not _by_elements(sharding, target, number):
+        return Ring(groups, max(weights.slice(die).taps for die in range(sharding.dies)) + 1, elements=True)
+    if groups.size == 1 or node.gathers or not before or turns(sharding, target, groups) > 1:
         return Ring(groups)
-    return Ring(groups, max(1, min(MOST_PIECES, weights.place_words() // least,
-                                   weights.most_rows // (LEAST_ROWS * target.rows))))
+    return Ring(groups, max(1, min(MOST_PIECES, weights.place_words() // (
+        LEAST_CHUNKS * groups.size * target.chunk_words), weights.most_rows // (LEAST_ROWS * target.rows))))

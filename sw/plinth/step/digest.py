@@ -1,4 +1,4 @@
-"""Digests of plain data: equal ones of equal data, in every process and run.
+"""Digests of plain data: equal ones of data of the same types, values and order, in every process and run.
 
 Data is numbers, strings, enumerations, sequences, mappings in their order, sets, and dataclasses of those, by the
 fields that are compared. Whatever else there is, such as a function, has no digest.
@@ -40,7 +40,7 @@ def _scalar(what: Any) -> bytes:
         return f"float {float(what).hex()}".encode()
     if isinstance(what, np.integer):
         return f"int {int(what)}".encode()
-    return f"{type(what).__name__} {what}".encode()
+    return f"{type(what).__name__} {what}".encode(errors="surrogatepass")
 
 
 def _parts(what: Any) -> list[Any]:

@@ -68,6 +68,8 @@ class Samples:
 
     def __post_init__(self) -> None:
         for name in ("x", "y"):
+            if np.ma.isMaskedArray(getattr(self, name)):
+                raise UserError(f"{name} is a masked array, whose masks no step knows; fill it, or leave samples out")
             try:
                 values = np.asarray(getattr(self, name))
             except (ValueError, TypeError) as error:

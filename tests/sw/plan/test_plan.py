@@ -4,6 +4,7 @@ import copy
 import json
 import random
 from itertools import chain as joined
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,13 @@ from hypothesis import strategies as st
 from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_graph, random_splits
 
+import plinth
 from plinth.errors import UserError
-from plinth.model.array import ring
+from plinth.model.array import ring, torus
 from plinth.model.files import parse_yaml
-from plinth.model.update import FORMS, UpdateRule
+from plinth.model.layers import Convolution, Dense, Flatten, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
+from plinth.model.update import FORMS, PLAIN, UpdateRule
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
@@ -22,8 +26,9 @@ from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.regions import Lists
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import load_plan, plan_from_data, plan_schema
-from plinth.plan.planning import data_parallel
+from plinth.plan.planning import data_parallel, predicted_seconds
 from plinth.sharding import Sharding
+from plinth.step.between import Reduce
 from plinth.step.build import step_of
 from plinth.step.tasks import Reduction
 from plinth_hw.isa.parameters import preset
@@ -100,13 +105,16 @@ def edit(data, path, value) -> None:
     (["hardware", "preset"], "best", "hardware: .*best"),
     (["rings", 0], [[0, 0, 2, 3]], r"rings\[0\] are no partition of 4 dies into lists: die 0 is in two"),
     (["rings", 0], [0, 1, 2, 3], r"rings\[0\] are no partition of 4 dies into lists: one is no list"),
-    (["rings"], {}, "rings must be a list of at most 5 sets"),
+    (["rings"], {}, "rings must be a list of 1 to 5 sets"),
+    (["rings"], [], "rings must be a list of 1 to 5 sets"),
+    (["layers", 0, "more"], 1, "unknown key 'more'"),
+    (["reductions", 0, "more"], 1, r"reductions\[0\] has an entry 'more', but none follows from the splits"),
     (["rings", 0], [[0, 3], [1, 2]], "rings of layer '.*' are not those of the dies"),
     (["reductions", 0, "rings"], 9, "the reduction of layer 'fc2' must name its rings, 0 to "),
     (["reductions", 0, "pieces"], 5, "the gradient of layer 'fc2' goes in 1 to 4 pieces, not 5"),
     (["reductions", 0, "pieces"], True, "the gradient of layer 'fc2' goes in 1 to 4 pieces, not true"),
     (["reductions", 3, "pieces"], 2, "the gradient of layer 'conv1' goes in 1 piece, not 2"),
-    (["reductions", 0, "elements"], True, "the gradient of layer 'fc2' goes in 2 pieces, not 1 of elements"),
+    (["reductions", 0, "elements"], True, "layer 'fc2' has no Winograd tiles that are trained, whose elements"),
     (["reductions", 0, "elements"], 1, "elements must be true or false, not 1"),
     (["reductions", 0, "layer"], "fc1", "reductions must be those of the 4 layers with weights, the last one first"),
     (["reductions"], [], "reductions must be those of the 4 layers"),
@@ -155,17 +163,80 @@ def test_another_split_needs_other_transfers() -> None:
         plan_from_data(data, GRAPH, "plan.yaml")
 
 
+def test_what_may_be_left_out_of_a_reduction() -> None:
+    data = made().to_data()
+    data["reductions"][0]["elements"] = False
+    assert plan_from_data(data, GRAPH, "plan.yaml") == made()
+    del data["reductions"][0]["ring_words"]
+    with pytest.raises(UserError, match=r"reductions\[0\] has no entry 'ring_words', but one follows"):
+        plan_from_data(data, GRAPH, "plan.yaml")
+
+
+def test_an_order_that_dies_cannot_send_is_refused() -> None:
+    plan = data_parallel(NETWORKS["digits-mlp"], dies=8, batch=16)
+    data = plan.to_data()
+    data["rings"] = [[[0, 4, 1, 5, 2, 6, 3, 7]]]
+    with pytest.raises(UserError, match=r"^plan.yaml: rings have an order in which two of dies 0, 4, 1, 5, 2, 6, 3, 7 "
+                                        "send to the next one over the same link of array 'ring-8'; order them along"):
+        plan_from_data(data, plan.graph, "plan.yaml")
+
+
+@pytest.mark.parametrize(("tiles", "rule", "channels", "why"), [
+    ((4, "winograd"), PLAIN, 7, "elements would be too short messages, or begin within a beat"),
+    ((2, "winograd"), PLAIN, 64, "its elements have no learning rates of their own"),
+    ((4, "winograd"), FORMS["adagrad"], 64, "its elements have no learning rates of their own"),
+    ((4, "winograd"), FORMS["momentum"], 64, "dies keep states beside its weights"),
+    ((4, "winograd"), PLAIN, 64, "")])
+def test_pieces_of_elements_are_those_that_dies_send(tiles: tuple[int, str], rule: UpdateRule, channels: int,
+                                                     why: str) -> None:
+    network = with_tiles(Network(name="one", input=Shape((16, 8, 8)), layers=(
+        Convolution(name="conv", channels=channels, kernel=(3, 3), padding=(1, 1)), Flatten(name="flat"),
+        Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss"))), *tiles)
+    graph = from_network(network)
+    sharding = Sharding(graph=graph, splits=(("dp",),) * len(graph.nodes), batch=4, rule=rule,
+                        array=ring(2, preset="ndp-demo-winograd"))
+    plan = Plan(sharding=sharding, planner="data", model="exact", array="ring-2", definition=network)
+    mine = plan.sharding.copies[0]
+    assert mine is not None and mine.elements == (not why)
+    step = step_of(plan.sharding, preset("ndp-demo-winograd"))
+    sent = [one for one in step.operations if isinstance(one, Reduce) and one.node.name == "conv"]
+    assert (len(sent) == mine.pieces) if mine.elements else {one.piece.of for one in sent} == {1}
+    data = plan.to_data()
+    entry = next(one for one in data["reductions"] if one["layer"] == "conv")
+    entry["pieces"], entry["elements"] = (37 if tiles[0] == 4 else 17), True
+    if why:
+        with pytest.raises(UserError, match=f"layer 'conv' cannot go in {entry['pieces']} pieces of elements: {why}"):
+            plan_from_data(data, graph, "plan.yaml")
+    else:
+        assert plan_from_data(data, graph, "plan.yaml") == plan
+
+
+def test_another_order_is_predicted_as_it_is(tmp_path: Path) -> None:
+    """By the library, by commands, and by the step that both build."""
+    array = torus(2, 4)
+    graph = from_network(NETWORKS["digits-mlp"])
+    data = Plan(sharding=Sharding(graph=graph, splits=(("dp",) * 3,) * len(graph.nodes), batch=64, factors=(2, 2, 2),
+                                  array=array), planner="data", model="exact", array="torus-2x4").to_data()
+    data["rings"] = [[[0, 1, 2, 3, 4, 5, 6, 7]]]
+    (tmp_path / "plan.json").write_text(json.dumps(data))
+    found = plinth.load_plan(tmp_path / "plan.json")
+    assert found.plan.predicted_seconds == predicted_seconds(found.plan, array)
+    usual = found.plan.resharded(copies=())
+    assert predicted_seconds(usual, array) < predicted_seconds(found.plan, array)
+    assert found.simulate().seconds > 0
+
+
 def test_the_order_of_sums_is_the_files(tmp_path) -> None:
     """Members of rings, and pieces, whatever would be chosen today."""
     plan = data_parallel(NETWORKS["digits-mlp"], dies=4, batch=16)
     data = plan.to_data()
     assert data["rings"] == [[[0, 1, 2, 3]]] and [one["pieces"] for one in data["reductions"]] == [1, 4, 4]
-    data["rings"], data["reductions"][1]["pieces"] = [[[0, 2, 1, 3]]], 3
+    data["rings"], data["reductions"][1]["pieces"] = [[[0, 3, 2, 1]]], 3
     given = plan_from_data(data, plan.graph, "plan.yaml")
     assert given != plan and given.to_data() == data
     step = step_of(given.sharding, preset("ndp-demo"))
     reductions = [item.work for item in step.tasks(2) if isinstance(getattr(item, "work", None), Reduction)]
-    assert {one.ring for one in reductions} == {(0, 2, 1, 3)} and len(reductions) == 1 + 3 + 4
+    assert {one.ring for one in reductions} == {(0, 3, 2, 1)} and len(reductions) == 1 + 3 + 4
 
 
 def test_a_split_that_a_junction_cannot_take_is_refused() -> None:

@@ -112,6 +112,7 @@ def test_digests_tell_data_apart() -> None:
     assert len({digest(value) for value in values}) == len(values)
     assert digest(np.int64(7), np.float64(0.5)) == digest(7, 0.5)
     assert digest({1, 2, 3}) == digest({3, 2, 1})
+    assert digest("\ud800") == digest("\ud800") != digest("\ud801")
     shared = Pair(1, 2)
     assert digest(shared, shared) == digest(Pair(1, 2), Pair(1, 2))
     for wrong in (len, lambda: 0, object(), np.zeros(2), {"a": [print]}):
