@@ -175,7 +175,7 @@ def test_the_first_version_is_read(saved: str, tmp_path: Path, capsys: pytest.Ca
     ({"state_scale": -1.0}, "state_scale must be a number above 0"),
     ({"step": 99}, "has done 99 steps of an epoch of 4"),
     ({"settings": {"batch": 8}}, "key 'epochs' is missing"), ({"settings": None}, "is a mapping"),
-    ({"batch": "8"}, "batch must be an integer from 1 to 65536, not the text '8'"),
+    ({"batch": "8"}, "batch must be an integer from 1 to 1048576, not the text '8'"),
     ({"number_format": "fp8"}, "number_format must be one of fp32, mixed, fixed"),
     ({"scale": {"inputs": 0, "targets": 1}}, "a scale must be above 0"), ({"tiles": 3}, "tiles must be a text"),
     ({"rule": {"kind": "lars"}}, "key 'rate' is missing"), ({"tile_options": {"batch": "4"}}, "unknown key 'batch'"),

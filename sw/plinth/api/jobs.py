@@ -20,7 +20,7 @@ from plinth.model.network_file import load_network
 from plinth.model.update import MOMENTUM
 from plinth.plan.plan import Plan
 from plinth.plan.planning import arranged
-from plinth.training.job import NUMPY, JobOptions
+from plinth.training.job import COSIM, NUMPY, JobOptions
 
 
 def training_job(*, network: Network | None = None, plan: Plan | None = None, array: str | Array | None = None,
@@ -99,8 +99,8 @@ def check_used(job: JobOptions, given: Container[str]) -> None:
     """
     simulated = f"the RTL's simulation, which --device {job.device} does not run; leave one of them out"
     for name, used, reason in (
-            ("waves", job.device == "cosim", f"--waves records {simulated}"),
-            ("threads", job.device == "cosim", f"--threads are those of {simulated}"),
+            ("waves", job.device == COSIM, f"--waves records {simulated}"),
+            ("threads", job.device == COSIM, f"--threads are those of {simulated}"),
             ("bitstream", job.device == "serial", "--bitstream is what dies behind serial:PORT hold, not those of "
                                                   f"--device {job.device}; leave one of them out"),
             ("memory_mib", job.device != NUMPY, f"--memory is that of dies, and --device {NUMPY} has none; leave "

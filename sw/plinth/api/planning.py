@@ -26,13 +26,11 @@ from plinth.plan.lists_file import layers_from_data, load_lists
 from plinth.plan.plan import Plan
 from plinth.plan.planning import PLANNERS, Outcome, Planned, check_prediction, costed
 from plinth.report import plan as shown_plan
+from plinth.sharding import MAXIMUM_BATCH
 
 if TYPE_CHECKING:
     from plinth.api.simulating import SimulationResult
     from plinth.api.training import TrainingResult
-
-#: Samples of a step, at most.
-MAXIMUM_BATCH = plan_file.MAXIMUM_BATCH
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -25,15 +25,14 @@ from plinth.plan.plan import Plan
 from plinth.report import picture
 from plinth.report.progress import TrainingProgress
 from plinth.report.table import training_rows
+from plinth.sharding import MAXIMUM_BATCH
 from plinth.training.data import Samples
-from plinth.training.job import JobOptions, JobResult, run_job
+from plinth.training.job import DEVICES, JobOptions, JobResult, run_job
 from plinth.training.scale import Scale, parse_scale
-from plinth.training.settings import MAXIMUM_BATCH, MAXIMUM_EPOCHS
+from plinth.training.settings import MAXIMUM_EPOCHS
 
 #: Bounds of seeds, memories of dies in MiB, and threads.
 _SEEDS, _MEMORIES, _THREADS = (0, 2**63 - 1), (1, 8192), (1, 256)
-#: Devices that the library trains on.
-DEVICES = ("golden", "numpy", "cosim")
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -168,7 +167,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     array, planner, update, wide, stochastic
         As :func:`plinth.plan`.
     batch : int or None
-        Samples of a step, up to 65,536. None: the plan's, or 128.
+        Samples of a step, up to 1,048,576. None: the plan's, or 128.
     epochs : int or None
         Up to 10,000. None: 16, with Adagrad 24, or what a network of the zoo needs.
     steps : int or None

@@ -63,15 +63,16 @@ def _recorded(window: Window) -> str:
 def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
     """``cosim``, ``golden`` or ``serial``, and of the last the name and rate of each port."""
     from plinth.driver.line import BAUD
+    from plinth.training.job import DEVICES
 
-    if len(texts) == 1 and texts[0] in ("cosim", "golden", "numpy"):
+    if len(texts) == 1 and texts[0] in DEVICES:
         return texts[0], ()
     found = []
     for text in texts:
         match = re.fullmatch(r"serial:([^@]+)(?:@([1-9][0-9]{1,7}))?", text)
         if not match:
             raise UserError(f"--device {text!r}: of several, each must be serial:PORT[@BAUD]" if len(texts) > 1 else
-                            f"--device {text!r} is none of cosim, golden, numpy and serial:PORT[@BAUD]")
+                            f"--device {text!r} is none of {', '.join(sorted(DEVICES))} and serial:PORT[@BAUD]")
         found.append((match[1], int(match[2] or BAUD)))
     if len({name for name, _ in found}) < len(found):
         raise UserError("--device names a port twice; there is one die behind a port")
@@ -92,7 +93,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--epochs", type=IntegerRange(1, 10_000),
               help=f"default: {defaults.EPOCHS}, or what a network of the zoo needs")
 @click.option("--steps", type=IntegerRange(1), help="stop after so many steps")
-@click.option("--batch", type=IntegerRange(1, 65_536), help=f"default: the plan's, or {defaults.BATCH}")
+@click.option("--batch", type=IntegerRange(1, 1 << 20), help=f"default: the plan's, or {defaults.BATCH}")
 @click.option("--rate", type=RealRange(0, min_open=True),
               help=f"learning rate; default: {defaults.RATE}, or as --epochs; of "
               + " and ".join(f"{kind} {rate}" for kind, rate in defaults.ADAGRAD_RATES.items()))

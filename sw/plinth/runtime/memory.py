@@ -1,5 +1,7 @@
 """Memory of the dies of a step in numpy: an array a place, and views of their pieces."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,6 +9,8 @@ from plinth.buffers import Buffer
 from plinth.step.step import Step
 
 Floats = NDArray[np.float32]
+#: Work on views that were made before: called each time that it is done.
+Kernel = Callable[[], object]
 
 
 class Memory:

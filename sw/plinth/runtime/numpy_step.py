@@ -14,9 +14,9 @@ import numpy as np
 from plinth.errors import UserError
 from plinth.model.update import STATE
 from plinth.runtime import pools, tiles
-from plinth.runtime.memory import Floats, Memory
-from plinth.runtime.products import Convolution, product_run
-from plinth.runtime.programs import program_run
+from plinth.runtime.memory import Floats, Kernel, Memory
+from plinth.runtime.products import Convolution, product_kernel
+from plinth.runtime.programs import program_kernel
 from plinth.step import (
     between,
     kernel_sums,
@@ -33,8 +33,6 @@ from plinth.step.tasks import Arrivals, CodePart, LineTransform, Multiplication,
 from plinth.step.tensors import Elements, Weights
 from plinth.step.vector import Piece, VectorProgram
 from plinth_hw.isa.formats import FP32
-
-Run = Callable[[], object]
 
 
 class NumpyStep:
@@ -70,7 +68,7 @@ class NumpyStep:
 
     # Operations.
 
-    def _made(self, operation: operations.Operation) -> Iterator[Run]:
+    def _made(self, operation: operations.Operation) -> Iterator[Kernel]:
         make = KERNELS.get(type(operation))
         if make is None:
             raise UserError(f"numpy has no kernel for {type(operation).__name__} ({operation.name!r}); choose another "
@@ -78,23 +76,23 @@ class NumpyStep:
         for die in range(self._step.dies):
             yield from make(self, operation, die)
 
-    def sweep(self, one: operations.Sweep, die: int) -> Iterator[Run]:
+    def sweep(self, one: operations.Sweep, die: int) -> Iterator[Kernel]:
         """A vector program over all rows of a part."""
         part = one.space.part(die)
         if part.words:
             rows, columns = part.rows // one.fold, one.fold * part.channels
             yield self._program(one.first, die, rows, columns)
 
-    def last_strip(self, one: operations.LastStrip, die: int) -> Iterator[Run]:
+    def last_strip(self, one: operations.LastStrip, die: int) -> Iterator[Kernel]:
         """A vector program of a few rows."""
         part = one.space.part(die)
         if part.words:
             yield self._program(one.program, die, one.rows, part.channels)
 
-    def _program(self, program: VectorProgram, die: int, rows: int, columns: int) -> Run:
-        return program_run(self.memories[die], program.at(die, Piece(0, rows, 0, columns)))
+    def _program(self, program: VectorProgram, die: int, rows: int, columns: int) -> Kernel:
+        return program_kernel(self.memories[die], program.at(die, Piece(0, rows, 0, columns)))
 
-    def pool(self, one: operations.Pool, die: int) -> Iterator[Run]:
+    def pool(self, one: operations.Pool, die: int) -> Iterator[Kernel]:
         """A pool of all images."""
         if not one.maps[0][0].part(die).words:
             return
@@ -109,23 +107,23 @@ class NumpyStep:
         else:
             yield lambda: pool.forward(*maps)
 
-    def chain(self, one: operations.Chain, die: int) -> Iterator[Run]:
+    def chain(self, one: operations.Chain, die: int) -> Iterator[Kernel]:
         """Its members, each whole."""
         for member in one.members:
             yield from KERNELS[type(member)](self, member, die)
 
-    def sum(self, one: sums.Sum, die: int) -> Iterator[Run]:
+    def sum(self, one: sums.Sum, die: int) -> Iterator[Kernel]:
         """Summands in their order."""
         for number in range(one.adds):
             yield from self.sweep(one.sweep(number), die)
 
-    def clear(self, one: operations.Clear, die: int) -> Iterator[Run]:
+    def clear(self, one: operations.Clear, die: int) -> Iterator[Kernel]:
         """Zeros."""
         place = self.memories[die].view(one.place.buffer(die))
         if place.size:
             yield lambda: place.fill(0)
 
-    def products(self, one: operations.Products, die: int) -> Iterator[Run]:
+    def products(self, one: operations.Products, die: int) -> Iterator[Kernel]:
         """A product of all samples."""
         x_part, z_part = one.x.part(die), one.z.part(die)
         if not (x_part.words and z_part.words):
@@ -139,7 +137,7 @@ class NumpyStep:
             if one.direction == "update":
                 x, w = x[:, first:first + rows], w[first:first + rows]
             if rows or one.direction != "update":
-                yield product_run(one.direction, x, w, z)
+                yield product_kernel(one.direction, x, w, z)
             return
         key = one.node.name, die
         if key not in self._convolutions:
@@ -154,16 +152,16 @@ class NumpyStep:
         else:
             yield lambda: made.fprop(maps, w, z)
 
-    def transfers(self, one: Any, die: int) -> Iterator[Run]:
+    def transfers(self, one: Any, die: int) -> Iterator[Kernel]:
         """What its tasks move, as they are."""
         for item in one.tasks(die):
             if not isinstance(item, Arrivals):
                 yield self._transfer(item, die)
 
-    def _transfer(self, task: Task, die: int) -> Run:
+    def _transfer(self, task: Task, die: int) -> Kernel:
         return TRANSFERS[type(task.work)](self, die, task.work)
 
-    def whole(self, one: tiled.Gather, die: int) -> Iterator[Run]:
+    def whole(self, one: tiled.Gather, die: int) -> Iterator[Kernel]:
         """The gather whose first part a coded one is, of all words."""
         if isinstance(one, predicted_gather.CodedGather) and isinstance(one.part, CodePart) and one.part.number:
             return
@@ -173,7 +171,7 @@ class NumpyStep:
             for task in tiled.Gather.tiles(one, die, other):
                 yield self._transfer(task, die)
 
-    def spread(self, one: skipped_scatter.SkipScatter, die: int) -> Iterator[Run]:
+    def spread(self, one: skipped_scatter.SkipScatter, die: int) -> Iterator[Kernel]:
         """The scatter that leaves out zeros, of all words."""
         source, target = one.source, one.targets[0]
         assert isinstance(source, tiled.Tiles) and isinstance(target, tiled.Tiles)
@@ -183,15 +181,15 @@ class NumpyStep:
             for here, there in mine.part.meet(theirs.part) if theirs.count else ():
                 words = mine.part.view(mine.of(source.buffer(die), theirs.first), here)
                 place = theirs.part.view(theirs.of(target.buffer(other), theirs.first), there)
-                yield tiles.tile_run(self.memories, die, Tile(
+                yield tiles.tile_kernel(self.memories, die, Tile(
                     words, place, other, planes=theirs.count, apart=(mine.plane, theirs.plane)))
 
-    def in_strips(self, one: tiled.InStrips, die: int) -> Iterator[Run]:
+    def in_strips(self, one: tiled.InStrips, die: int) -> Iterator[Kernel]:
         """Tiles, products and maps, each whole."""
         for part in (one.scatter, one.products, one.untile):
             yield from KERNELS[type(part)](self, part, die)
 
-    def elements(self, one: tiled.ElementProducts, die: int) -> Iterator[Run]:
+    def elements(self, one: tiled.ElementProducts, die: int) -> Iterator[Kernel]:
         """Products of all elements at once."""
         x, z, piece = one.x.at(die), one.z.at(die), one.weights.slice(die)
         if not (x.words and z.words):
@@ -208,23 +206,23 @@ class NumpyStep:
         return self.memories[die].strided(buffer, (here.count, buffer.rows, buffer.columns),
                                           (here.plane, buffer.stride, 1))
 
-    def kernels(self, one: kernel_sums.KernelProducts, die: int) -> Iterator[Run]:
+    def kernels(self, one: kernel_sums.KernelProducts, die: int) -> Iterator[Kernel]:
         """Products by the matrix of a transform."""
         memory = self.memories[die]
         for task in one.tasks(die):
             work = cast("Multiplication", task.work)
             a, b, c = (memory.view(place) for place in (work.a, work.b, work.c))  # type: ignore[arg-type]
             x, w, z = {"fprop": (a, b, c), "bprop": (c, b, a), "update": (a, c, b)}[work.direction]
-            yield product_run(work.direction, x, w, z)
+            yield product_kernel(work.direction, x, w, z)
 
-    def rates(self, one: tiled.ElementRates, die: int) -> Iterator[Run]:
+    def rates(self, one: tiled.ElementRates, die: int) -> Iterator[Kernel]:
         """Gradients of elements times their rates."""
         piece, whole = one.gradient.slice(die), self.memories[die].view(one.gradient.buffer(die))
         some = whole[0, :piece.weights].reshape(piece.taps, -1)
         rates = np.array([one.rates[piece.tap(number)] for number in range(piece.taps)], dtype=np.float32)[:, None]
         yield lambda: np.multiply(some, rates, out=some)
 
-    def reduce(self, one: between.Reduce, die: int) -> Iterator[Run]:
+    def reduce(self, one: between.Reduce, die: int) -> Iterator[Kernel]:
         """A message of a ring, by its first die."""
         ring = one.rings.of(die)
         first, words = one.piece.words(one.parameters, one.target.slice(die))
@@ -267,19 +265,19 @@ class NumpyStep:
                 if number != owner:
                     target[start:start + chunk] = targets[owner][start:start + chunk]
 
-    def state_update(self, one: updates.StateUpdate, die: int) -> Iterator[Run]:
+    def state_update(self, one: updates.StateUpdate, die: int) -> Iterator[Kernel]:
         """The rule over what a die owns."""
         for block, w, g, kept in one.rows(die):
-            yield program_run(self.memories[die], updates.update_program(
+            yield program_kernel(self.memories[die], updates.update_program(
                 one.parameters, one.rule, block.rows, w, g, kept[STATE]))
 
 
-def _nothing(made: NumpyStep, one: object, die: int) -> Iterator[Run]:
+def _nothing(made: NumpyStep, one: object, die: int) -> Iterator[Kernel]:
     return iter(())
 
 
 #: For each kind of operation what a die does.
-KERNELS: dict[type, Callable[[NumpyStep, Any, int], Iterator[Run]]] = {
+KERNELS: dict[type, Callable[[NumpyStep, Any, int], Iterator[Kernel]]] = {
     operations.Sweep: NumpyStep.sweep, operations.LastStrip: NumpyStep.last_strip, operations.Pool: NumpyStep.pool,
     operations.Chain: NumpyStep.chain, operations.Clear: NumpyStep.clear, operations.Products: NumpyStep.products,
     operations.Gather: NumpyStep.transfers, sums.Sum: NumpyStep.sum, between.Exchange: NumpyStep.transfers,
@@ -293,8 +291,8 @@ KERNELS: dict[type, Callable[[NumpyStep, Any, int], Iterator[Run]]] = {
     skipped_scatter.OwnTiles: NumpyStep.transfers, skipped_scatter.SkipScatter: NumpyStep.spread,
     skipped_scatter.OwnMaps: _nothing, skipped_scatter.DecodeTiles: _nothing}
 #: For each kind of work between dies and by row numbers what is done.
-TRANSFERS: dict[type, Callable[[NumpyStep, int, Any], Run]] = {
-    Tile: lambda made, die, work: tiles.tile_run(made.memories, die, work),
-    TileTransform: lambda made, die, work: tiles.transform_run(made.memories, die, work),
-    LineTransform: lambda made, die, work: tiles.line_run(made.memories, die, work),
-    Rows: lambda made, die, work: tiles.rows_run(made.memories[die], work)}
+TRANSFERS: dict[type, Callable[[NumpyStep, int, Any], Kernel]] = {
+    Tile: lambda made, die, work: tiles.tile_kernel(made.memories, die, work),
+    TileTransform: lambda made, die, work: tiles.transform_kernel(made.memories, die, work),
+    LineTransform: lambda made, die, work: tiles.line_kernel(made.memories, die, work),
+    Rows: lambda made, die, work: tiles.rows_kernel(made.memories[die], work)}

@@ -1,14 +1,11 @@
 """Pools in numpy, as :mod:`plinth.step.pooling` says them: down the rows of a map, then across its columns; and back.
 """
 
-from collections.abc import Callable
 
 import numpy as np
 
 from plinth.model.layers import MaxPool, MeanPool
 from plinth.runtime.memory import Floats
-
-Run = Callable[[], object]
 
 
 def _taps(places: int, windows: int, kernel: int, stride: int, padding: int) -> list[tuple[slice, slice]]:

@@ -1,20 +1,17 @@
 """Products in numpy: of matrices by BLAS, and of convolutions as such, a few images at a time."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 
 from plinth.mapping.convolution import ConvolutionShape
-from plinth.runtime.memory import Floats
-
-Run = Callable[[], object]
+from plinth.runtime.memory import Floats, Kernel
 
 #: Elements of windows that are unrolled at once; of a layer whose batch is no more they are kept for its gradient.
 MOST_UNROLLED = 1 << 23
 
 
-def product_run(direction: str, x: Floats, w: Floats, z: Floats) -> Run:
+def product_kernel(direction: str, x: Floats, w: Floats, z: Floats) -> Kernel:
     """``z = x w``, ``x = z w^T`` or ``w = x^T z``, by direction."""
     return {"fprop": lambda: np.matmul(x, w, out=z), "bprop": lambda: np.matmul(z, w.T, out=x),
             "update": lambda: np.matmul(x.T, z, out=w)}[direction]

@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 
 from plinth.errors import UserError
-from plinth.runtime.memory import Floats, Memory
+from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.step.vector import Instruction, VectorProgram
 from plinth_hw.isa.vector_body import VectorFunction, VectorOp
-
-#: Does what was made ready.
-Run = Callable[[], object]
 
 #: Of operations with two sources, and with a source and an immediate.
 _TWO: Mapping[VectorOp, Callable[..., Any]] = {VectorOp.ADD: np.add, VectorOp.SUB: np.subtract,
@@ -26,7 +23,7 @@ def _shape(shape: str, rows: int, columns: int) -> tuple[int, int]:
     return {"full": (rows, columns), "row": (1, columns), "column": (rows, 1), "element": (1, 1)}[shape]
 
 
-def _instruction(one: Instruction, a: Floats, b: Floats | None, out: Floats, axis: int) -> Run:
+def _instruction(one: Instruction, a: Floats, b: Floats | None, out: Floats, axis: int) -> Kernel:
     """An instruction on regions that have places; ``axis`` is what a reduction takes away."""
     op = one.op
     if op in _TWO:
@@ -51,7 +48,7 @@ def _instruction(one: Instruction, a: Floats, b: Floats | None, out: Floats, axi
     raise UserError(f"numpy has no {op.name.lower()} of numbers of 16 bits; choose dies of --format fp32")
 
 
-def program_run(memory: Memory, program: VectorProgram) -> Run:
+def program_kernel(memory: Memory, program: VectorProgram) -> Kernel:
     """What a program does over its rows and columns, made ready.
 
     Raises
@@ -88,7 +85,7 @@ def program_run(memory: Memory, program: VectorProgram) -> Run:
     return run
 
 
-def _copy(source: Floats, target: Floats) -> Run:
+def _copy(source: Floats, target: Floats) -> Kernel:
     return lambda: np.copyto(target, source)
 
 

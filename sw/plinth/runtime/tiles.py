@@ -1,20 +1,19 @@
 """What goes between dies in numpy: tiles as they are, Winograd tiles of maps and maps of tiles, lines of tiles."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.mapping.convolution import FeatureMap
-from plinth.runtime.memory import Floats, Memory
+from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.step.tasks import LineTransform, Rows, Tile, TileTransform
 from plinth_hw.isa.winograd import Lattice, Matrix, transposed
 
-Run = Callable[[], object]
 Span = tuple[slice, slice]
 
 
-def tile_run(memories: Sequence[Memory], die: int, work: Tile) -> Run:
+def tile_kernel(memories: Sequence[Memory], die: int, work: Tile) -> Kernel:
     """A copy of a tile, to other dies as well."""
     pairs = []
     to = [(die if work.die is None else work.die, 0)]
@@ -35,7 +34,7 @@ def tile_run(memories: Sequence[Memory], die: int, work: Tile) -> Run:
     return run
 
 
-def rows_run(memory: Memory, work: Rows) -> Run:
+def rows_kernel(memory: Memory, work: Rows) -> Kernel:
     """Rows by their numbers."""
     numbers, table, rows = (memory.view(one) for one in (work.numbers, work.table, work.rows))
     index = numbers.view(np.uint32)
@@ -107,7 +106,7 @@ def _rim(work: TileTransform, first: int, lines: int) -> tuple[tuple[int, int], 
     return (sizes[0], sizes[1]), (inside[0], inside[1]), (of[0], of[1])
 
 
-def transform_run(memories: Sequence[Memory], die: int, work: TileTransform) -> Run:
+def transform_kernel(memories: Sequence[Memory], die: int, work: TileTransform) -> Kernel:
     """Winograd tiles made of maps, for dies that have their elements, or maps made of tiles."""
     lattices = work.lattices
     first, lines = work.lines or (0, lattices[0].count)
@@ -154,7 +153,7 @@ def transform_run(memories: Sequence[Memory], die: int, work: TileTransform) -> 
     return gather
 
 
-def line_run(memories: Sequence[Memory], die: int, work: LineTransform) -> Run:
+def line_kernel(memories: Sequence[Memory], die: int, work: LineTransform) -> Kernel:
     """Columns of tiles of outputs made lines."""
     assert work.node.tiling is not None
     elements, outputs = work.sides

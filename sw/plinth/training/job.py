@@ -91,8 +91,8 @@ class JobResult:
     parameters: Parameters
 
 
-#: The device that is no die.
-NUMPY = "numpy"
+#: Devices in this process: golden dies, numpy without dies, and dies in RTL. Others are behind ``"serial"`` ports.
+GOLDEN, NUMPY, COSIM = DEVICES = "golden", "numpy", "cosim"
 #: Called before the first step with the number of steps, and after every step.
 Progress = Callable[[StepResult | None, int], None]
 
@@ -209,7 +209,7 @@ def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, step
 
     def executors() -> Executors:
         golden = driver(backends.golden_array(parameters, dies, memory_words))
-        if options.device == "golden":
+        if options.device == GOLDEN:
             return golden, None, None
         if options.device == "serial":
             return driver(backends.serial_array(parameters, options.ports), verilog_digest), golden, None
@@ -290,7 +290,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
     links = [counted.link_words(die) for die in range(dies)] if counted else []
     macs = engines[Engine.MATRIX.name.lower()]["useful_macs"] if counted else 0
     pes = parameters.rows * parameters.columns
-    rtl = options.device not in ("golden", NUMPY)
+    rtl = options.device not in (GOLDEN, NUMPY)
     return {
         "network": options.network.name, "parameters": options.network.parameters,
         "notes": list(options.network.notes),

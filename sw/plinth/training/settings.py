@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from plinth.errors import UserError
+from plinth.model.array import MAXIMUM_DIES
 from plinth.model.files import check_mapping
 from plinth.model.forms import described, is_integer
 from plinth.model.layers import Convolution
@@ -15,10 +16,11 @@ from plinth.model.network import Network
 from plinth.model.network_file import network_to_data
 from plinth.model.update import MOMENTUM, UpdateRule
 from plinth.output import json_text
+from plinth.sharding import MAXIMUM_BATCH
 from plinth.training.scale import Scale
 
-#: Most epochs of a run, and samples of a batch.
-MAXIMUM_EPOCHS, MAXIMUM_BATCH = 10_000, 65_536
+#: Most epochs of a run.
+MAXIMUM_EPOCHS = 10_000
 #: Number formats, as ``DieParameters.number_format`` has them.
 NUMBER_FORMATS = ("fp32", "mixed", "fixed")
 #: Options of a network's convolutions, as commands take them.
@@ -120,7 +122,7 @@ class RunSettings:
         check_mapping(rule, where, "the rule of a run", required=UpdateRule.__dataclass_fields__)
         check_mapping(scale, where, "the scale of a run", required=Scale.__dataclass_fields__)
         check_mapping(options, where, "options of tiles", required=(), optional=TILE_OPTIONS)
-        for key, most in (("epochs", MAXIMUM_EPOCHS), ("batch", MAXIMUM_BATCH), ("dies", MAXIMUM_BATCH)):
+        for key, most in (("epochs", MAXIMUM_EPOCHS), ("batch", MAXIMUM_BATCH), ("dies", MAXIMUM_DIES)):
             if not is_integer(data[key], 1, most):
                 raise _wrong(where, key, data[key], f"an integer from 1 to {most}")
         texts = {key: data[key] for key in ("data", "data_sha256", "network_sha256", "tiles", "preset", "array",

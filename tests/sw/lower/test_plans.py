@@ -23,7 +23,9 @@ from plinth.model.layers import (
 )
 from plinth.model.network import Network, perceptron
 from plinth.model.update import UpdateRule
+from plinth.model.zoo import NETWORKS
 from plinth.plan.plan import Plan
+from plinth.plan.planning import data_parallel
 from plinth.training.data import Dataset
 from plinth_hw.isa.parameters import preset
 
@@ -51,6 +53,16 @@ def test_a_step_is_that_of_the_network_under_any_plan(name: str, seed: int, dies
     next(iter(made.epoch(0)))
     assert made.checks is not None and made.checks.failure is None
     assert max(made.checks.largest.values()) < 1e-5
+
+
+@pytest.mark.parametrize("dies", [2, 3])
+def test_dies_without_a_collective_engine_train_alone(dies: int) -> None:
+    network, target = NETWORKS["digits-mlp"], preset("fpga-ulx3s")
+    given = {"rule": UpdateRule(), "steps": 1, "memory_words": MEMORY_WORDS}
+    with pytest.raises(UserError, match="dies of preset 'fpga-ulx3s' have no collective engine, so that each trains "
+                                        "alone; choose --dies 1"):
+        lower_training(network, data_parallel(network, dies=dies, batch=6), target, **given)  # type: ignore[arg-type]
+    assert lower_training(network, data_parallel(network, dies=1, batch=6), target, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dies", [1, 2])

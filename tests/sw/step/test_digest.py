@@ -17,12 +17,13 @@ from plinth.model.update import FORMS, PLAIN, UpdateRule
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of
-from plinth.partition.graph import from_network
+from plinth.partition.graph import Node, from_network
 from plinth.partition.regions import Lists
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.step.digest import digest
 from plinth.step.step import Step
+from plinth.step.tasks import Task
 from plinth_hw.isa.parameters import preset
 
 
@@ -55,15 +56,16 @@ STEPS: dict[str, Callable[[], Step]] = {
 @pytest.mark.parametrize("which", STEPS)
 def test_a_step_is_pickled(which: str) -> None:
     step = STEPS[which]()
-    for die in range(step.dies):
-        # What was found out about it on the way is no part of it.
-        list(step.tasks(die))
+    # What was found out about it on the way is no part of it.
+    listed = [list(step.tasks(die)) for die in range(step.dies)]
     found = pickle.loads(pickle.dumps(step))
     assert found.digest() == step.digest() == STEPS[which]().digest()
     assert found.sharding == step.sharding and found.place_words() == step.place_words()
-    for die in range(step.dies):
-        assert list(found.tasks(die)) == list(step.tasks(die))
+    for die, items in enumerate(listed):
+        assert list(found.tasks(die)) == items
         assert list(found.tasks(die, 3)) == list(step.tasks(die, 3))
+        # Of all tasks each stands for itself, of a node of the graph.
+        assert all(item.count == 1 and isinstance(item.node, Node | None) for item in items if isinstance(item, Task))
 
 
 def test_other_processes_find_the_same() -> None:
