@@ -312,20 +312,35 @@ def _near(call: Call, distance: Array, scale: Array) -> NDArray[np.bool_]:
     return np.abs(distance) <= KINK_ROUNDINGS * call.rounding * scale
 
 
-def _relu(call: Call) -> Output:
-    x = call.x
-    own = x > 0
-    passes, kinks = own, 0
+def _rectified(call: Call, value: Array, passes: Callable[[Array], NDArray[np.bool_]], distance: Array,
+               slope: float = 0.0) -> Output:
+    """What passes some elements as they are, which its input and output tell, and others times a slope."""
+    own = passes(call.x)
+    taken, kinks = own, 0
     if call.decided is not None:
-        theirs = call.decided.reshape(x.shape) > 0
-        other = (own != theirs) & _near(call, x, call.inputs[0].scale)
-        passes, kinks = own ^ other, int(other.sum())
+        theirs = passes(call.decided.reshape(own.shape))
+        other = (own != theirs) & _near(call, distance, call.inputs[0].scale)
+        taken, kinks = own ^ other, int(other.sum())
 
-    def back(passes: NDArray[np.bool_]) -> _Backward:
-        return lambda error: ([error * passes], None)
+    def back(taken: NDArray[np.bool_]) -> _Backward:
+        return lambda error: ([error * np.where(taken, 1.0, slope)], None)
 
-    return Output(np.maximum(x, 0.0), lambda: call.inputs[0].scale, back(passes), kinks, x.size,
-                  back(own) if kinks else None, carry=call.carried(lambda noise: noise))
+    return Output(value, lambda: call.inputs[0].scale, back(taken), kinks, own.size, back(own) if kinks else None,
+                  carry=call.carried(lambda noise: noise))
+
+
+def _relu(call: Call) -> Output:
+    return _rectified(call, np.maximum(call.x, 0.0), lambda x: x > 0, call.x)
+
+
+def _leaky_relu(call: Call) -> Output:
+    slope = call.layer.slope  # type: ignore[attr-defined]
+    return _rectified(call, np.maximum(call.x, slope * call.x), lambda x: x > 0, call.x, slope)
+
+
+def _relu6(call: Call) -> Output:
+    return _rectified(call, np.clip(call.x, 0.0, 6.0), lambda x: (x > 0) & (x < 6),
+                      np.minimum(np.abs(call.x), np.abs(call.x - 6.0)))
 
 
 def _max_pool(call: Call) -> Output:
@@ -427,7 +442,8 @@ def _mean_squared_error(call: Call) -> Output:
 
 KINDS: dict[str, Callable[[Call], Output]] = {
     "dense": _dense, "convolution": _convolution, "winograd": _winograd, "embedding": _embedding,
-    "max-pool": _max_pool, "mean-pool": _mean_pool, "relu": _relu, "tanh": _tanh, "sigmoid": _sigmoid,
+    "max-pool": _max_pool, "mean-pool": _mean_pool, "relu": _relu,
+    "leaky-relu": _leaky_relu, "relu6": _relu6, "tanh": _tanh, "sigmoid": _sigmoid,
     "add": lambda call: _sum(call, 1.0), "join": lambda call: _sum(call, 1.0 / len(call.inputs)),
     "flatten": _flatten,
     "softmax-cross-entropy": _softmax_cross_entropy, "mean-squared-error": _mean_squared_error,

@@ -186,4 +186,31 @@ class Shares:
                 "items": {"type": "number", "minimum": 0, "maximum": 1}}
 
 
-Form = Integer | Flag | Choice | Shares
+@dataclass(frozen=True)
+class Fraction:
+    """Form of a setting that is a number above 0 and below 1."""
+
+    what: str
+
+    def parse(self, value: Any) -> float:
+        """The value if it fits.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1:
+            raise ValueError(f"must be a number above 0 and below 1, not {described(value)}")
+        return float(value)
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+
+
+Form = Integer | Flag | Choice | Shares | Fraction

@@ -16,7 +16,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from math import prod
 from typing import Annotated, Any, ClassVar, get_type_hints
 
-from plinth.model.forms import Choice, Flag, Form, Integer, Pair, Shares, described
+from plinth.model.forms import Choice, Flag, Form, Fraction, Integer, Pair, Shares, described
 from plinth_hw.isa.winograd import OUTPUTS, form
 
 #: Largest number of elements of one map, or of one layer's weights.
@@ -404,6 +404,22 @@ class Relu(_Same):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeakyRelu(_Same):
+    """``max(x, slope x)``."""
+
+    kind = "leaky-relu"
+
+    slope: Annotated[float, Fraction("slope of negative elements")] = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relu6(_Same):
+    """``min(max(x, 0), 6)``."""
+
+    kind = "relu6"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tanh(_Same):
     """Hyperbolic tangent."""
 
@@ -471,6 +487,6 @@ class MeanSquaredError(Layer):
 #: Every kind of layer by its name in files.
 KINDS: dict[str, type[Layer]] = {
     kind.kind: kind for kind in (
-        Dense, Convolution, MaxPool, MeanPool, Relu, Tanh, Sigmoid, Add, Join, Flatten, Embedding,
+        Dense, Convolution, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Tanh, Sigmoid, Add, Join, Flatten, Embedding,
         SoftmaxCrossEntropy, MeanSquaredError)
 }

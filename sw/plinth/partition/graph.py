@@ -20,6 +20,7 @@ from plinth.model.layers import (
     Flatten,
     Join,
     Layer,
+    LeakyRelu,
     MaxPool,
     MeanPool,
     Relu,
@@ -59,6 +60,8 @@ class Follower:
     ceil: bool = False
     #: Of the layer, for names of tasks and maps.
     name: str = ""
+    #: Of negative elements, of leaky ReLUs.
+    slope: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -314,7 +317,7 @@ class _Flow:
 
 def _follower(layer: Layer, source: Shape, target: Shape) -> Follower:
     if not isinstance(layer, (MaxPool, MeanPool)):
-        return Follower(layer.kind, name=layer.name)
+        return Follower(layer.kind, name=layer.name, slope=layer.slope if isinstance(layer, LeakyRelu) else 0.0)
     _, *size = source
     _, *output = target
     return Follower(layer.kind, (size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]),

@@ -332,8 +332,12 @@ def fingerprint(graph: PlanGraph) -> str:
     nodes = [{key: value for key, value in asdict(node).items() if key != "tiling" or value} for node in graph.nodes]
     for node in nodes:
         # Of a gather that sends everything nothing is said, as before there were others; nor of shares as measured, nor
-        # that regions are not asked for, nor whether a pool is known of, or a sum is read bare, which the layers say.
+        # that regions are not asked for, nor of slopes where there are none, nor whether a pool is known of, or a
+        # sum is read bare, which the layers say.
         del node["bare"]
+        for follower in node["followers"]:
+            if not follower["slope"]:
+                del follower["slope"]
         tiling = node.get("tiling", {})
         tiling.pop("pooled", None)
         for key in ("rounds", "shares", "regions"):

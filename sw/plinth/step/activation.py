@@ -2,9 +2,11 @@
 
 ::
 
-    relu       y = x where x > 0, else +0             dx = dy where y > 0, else +0
-    tanh       y = tanh(x)                            dx = dy * (1 - y * y)
-    sigmoid    y = 1 / (1 + exp(-x))                  dx = dy * (y * (1 - y))
+    relu        y = x where x > 0, else +0            dx = dy where y > 0, else +0
+    leaky-relu  y = max(x, slope * x)                 dx = m + slope * (dy - m), m = dy where y > 0, else +0
+    relu6       y = -max(-relu(x), -6)                dx = dy where y > 0 and 6 - y > 0, else +0
+    tanh        y = tanh(x)                           dx = dy * (1 - y * y)
+    sigmoid     y = 1 / (1 + exp(-x))                 dx = dy * (y * (1 - y))
 
 Each operation rounds to FP32, those in parentheses first. The sigmoid goes through the function unit twice, which
 keeps its relative accuracy for negative x; it is 0 where exp(-x) is infinite, below -88.7.
@@ -12,6 +14,7 @@ keeps its relative accuracy for negative x; it is 0 where exp(-x) is infinite, b
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.formats import Fixed
@@ -23,6 +26,38 @@ def _relu(program: VectorProgram, target: str, source: str) -> None:
 
 
 def _relu_back(program: VectorProgram, error: str, output: str) -> None:
+    program.run(VectorOp.RELU_MASK, error, error, output)
+
+
+def _leaky_relu(program: VectorProgram, target: str, source: str, slope: float) -> None:
+    scaled = f"{target}.scaled"
+    program.run(VectorOp.SCALE, scaled, source, immediate=slope)
+    program.run(VectorOp.MAX, target, source, scaled)
+
+
+def _leaky_relu_back(program: VectorProgram, error: str, output: str, slope: float) -> None:
+    passed = f"{error}.passed"
+    program.run(VectorOp.RELU_MASK, passed, error, output)
+    program.run(VectorOp.SUB, error, error, passed)
+    program.run(VectorOp.SCALE, error, error, immediate=slope)
+    program.run(VectorOp.ADD, error, error, passed)
+
+
+def _relu6(program: VectorProgram, target: str, source: str) -> None:
+    # There is no minimum, and no constant but those that are added: nothing is above 0 behind a ReLU's negative.
+    bound = f"{target}.bound"
+    program.run(VectorOp.RELU, target, source)
+    program.run(VectorOp.SCALE, target, target, immediate=-1)
+    program.run(VectorOp.RELU_MASK, bound, target, target)
+    program.run(VectorOp.ADD_IMMEDIATE, bound, bound, immediate=-6)
+    program.run(VectorOp.MAX, target, target, bound)
+    program.run(VectorOp.SCALE, target, target, immediate=-1)
+
+
+def _relu6_back(program: VectorProgram, error: str, output: str) -> None:
+    program.run(VectorOp.RELU_MASK, error, error, output)
+    program.run(VectorOp.SCALE, output, output, immediate=-1)
+    program.run(VectorOp.ADD_IMMEDIATE, output, output, immediate=6)
     program.run(VectorOp.RELU_MASK, error, error, output)
 
 
@@ -62,19 +97,49 @@ class Activation:
     Parameters
     ----------
     forward : callable
-        ``(program, target, source)``: region ``target`` becomes the activation of region ``source``.
+        ``(program, target, source, **settings)``: region ``target`` becomes the activation of region ``source``.
     backward : callable
-        ``(program, error, output)``: region ``error``, of the activation's output, becomes that of its input;
-        ``output`` is what forward gave, and may be used up.
+        ``(program, error, output, **settings)``: region ``error``, of the activation's output, becomes that of its
+        input; ``output`` is what forward gave, and may be used up.
     regions : int
         Full regions that backward needs.
+    further : int
+        Full regions that forward needs beside its source.
+    kinked : bool
+        Whether its slope jumps somewhere.
+    settings : tuple of str
+        Settings of the layer that both are given.
     """
 
-    forward: Callable[[VectorProgram, str, str], None]
-    backward: Callable[[VectorProgram, str, str], None]
+    forward: Callable[..., None]
+    backward: Callable[..., None]
     regions: int = 2
+    further: int = 0
+    kinked: bool = False
+    settings: tuple[str, ...] = ()
+
+    def of(self, layer: Any) -> dict[str, Any]:
+        """Settings of a layer, or of a follower that it has become."""
+        return {key: getattr(layer, key) for key in self.settings}
 
 
 #: By kind of layer.
-ACTIVATIONS = {"relu": Activation(_relu, _relu_back), "tanh": Activation(_tanh, _tanh_back),
-               "sigmoid": Activation(_sigmoid, _sigmoid_back, 3)}
+ACTIVATIONS = {
+    "relu": Activation(_relu, _relu_back, kinked=True),
+    "leaky-relu": Activation(_leaky_relu, _leaky_relu_back, 3, 1, kinked=True, settings=("slope",)),
+    "relu6": Activation(_relu6, _relu6_back, 2, 1, kinked=True),
+    "tanh": Activation(_tanh, _tanh_back),
+    "sigmoid": Activation(_sigmoid, _sigmoid_back, 3),
+}
+
+
+def run_forward(layer: Any, program: VectorProgram, target: str, source: str) -> None:
+    """``target`` becomes the activation, a layer or a follower that it has become, of ``source``."""
+    made = ACTIVATIONS[layer.kind]
+    made.forward(program, target, source, **made.of(layer))
+
+
+def run_backward(layer: Any, program: VectorProgram, error: str, output: str) -> None:
+    """``error`` of the output becomes that of the activation's input, as :attr:`Activation.backward`."""
+    made = ACTIVATIONS[layer.kind]
+    made.backward(program, error, output, **made.of(layer))

@@ -6,7 +6,7 @@ from plinth.partition.exchanges import Exchange as PlannedExchange
 from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import LOSS, Follower
 from plinth.partition.groups import ERROR, TILES
-from plinth.step.activation import ACTIVATIONS
+from plinth.step.activation import ACTIVATIONS, run_backward
 from plinth.step.between import Exchange
 from plinth.step.cuts import folding
 from plinth.step.forward import Forward, Made, column_sum, pool_of
@@ -115,7 +115,7 @@ class Backward:
             made.load("d", folded(error, fold))
             if follower is not None:
                 made.load("y", folded(output, fold))
-                ACTIVATIONS[follower.kind].backward(made, "d", "y")
+                run_backward(follower, made, "d", "y")
             if target is not None:
                 column_sum(made, target, first=first)
             if found is not None:

@@ -9,7 +9,7 @@ from plinth.partition.axes import SAMPLES, Region, alike, plane
 from plinth.partition.blocks import TileSum
 from plinth.partition.graph import LOSS, Follower, Node
 from plinth.partition.groups import SUM
-from plinth.step.activation import ACTIVATIONS
+from plinth.step.activation import ACTIVATIONS, run_forward
 from plinth.step.operands import Operands, narrow_weights, widened
 from plinth.step.operations import Chained, Clear, Gather, Pool, Products, Sweep
 from plinth.step.slots import Slots, Summands
@@ -229,7 +229,7 @@ class Forward:
             self._follow(made, follower)
         step.release(f"{node.name}.forward")
         for follower, source, target in made.followed:
-            if follower.kind == "relu":
+            if follower.kind in ACTIVATIONS and ACTIVATIONS[follower.kind].kinked:
                 step.maps[follower.name] = target
             elif follower.kind == MaxPool.kind:
                 step.maps[follower.name] = source
@@ -299,11 +299,13 @@ class Forward:
             program.run(VectorOp.ADD, "z", "z", f"b{number}")
         if node.kind == "join":
             program.run(VectorOp.SCALE, "z", "z", immediate=1.0 / len(step.graph.feeds(made.number)))
+        further = 0
         if made.activation is not None:
-            ACTIVATIONS[made.activation.kind].forward(program, "z", "z")
+            run_forward(made.activation, program, "z", "z")
+            further = ACTIVATIONS[made.activation.kind].further
         program.store("z", output)
-        step.hold(Sweep(f"{node.name}.output", node, step.parameters, program, program, output, len(sources),
-                        len(biases), images=made.pooled))
+        step.hold(Sweep(f"{node.name}.output", node, step.parameters, program, program, output,
+                        len(sources) + further, len(biases), images=made.pooled))
 
     def _follow(self, made: Made, follower: Follower) -> None:
         """A pool, or an activation that has its own program."""
@@ -314,10 +316,10 @@ class Forward:
             target = step.reserve(source.like(name, packed=narrow))
             program = VectorProgram(step.parameters)
             program.load("z", source)
-            ACTIVATIONS[follower.kind].forward(program, "z", "z")
+            run_forward(follower, program, "z", "z")
             program.store("z", target)
-            held = Sweep(f"{follower.name}.forward", node, step.parameters, program, program, source, 1,
-                         images=made.pooled)
+            held = Sweep(f"{follower.name}.forward", node, step.parameters, program, program, source,
+                         1 + ACTIVATIONS[follower.kind].further, images=made.pooled)
         else:
             layer, (height, width), (down, across) = pool_of(follower), follower.size, follower.output
             # Sums of means stay FP32.

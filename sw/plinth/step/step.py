@@ -113,7 +113,7 @@ class Step:
     sums: dict[str, Weights] = field(default_factory=dict)
     generator: Generator | None = None
     gradients: dict[str, Weights] = field(default_factory=dict)
-    #: Outputs of ReLUs and inputs of max-pools by layer name: maps that decide kinks.
+    #: Outputs of activations with kinks and inputs of max-pools by layer name: maps that decide kinks.
     maps: dict[str, Tensor] = field(default_factory=dict)
     targets: Tensor = field(init=False)
     predictions: Tensor = field(init=False)

@@ -1,5 +1,6 @@
 """Training steps of random networks under random plans: against the float64 reference, and RTL against golden."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,9 +16,11 @@ from plinth.model.layers import (
     Dense,
     Flatten,
     Layer,
+    LeakyRelu,
     MaxPool,
     MeanSquaredError,
     Relu,
+    Relu6,
     Shape,
     SoftmaxCrossEntropy,
 )
@@ -53,6 +56,32 @@ def test_a_step_is_that_of_the_network_under_any_plan(name: str, seed: int, dies
     next(iter(made.epoch(0)))
     assert made.checks is not None and made.checks.failure is None
     assert max(made.checks.largest.values()) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["ndp-demo", "ndp-demo-mixed", "fpga-demo", "hypar-tiny"])
+def test_activations_with_kinks(name: str) -> None:
+    """With the sum before and by themselves, behind pools and junctions, of formats that dies have."""
+    generator = np.random.default_rng(7)
+    network = Network(name="kinks", input=Shape((2, 8, 8)), layers=(
+        Convolution(name="conv1", channels=4, kernel=(3, 3), padding=(1, 1)), LeakyRelu(name="leaky1", slope=0.2),
+        MaxPool(name="pool1", kernel=(2, 2), stride=(2, 2)), Relu6(name="relu1"),
+        Convolution(name="conv2", channels=4, kernel=(3, 3), padding=(1, 1)), Relu6(name="relu2"),
+        LeakyRelu(name="leaky2", slope=0.5), Add(name="add", inputs=("leaky2", "relu1")), LeakyRelu(name="leaky3"),
+        Flatten(name="flat"), Dense(name="fc", outputs=5), SoftmaxCrossEntropy(name="loss")))
+    plan = data_parallel(network, dies=2, batch=8)
+    data = random_data(network, 16, generator)
+    # Sums of some elements are above 6.
+    data = replace(data, train_x=data.train_x * (1 if name.startswith("fpga") else 20))
+    program = lower_training(network, plan, preset(name), rule=UpdateRule(rate=0.001), steps=2,
+                             memory_words=MEMORY_WORDS)
+    made = session(network, plan, data, program, rule=UpdateRule(rate=0.001))
+    list(made.epoch(0))
+    assert made.checks is not None and made.checks.failure is None
+    if program.parameters.number_format == "fp32":
+        assert max(made.checks.largest.values()) < 1e-5
+    assert {"leaky1", "relu1", "relu2", "leaky2", "leaky3", "pool1"} == set(program.maps)
+    found = program.maps["relu2"].gather(made.driver.read_floats)
+    assert found.min() == 0 and (found.max() == 6 or name.startswith("fpga"))
 
 
 @pytest.mark.parametrize("dies", [2, 3])

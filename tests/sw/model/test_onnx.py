@@ -13,9 +13,11 @@ from plinth.model.layers import (
     Embedding,
     Flatten,
     Join,
+    LeakyRelu,
     MaxPool,
     MeanPool,
     Relu,
+    Relu6,
     Shape,
     Sigmoid,
     SoftmaxCrossEntropy,
@@ -66,6 +68,19 @@ def test_the_zoo_comes_back(tmp_path, name: str) -> None:
     found = read(tmp_path, exported(network), None if network.output.flat else "mean-squared-error")
     assert found.layers == network.layers
     assert found.input == network.input
+
+
+def test_activations_with_bounds_and_slopes(tmp_path) -> None:
+    zero, six = (helper.make_tensor(name, onnx.TensorProto.FLOAT, [], [value]) for name, value in (
+        ("zero", 0.0), ("six", 6.0)))
+    made = model([
+        node("Flatten", ["x"], "f"), node("Clip", ["f", "zero", "six"], "a"), node("LeakyRelu", ["a"], "b"),
+        node("LeakyRelu", ["b"], "c", alpha=0.2), node("Clip", ["c", "zero"], "d"),
+        node("Clip", ["d", "zero", "six"], "e"), node("Gemm", ["e", "w"], "out")], [zero, six, weights("w", 48, 4)])
+    *found, _, _ = read(tmp_path, made).layers
+    assert found == [Flatten(name="f", inputs=("input",)), Relu6(name="a", inputs=("f",)),
+                     LeakyRelu(name="b", inputs=("a",)), LeakyRelu(name="c", inputs=("b",), slope=0.2),
+                     Relu(name="d", inputs=("c",)), Relu6(name="e", inputs=("d",))]
 
 
 def test_a_network_of_many_layers_is_read(tmp_path) -> None:

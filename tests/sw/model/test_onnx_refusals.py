@@ -92,7 +92,11 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
              ["3 nodes up to 'f' (Softplus, Tanh, Mul): is the activation Mish"]),
     "GELU": (GELU, ["5 nodes up to 'f' (Div, Erf, Add, Mul): is the activation GELU"]),
     "GELU by tanh": (CUBIC, ["up to 'f' (Mul, Add, Pow, Tanh): is the activation GELU"]),
-    "ReLU6": (chain(("Clip", "one")), ["(Clip): clips its input, as ReLU6"]),
+    "bounds": (chain(("Clip", "one")), ["(Clip): clips its input to 1.0 .. inf; only from 0 on (ReLU) and to 0 .. 6"]),
+    "upper bound": ([helper.make_node("Clip", ["r", "", "half"], ["f"], name="f")], ["input to -inf .. 0.5; only"]),
+    "a bound of a layer": ([node("Clip", ["r", "c"], "f")], ["its min is no number that the file holds"]),
+    "a slope": ([node("LeakyRelu", ["r"], "f", alpha=1.5)],
+                ["slope of layer 'f' must be a number above 0 and below 1, not 1.5"]),
     "layer normalisation": (NORM, ["up to 'f' (Sqrt, Add, ReduceMean, Pow, Sub, Div, Mul): is layer normalisation"]),
     "group normalisation": (
         [node("Reshape", ["r", "heads"], "n1"), node("InstanceNormalization", ["n1", "s", "s"], "n2"),
@@ -155,11 +159,11 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
                        ["(com.microsoft.FusedConv): is an operator that is not read"]),
     "unknown": ([node("Bernoulli", ["r"], "f")], ["is an operator that is not read"]),
     "an attribute": ([node("Relu", ["r"], "f", alpha=0.5)], ["attribute 'alpha' is not supported"]),
-    "many": ([node("LeakyRelu", ["r"], "a"), node("Conv", ["a", "k.group"], "b", group=2, pads=[1] * 4),
+    "many": ([node("PRelu", ["r", "s"], "a"), node("Conv", ["a", "k.group"], "b", group=2, pads=[1] * 4),
               node("Gelu", ["b"], "d"), node("BatchNormalization", ["d", *["s"] * 4], "e"),
               node("AveragePool", ["e"], "g", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1),
               node("Elu", ["g"], "f")],
-             ["leaky ReLU", "grouped", "GELU", "count_include_pad", "ELU"]),
+             ["PReLU", "grouped", "GELU", "count_include_pad", "ELU"]),
 }
 
 

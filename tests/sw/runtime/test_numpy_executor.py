@@ -11,7 +11,17 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
 from plinth.lower.training import lower_training
-from plinth.model.layers import Dense, Embedding, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.layers import (
+    Convolution,
+    Dense,
+    Embedding,
+    Flatten,
+    LeakyRelu,
+    Relu,
+    Relu6,
+    Shape,
+    SoftmaxCrossEntropy,
+)
 from plinth.model.network import Network
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import with_tiles
@@ -97,6 +107,13 @@ def test_rules_that_keep_states(kind: str) -> None:
     network = NETWORKS["digits-cnn"]
     plan = random_plan(network, 4, 10, np.random.default_rng(5))
     check(network, plan, "ndp-tiny", UpdateRule(kind, rate=0.002, epsilon=0.01))
+
+
+def test_activations_with_kinks() -> None:
+    network = Network(name="kinks", input=Shape((2, 6, 6)), layers=(
+        Convolution(name="conv", channels=4, kernel=(3, 3)), LeakyRelu(name="leaky", slope=0.2), Relu6(name="relu"),
+        Flatten(name="flat"), Dense(name="fc", outputs=5), Relu6(name="last"), SoftmaxCrossEntropy(name="loss")))
+    check(network, random_plan(network, 2, 5, np.random.default_rng(1)), "ndp-tiny")
 
 
 def test_rows_by_number() -> None:

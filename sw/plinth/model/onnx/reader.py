@@ -22,7 +22,7 @@ MAXIMUM_FAULTS = 20
 #: Most nodes that a note names.
 _NAMED = 3
 #: Operators that give what is as large as their inputs, whether or not they are read.
-_ELEMENTWISE = SAME_DIMENSIONS | {"Add", "Sub", "Mul", "Div", "Relu", "Tanh", "Sigmoid"}
+_ELEMENTWISE = SAME_DIMENSIONS | {"Add", "Sub", "Mul", "Div", "Relu", "LeakyRelu", "Clip", "Tanh", "Sigmoid"}
 
 
 def _sorted(graph: Graph) -> tuple[list[Node], int]:

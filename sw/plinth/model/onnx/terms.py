@@ -12,11 +12,10 @@ _FLOAT = "export the model before it is quantised"
 TERMS = {
     **dict.fromkeys(("Gelu", "Erf"), ("is the activation GELU", _ACTIVATION)),
     **{operator: (f"is the activation {name}", _ACTIVATION) for operator, name in (
-        ("LeakyRelu", "leaky ReLU"), ("PRelu", "PReLU"), ("Elu", "ELU"), ("Selu", "SELU"), ("Celu", "CELU"),
+        ("PRelu", "PReLU"), ("Elu", "ELU"), ("Selu", "SELU"), ("Celu", "CELU"),
         ("HardSigmoid", "hard sigmoid"), ("HardSwish", "hard swish"), ("Softplus", "softplus"),
         ("Softsign", "softsign"), ("Mish", "Mish"), ("Swish", "SiLU (swish)"),
         ("ThresholdedRelu", "thresholded ReLU"))},
-    "Clip": ("clips its input, as ReLU6 does", "use ReLU, Tanh or Sigmoid in its place"),
     "LayerNormalization": ("is layer normalisation", _NORMALISATION),
     "RMSNormalization": ("is RMS normalisation", _NORMALISATION),
     "GroupNormalization": ("is group normalisation", _NORMALISATION),
@@ -69,7 +68,7 @@ TERMS = {
 #: Operators that leave the dimensions of their first input as they are: nodes behind them can be checked.
 SAME_DIMENSIONS = frozenset(
     operator for operator, (term, _) in TERMS.items() if "activation" in term or "normalisation" in term) | {
-    "Clip", "Sqrt", "Exp", "Pow", "Erf"}
+    "Sqrt", "Exp", "Pow", "Erf"}
 
 
 def described(operator: str) -> str:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plinth.model.layers import Add, Layer, MaxPool, MeanPool, Shape, feeder
+import numpy as np
+
+from plinth.model.layers import Add, Layer, LeakyRelu, MaxPool, MeanPool, Relu, Relu6, Shape, feeder
 from plinth.model.onnx.graph import Graph, UnknownError
 from plinth.model.onnx.layout import CHANNEL, COLUMN, ROW, Value, value_of
-from plinth.model.onnx.proto import Node
+from plinth.model.onnx.proto import Node, small_values
 from plinth.model.onnx.sizes import axis
 
 Reader = Callable[[Graph, Node], None]
@@ -175,12 +177,42 @@ def reduction(kind: type[Layer]) -> Reader:
     return read
 
 
-def activation(kind: type[Layer]) -> Reader:
-    """Relu, Tanh, Sigmoid: element by element, under any view."""
+def activation(kind: type[Layer], **settings: Any) -> Reader:
+    """Relu, Tanh, Sigmoid and others: element by element, under any view."""
     def read(graph: Graph, node: Node) -> None:
         value = graph.operand(node)
-        graph.define(node, replace(graph.add(node, kind, [value]), view=value.view, order=value.order))
+        graph.define(node, replace(graph.add(node, kind, [value], **settings), view=value.view, order=value.order))
     return read
+
+
+def leaky_relu(graph: Graph, node: Node) -> None:
+    """LeakyRelu: its alpha becomes a slope in as few digits as tell it from other FP32 numbers."""
+    alpha = node.attributes.get("alpha", 0.01)
+    if not isinstance(alpha, float):
+        raise node.error(f"alpha must be a number, not {str(alpha)[:60]}; mend the file")
+    activation(LeakyRelu, slope=float(str(np.float32(alpha))))(graph, node)
+
+
+def clip(graph: Graph, node: Node) -> None:
+    """Clip from 0, or from 0 to 6."""
+    bounds: list[float | None] = [None, None]
+    for number, key in enumerate(("min", "max")):
+        name = node.inputs[1 + number] if len(node.inputs) > 1 + number else ""
+        if not name:
+            continue
+        constant = graph.constants.get(name)
+        if constant is None or (values := small_values(constant.tensor)) is None or len(values) != 1:
+            raise node.error(f"its {key} is no number that the file holds; write it out")
+        else:
+            bounds[number] = float(values[0])
+    low, high = bounds
+    kind = {None: Relu, 6.0: Relu6}.get(high) if low == 0 else None
+    if kind is None:
+        node.problems.append(f"clips its input to {'-inf' if low is None else low} .. {'inf' if high is None else high}"
+                             "; only from 0 on (ReLU) and to 0 .. 6 (ReLU6) are supported, use one of them")
+        node.stand_in = graph.operand(node)
+    else:
+        activation(kind)(graph, node)
 
 
 def joiner(kind: type[Layer]) -> Reader:
