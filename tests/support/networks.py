@@ -14,10 +14,12 @@ from plinth.model.layers import (
     Flatten,
     Join,
     Layer,
+    LeakyRelu,
     MaxPool,
     MeanPool,
     MeanSquaredError,
     Relu,
+    Relu6,
     Shape,
     Sigmoid,
     SoftmaxCrossEntropy,
@@ -60,7 +62,8 @@ def random_network(generator: Generator, *, layers: int = 12, size: int = 12, ch
         alike = [other for other, shape in shapes.items() if shape == source and other not in ("input", last)]
         choice = generator.random()
         if choice < 0.2:
-            add([Relu, Tanh, Sigmoid][below(3) - 1](name=name, inputs=(last,)))
+            kind = [(Relu, LeakyRelu, Relu6)[number % 3], Tanh, Sigmoid][below(3) - 1]
+            add(kind(name=name, inputs=(last,)))
         elif choice < 0.4 and alike and last != "input":
             add([Add, Join][below(2) - 1](name=name, inputs=(last, alike[below(len(alike)) - 1])))
         elif source.flat:

@@ -33,7 +33,7 @@ class Layer:
     """One layer: its kind, what feeds it, and the window of a convolution or pool as (vertical, horizontal).
 
     ``ceil``: a last window may hang over the far edge if it starts inside the map or its near padding. ``tile``:
-    outputs of a Winograd tile, m each way.
+    outputs of a Winograd tile, m each way. ``slope``: of negative elements, of leaky ReLUs.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Layer:
     padding: Pair = (0, 0)
     ceil: bool = False
     tile: int = 0
+    slope: float = 0.0
 
 
 #: Gradients of weights and bias.
@@ -334,8 +335,7 @@ def _relu(call: Call) -> Output:
 
 
 def _leaky_relu(call: Call) -> Output:
-    slope = call.layer.slope  # type: ignore[attr-defined]
-    return _rectified(call, np.maximum(call.x, slope * call.x), lambda x: x > 0, call.x, slope)
+    return _rectified(call, np.maximum(call.x, call.layer.slope * call.x), lambda x: x > 0, call.x, call.layer.slope)
 
 
 def _relu6(call: Call) -> Output:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from plinth.errors import UserError
-from plinth.model.array import MAXIMUM_DIES
 from plinth.model.files import check_mapping
 from plinth.model.forms import described, is_integer
 from plinth.model.layers import Convolution
@@ -122,7 +121,7 @@ class RunSettings:
         check_mapping(rule, where, "the rule of a run", required=UpdateRule.__dataclass_fields__)
         check_mapping(scale, where, "the scale of a run", required=Scale.__dataclass_fields__)
         check_mapping(options, where, "options of tiles", required=(), optional=TILE_OPTIONS)
-        for key, most in (("epochs", MAXIMUM_EPOCHS), ("batch", MAXIMUM_BATCH), ("dies", MAXIMUM_DIES)):
+        for key, most in (("epochs", MAXIMUM_EPOCHS), ("batch", MAXIMUM_BATCH), ("dies", MAXIMUM_BATCH)):
             if not is_integer(data[key], 1, most):
                 raise _wrong(where, key, data[key], f"an integer from 1 to {most}")
         texts = {key: data[key] for key in ("data", "data_sha256", "network_sha256", "tiles", "preset", "array",

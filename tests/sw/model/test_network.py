@@ -12,6 +12,7 @@ from plinth.model.layers import (
     Flatten,
     Join,
     Layer,
+    LeakyRelu,
     MaxPool,
     MeanPool,
     MeanSquaredError,
@@ -159,3 +160,10 @@ def test_networks_can_be_copied_and_compared() -> None:
     assert again == made
     assert hash(again) == hash(made)
     assert again.shapes["conv1"] == made.shapes["conv1"]
+
+
+@pytest.mark.parametrize("slope", [0, 1, -0.1, 1.5, float("nan"), True, "0.1", None, [0.1]])
+def test_slopes_are_between_0_and_1(slope: object) -> None:
+    with pytest.raises(ValueError, match="slope of layer 'leaky' must be a number above 0 and below 1, not "):
+        LeakyRelu(name="leaky", slope=slope)  # type: ignore[arg-type]
+    assert LeakyRelu(name="leaky", slope=0.5).slope == 0.5

@@ -76,7 +76,7 @@ def test_activations_with_bounds_and_slopes(tmp_path) -> None:
     made = model([
         node("Flatten", ["x"], "f"), node("Clip", ["f", "zero", "six"], "a"), node("LeakyRelu", ["a"], "b"),
         node("LeakyRelu", ["b"], "c", alpha=0.2), node("Clip", ["c", "zero"], "d"),
-        node("Clip", ["d", "zero", "six"], "e"), node("Gemm", ["e", "w"], "out")], [zero, six, weights("w", 48, 4)])
+        node("Clip", ["d", "zero", "six"], "e"), node("Gemm", ["e", "w"], "out")], [zero, six, weights("w", 192, 4)])
     *found, _, _ = read(tmp_path, made).layers
     assert found == [Flatten(name="f", inputs=("input",)), Relu6(name="a", inputs=("f",)),
                      LeakyRelu(name="b", inputs=("a",)), LeakyRelu(name="c", inputs=("b",), slope=0.2),

@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
     "upper bound": ([helper.make_node("Clip", ["r", "", "half"], ["f"], name="f")], ["input to -inf .. 0.5; only"]),
     "a bound of a layer": ([node("Clip", ["r", "c"], "f")], ["its min is no number that the file holds"]),
     "a slope": ([node("LeakyRelu", ["r"], "f", alpha=1.5)],
-                ["slope of layer 'f' must be a number above 0 and below 1, not 1.5"]),
+                ["its alpha is 1.5; only numbers above 0 and below 1"]),
     "layer normalisation": (NORM, ["up to 'f' (Sqrt, Add, ReduceMean, Pow, Sub, Div, Mul): is layer normalisation"]),
     "group normalisation": (
         [node("Reshape", ["r", "heads"], "n1"), node("InstanceNormalization", ["n1", "s", "s"], "n2"),

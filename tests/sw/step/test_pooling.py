@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.lower.builder import GraphBuilder
 from plinth.mapping.convolution import FeatureMap
-from plinth.model.layers import Convolution, Dense, Flatten, MaxPool, MeanPool, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.partition.graph import from_network
-from plinth.sharding import Sharding
-from plinth.step.build import step_of
-from plinth.step.operations import Chain
-from plinth.step.operations import Pool as PoolOperation
+from plinth.model.layers import MaxPool, MeanPool, Shape
 from plinth.step.pooling import Pool, backward, forward
 from plinth.step.vector import Move, VectorProgram
 from plinth_hw.isa.operations import Engine, VectorOperation
@@ -323,28 +316,3 @@ def test_refusals() -> None:
     wide = FeatureMap(Buffer("wide", 0, 12, 2, 3), 6, 2)
     with pytest.raises(ValueError, match="positions of map 'wide' must be 2 elements apart, not 3"):
         list(forward(layer, TINY, maps["x"], maps["middle"], wide))
-
-
-@pytest.mark.parametrize("kind", [MaxPool, MeanPool])
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [((2, 2), (2, 2), (0, 0)), ((3, 3), (2, 2), (1, 1)),
-                                                           ((5, 3), (1, 2), (2, 0)), ((6, 6), (6, 6), (0, 0))])
-def test_equal_tasks_are_one_within_their_phase(kind: type[Pool], kernel: tuple[int, int], stride: tuple[int, int],
-                                                padding: tuple[int, int]) -> None:
-    """Phases, what they read and write, and how many tasks each has: those of the tasks themselves."""
-    network = Network(name="pool", input=Shape((3, 12, 12)), layers=(
-        Convolution(name="conv", channels=3, kernel=(3, 3), padding=(1, 1)),
-        kind(name="pool", kernel=kernel, stride=stride, padding=padding), Flatten(name="flat"),
-        Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss")))
-    graph = from_network(network)
-    step = step_of(Sharding(graph=graph, splits=((),) * len(graph.nodes), batch=6), TINY)
-    pools = [member for operation in step.operations if isinstance(operation, Chain)
-             for member in operation.members if isinstance(member, PoolOperation)]
-
-    def phases(pool: PoolOperation, most: int | None) -> list[tuple[Any, int]]:
-        tasks = [(({one.place for one in task.reads}, {one.place for one in task.writes}), task.count)
-                 for task in pool.strip_tasks(0, range(1), most)]
-        return [(phase, sum(count for _, count in same)) for phase, same in groupby(tasks, lambda one: one[0])]
-
-    assert {pool.backward for pool in pools} == {False, True}
-    for pool in pools:
-        assert phases(pool, None) == phases(pool, 3)

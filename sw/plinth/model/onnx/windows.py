@@ -188,8 +188,9 @@ def activation(kind: type[Layer], **settings: Any) -> Reader:
 def leaky_relu(graph: Graph, node: Node) -> None:
     """LeakyRelu: its alpha becomes a slope in as few digits as tell it from other FP32 numbers."""
     alpha = node.attributes.get("alpha", 0.01)
-    if not isinstance(alpha, float):
-        raise node.error(f"alpha must be a number, not {str(alpha)[:60]}; mend the file")
+    if not isinstance(alpha, float) or not 0 < alpha < 1:
+        raise node.error(f"its alpha is {str(alpha)[:60]}; only numbers above 0 and below 1 are supported, use one of "
+                         "them, or ReLU")
     activation(LeakyRelu, slope=float(str(np.float32(alpha))))(graph, node)
 
 
