@@ -37,6 +37,18 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         files.write_whole(path, write)
 
 
+def check_ending(what: str, path: Path | None, *endings: str) -> None:
+    """Refuse a file, if there is one, that ends otherwise; where ``.yaml`` may be, ``.yml`` may.
+
+    Raises
+    ------
+    UserError
+        Naming the file as ``what``.
+    """
+    if path is not None and path.suffix.replace(".yml", ".yaml") not in endings:
+        raise UserError(f"{what} {path} must end in {' or '.join(endings)}")
+
+
 def check_writable(*paths: Path | None) -> None:
     """Before work that takes long: whether files can be written, of those that are; folders are made.
 

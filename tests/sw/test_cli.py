@@ -5,8 +5,8 @@ import json
 import click
 import numpy as np
 import pytest
+from tests.support.commands import run
 
-from plinth import cli
 from plinth.api.choices import preset_of
 from plinth.cli import commands, names
 from plinth.defaults import FORMATS
@@ -16,16 +16,6 @@ from plinth.model.network_file import load_network
 from plinth.training import checkpoint
 from plinth.training.session import initial_parameters
 from plinth_hw.terminal.options import Name
-
-
-def run(capsys, *arguments: str) -> tuple[int, str, str]:
-    code = 0
-    try:
-        cli.main(arguments)
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    output = capsys.readouterr()
-    return code, output.out, output.err
 
 
 def golden(tmp_path, *more: str) -> list[str]:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from tests.support.commands import run
 
-from plinth import cli
 from plinth.model.array import ring
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
@@ -14,16 +14,6 @@ from plinth.plan.plan_file import save_plan
 from plinth.plan.planning import given_plan
 from plinth.report.step import SAYS, step_of_plan
 from plinth.step.tasks import Arrivals, Work
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = 0
-    try:
-        cli.main([*map(str, arguments)])
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    output = capsys.readouterr()
-    return code, output.out, output.err
 
 
 def plan_file(place: Path, network: str, split: str = "dp", batch: int = 16, dies: int = 2) -> Path:

@@ -18,6 +18,7 @@ from plinth.api.splits import planned
 from plinth.errors import UserError
 from plinth.model.array import Array
 from plinth.model.network import Network
+from plinth.output import check_ending
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Lists
 from plinth.plan import plan_file
@@ -164,8 +165,7 @@ class PlanResult(Result):
             If the path ends otherwise, or the file cannot be written.
         """
         place = arguments.path("path", path)
-        if place.suffix not in (".yaml", ".yml", ".json"):
-            raise UserError(f"path {place} must end in .yaml or .json")
+        check_ending("path", place, ".yaml", ".json")
         plan_file.save_plan(place, self.plan)
 
     def _report(self) -> dict[str, Any]:

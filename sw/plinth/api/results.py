@@ -1,23 +1,27 @@
 """What all results of the library have in common: data, a line, and a page for notebooks."""
 
 import json
+from abc import ABC, abstractmethod
 from typing import Any
 
 from plinth.api import html
 from plinth.output import json_text
 
 
-class Result:
+class Result(ABC):
     """A result: subclasses say its report, its line, its tables and its picture."""
 
+    @abstractmethod
     def _report(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """As the command's ``--json`` has it."""
 
+    @abstractmethod
     def _line(self) -> str:
-        raise NotImplementedError
+        """In a line."""
 
+    @abstractmethod
     def _tables(self) -> list[str]:
-        raise NotImplementedError
+        """Tables of a page, as HTML."""
 
     def _picture(self) -> bytes | None:
         return None

@@ -17,6 +17,7 @@ from plinth.api.steps import array_of_use, simulated, split
 from plinth.errors import UserError
 from plinth.model.array import MAXIMUM_DIES, Array
 from plinth.model.network import Network
+from plinth.output import check_ending
 from plinth.plan.plan import Plan
 from plinth.report import simulation
 from plinth.simulate.costs import COSTS
@@ -72,8 +73,7 @@ class SimulationResult(Result):
             If the path ends otherwise, or the file cannot be written.
         """
         place = arguments.path("path", path)
-        if place.suffix != ".json":
-            raise UserError(f"path {place} must end in .json")
+        check_ending("path", place, ".json")
         write_trace(place, self.simulated)
 
     def _report(self) -> dict[str, Any]:

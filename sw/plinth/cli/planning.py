@@ -55,15 +55,13 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
     from plinth.api.splits import planned
     from plinth.model.array import ARRAYS
     from plinth.model.zoo import NETWORKS
-    from plinth.output import check_places, check_writable
+    from plinth.output import check_ending, check_places, check_writable
     from plinth.partition.graph import from_network
     from plinth.plan.lists_file import load_lists
     from plinth.report.plan import draw_plan, plan_report, show_plan
 
-    if out is not None and out.suffix not in (".yaml", ".yml", ".json"):
-        raise UserError(f"--out {out} must end in .yaml or .json")
-    if picture is not None and picture.suffix != ".png":
-        raise UserError(f"--picture {picture} must end in .png")
+    check_ending("--out", out, ".yaml", ".json")
+    check_ending("--picture", picture, ".png")
     check_places({"--out": out, "--picture": picture},
                  {"NETWORK": file_of(network, NETWORKS), "--array": file_of(array_name, ARRAYS), "--parts": parts})
     check_writable(out, picture)
@@ -130,13 +128,12 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
     from plinth.api.steps import array_of_use, simulated, split
     from plinth.model.array import ARRAYS
     from plinth.model.zoo import NETWORKS
-    from plinth.output import check_places, check_writable
+    from plinth.output import check_ending, check_places, check_writable
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step
 
-    for option, path, suffix in (("--trace", trace_file, ".json"), ("--picture", picture, ".png")):
-        if path is not None and path.suffix != suffix:
-            raise UserError(f"{option} {path} must end in {suffix}")
+    check_ending("--trace", trace_file, ".json")
+    check_ending("--picture", picture, ".png")
     check_places({"--trace": trace_file, "--picture": picture},
                  {"NETWORK": file_of(network, NETWORKS), "--array": file_of(array_name, ARRAYS), "--plan": plan_file})
     check_writable(trace_file, picture)

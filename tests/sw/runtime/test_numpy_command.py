@@ -5,18 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from plinth import cli
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = 0
-    try:
-        cli.main([*map(str, arguments)])
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    output = capsys.readouterr()
-    return code, output.out, output.err
+from tests.support.commands import run
 
 
 def test_a_run_is_that_of_golden_dies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
