@@ -104,12 +104,12 @@ class FloatMultiplier(wiring.Component):
 
     @property
     def _counts_both(self) -> bool:
-        """Whether a product of two subnormals can be more than a rounding of zero.
+        """Whether zeros are counted of both operands, else of the smaller one alone.
 
-        Of two subnormals the product's leading bit is 2 or more below its top; it counts for nothing when
-        that is below the guard bit, which lies ``result fraction + 2`` below the top.
+        A product moves left by the lesser of its leading zeros and q. Of two subnormals there are at least two zeros,
+        at least one of them counted of either, and q is the least one: where that is at most 1, it decides.
         """
-        return 2 - self._least_q <= self._result_format.fraction_bits + 2
+        return self._least_q > 1
 
     @property
     def _most_zeros(self) -> int:
@@ -153,7 +153,6 @@ class FloatMultiplier(wiring.Component):
             a_exponent_1.eq(a_exponent),
             b_offset_1.eq(((b_exponent[free:] + (offset >> free)) << free) | b_exponent[:free]),
         ]
-        # Of two subnormals one count will do where their product vanishes anyhow.
         counted_1 = []
         for name, value in ((("a", a_significand), ("b", b_significand)) if self._counts_both else
                             (("small", Mux(a_normal, b_significand, a_significand)),)):

@@ -156,6 +156,17 @@ def test_blocks_of_zeros_are_a_header() -> None:
     assert codes.following(words, fills, np.ones(32, bool), 0, None).coded().bits == 0
 
 
+def test_a_part_whose_string_is_too_short_says_so() -> None:
+    """Not that its run has another length, which zeros behind the string would give."""
+    words = np.arange(1, 200, dtype=np.float32).view(np.uint32)
+    mask = np.ones(len(words), dtype=bool)
+    for part, known in ((codes.Part(1), ()), (codes.Part(1, 1), (codes.filled(words, 1), mask))):
+        string = part.string(words, mask)
+        part.run(string, len(words), *known)
+        with pytest.raises(ValueError, match=f"a string of {32 * (len(string) - 1)} bits ends before its run"):
+            part.run(string[:-1], len(words), *known)
+
+
 def test_strings_of_another_length() -> None:
     words = np.arange(1, 40, dtype=np.float32).view(np.uint32)
     coded = codes.first(words, 1).coded()

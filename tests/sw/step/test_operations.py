@@ -1,0 +1,61 @@
+"""Work of pools as groups of equal tasks, against the tasks themselves; and where products that go back are cut."""
+
+from collections import Counter
+from itertools import groupby
+
+import pytest
+
+from plinth.buffers import Buffer
+from plinth.mapping.convolution import FeatureMap
+from plinth.model.layers import MaxPool, MeanPool, Shape
+from plinth.step import pooling
+from plinth.step.operations import _pooled
+from plinth.step.tensors import Elements, Part
+from plinth.step.tile_operations import Gather
+from plinth_hw.isa.parameters import preset
+
+TINY = preset("ndp-tiny")
+
+
+@pytest.mark.parametrize("kind", [MaxPool, MeanPool])
+@pytest.mark.parametrize(("kernel", "stride", "padding", "side"), [
+    ((1, 1), (1, 1), (0, 0), (1, 6)), ((1, 1), (1, 1), (0, 0), (1, 1)), ((2, 2), (2, 2), (0, 0), (6, 6)),
+    ((3, 3), (1, 1), (1, 1), (5, 7)), ((3, 5), (2, 1), (1, 2), (6, 6)), ((5, 1), (1, 2), (0, 0), (5, 7))])
+@pytest.mark.parametrize("backward", [False, True])
+def test_equal_tasks_of_a_pool_are_counted_a_phase_at_a_time(
+        kind: type, kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], side: tuple[int, int],
+        backward: bool) -> None:
+    """A phase reads and writes the same maps: tasks that are equal but of two phases, as those down and across a map of
+    one row are, stay two groups, as the later waits for the earlier."""
+    layer = kind(name="pool", inputs=("x",), kernel=kernel, stride=stride, padding=padding)
+    _, rows, columns = layer.output([Shape((4, *side))])
+    sizes = [side, (rows, side[1]), (rows, columns)]
+    sizes += sizes[::-1] if backward else []
+    maps = [FeatureMap(Buffer(str(number), 0, 3 * height * width, 4, 4, packed=False), height, width)
+            for number, (height, width) in enumerate(sizes)]
+
+    programs = (pooling.backward if backward else pooling.forward)(layer, TINY, *maps)
+    phases = [((sorted({int(buffer.place) for buffer in one.reads})),
+               sorted({int(move.operand.place) for move in one.stores}),  # type: ignore[union-attr]
+               (one.rows, one.columns, tuple(one.instructions))) for _, one in programs]
+    wanted = [(maps_of, Counter(shape for *_, shape in tasks))
+              for maps_of, tasks in groupby(phases, lambda one: (one[0], one[1]))]
+
+    groups = _pooled(TINY, layer, backward, 3, tuple((4, False, size) for size in sizes))
+    found: list[tuple[tuple[list[int], list[int]], Counter]] = []
+    for maps_of, of_phase in groupby(groups, lambda one: (one[4], one[5])):
+        found.append((maps_of, Counter()))
+        for program, tall, wide, count, *_ in of_phase:
+            shape = tall, wide, tuple(program.instructions)
+            assert shape not in found[-1][1], "equal tasks are one group"
+            found[-1][1][shape] = count
+    assert found == wanted
+
+
+@pytest.mark.parametrize(("words", "groups"), [(511, 1), (512, 2), (1023, 3), (1024, 4)])
+def test_products_go_back_some_2048_words_at_a_time(words: int, groups: int) -> None:
+    part = Part(0, 1, 0, 1, 1)
+    mine, theirs = Elements(3, 8, part), Elements(0, 16, part)
+    found = list(Gather._groups(mine, theirs, words))
+    assert len(found) == groups
+    assert [element for first, count in found for element in range(first, first + count)] == list(range(3, 11))
