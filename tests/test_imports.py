@@ -21,11 +21,14 @@ INSTALLATION, CACHE = "plinth_hw.installation", "plinth_hw.cache"
 SHAPES, LIB = "plinth_hw.shapes", "plinth_hw.lib"
 _HARDWARE = {ISA, SHAPES, "plinth_hw.emit", LIB, "plinth_hw.arith", "plinth_hw.memory", "plinth_hw.control"}
 _BASE = {TERMINAL, "plinth.errors", "plinth.output", "plinth.units", "plinth.buffers"}
-_STEP = {*_BASE, ISA, "plinth.model", "plinth.partition", "plinth.mapping", "plinth.sharding", "plinth.step"}
-_PLANS = {*_STEP, "plinth.plan"}
+#: What is said of networks, arrays and rules, and read from files.
+_GIVEN = {"plinth.files", "plinth.network", "plinth.array", "plinth.update"}
+_STEP = {*_BASE, *_GIVEN, ISA, "plinth.partition", "plinth.machine", "plinth.sharding", "plinth.step"}
+_PREDICTED = {*_STEP, "plinth.predict"}
+_PLANS = {*_PREDICTED, "plinth.plan"}
 _LOWERED = {*_PLANS, "plinth.driver", "plinth.lower"}
 _SIMULATED = {*_LOWERED, "plinth_sim.array", "plinth.simulate"}
-_RUN = {*_LOWERED, "plinth.runtime", "plinth.training", "plinth.backends"}
+_RUN = {*_LOWERED, "plinth.runtime", "plinth.train", "plinth.backends"}
 #: What each room may import; itself goes without saying.
 MAY: dict[str, set[str]] = {
     TERMINAL: set(),
@@ -58,26 +61,30 @@ MAY: dict[str, set[str]] = {
                        "plinth_hw.host"},
     "plinth.errors": set(),
     "plinth.output": {TERMINAL, "plinth.errors"},
-    "plinth.model": {*_BASE, ISA},
+    "plinth.files": {*_BASE},
+    "plinth.network": {*_BASE, ISA, "plinth.files"},
+    "plinth.array": {*_BASE, ISA, "plinth.files"},
+    "plinth.update": {*_BASE, ISA, "plinth.files"},
     "plinth.units": set(),
     "plinth.buffers": set(),
-    "plinth.partition": {*_BASE, ISA, "plinth.model"},
-    "plinth.mapping": {*_BASE, ISA, "plinth.model"},
-    "plinth.sharding": {*_BASE, "plinth.model", "plinth.partition"},
-    "plinth.step": {*_BASE, ISA, "plinth.model", "plinth.partition", "plinth.mapping", "plinth.sharding"},
-    "plinth.plan": {*_STEP},
+    "plinth.partition": {*_BASE, *_GIVEN, ISA},
+    "plinth.machine": {*_BASE, ISA, "plinth.network"},
+    "plinth.sharding": {*_BASE, *_GIVEN, "plinth.partition"},
+    "plinth.step": _STEP,
+    "plinth.predict": _STEP,
+    "plinth.plan": _PREDICTED,
     "plinth.lower": {*_PLANS, "plinth.driver"},
-    "plinth.driver": {*_BASE, ISA, "plinth.model"},
+    "plinth.driver": {*_BASE, *_GIVEN, ISA},
     "plinth.runtime": {*_LOWERED},
     "plinth.simulate": {*_PLANS, "plinth_sim.array"},
     "plinth.report": {*_SIMULATED},
-    "plinth.training": {*_LOWERED, "plinth.runtime", "plinth.backends", INSTALLATION},
-    "plinth.backends": {*_BASE, ISA, INSTALLATION, "plinth_hw.board", "plinth_hw.tools", "plinth.model",
+    "plinth.train": {*_LOWERED, "plinth.runtime", "plinth.backends", INSTALLATION},
+    "plinth.backends": {*_BASE, ISA, INSTALLATION, "plinth_hw.board", "plinth_hw.tools", *_GIVEN,
                         "plinth.driver", "plinth_sim.golden", "plinth_sim.rtl"},
-    "plinth.sparsity": {ISA, INSTALLATION, CACHE, "plinth.training", "plinth.backends", "plinth_sim.golden"},
-    "plinth.bench": {*_RUN, *_SIMULATED, "plinth.sparsity", INSTALLATION, CACHE},
-    "plinth.reproduce": {*_SIMULATED, "plinth.report", "plinth.sparsity"},
-    "plinth.doctor": {*_BASE, INSTALLATION, "plinth_sim.rtl", "plinth.training"},
+    "plinth.bench": {*_RUN, *_SIMULATED, "plinth.reproduce", INSTALLATION, CACHE},
+    "plinth.reproduce": {*_SIMULATED, "plinth.report", INSTALLATION, CACHE, "plinth.train", "plinth.backends",
+                         "plinth_sim.golden"},
+    "plinth.doctor": {*_BASE, INSTALLATION, "plinth_sim.rtl", "plinth.train"},
     "plinth.defaults": set(),
     "plinth.api": {*_RUN, *_SIMULATED, "plinth.defaults", "plinth.report", INSTALLATION},
     "plinth.cli": {INSTALLATION, *_RUN, *_SIMULATED, "plinth.defaults", "plinth.api", "plinth.report", "plinth.bench",

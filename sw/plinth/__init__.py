@@ -37,7 +37,7 @@ _PLACES = {
 }
 #: Functions that have the name of a room: Python makes every room that is imported an attribute of this package, so
 #: that the room itself can be called.
-_ROOMS = ("plan", "simulate")
+_ROOMS = ("array", "network", "plan", "simulate", "train")
 
 
 def _load(name: str) -> Any:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.array.routes import Link
 from plinth.driver.device import Array
 from plinth.errors import UserError
-from plinth.model.layers import SPATIAL, Convolution, Layer, MaxPool, MeanPool
-from plinth.model.network import Network
-from plinth.model.parameters import Parameters, Predictor, Reference, ReferenceStep, Sizes
-from plinth.model.routes import Link
+from plinth.network.layers import SPATIAL, Convolution, Layer, MaxPool, MeanPool
+from plinth.network.network import Network
+from plinth.network.parameters import Parameters, Predictor, Reference, ReferenceStep, Sizes
 from plinth_hw.board.manifest import Manifest, ManifestError
 from plinth_hw.installation import cache_root
 from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters

@@ -20,13 +20,13 @@ EPOCHS, RATE = 16, 0.15
 MOMENTUM, MEMORY_MIB = 0.9, 16
 #: Where `plinth train` runs; and where `plinth.train` does, in seconds and without a compiler.
 DEVICE, LIBRARY_DEVICE = "cosim", "golden"
-#: Updates, as `plinth.model.update` has them, and the numbers of those of Adagrad. A step of what Deep3 prints is
+#: Updates, as `plinth.update.rule` has them, and the numbers of those of Adagrad. A step of what Deep3 prints is
 #: rate / (2 sqrt(epsilon)) at most, where it is the gradient's size: as large as weights with the other one's epsilon.
 UPDATES = ("sgd", "momentum", "adagrad", "adagrad-printed")
 ADAGRAD_EPOCHS = 24
 ADAGRAD_RATES = {"adagrad": 0.01, "adagrad-printed": 0.005}
 ADAGRAD_EPSILONS = {"adagrad": 1e-6, "adagrad-printed": 0.01}
-#: Largest share of a step's kinks that dies may decide, as `plinth.training.kinks` has it: in FP32, and with 16 bits.
+#: Largest share of a step's kinks that dies may decide, as `plinth.train.kinks` has it: in FP32, and with 16 bits.
 KINKS = 0.01, 0.1
 #: Epochs and rate of other networks: 97% for each of twelve seeds; of `lenet-c` on --data mnist 94%.
 JOBS = {"digits-cnn": (30, 0.12), "lenet-c": (8, 0.05)}

@@ -9,10 +9,9 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+from plinth.array.array import MAXIMUM_DIES, Array
 from plinth.errors import UserError
-from plinth.model.array import MAXIMUM_DIES, Array
-from plinth.model.forms import described, is_integer
-from plinth.model.update import PLAIN, UpdateRule
+from plinth.files.forms import described, is_integer
 from plinth.partition import regions
 from plinth.partition.axes import ELEMENTS
 from plinth.partition.cuts import Factors, halves
@@ -21,6 +20,7 @@ from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.lists import check_lists
 from plinth.partition.regions import Layout, Lists, Partition, Splits
 from plinth.partition.ring_order import along_links
+from plinth.update.rule import PLAIN, UpdateRule
 
 #: Largest batch.
 MAXIMUM_BATCH = 1 << 20

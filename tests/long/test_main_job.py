@@ -8,9 +8,9 @@ import pytest
 from tests.support.reports import assert_report_exact
 
 from plinth import cli
+from plinth.array.array import ARRAYS
 from plinth.cli import names
-from plinth.model.array import ARRAYS
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, task

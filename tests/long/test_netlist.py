@@ -9,15 +9,15 @@ from tests.support.ecp5 import NETLIST_MODELS
 from tests.support.netlist import netlist
 from tests.support.networks import random_data
 
+from plinth.array.array import ring
 from plinth.driver.device import Array
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.array import ring
-from plinth.model.layers import Convolution, Dense, Flatten, MaxPool, Relu, Shape, SoftmaxCrossEntropy, Tanh
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
+from plinth.network.layers import Convolution, Dense, Flatten, MaxPool, Relu, Shape, SoftmaxCrossEntropy, Tanh
+from plinth.network.network import Network
 from plinth.plan.planning import plan_network
-from plinth.training.session import Session, initial_parameters
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.descriptors import RECORD_WORDS
 from plinth_hw.isa.parameters import preset
 from plinth_sim.golden.array import GoldenArray

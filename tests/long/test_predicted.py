@@ -9,15 +9,15 @@ from tests.support.sessions import session
 
 from plinth.bench.holdouts import NETWORKS as NETWORKS_28
 from plinth.lower.training import lower_training
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.sharding import Sharding
-from plinth.training.data import digits
-from plinth.training.session import Session
+from plinth.train.data import digits
+from plinth.train.session import Session
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 pytestmark = pytest.mark.long

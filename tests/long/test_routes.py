@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from plinth import backends
+from plinth.array.array import ring
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_training
-from plinth.model.array import ring
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planning import given_plan
-from plinth.training.data import digits
-from plinth.training.session import Session, initial_parameters
+from plinth.train.data import digits
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import HEADER_WORDS
 from plinth_hw.isa.operations import Engine

@@ -10,7 +10,7 @@ from tests.hw.comm.test_codes import BASES, DECODE, ENCODE, PREDICT, fields, pla
 from tests.support.engine_bench import body_words
 from tests.support.verilated_engine import VerilatedTransfer
 
-from plinth.sparsity import drops
+from plinth.reproduce.sparsity import drops
 from plinth_hw.isa.codes import shifts
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.operations import ErrorCode, TransferOperation

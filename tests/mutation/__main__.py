@@ -16,7 +16,7 @@ from tests.mutation.rooms import ROOMS
 
 from plinth.bench.row import Row, keep_rows
 from plinth.errors import UserError
-from plinth.training.job import write_json
+from plinth.train.job import write_json
 from plinth_hw.installation import output_root
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -34,11 +34,12 @@ class Room:
 
 ROOMS = {
     "golden": Room(("sim/plinth_sim/golden",),
-                   ("tests/sim/golden", "tests/sw/step/test_activation.py", "tests/sw/mapping/test_convolution.py",
+                   ("tests/sim/golden", "tests/sw/step/test_activation.py", "tests/sw/machine/test_convolution.py",
                     "tests/sw/step/test_pooling.py", "tests/sw/test_lowering.py")),
     "hardware": Room(("hw/plinth_hw",), ("tests/hw", "tests/sim/golden", "tests/sim/rtl"),
                      skipped=("hw/plinth_hw/fpga.py",)),
-    "lower": Room(("sw/plinth/lower", "sw/plinth/step", "sw/plinth/mapping"),
-                  ("tests/sw/lower", "tests/sw/step", "tests/sw/mapping", "tests/sw/test_lowering.py",
-                   "tests/sw/test_training.py", "tests/sw/test_backends.py", "tests/sw/plan/test_row_stationary.py")),
+    "lower": Room(("sw/plinth/lower", "sw/plinth/step", "sw/plinth/machine"),
+                  ("tests/sw/lower", "tests/sw/step", "tests/sw/machine", "tests/sw/test_lowering.py",
+                   "tests/sw/test_training.py", "tests/sw/test_backends.py",
+                   "tests/sw/predict/test_row_stationary.py")),
 }

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
+from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth_hw.isa.parameters import DieParameters
 
 Tensor = NDArray[np.float64]

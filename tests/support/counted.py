@@ -1,4 +1,4 @@
-"""Cycles of tasks, counted on co-simulated dies beside what the formulas of plan/cost say.
+"""Cycles of tasks, counted on co-simulated dies beside what the formulas of predict/ say.
 
 A task is counted three times in a row, without anything between them but that all three wait for a copy before: the
 first gives the time of a task alone, the last the time that one more takes.
@@ -15,14 +15,14 @@ from plinth.driver.driver import Driver, TaskRecord
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
-from plinth.mapping.products import MAKERS
-from plinth.mapping.row_stationary import RowStationary
-from plinth.mapping.systolic import Systolic
+from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap
+from plinth.machine.products import MAKERS
+from plinth.machine.row_stationary import RowStationary
+from plinth.machine.systolic import Systolic
 from plinth.partition.graph import Window
-from plinth.plan.cost.copies import Copy
-from plinth.plan.cost.machine import Cycles, Machine, Work
-from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
+from plinth.predict.copies import Copy
+from plinth.predict.machine import Cycles, Machine, Work
+from plinth.predict.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.formats import FP32, factor_word
 from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation, UpdateOperation, VectorOperation

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from plinth.model.files import parse_yaml
+from plinth.files.documents import parse_yaml
 from plinth_hw.terminal.program import INTERRUPTED, MENDABLE, NO_READER
 
 #: Seconds after which a command hangs.
@@ -126,9 +126,9 @@ class Ended:
 
 def make_files(folder: Path) -> None:
     """What commands read: some samples, and a checkpoint."""
-    from plinth.model.network_file import load_network
-    from plinth.training import checkpoint
-    from plinth.training.session import initial_parameters
+    from plinth.network.file import load_network
+    from plinth.train import checkpoint
+    from plinth.train.session import initial_parameters
 
     generator = np.random.default_rng(0)
     np.savez(folder / "few.npz", x=generator.random((40, 64), dtype=np.float32), y=np.arange(40) % 10)

@@ -28,25 +28,25 @@ from hypothesis import strategies as st
 from tests.support.hostile_pieces import array_piece, wrong, wrong_checkpoint, wrong_message, wrong_npz, zipped
 from tests.support.onnx_models import every_operator
 
+from plinth.array.array import ARRAYS, Array
+from plinth.array.file import array_from_data, array_to_data, load_array
 from plinth.errors import MAXIMUM_MESSAGE, UserError
-from plinth.model.array import ARRAYS, Array
-from plinth.model.array_file import array_from_data, array_to_data, load_array
-from plinth.model.files import dump_yaml
-from plinth.model.network import perceptron
-from plinth.model.network_file import load_network, network_from_data, network_to_data
-from plinth.model.onnx.reader import MAXIMUM_FAULTS, read_onnx
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.files.documents import dump_yaml
+from plinth.network.file import load_network, network_from_data, network_to_data
+from plinth.network.network import perceptron
+from plinth.network.onnx.reader import MAXIMUM_FAULTS, read_onnx
+from plinth.network.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Lists
 from plinth.plan.lists_file import layers_from_data, load_lists
 from plinth.plan.plan_file import load_plan, plan_from_data
 from plinth.plan.planning import plan_network
-from plinth.training import checkpoint
-from plinth.training.data import load_data
-from plinth.training.scale import Scale
-from plinth.training.settings import RunSettings
+from plinth.train import checkpoint
+from plinth.train.data import load_data
+from plinth.train.scale import Scale
+from plinth.train.settings import RunSettings
+from plinth.update.rule import UpdateRule
 
 #: Bytes by which a campaign's process may grow: far more than any of its files needs, far less than they claim.
 ROOM = 256 << 20

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.random import Generator
 
+from plinth.array.array import prime_factors
 from plinth.errors import UserError
 from plinth.lower.stages import check_network
-from plinth.model.array import prime_factors
-from plinth.model.layers import (
+from plinth.network.layers import (
     Add,
     Convolution,
     Dense,
@@ -25,12 +25,12 @@ from plinth.model.layers import (
     SoftmaxCrossEntropy,
     Tanh,
 )
-from plinth.model.network import Network
+from plinth.network.network import Network
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
+from plinth.reproduce.sparsity.networks import RECIPES
 from plinth.sharding import Sharding
-from plinth.sparsity.networks import RECIPES
-from plinth.training.data import Dataset, table_rows
+from plinth.train.data import Dataset, table_rows
 
 
 def random_network(generator: Generator, *, layers: int = 12, size: int = 12, channels: int = 6) -> Network:

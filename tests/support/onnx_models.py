@@ -4,8 +4,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from plinth.model.network import Network
-from plinth.model.network_file import load_network
+from plinth.network.file import load_network
+from plinth.network.network import Network
 
 
 def weights(name: str, *dimensions: int) -> TensorProto:

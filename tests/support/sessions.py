@@ -7,12 +7,12 @@ import numpy as np
 from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
+from plinth.network.network import Network
 from plinth.plan.plan import Plan
-from plinth.training.checks import against_float64
-from plinth.training.data import Dataset
-from plinth.training.session import Session, initial_parameters
+from plinth.train.checks import against_float64
+from plinth.train.data import Dataset
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 #: Memory of a die.

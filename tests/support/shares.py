@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.array.array import ARRAYS
 from plinth.driver.driver import DieError, Driver
 from plinth.driver.program import Program
 from plinth.lower.training import lower_training
-from plinth.model.array import ARRAYS
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.plan.planning import plan_network
-from plinth.training.data import digits
-from plinth.training.session import initial_parameters
+from plinth.train.data import digits
+from plinth.train.session import initial_parameters
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.descriptors import RECORD_WORDS
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.transport import Message, PeerLostError, Transport

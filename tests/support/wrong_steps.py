@@ -23,7 +23,10 @@ from plinth import cli
 from plinth.buffers import Buffer
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram
-from plinth.model.update import (
+from plinth.train import job
+from plinth.train.checks import Checks
+from plinth.train.session import Session
+from plinth.update.rule import (
     ADAGRAD,
     ADAGRAD_PRINTED,
     KINDS,
@@ -34,9 +37,6 @@ from plinth.model.update import (
     WEIGHTS_LOW,
     UpdateRule,
 )
-from plinth.training import job
-from plinth.training.checks import Checks
-from plinth.training.session import Session
 from plinth_sim.golden import optimiser
 from plinth_sim.golden.array import GoldenArray
 
@@ -315,7 +315,7 @@ def _prediction_kinds() -> None:
 
 
 def _targets(at: Injection, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
-    from plinth.training.data import Dataset
+    from plinth.train.data import Dataset
 
     right = Dataset.targets
     at.patch.setattr(Dataset, "targets", lambda *given: change(right(*given)))

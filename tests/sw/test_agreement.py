@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from plinth import backends, cli
+from plinth.array.array import ARRAYS
 from plinth.bench import accuracy, agreement, holdouts, network, steps
 from plinth.bench.agreement import Agreement, Step
 from plinth.bench.holdouts import Case, First
 from plinth.bench.page import default_page, write_tables
 from plinth.bench.steps import lowered_step, program_digest
 from plinth.errors import UserError
-from plinth.model.array import ARRAYS
-from plinth.model.update import PLAIN
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import EP, from_network
+from plinth.update.rule import PLAIN
 
 STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data", "joint")), 1000, 990, 1010),
          Agreement(Step("digits-cnn", dataclasses.replace(ARRAYS["full-4"], preset="hypar-demo"), (("mp",), ("mp",)),

@@ -16,7 +16,7 @@ from plinth import cli, defaults
 from plinth.api import arguments
 from plinth.cli.commands import cli as commands
 from plinth.errors import UserError
-from plinth.model.network import perceptron
+from plinth.network.network import perceptron
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 PNG = 'src="data:image/png;base64,iVBORw0KGgo'
@@ -165,7 +165,7 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.verilog("ndp-huge"), "preset 'ndp-huge' is unknown"),
     (lambda: plinth.verilog(None), "preset must be a name")])
 def test_what_nothing_can_mean_is_refused_in_one_line(call: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plinth.training.session.Session.epoch", lambda *_: pytest.fail("work has begun"))
+    monkeypatch.setattr("plinth.train.session.Session.epoch", lambda *_: pytest.fail("work has begun"))
     with pytest.raises(plinth.Error) as refused:
         call()
     assert reason in str(refused.value) and "\n" not in str(refused.value) and "--" not in str(refused.value)
@@ -244,7 +244,7 @@ def test_progress_is_told(capsys) -> None:
 
 
 def test_a_wrong_step_is_an_error_with_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plinth.training.checks.Checks.step", lambda self, *_: self._fail("step 1: wrong"))
+    monkeypatch.setattr("plinth.train.checks.Checks.step", lambda self, *_: self._fail("step 1: wrong"))
     with pytest.raises(plinth.TrainingError, match="step 1: wrong") as failed:
         plinth.train(array="ring-1", steps=2)
     assert failed.value.result.report["failure"] == str(failed.value) and len(failed.value.result.losses) == 1

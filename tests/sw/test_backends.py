@@ -5,10 +5,10 @@ import pytest
 from tests.support.networks import random_network
 
 from plinth import backends
-from plinth.model.layers import Embedding, SoftmaxCrossEntropy
-from plinth.model.network import INPUT, Network
-from plinth.model.zoo import NETWORKS
-from plinth.training.session import initial_parameters
+from plinth.network.layers import Embedding, SoftmaxCrossEntropy
+from plinth.network.network import INPUT, Network
+from plinth.network.zoo import NETWORKS
+from plinth.train.session import initial_parameters
 from plinth_sim.golden import reference
 
 SAMPLES = 3

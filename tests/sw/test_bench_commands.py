@@ -5,9 +5,9 @@ import pytest
 from plinth.bench.commands import EMPTY, branches, timed
 from plinth.errors import UserError
 from plinth.partition.graph import from_network
-from plinth.plan.cost.exact import ExactWords
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.simple import data, model
+from plinth.predict.exact import ExactWords
 
 
 def test_commands_run_in_an_interpreter_of_their_own() -> None:

@@ -1,7 +1,7 @@
 """Rows of tiles between dies: what links and memories allow."""
 
+from plinth.array.array import ring
 from plinth.bench import exchanges
-from plinth.model.array import ring
 
 
 def test_bounds_are_of_the_fullest_link_and_of_a_memory() -> None:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from plinth import backends
+from plinth.array.array import ARRAYS, ring
 from plinth.bench import network, workers
 from plinth.bench.network import PATTERNS, WORDS, Case, Found
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_step
-from plinth.model.array import ARRAYS, ring
 
 MEMORY_WORDS = 1 << 18
 

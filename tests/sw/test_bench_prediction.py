@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from plinth.bench import prediction
-from plinth.sparsity import gathers
+from plinth.reproduce.sparsity import gathers
 
 
 def test_rows_compare_schemes_with_the_same_knowledge(monkeypatch) -> None:

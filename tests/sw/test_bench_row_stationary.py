@@ -3,7 +3,7 @@
 import pytest
 
 from plinth.bench import row_stationary
-from plinth.mapping.convolution import ConvolutionShape
+from plinth.machine.convolution import ConvolutionShape
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from plinth import cli
-from plinth.model.layers import Dense, MeanSquaredError, Shape
-from plinth.model.network import Network, perceptron
-from plinth.model.update import ADAGRAD_PRINTED, MOMENTUM, SGD, UpdateRule
-from plinth.training.checks import FoundStep, against_float64
-from plinth.training.session import initial_parameters
+from plinth.network.layers import Dense, MeanSquaredError, Shape
+from plinth.network.network import Network, perceptron
+from plinth.train.checks import FoundStep, against_float64
+from plinth.train.session import initial_parameters
+from plinth.update.rule import ADAGRAD_PRINTED, MOMENTUM, SGD, UpdateRule
 
 NETWORK = perceptron("small", (12, 16, 6))
 REGRESSION = Network(name="fit", input=Shape((4,)), layers=(Dense(name="fc", outputs=2), MeanSquaredError(name="loss")))

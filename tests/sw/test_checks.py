@@ -15,14 +15,14 @@ from plinth import cli
 from plinth.driver.driver import Driver
 from plinth.lower.program import Graph
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import Dense, MeanSquaredError, Shape
-from plinth.model.network import Network, perceptron
-from plinth.model.parameters import ReferenceStep, Sizes
-from plinth.model.update import UpdateRule
+from plinth.network.layers import Dense, MeanSquaredError, Shape
+from plinth.network.network import Network, perceptron
+from plinth.network.parameters import ReferenceStep, Sizes
 from plinth.plan.planning import data_parallel
-from plinth.training import checks, job
-from plinth.training.checks import Bound, Bounds, Checks, FoundStep, Generators, against_float64, step_errors
-from plinth.training.session import Session
+from plinth.train import checks, job
+from plinth.train.checks import Bound, Bounds, Checks, FoundStep, Generators, against_float64, step_errors
+from plinth.train.session import Session
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import HEADER_WORDS
 from plinth_hw.isa.operations import Engine

@@ -10,11 +10,11 @@ from tests.support.commands import run
 from plinth.api.choices import preset_of
 from plinth.cli import commands, names
 from plinth.defaults import FORMATS
-from plinth.model.layers import Dense, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.network_file import load_network
-from plinth.training import checkpoint
-from plinth.training.session import initial_parameters
+from plinth.network.file import load_network
+from plinth.network.layers import Dense, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
+from plinth.train import checkpoint
+from plinth.train.session import initial_parameters
 from plinth_hw.terminal.options import Name
 
 
@@ -224,7 +224,7 @@ def test_a_failed_run_leaves_no_report_of_an_earlier_one(capsys, tmp_path) -> No
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("plinth.training.session.Session.epoch", interrupted)
+        patch.setattr("plinth.train.session.Session.epoch", interrupted)
         code, _, err = run(capsys, *golden(tmp_path, "--steps", "1"))
     assert code == 130
     assert "interrupted" in err

@@ -13,10 +13,10 @@ import pytest
 
 from plinth import cli, doctor
 from plinth.errors import UserError
-from plinth.model.zoo import NETWORKS
-from plinth.training import datasets
-from plinth.training.data import named, samples
-from plinth.training.datasets import DATASETS
+from plinth.network.zoo import NETWORKS
+from plinth.train import datasets
+from plinth.train.data import named, samples
+from plinth.train.datasets import DATASETS
 from plinth_hw.installation import install
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,8 +95,8 @@ def test_an_absent_package_is_one_line_that_names_the_extra(command, monkeypatch
     stand_in(monkeypatch, None)
     monkeypatch.chdir(tmp_path)
     if command[0] == "eval":
-        from plinth.training import checkpoint
-        from plinth.training.session import initial_parameters
+        from plinth.train import checkpoint
+        from plinth.train.session import initial_parameters
 
         network = NETWORKS["lenet-c"]
         checkpoint.save(Path("w.npz"), network, checkpoint.Checkpoint(initial_parameters(network, 0), 1, 0))

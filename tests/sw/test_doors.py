@@ -13,11 +13,11 @@ from tests.support.hostile import DOORS, NETWORK, campaign, text_of
 from tests.support.hostile_pieces import Piece, array_piece, npy_head, zipped
 
 from plinth import cli
+from plinth.array.file import load_array
 from plinth.errors import MAXIMUM_MESSAGE, UserError, one_line, quoted
-from plinth.model.array_file import load_array
-from plinth.model.network_file import load_network
-from plinth.training import checkpoint
-from plinth.training.data import load_data
+from plinth.network.file import load_network
+from plinth.train import checkpoint
+from plinth.train.data import load_data
 
 READERS: dict[str, Callable[[Path], object]] = {
     "samples.npz": lambda path: load_data(path, NETWORK), "checkpoint.npz": lambda path: checkpoint.load(path, NETWORK),

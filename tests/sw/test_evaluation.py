@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from plinth import backends
-from plinth.model.network import Network
-from plinth.model.zoo import NETWORKS
-from plinth.training.data import digits
-from plinth.training.evaluation import evaluate
-from plinth.training.losses import accuracy, loss_of
-from plinth.training.session import initial_parameters
+from plinth.network.network import Network
+from plinth.network.zoo import NETWORKS
+from plinth.train.data import digits
+from plinth.train.evaluation import evaluate
+from plinth.train.losses import accuracy, loss_of
+from plinth.train.session import initial_parameters
 from plinth_sim.golden import reference
 
 

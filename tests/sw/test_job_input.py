@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from plinth import cli
-from plinth.model.network import perceptron
-from plinth.model.network_file import network_to_yaml
+from plinth.network.file import network_to_yaml
+from plinth.network.network import perceptron
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "software.md"
 

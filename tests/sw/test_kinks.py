@@ -9,12 +9,12 @@ import pytest
 
 from plinth import cli
 from plinth.defaults import KINKS
-from plinth.model.parameters import ReferenceStep, Sizes
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
-from plinth.training import kinks, session
-from plinth.training.kinks import Kinks
-from plinth.training.session import initial_parameters
+from plinth.network.parameters import ReferenceStep, Sizes
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
+from plinth.train import kinks, session
+from plinth.train.kinks import Kinks
+from plinth.train.session import initial_parameters
 
 DIGITS = NETWORKS["digits-cnn"]
 

@@ -14,8 +14,8 @@ from plinth import cli
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.training import lower_training
-from plinth.mapping.tiles import interleave_m_log2
-from plinth.model.layers import (
+from plinth.machine.tiles import interleave_m_log2
+from plinth.network.layers import (
     Add,
     Convolution,
     Dense,
@@ -28,13 +28,13 @@ from plinth.model.layers import (
     Shape,
     SoftmaxCrossEntropy,
 )
-from plinth.model.network import Network, perceptron
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import Network, perceptron
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planning import data_parallel
 from plinth.sharding import Sharding
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.descriptors import TaskHeader
 from plinth_hw.isa.layout import unpack
 from plinth_hw.isa.operations import Engine, TransferOperation

@@ -9,13 +9,13 @@ import pytest
 
 import plinth
 from plinth import cli
-from plinth.model.network import perceptron
-from plinth.model.network_file import network_to_yaml
+from plinth.network.file import network_to_yaml
+from plinth.network.network import perceptron
 from plinth.output import json_text, write_json
-from plinth.training import checkpoint
+from plinth.train import checkpoint
 
 #: Calls of the library that do not write what leaves the program: a hash, a checkpoint's header (integers and names).
-ELSEWHERE = {"output.py", "plan/plan.py", "training/checkpoint.py"}
+ELSEWHERE = {"output.py", "plan/plan.py", "train/checkpoint.py"}
 
 
 def strict(text: str) -> object:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from plinth import cli
+from plinth.array.array import ring
+from plinth.array.file import array_to_yaml
 from plinth.errors import UserError
-from plinth.model.array import ring
-from plinth.model.array_file import array_to_yaml
-from plinth.model.network import perceptron
-from plinth.model.network_file import network_to_yaml
+from plinth.network.file import network_to_yaml
+from plinth.network.network import perceptron
 from plinth.output import check_places
-from plinth.training.folder import OUTPUTS, RunFolder
+from plinth.train.folder import OUTPUTS, RunFolder
 
 #: Files of a folder, by what they are.
 NETWORK, DATA, ARRAY, PLAN, SAVED = "net.yaml", "my.npz", "pair.yaml", "plan.json", "w.npz"

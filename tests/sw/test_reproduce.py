@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from plinth import cli
-from plinth.model.array import ARRAYS
+from plinth.array.array import ARRAYS
 from plinth.partition.exchanges import total_words
 from plinth.plan.planners.exhaustive import exhaustive
 from plinth.reproduce import tables

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from plinth.model.array import AT_LINKS, data_parallel_workers
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.array.array import AT_LINKS, data_parallel_workers
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import EP
 from plinth.reproduce import tables
 from plinth.reproduce.mpt import pictures, tiles
 from plinth.reproduce.mpt.cases import CNNS, CODES, LAYERS, MPT, SYSTEMS, array, layer, plan_of, simulated, words
 from plinth.reproduce.mpt.figures import COMMUNICATING, MEANS, WORKERS
 from plinth.reproduce.paper import CLAIMS, Row, Status, Table
-from plinth.sparsity import drops, gathers, scatters
-from plinth.sparsity.networks import RECIPES
+from plinth.reproduce.sparsity import drops, gathers, scatters
+from plinth.reproduce.sparsity.networks import RECIPES
 
 #: What is counted, in seconds; the others are simulated, or measured on networks that are trained for it.
 COUNTED = ("setup", "networks", "systems", "1", "6", "7", "gpu", "balance", "formulas")

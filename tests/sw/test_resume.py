@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from plinth import cli
-from plinth.model.network import perceptron
-from plinth.model.network_file import network_to_yaml
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
-from plinth.training import checkpoint
-from plinth.training.session import Session, StepResult
-from plinth.training.settings import network_digest, tiles_of
+from plinth.network.file import network_to_yaml
+from plinth.network.network import perceptron
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
+from plinth.train import checkpoint
+from plinth.train.session import Session, StepResult
+from plinth.train.settings import network_digest, tiles_of
 
 #: Steps of an epoch of the 32 samples to train with.
 STEPS = 4
@@ -102,7 +102,7 @@ def test_an_interrupted_run_keeps_the_last_step(last: int, tmp_path: Path, capsy
 
 def test_weights_of_a_failed_step_are_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str],
                                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plinth.training.checks.Checks.step", lambda self, *_: self._fail("step 1: wrong"))
+    monkeypatch.setattr("plinth.train.checks.Checks.step", lambda self, *_: self._fail("step 1: wrong"))
     code, _, error = run([*write(tmp_path), *FIRST, "--save", str(tmp_path / "w.npz"), "--steps", "1"], capsys)
     assert code == 2 and "step 1: wrong" in error and not (tmp_path / "w.npz").exists()
 

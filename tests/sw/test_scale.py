@@ -10,10 +10,10 @@ import pytest
 
 from plinth import cli
 from plinth.errors import UserError
-from plinth.model.network import perceptron
-from plinth.model.network_file import network_to_yaml
-from plinth.training import checkpoint
-from plinth.training.scale import Scale, automatic, parse_scale
+from plinth.network.file import network_to_yaml
+from plinth.network.network import perceptron
+from plinth.train import checkpoint
+from plinth.train.scale import Scale, automatic, parse_scale
 
 SQUARES = """version: 2
 name: squares

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.sim.golden.test_reference import chain
 
-from plinth.sparsity import drops, gathers, networks, scatters
-from plinth.sparsity.layers import layers
-from plinth.sparsity.networks import Images, Pass, Recipe
+from plinth.reproduce.sparsity import drops, gathers, networks, scatters
+from plinth.reproduce.sparsity.layers import layers
+from plinth.reproduce.sparsity.networks import Images, Pass, Recipe
 from plinth_hw.isa.codes import REGION_BITS
 from plinth_sim.golden import prediction, reference
 

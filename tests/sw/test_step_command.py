@@ -7,8 +7,8 @@ from typing import Any, get_args
 import pytest
 from tests.support.commands import run
 
-from plinth.model.array import ring
-from plinth.model.zoo import NETWORKS
+from plinth.array.array import ring
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan_file import save_plan
 from plinth.plan.planning import given_plan

@@ -10,10 +10,10 @@ import pytest
 from tests.sw.test_updates import FIXED, FLOAT, trained
 
 from plinth import cli
-from plinth.model.update import MOMENTUM, UpdateRule
-from plinth.training.checks import FoundStep
-from plinth.training.stored import NARROW_PLACE, WIDE_PLACE, OwnUpdate, Storage, storage
-from plinth.training.unsaturated import bias_error, gain_error, sample_errors
+from plinth.train.checks import FoundStep
+from plinth.train.stored import NARROW_PLACE, WIDE_PLACE, OwnUpdate, Storage, storage
+from plinth.train.unsaturated import bias_error, gain_error, sample_errors
+from plinth.update.rule import MOMENTUM, UpdateRule
 from plinth_hw.isa.formats import Q3_12
 
 NEAREST = Storage(NARROW_PLACE, 0.5)

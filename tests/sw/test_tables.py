@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from plinth import doctor
+from plinth.array.array import ARRAYS
 from plinth.bench import run
 from plinth.bench.row import Row
-from plinth.model.array import ARRAYS
-from plinth.model.network import perceptron
+from plinth.network.network import perceptron
 from plinth.plan.planning import plan_network
 from plinth.report import listing
 from plinth.report.plan import show_plan

@@ -12,11 +12,11 @@ from tests.support.networks import random_data
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.lower.training import lower_training
-from plinth.model.network import perceptron
-from plinth.model.update import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD, UpdateRule
+from plinth.network.network import perceptron
 from plinth.plan.planning import data_parallel
-from plinth.training.data import Dataset
-from plinth.training.session import Session, initial_parameters
+from plinth.train.data import Dataset
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD, UpdateRule
 from plinth_hw.isa.parameters import preset
 
 Doubles = NDArray[np.float64]

@@ -8,9 +8,9 @@ import pytest
 
 from plinth import cli
 from plinth.errors import UserError
-from plinth.model.rule_numbers import check_numbers
-from plinth.model.update import ADAGRAD, ADAGRAD_PRINTED, SGD, UpdateRule
 from plinth.step.step import loss_scale
+from plinth.update.numbers import check_numbers
+from plinth.update.rule import ADAGRAD, ADAGRAD_PRINTED, SGD, UpdateRule
 from plinth_hw.isa.parameters import preset
 
 

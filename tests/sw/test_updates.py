@@ -11,11 +11,11 @@ from tests.support.sessions import MEMORY_WORDS, session
 from plinth import cli
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import Convolution, Dense, Flatten, MeanPool, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network, perceptron
-from plinth.model.update import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD, UpdateRule
+from plinth.network.layers import Convolution, Dense, Flatten, MeanPool, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network, perceptron
 from plinth.plan.planning import data_parallel
-from plinth.training.session import Session
+from plinth.train.session import Session
+from plinth.update.rule import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD, UpdateRule
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 

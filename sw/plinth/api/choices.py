@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from plinth import defaults
+from plinth.array.array import Array, ring
+from plinth.array.file import load_array
 from plinth.errors import UserError, quoted
-from plinth.model.array import Array, ring
-from plinth.model.array_file import load_array
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule, rule_for
-from plinth.model.winograd import predicts, tiled, with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import Network
+from plinth.network.winograd import predicts, tiled, with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import is_plan
+from plinth.update.rule import UpdateRule, rule_for
 from plinth_hw.isa.parameters import LONE_ENGINES, PRESETS, DieParameters
 
 
@@ -195,7 +195,7 @@ def with_settings(network: Network, winograd: str | int | None = None, weights: 
     Raises
     ------
     UserError
-        As :func:`plinth.model.winograd.with_tiles`.
+        As :func:`plinth.network.winograd.with_tiles`.
     """
     try:
         return with_tiles(network, int(winograd) if winograd in ("2", "4") else winograd, weights,
@@ -229,7 +229,7 @@ def rule_of(array: Array, update: str | None, wide: bool | None, network: str, *
     network : str
         Name of the network, which plain descent has a default rate for.
     options
-        Further fields of :class:`~plinth.model.update.UpdateRule`; a rate or an epsilon of None is the rule's default.
+        Further fields of :class:`~plinth.update.rule.UpdateRule`; a rate or an epsilon of None is the rule's default.
 
     Raises
     ------

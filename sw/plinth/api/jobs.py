@@ -13,14 +13,14 @@ from plinth.api.choices import (
     rule_of,
     with_settings,
 )
+from plinth.array.array import Array
 from plinth.errors import UserError
-from plinth.model.array import Array
-from plinth.model.network import Network
-from plinth.model.network_file import load_network
-from plinth.model.update import MOMENTUM
+from plinth.network.file import load_network
+from plinth.network.network import Network
 from plinth.plan.plan import Plan
 from plinth.plan.planning import arranged
-from plinth.training.job import COSIM, NUMPY, JobOptions
+from plinth.train.job import COSIM, NUMPY, JobOptions
+from plinth.update.rule import MOMENTUM
 
 
 def training_job(*, network: Network | None = None, plan: Plan | None = None, array: str | Array | None = None,
@@ -42,7 +42,7 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
     array, dies, machine, number_format
         As :func:`plinth.api.choices.array_of`.
     planner, batch, epochs
-        As :class:`~plinth.training.job.JobOptions`.
+        As :class:`~plinth.train.job.JobOptions`.
     update, rate, momentum, epsilon, wide, stochastic
         As :func:`plinth.api.choices.rule_of`.
     tiles : mapping or None
@@ -52,7 +52,7 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
     memory_mib : int
         Memory of a die in MiB.
     rest
-        Further fields of :class:`~plinth.training.job.JobOptions`.
+        Further fields of :class:`~plinth.train.job.JobOptions`.
 
     Raises
     ------

@@ -8,10 +8,10 @@ from typing import Any
 from plinth import defaults
 from plinth.api.arguments import choice, integer, library, optional, real, shown
 from plinth.api.choices import array_of, die_of, with_settings
+from plinth.array.array import MAXIMUM_DIES, Array
 from plinth.errors import UserError
-from plinth.model.array import MAXIMUM_DIES, Array
-from plinth.model.network import Network
-from plinth.model.network_file import load_network
+from plinth.network.file import load_network
+from plinth.network.network import Network
 
 #: What the settings of Winograd layers may be, by argument.
 TILES: dict[str, tuple[Any, ...]] = {"winograd": ("off", "auto", 2, 4, "2", "4"), "weights": ("spatial", "winograd"),

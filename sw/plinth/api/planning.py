@@ -15,17 +15,17 @@ from plinth.api.objects import network as network_of
 from plinth.api.progress import Progress, activity
 from plinth.api.results import Result
 from plinth.api.splits import planned
+from plinth.array.array import Array
 from plinth.errors import UserError
-from plinth.model.array import Array
-from plinth.model.network import Network
+from plinth.network.network import Network
 from plinth.output import check_ending
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Lists
 from plinth.plan import plan_file
-from plinth.plan.cost.models import MODELS
 from plinth.plan.lists_file import layers_from_data, load_lists
 from plinth.plan.plan import Plan
 from plinth.plan.planning import PLANNERS, Outcome, Planned, check_prediction, costed
+from plinth.predict.models import MODELS
 from plinth.report import plan as shown_plan
 from plinth.sharding import MAXIMUM_BATCH
 

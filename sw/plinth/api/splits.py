@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from plinth import defaults
 from plinth.api.choices import form_of, planner_of
-from plinth.model.array import Array
-from plinth.model.network import Network
+from plinth.array.array import Array
+from plinth.network.network import Network
 from plinth.partition.regions import Lists
 from plinth.plan.planning import Planned, arranged, plan_network
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from plinth import defaults
 from plinth.api.choices import array_of_plan, form_of, network_of_plan, planner_of
-from plinth.model.array import Array
-from plinth.model.network import Network
+from plinth.array.array import Array
+from plinth.network.network import Network
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use
 from plinth.plan.planning import arranged, check_prediction

@@ -18,18 +18,18 @@ from plinth.api.objects import network as network_of
 from plinth.api.planning import PlanResult, plan_given, refuse_beside, split_settings, update_settings
 from plinth.api.progress import Progress, Told, activity
 from plinth.api.results import Result
+from plinth.array.array import Array
 from plinth.errors import UserError
-from plinth.model.array import Array
-from plinth.model.network import Network
+from plinth.network.network import Network
 from plinth.plan.plan import Plan
 from plinth.report import picture
 from plinth.report.progress import TrainingProgress
 from plinth.report.table import training_rows
 from plinth.sharding import MAXIMUM_BATCH
-from plinth.training.data import Samples
-from plinth.training.job import DEVICES, JobOptions, JobResult, run_job
-from plinth.training.scale import Scale, parse_scale
-from plinth.training.settings import MAXIMUM_EPOCHS
+from plinth.train.data import Samples
+from plinth.train.job import DEVICES, JobOptions, JobResult, run_job
+from plinth.train.scale import Scale, parse_scale
+from plinth.train.settings import MAXIMUM_EPOCHS
 
 #: Bounds of seeds, memories of dies in MiB, and threads.
 _SEEDS, _MEMORIES, _THREADS = (0, 2**63 - 1), (1, 8192), (1, 256)

@@ -13,12 +13,12 @@ from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_training
-from plinth.model.update import ADAGRAD, UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.plan.planning import data_parallel
-from plinth.training.data import digits
-from plinth.training.evaluation import evaluate
-from plinth.training.session import Session, initial_parameters
+from plinth.train.data import digits
+from plinth.train.evaluation import evaluate
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import ADAGRAD, UpdateRule
 from plinth_hw.isa.parameters import preset
 
 NETWORK, BATCH, SEEDS, MEMORY_WORDS = "digits-mlp", 128, 10, 1 << 22

@@ -12,22 +12,22 @@ from statistics import mean
 from time import monotonic
 from typing import Any
 
+from plinth.array.array import ARRAYS, Array, ring
 from plinth.bench import holdouts
 from plinth.bench.holdouts import Case, First
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.bench.steps import BATCH, kept_cycles, lowered_step, program_digest, text
 from plinth.errors import UserError
-from plinth.model.array import ARRAYS, Array, ring
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule, rule_for
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planning import PLANNERS, given_plan, task
 from plinth.simulate.step import simulated
+from plinth.update.rule import UpdateRule, rule_for
 from plinth_hw.installation import checkout
 
 AGREED_NETWORKS = ("digits-mlp", "digits-cnn")

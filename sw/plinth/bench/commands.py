@@ -10,13 +10,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from plinth.array.array import Array
+from plinth.array.file import array_to_yaml
 from plinth.bench.row import Row
 from plinth.errors import UserError
-from plinth.model.array import Array
-from plinth.model.array_file import array_to_yaml
-from plinth.model.layers import Add, Dense, Layer, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network, perceptron
-from plinth.model.network_file import network_to_yaml
+from plinth.network.file import network_to_yaml
+from plinth.network.layers import Add, Dense, Layer, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network, perceptron
 
 #: What `plinth` runs, and the least that a program of click can be.
 PLINTH = "from plinth.cli import main; main()"

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from plinth import backends
+from plinth.array.array import Array, ring
 from plinth.bench.row import Row
 from plinth.bench.winograd import bench_die
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.lower.training import lower_training
-from plinth.model.array import Array, ring
-from plinth.model.layers import Convolution, MeanSquaredError, Shape
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
+from plinth.network.layers import Convolution, MeanSquaredError, Shape
+from plinth.network.network import Network
 from plinth.partition.graph import from_network
 from plinth.plan.planning import given_plan
-from plinth.training.data import Dataset
-from plinth.training.session import Session, initial_parameters
+from plinth.train.data import Dataset
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import UpdateRule
 
 #: Memory of a die in words; channels and side of the map of each die's image; elements of an F(2x2,3x3) tile.
 MEMORY_WORDS, CHANNELS, SIDE, ELEMENTS = 1 << 22, 32, 16, 16

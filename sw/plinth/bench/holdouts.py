@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+from plinth.array.array import Array, full, ring, torus
 from plinth.errors import UserError
-from plinth.model.array import Array, full, ring, torus
-from plinth.model.layers import (
+from plinth.network.layers import (
     Add,
     Convolution,
     Dense,
@@ -26,10 +26,10 @@ from plinth.model.layers import (
     Shape,
     SoftmaxCrossEntropy,
 )
-from plinth.model.network import Network, perceptron
-from plinth.model.update import FORMS, PLAIN, UpdateRule
+from plinth.network.network import Network, perceptron
 from plinth.output import write_json
 from plinth.partition.regions import Splits
+from plinth.update.rule import FORMS, PLAIN, UpdateRule
 
 #: First measurements.
 FILE = Path(__file__).resolve().parent / "holdouts.json"

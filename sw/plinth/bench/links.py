@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 
 from plinth import backends
+from plinth.array.array import Array, full, ring, torus
 from plinth.bench.row import Row, random_words
 from plinth.driver.driver import Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.model.array import Array, full, ring, torus
 from plinth.partition.groups import RING, process_groups
 from plinth.partition.ring_order import along_links, ring_hops
 from plinth_hw.isa.formats import FP32, factor_word

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from statistics import mean
 
 from plinth import backends
+from plinth.array.array import Array, ring
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.bench.steps import built, memory_words
 from plinth.buffers import Buffer
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_step
-from plinth.model.array import Array, ring
-from plinth.model.layers import Convolution, Dense, Flatten, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network, perceptron
+from plinth.network.layers import Convolution, Dense, Flatten, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network, perceptron
 from plinth.partition.graph import from_network
 from plinth.plan.planners.mpt import grouped
 from plinth.sharding import Sharding

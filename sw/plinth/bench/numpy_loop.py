@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.array.array import ring
 from plinth.bench.row import Row
-from plinth.model.array import ring
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
-from plinth.training.session import initial_parameters
+from plinth.train.session import initial_parameters
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 Floats = NDArray[np.float32]

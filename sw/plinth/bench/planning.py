@@ -4,15 +4,15 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+from plinth.array.array import ARRAYS, Array
 from plinth.bench.row import Row
-from plinth.model.array import ARRAYS, Array
-from plinth.model.network import perceptron
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import perceptron
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.partition.regions import Splits
-from plinth.plan.cost.models import MODELS
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planning import PLANNERS, Task, task
+from plinth.predict.models import MODELS
 
 #: HyPar's array of 16 dies, and its batch.
 ARRAY, BATCH = ARRAYS["hypar-16"], 256

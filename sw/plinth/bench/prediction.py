@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from plinth.bench.row import Row
-from plinth.sparsity import drops, gathers, scatters
-from plinth.sparsity.networks import RECIPES, trained
+from plinth.reproduce.sparsity import drops, gathers, scatters
+from plinth.reproduce.sparsity.networks import RECIPES, trained
 
 #: The network that rows are about; the others stand in `detail`.
 NETWORK = "photographs"

@@ -15,11 +15,11 @@ from plinth.buffers import Buffer
 from plinth.driver.driver import Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.mapping.convolution import ConvolutionShape, FeatureMap
-from plinth.mapping.products import MAKERS
+from plinth.machine.convolution import ConvolutionShape, FeatureMap
+from plinth.machine.products import MAKERS
 from plinth.partition.graph import Window
-from plinth.plan.cost.machine import Machine
-from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, Product
+from plinth.predict.machine import Machine
+from plinth.predict.products import BPROP, DIRECTIONS, FPROP, Product
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 

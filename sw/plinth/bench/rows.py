@@ -34,14 +34,14 @@ from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.training import lower_training
-from plinth.mapping.convolution import ConvolutionShape, FeatureMap, forward
-from plinth.mapping.tiles import interleave_m_log2
-from plinth.model.layers import Convolution
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.machine.convolution import ConvolutionShape, FeatureMap, forward
+from plinth.machine.tiles import interleave_m_log2
+from plinth.network.layers import Convolution
+from plinth.network.zoo import NETWORKS
 from plinth.plan.planning import data_parallel
-from plinth.training.data import digits
-from plinth.training.session import Session, initial_parameters
+from plinth.train.data import digits
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Q3_12, Fixed
 from plinth_hw.isa.operations import Engine, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset

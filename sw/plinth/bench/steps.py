@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from plinth import backends
+from plinth.array.array import ARRAYS, Array
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.array import ARRAYS, Array
-from plinth.model.network import Network
-from plinth.model.update import PLAIN, UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import Network
+from plinth.network.zoo import NETWORKS
 from plinth.output import write_json
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, Task, given_plan, task
-from plinth.training.data import Dataset, digits, table_rows
-from plinth.training.session import Session, initial_parameters
+from plinth.train.data import Dataset, digits, table_rows
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import PLAIN, UpdateRule
 from plinth_hw.cache import cached_folder, digest
 from plinth_hw.installation import cache_root
 from plinth_hw.isa.parameters import DieParameters, preset

@@ -13,14 +13,14 @@ from plinth import backends
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.lower.training import lower_training
-from plinth.model.layers import Convolution, MeanSquaredError, Shape
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.layers import Convolution, MeanSquaredError, Shape
+from plinth.network.network import Network
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planning import data_parallel
-from plinth.training.data import Dataset
-from plinth.training.session import Session, initial_parameters
+from plinth.train.data import Dataset
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.winograd import TRANSFORMS
 

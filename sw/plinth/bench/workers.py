@@ -6,16 +6,16 @@ from fractions import Fraction
 from math import isqrt
 from typing import Any
 
+from plinth.array.array import Array
 from plinth.bench.row import Row
 from plinth.bench.steps import kept_cycles, lowered_step, text
-from plinth.model.array import Array
-from plinth.model.layers import Convolution, Dense, Flatten, Layer, Relu, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.update import PLAIN
+from plinth.network.layers import Convolution, Dense, Flatten, Layer, Relu, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, given_plan, task
 from plinth.simulate.step import simulated
+from plinth.update.rule import PLAIN
 
 #: Links of the paper's 64x64 dies, 60 GB/s both full ones together and 10 GB/s, as words a cycle of 8x8 dies: like
 #: memory they go by a side of the array.

@@ -16,7 +16,7 @@ from plinth.errors import UserError
 from plinth_hw.terminal.options import Integer, Name
 
 if TYPE_CHECKING:
-    from plinth.model.network import Network
+    from plinth.network.network import Network
 
 
 def array_options(command: Any) -> Any:
@@ -107,7 +107,7 @@ def file_of(name: str | Path | None, known: Container[str] = ()) -> Path | None:
 def open_network(name_or_path: str) -> Network:
     """A network by name or file; what was made of a file that its reader may not expect is said in one line."""
     from plinth.errors import one_line
-    from plinth.model.network_file import load_network
+    from plinth.network.file import load_network
 
     network = load_network(name_or_path)
     if network.notes:

@@ -53,8 +53,8 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
     """Split NETWORK (a name or a file; default: digits-mlp) over an array, layer by layer and level by level."""
     from plinth.api.choices import array_for, with_settings
     from plinth.api.splits import planned
-    from plinth.model.array import ARRAYS
-    from plinth.model.zoo import NETWORKS
+    from plinth.array.array import ARRAYS
+    from plinth.network.zoo import NETWORKS
     from plinth.output import check_ending, check_places, check_writable
     from plinth.partition.graph import from_network
     from plinth.plan.lists_file import load_lists
@@ -126,8 +126,8 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
     they go."""
     from plinth.api.choices import array_for, network_or_plan, said_by_plan, with_settings
     from plinth.api.steps import array_of_use, simulated, split
-    from plinth.model.array import ARRAYS
-    from plinth.model.zoo import NETWORKS
+    from plinth.array.array import ARRAYS
+    from plinth.network.zoo import NETWORKS
     from plinth.output import check_ending, check_places, check_writable
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from plinth.errors import UserError
 
 if TYPE_CHECKING:
-    from plinth.training.checkpoint import Header
+    from plinth.train.checkpoint import Header
 
 #: Options, by parameter, that say again what others do: what these were in the checkpoint is nothing to go by then.
 _INSTEAD = {
@@ -39,7 +39,7 @@ class ResumeOption(click.Option):
         value, args = super().handle_parse_result(ctx, opts, args)
         if isinstance(value, Path):
             from plinth.api.choices import network_or_plan
-            from plinth.training.checkpoint import check_state, load_header
+            from plinth.train.checkpoint import check_state, load_header
 
             named = opts.get("network")
             _, plan = network_or_plan(named if isinstance(named, str) else None, opts.get("plan_file"))
@@ -103,10 +103,10 @@ def _given(context: click.Context, message: str) -> list[str]:
 
 def _options(header: Header) -> dict[str, Any]:
     """Values of parameters of ``plinth train`` by which the run of a checkpoint goes on, as far as names say them."""
-    from plinth.model.array_file import load_array
-    from plinth.model.zoo import NETWORKS
+    from plinth.array.file import load_array
+    from plinth.network.zoo import NETWORKS
     from plinth.plan.planning import PLANNERS
-    from plinth.training.datasets import DATASETS
+    from plinth.train.datasets import DATASETS
     from plinth_hw.isa.parameters import PRESETS
 
     found: dict[str, Any] = {"seed": header.seed}

@@ -144,8 +144,8 @@ def verilog(preset: str, out: Path | None) -> None:
 @click.argument("what", type=click.Choice(["network", "array", "plan"]))
 def schema(what: str) -> None:
     """JSON Schema of the files that describe WHAT."""
-    from plinth.model.array_file import array_schema
-    from plinth.model.network_file import network_schema
+    from plinth.array.file import array_schema
+    from plinth.network.file import network_schema
     from plinth.plan.plan_file import plan_schema
 
     made = {"network": network_schema, "array": array_schema, "plan": plan_schema}[what]()

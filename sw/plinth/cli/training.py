@@ -63,7 +63,7 @@ def _recorded(window: Window) -> str:
 def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
     """``cosim``, ``golden`` or ``serial``, and of the last the name and rate of each port."""
     from plinth.driver.line import BAUD
-    from plinth.training.job import DEVICES
+    from plinth.train.job import DEVICES
 
     if len(texts) == 1 and texts[0] in DEVICES:
         return texts[0], ()
@@ -134,17 +134,17 @@ def train(network: str | None, array_name: str | None, planner: str | None, plan
 
     from plinth.api.choices import network_or_plan, said_by_plan
     from plinth.api.jobs import check_used, training_job
-    from plinth.model.array import ARRAYS
-    from plinth.model.zoo import NETWORKS
+    from plinth.array.array import ARRAYS
+    from plinth.network.zoo import NETWORKS
     from plinth.output import check_places, write_json
     from plinth.plan.plan_file import load_plan
     from plinth.report.picture import draw
     from plinth.report.progress import TrainingProgress
     from plinth.report.table import training_table
-    from plinth.training.datasets import DATASETS
-    from plinth.training.folder import PICTURE, PLAN, REPORT, RunFolder
-    from plinth.training.job import run_job
-    from plinth.training.scale import parse_scale
+    from plinth.train.datasets import DATASETS
+    from plinth.train.folder import PICTURE, PLAN, REPORT, RunFolder
+    from plinth.train.job import run_job
+    from plinth.train.scale import parse_scale
     from plinth_hw.installation import output_root
 
     out = out or output_root() / "train"
@@ -232,11 +232,11 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
     --winograd and --weights that it was trained with."""
     from plinth.api.choices import with_settings
     from plinth.backends import float64_predictor
-    from plinth.model.network_file import load_network
-    from plinth.training import checkpoint as checkpoints
-    from plinth.training.data import samples
-    from plinth.training.evaluation import evaluate as evaluated
-    from plinth.training.scale import UNSCALED, Conversion, parse_scale
+    from plinth.network.file import load_network
+    from plinth.train import checkpoint as checkpoints
+    from plinth.train.data import samples
+    from plinth.train.evaluation import evaluate as evaluated
+    from plinth.train.scale import UNSCALED, Conversion, parse_scale
 
     made = with_settings(load_network(network), winograd, weights)
     found = checkpoints.load(checkpoint, made)
@@ -269,10 +269,10 @@ def convert(source: Path, target: Path, network: str, winograd: str | None, weig
     """Make checkpoint TARGET of checkpoint SOURCE: kernels as elements of Winograd tiles, where the network trains
     those, and elements as the nearest kernels, which are another function if no kernel has these elements."""
     from plinth.api.choices import with_settings
-    from plinth.model.network_file import load_network
-    from plinth.model.zoo import NETWORKS
+    from plinth.network.file import load_network
+    from plinth.network.zoo import NETWORKS
     from plinth.output import check_places
-    from plinth.training import checkpoint
+    from plinth.train import checkpoint
 
     given = with_settings(load_network(network), winograd, weights)
     check_places({"TARGET": target}, {"SOURCE": source, "--network": file_of(network, NETWORKS)})

@@ -81,9 +81,9 @@ class Driver:
         Memory of each die.
     watchdog_cycles : int
         Cycles without progress after which a die reports a hang.
-    links : plinth.model.array.Array, or sequence of (die, port out, die, port in), or None
+    links : plinth.array.array.Array, or sequence of (die, port out, die, port in), or None
         How the dies are joined: the array whose links, routes and rates they have, or links alone; default: a ring, as
-        :func:`plinth.model.array.ring`.
+        :func:`plinth.array.array.ring`.
     verilog_digest : int or None
         VERILOG_DIGEST of the bitstream that the dies are to hold; default: of any.
 

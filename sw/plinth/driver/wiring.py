@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from plinth.array.array import Array, ring
+from plinth.array.routes import Link, routes
 from plinth.driver.program import Program
 from plinth.errors import UserError
-from plinth.model.array import Array, ring
-from plinth.model.routes import Link, routes
 from plinth_hw.isa.limits import rate_word
 from plinth_hw.isa.registers import LINK_RATES, ROUTES, Register
 
@@ -15,7 +15,7 @@ Wiring = Array | Sequence[Link]
 
 def wiring_registers(wiring: Wiring | None, program: Program) -> list[list[tuple[int, int]]]:
     """For each die addresses and values of LINK_RATE, of LINK_RATES where links differ from it, and of its routes; of
-    dies without a network none. Default: a ring, as :func:`plinth.model.array.ring`.
+    dies without a network none. Default: a ring, as :func:`plinth.array.array.ring`.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.executor import Executor
 from plinth.lower.codes import LevelPlace
-from plinth.model.parameters import KeptVectors, Parameters
+from plinth.network.parameters import KeptVectors, Parameters
 from plinth.partition.groups import RING
 from plinth.step import tensors
 from plinth.step.owned import Block, Kept

@@ -1,8 +1,8 @@
 """Which networks can be lowered."""
 
 from plinth.errors import UserError
-from plinth.model.layers import Flatten, Layer
-from plinth.model.network import INPUT, Network
+from plinth.network.layers import Flatten, Layer
+from plinth.network.network import INPUT, Network
 from plinth.partition.graph import from_network
 
 

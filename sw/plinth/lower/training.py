@@ -10,23 +10,21 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, NamedTuple
 
+from plinth.array.array import AT_LINKS, BUILT, MAXIMUM_PORTS, Array, ring
 from plinth.buffers import Buffer
 from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.circles import check_circles
 from plinth.lower.codes import LevelPlace, decode_body, encode_body, predict_body
 from plinth.lower.places import HostView, host_view
 from plinth.lower.program import assemble, ring_setup, route_setup
 from plinth.lower.stages import check_network
+from plinth.lower.traffic import check_circles
 from plinth.lower.transforms import bodies as transform_bodies
 from plinth.lower.transforms import line_body, spread
-from plinth.mapping.convolution import FeatureMap
-from plinth.mapping.products import matrix_tasks
-from plinth.model.array import AT_LINKS, BUILT, MAXIMUM_PORTS, Array, ring
-from plinth.model.network import Network
-from plinth.model.rule_numbers import epsilon_word
-from plinth.model.update import KINDS, SGD, UpdateRule
+from plinth.machine.convolution import FeatureMap
+from plinth.machine.products import matrix_tasks
+from plinth.network.network import Network
 from plinth.partition.axes import SAMPLES
 from plinth.partition.blocks import sum_end, unpredictable
 from plinth.partition.graph import DP, EP, LOSS
@@ -60,6 +58,8 @@ from plinth.step.tasks import (
     Vector,
 )
 from plinth.step.vector import Move, VectorProgram
+from plinth.update.numbers import epsilon_word
+from plinth.update.rule import KINDS, SGD, UpdateRule
 from plinth_hw.isa.formats import Fixed, factor_word
 from plinth_hw.isa.limits import GROUPS, field_bits
 from plinth_hw.isa.operations import (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from plinth.mapping.convolution import FeatureMap
+from plinth.machine.convolution import FeatureMap
 from plinth.partition.graph import Node
 from plinth.step.tasks import LineTransform, Members, TileTransform
 from plinth_hw.isa.operations import TransferOperation

@@ -4,7 +4,7 @@ added to what is gathered, and which exchanges of a layer send codes."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from plinth.model.layers import MaxPool, MeanPool, Relu
+from plinth.network.layers import MaxPool, MeanPool, Relu
 from plinth.partition.graph import Node, PlanGraph
 from plinth.partition.regions import Layout
 from plinth_hw.isa.vector_body import VECTOR_LOADS

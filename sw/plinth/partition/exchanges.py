@@ -22,7 +22,7 @@ from math import prod
 
 import numpy as np
 
-from plinth.model.array import Array
+from plinth.array.array import Array
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region, Sizes, overlap, pattern, plane
 from plinth.partition.blocks import coded_exchanges, residuals, shared_tiles, tile_sums
 from plinth.partition.cuts import Factors, Integers, Levels, halves, parts

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from plinth.errors import UserError
-from plinth.model.layers import (
+from plinth.network.layers import (
     REGIONS,
     Add,
     Convolution,
@@ -26,7 +26,7 @@ from plinth.model.layers import (
     Relu,
     Shape,
 )
-from plinth.model.network import INPUT, Network
+from plinth.network.network import INPUT, Network
 from plinth_hw.isa.winograd import Form, form
 
 #: The batch is split; each die has all weights of the layer.

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from plinth.model.array import Array
+from plinth.array.array import Array
 from plinth.partition.cuts import Factors, parts
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES, ProcessGroups

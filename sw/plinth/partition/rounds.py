@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from plinth.model.array import Array
+from plinth.array.array import Array
 from plinth.partition.groups import ProcessGroups
 
 

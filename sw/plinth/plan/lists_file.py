@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
-from plinth.model.files import check_mapping, read_yaml
-from plinth.model.forms import described, is_integer
+from plinth.files.documents import check_mapping, read_yaml
+from plinth.files.forms import described, is_integer
 from plinth.partition.axes import Region
 from plinth.partition.cuts import Indices, Listed, ranges_of
 from plinth.partition.graph import PlanGraph

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from plinth.model.array import ARRAYS, Array, sized
-from plinth.model.array_file import array_to_data
-from plinth.model.files import dump_yaml
-from plinth.model.network import Network
-from plinth.model.network_file import network_to_data
-from plinth.model.update import PLAIN, UpdateRule
+from plinth.array.array import ARRAYS, Array, sized
+from plinth.array.file import array_to_data
+from plinth.files.documents import dump_yaml
+from plinth.network.file import network_to_data
+from plinth.network.network import Network
 from plinth.partition import exchanges, regions
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, levels_of, parts
@@ -31,6 +30,7 @@ from plinth.partition.regions import Layout, Partition, RingMessage, Splits
 from plinth.plan.lists_file import lists_to_data, region_to_data
 from plinth.sharding import Ring, Sharding
 from plinth.step.copies import check_copies, copies_of, refitted
+from plinth.update.rule import PLAIN, UpdateRule
 
 #: Version of the plan format.
 PLAN_VERSION = 4

@@ -7,16 +7,14 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from plinth.array.array import MAXIMUM_DIES, Array
+from plinth.array.file import array_from_data, array_to_data
 from plinth.errors import UserError, quoted
-from plinth.model.array import MAXIMUM_DIES, Array
-from plinth.model.array_file import array_from_data, array_to_data
-from plinth.model.files import check_mapping, check_version, nearest, read_yaml
-from plinth.model.forms import described, is_integer, kind_of
-from plinth.model.layers import NAME_PATTERN
-from plinth.model.network import Network
-from plinth.model.network_file import holds_plan, network_from_data
-from plinth.model.update import FORMS, PLAIN, check_engines
-from plinth.model.zoo import NETWORKS
+from plinth.files.documents import check_mapping, check_version, nearest, read_yaml
+from plinth.files.forms import NAME_PATTERN, described, is_integer, kind_of
+from plinth.network.file import holds_plan, network_from_data
+from plinth.network.network import Network
+from plinth.network.zoo import NETWORKS
 from plinth.output import json_text, write_whole
 from plinth.partition.graph import LOSS, SPLITS, PlanGraph, from_network
 from plinth.partition.groups import RING, ProcessGroups, no_partition
@@ -27,6 +25,7 @@ from plinth.plan.lists_file import lists_from_data, lists_schema
 from plinth.plan.plan import LISTED_DIES, PLAN_VERSION, Plan, fingerprint
 from plinth.sharding import MAXIMUM_BATCH, MOST_PIECES, Copies, Ring, Sharding
 from plinth.step.copies import copies_of
+from plinth.update.rule import FORMS, PLAIN, check_engines
 
 #: Largest plan file that is read, in bytes.
 MAXIMUM_FILE_BYTES = 1 << 24

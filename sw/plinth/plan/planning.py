@@ -4,21 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import isclose
 
+from plinth.array.array import MAXIMUM_DIES, Array, prime_factors
 from plinth.errors import UserError
-from plinth.model.array import MAXIMUM_DIES, Array, prime_factors
-from plinth.model.forms import described, is_integer
-from plinth.model.network import Network
-from plinth.model.update import PLAIN, UpdateRule
-from plinth.model.winograd import with_fit
-from plinth.model.zoo import NETWORKS
+from plinth.files.forms import described, is_integer
+from plinth.network.network import Network
+from plinth.network.winograd import with_fit
+from plinth.network.zoo import NETWORKS
 from plinth.partition.cuts import Factors
 from plinth.partition.exchanges import total_words
 from plinth.partition.graph import DP, EP, MP, SPLITS, PlanGraph, from_network
 from plinth.partition.lists import check_lists
 from plinth.partition.regions import Lists, Partition, Splits
-from plinth.plan.cost.codes import codes_source
-from plinth.plan.cost.models import MODELS, Words
-from plinth.plan.cost.time import Step, StepTime
 from plinth.plan.plan import CHUNK_WORDS, Plan
 from plinth.plan.planners import simple
 from plinth.plan.planners.exhaustive import combinations, exhaustive
@@ -26,8 +22,12 @@ from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
 from plinth.plan.planners.mpt import mpt, with_transforms
+from plinth.predict.codes import codes_source
+from plinth.predict.models import MODELS, Words
+from plinth.predict.time import Step, StepTime
 from plinth.sharding import Copies, Sharding
 from plinth.step.copies import copies_of
+from plinth.update.rule import PLAIN, UpdateRule
 
 #: Share by which two predictions of a step may differ: they are sums in another order.
 ROUNDING = 1e-6

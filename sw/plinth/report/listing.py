@@ -4,8 +4,8 @@ from typing import Any
 
 from rich.console import Console
 
-from plinth.model.array import ARRAYS
-from plinth.model.zoo import NETWORKS
+from plinth.array.array import ARRAYS
+from plinth.network.zoo import NETWORKS
 from plinth_hw.isa.parameters import PRESETS
 from plinth_hw.terminal.table import new_table, print_table
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from plinth_hw.terminal.activity import Activity
 
 if TYPE_CHECKING:
-    from plinth.training.session import StepResult
+    from plinth.train.session import StepResult
 
 
 class TrainingProgress:

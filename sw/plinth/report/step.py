@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
-from plinth.plan.cost.tasks import product_of
 from plinth.plan.plan import Plan, fingerprint
+from plinth.predict.tasks import product_of
 from plinth.simulate.costs import multiply_adds
 from plinth.step.build import step_of
 from plinth.step.digest import digest

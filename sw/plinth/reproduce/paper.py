@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
-from plinth.model.files import read_yaml
+from plinth.files.documents import read_yaml
 
 #: A number, a statement, or nothing.
 Value = float | str | None

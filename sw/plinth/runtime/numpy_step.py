@@ -12,7 +12,6 @@ from typing import Any, cast
 import numpy as np
 
 from plinth.errors import UserError
-from plinth.model.update import STATE
 from plinth.runtime import pools, tiles
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.products import Convolution, product_kernel
@@ -32,6 +31,7 @@ from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, CodePart, LineTransform, Multiplication, Phase, Rows, Task, Tile, TileTransform
 from plinth.step.tensors import Elements, Weights
 from plinth.step.vector import Piece, VectorProgram
+from plinth.update.rule import STATE
 from plinth_hw.isa.formats import FP32
 
 

@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from plinth.model.layers import MaxPool, MeanPool
+from plinth.network.layers import MaxPool, MeanPool
 from plinth.runtime.memory import Floats
 
 

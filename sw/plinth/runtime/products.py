@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from plinth.mapping.convolution import ConvolutionShape
+from plinth.machine.convolution import ConvolutionShape
 from plinth.runtime.memory import Floats, Kernel
 
 #: Elements of windows that are unrolled at once; of a layer whose batch is no more they are kept for its gradient.

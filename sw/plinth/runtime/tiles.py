@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.mapping.convolution import FeatureMap
+from plinth.machine.convolution import FeatureMap
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.step.tasks import LineTransform, Rows, Tile, TileTransform
 from plinth_hw.isa.winograd import Lattice, Matrix, transposed

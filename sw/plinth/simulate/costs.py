@@ -8,14 +8,14 @@ memory of 320 GB/s; nothing but products and words takes time there.
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from plinth.array.array import Array
 from plinth.buffers import Buffer
-from plinth.model.array import Array
-from plinth.plan.cost.codes import codes_source
-from plinth.plan.cost.copies import Copy, copy_formula
-from plinth.plan.cost.machine import Machine, machine
-from plinth.plan.cost.record import WorkCost
-from plinth.plan.cost.updates import message_words
-from plinth.plan.cost.work import work_cost
+from plinth.predict.codes import codes_source
+from plinth.predict.copies import Copy, copy_formula
+from plinth.predict.machine import Machine, machine
+from plinth.predict.record import WorkCost
+from plinth.predict.updates import message_words
+from plinth.predict.work import work_cost
 from plinth.step.tasks import Multiplication, Phase, Rows, Task, Work
 from plinth_hw.isa.parameters import DieParameters
 

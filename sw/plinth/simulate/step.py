@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from plinth.array.array import Array
 from plinth.errors import UserError
-from plinth.model.array import Array
-from plinth.model.network import Network
-from plinth.model.network_file import load_network
-from plinth.model.update import PLAIN, UpdateRule
+from plinth.network.file import load_network
+from plinth.network.network import Network
 from plinth.output import write_whole
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
@@ -20,6 +19,7 @@ from plinth.simulate.ways import Ways
 from plinth.simulate.workload import Workload, workload
 from plinth.step.build import step_of
 from plinth.units import largest, size
+from plinth.update.rule import PLAIN, UpdateRule
 from plinth_sim.array import trace
 from plinth_sim.array.energy import Energy
 from plinth_sim.array.simulate import Result, simulate

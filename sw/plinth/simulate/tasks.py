@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plinth.model.array import Array
-from plinth.plan.cost.copies import MEMORY_LATENCY, buffered, lookups, waiting
-from plinth.plan.cost.machine import LINK_LATENCY
-from plinth.plan.cost.record import WorkCost
+from plinth.array.array import Array
+from plinth.predict.copies import MEMORY_LATENCY, buffered, lookups, waiting
+from plinth.predict.machine import LINK_LATENCY
+from plinth.predict.record import WorkCost
 from plinth.simulate.costs import VAULTS, Cost, DieCosts
 from plinth.simulate.phases import Collected, phase
 from plinth.step.accesses import Accesses

@@ -1,6 +1,6 @@
 """Words between dies as words on links.
 
-A word goes from node to node over the lowest port that leads nearer, the rule of :mod:`plinth.model.routes`, or by the
+A word goes from node to node over the lowest port that leads nearer, the rule of :mod:`plinth.array.routes`, or by the
 array's tables, of which tiles may have one of their own; nodes are dies and switches. Words of all pairs move one hop a
 time: those that are furthest from their destination first, so that each node's words for a destination are added up
 before they go on.
@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.model.array import Array
+from plinth.array.array import Array
 from plinth.partition.axes import Region, Sizes, pattern
 from plinth.partition.cuts import Integers
 from plinth.partition.groups import CLUSTER, ProcessGroups, process_groups

@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.array.array import AT_LINKS, Array
 from plinth.buffers import Buffer
 from plinth.errors import UserError
-from plinth.model.array import AT_LINKS, Array
 from plinth.partition.axes import common
 from plinth.partition.graph import DP, MP
-from plinth.plan.cost.machine import LINK_LATENCY
-from plinth.plan.cost.published import PublishedWords
 from plinth.plan.plan import Plan
+from plinth.predict.machine import LINK_LATENCY
+from plinth.predict.published import PublishedWords
 from plinth.simulate.costs import VAULTS, Cost, Costs, DieCosts
 from plinth.simulate.phases import Collected, phase
 from plinth.simulate.tasks import TaskByTask
 from plinth.simulate.ways import Group, Ways
-from plinth.step import cuts
+from plinth.step import granularity
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
@@ -146,7 +146,7 @@ class Groups(Collected):
         super().__init__()
         self.step, self.costs, self.ways, self.overlap = step, costs, ways, overlap
         self.second = 1 / float(array.clock_mhz * 1_000_000)
-        self.most = max(1, min(cuts.STRIPS, MOST_PIECES // (step.dies * len(step.graph.nodes))))
+        self.most = max(1, min(granularity.STRIPS, MOST_PIECES // (step.dies * len(step.graph.nodes))))
         self._classes = step.classes()
         self._accesses: list[Accesses[_After]] = [Accesses() for _ in self._classes]
         #: For each die, what ends a task or an operation that others wait for.

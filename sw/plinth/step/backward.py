@@ -8,8 +8,8 @@ from plinth.partition.graph import LOSS, Follower
 from plinth.partition.groups import ERROR, TILES
 from plinth.step.activation import ACTIVATIONS, run_backward
 from plinth.step.between import Exchange
-from plinth.step.cuts import folding
 from plinth.step.forward import Forward, Made, column_sum, pool_of
+from plinth.step.granularity import folding
 from plinth.step.operations import Gather, LastStrip, Pool, Products, Sweep
 from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from plinth.model.rule_numbers import check_numbers
-from plinth.model.update import check_engines
 from plinth.partition.axes import SAMPLES
 from plinth.partition.groups import RING
 from plinth.sharding import Sharding
@@ -18,6 +16,8 @@ from plinth.step.reductions import Reductions
 from plinth.step.step import Step, loss_scale
 from plinth.step.tensors import OnDies, SpareRows
 from plinth.step.winograd import check_transforms
+from plinth.update.numbers import check_numbers
+from plinth.update.rule import check_engines
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 

@@ -1,13 +1,13 @@
 """How copies of weights are kept equal, unless a sharding says it: in which pieces gradients go round their rings."""
 
 from plinth.errors import UserError
-from plinth.model.winograd import element_rates
+from plinth.network.winograd import element_rates
 from plinth.partition.cuts import parts
 from plinth.partition.graph import Node
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
 from plinth.sharding import MOST_PIECES, Copies, Ring, Sharding
-from plinth.step import cuts
+from plinth.step import granularity
 from plinth.step.tensors import Weights
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -23,7 +23,8 @@ def weights_of(sharding: Sharding, number: int, kind: str) -> Weights:
     taps = node.weights // (node.input_channels * node.output_channels)
     order = node.tiling.order(parts(here.ep, sharding.factors)) if node.tiling is not None and node.free else ()
     return Weights(f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), here.weights,
-                   sharding.factors, node.bias > 0, cuts.SPARE_ROWS if here.mp and node.gathers else 0, tap_order=order)
+                   sharding.factors, node.bias > 0, granularity.SPARE_ROWS if here.mp and node.gathers else 0,
+                   tap_order=order)
 
 
 def turns(sharding: Sharding, target: DieParameters, rings: ProcessGroups) -> int:

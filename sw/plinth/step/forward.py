@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log
 
-from plinth.model.layers import MaxPool, MeanPool
+from plinth.network.layers import MaxPool, MeanPool
 from plinth.partition.axes import SAMPLES, Region, alike, plane
 from plinth.partition.blocks import TileSum
 from plinth.partition.graph import LOSS, Follower, Node

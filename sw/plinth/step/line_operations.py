@@ -4,9 +4,9 @@ from, the other where they go (:mod:`plinth.partition.lines`)."""
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from plinth.mapping.convolution import FeatureMap
+from plinth.machine.convolution import FeatureMap
 from plinth.partition.graph import Node
-from plinth.step import cuts
+from plinth.step import granularity
 from plinth.step.tasks import LineTransform, Members, Task, TileTransform
 from plinth.step.tensors import Inner, Tiles
 from plinth.step.tile_operations import GATHERED_WORDS, Gather, by_column
@@ -52,7 +52,7 @@ class LineGather(Gather):
         assert isinstance(source, Tiles) and layer is not None and layer.tiling is not None
         mine, (down, _) = source.at(die), layer.tiling.form.transforms
         count = mine.count // down.size
-        for group in cuts.groups(count, max(1, count * down.outputs * words // GATHERED_WORDS)):
+        for group in granularity.groups(count, max(1, count * down.outputs * words // GATHERED_WORDS)):
             yield mine.first // down.size + group.start, len(group)
 
     def _work(self, die: int, other: int, column: int, count: int, here: Inner, there: Inner) -> LineTransform:

@@ -7,7 +7,7 @@ from math import prod
 
 from plinth.buffers import Buffer
 from plinth.partition.graph import Node
-from plinth.step.cuts import folding
+from plinth.step.granularity import folding
 from plinth.step.operations import Sweep
 from plinth.step.step import Step
 from plinth.step.sums import Sum

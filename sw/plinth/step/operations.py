@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import Protocol
 
 from plinth.buffers import Buffer
-from plinth.mapping.convolution import ConvolutionShape, FeatureMap, images_of
-from plinth.model.layers import MaxPool, MeanPool
+from plinth.machine.convolution import ConvolutionShape, FeatureMap, images_of
+from plinth.network.layers import MaxPool, MeanPool
 from plinth.partition.graph import Node
-from plinth.step import cuts, pooling
+from plinth.step import granularity, pooling
 from plinth.step.tasks import (
     BPROP,
     FPROP,
@@ -110,7 +110,7 @@ class Sweep:
     fold: int = 1
     images: bool = False
     #: Strips of rows, about, unless the scratchpad asks for more.
-    pieces: int = cuts.STRIPS
+    pieces: int = granularity.STRIPS
 
     def _cut(self, die: int, most: int | None = 1) -> Sequence[Strip]:
         part = self.space.part(die)
@@ -127,7 +127,7 @@ class Sweep:
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
         found = self._cut(die, most)
-        for strips in cuts.groups(len(found), most):
+        for strips in granularity.groups(len(found), most):
             yield from self._strip_tasks(die, found[strips.start:strips.stop], most)
 
     def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
@@ -144,7 +144,7 @@ class Sweep:
                     for column in range(across):
                         yield self._task(die, self._piece(strip, row, row + 1, columns, column))
                 return
-            for rows in cuts.groups(down, most):
+            for rows in granularity.groups(down, most):
                 piece = self._piece(strip, rows.start, rows.stop, columns)
                 yield self._task(die, piece, min(strip.step, piece.rows), min(strip.width, columns),
                                  len(rows) * across)
@@ -174,11 +174,11 @@ def _strips(parameters: DieParameters, samples: int, size: int, columns: int, po
             regions: tuple[int, int, int | None], whole: bool) -> tuple[Strip, ...]:
     """Strips of samples of ``size`` rows x columns each: with ``positions`` of a map before pools as long as its strips
     of images."""
-    blocks = list(cuts.image_strips(samples, positions)) if positions else [(0, samples)]
+    blocks = list(granularity.image_strips(samples, positions)) if positions else [(0, samples)]
     full, row, column = regions
     found = []
     for number, (first, count) in enumerate(blocks):
-        step, width = cuts.pieces(parameters, count * size, columns, full, row, 1 if len(blocks) > 1 else pieces,
+        step, width = granularity.pieces(parameters, count * size, columns, full, row, 1 if len(blocks) > 1 else pieces,
                                   column, whole=whole)
         found.append(Strip(number, first * size, count * size, step, width))
     return tuple(found)
@@ -226,7 +226,7 @@ class Pool:
 
     def _cut(self, die: int) -> list[tuple[int, int]]:
         part = self.maps[0][0].part(die)
-        return list(cuts.image_strips(part.samples, self.node.raw_positions)) if part.words else []
+        return list(granularity.image_strips(part.samples, self.node.raw_positions)) if part.words else []
 
     def strips(self, die: int) -> int:
         """As :class:`Chained`."""
@@ -298,7 +298,7 @@ class Chain:
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
         count = max((member.strips(die) for member in self.members), default=0)
-        groups = list(cuts.groups(count, most))
+        groups = list(granularity.groups(count, most))
         inner = None if most is None else max(1, most // max(1, len(groups)))
         for strips in groups:
             for member in self.members:
@@ -319,9 +319,9 @@ class Clear:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
-        whole, size = self.place.buffer(die), cuts.zero_step(self.parameters)
+        whole, size = self.place.buffer(die), granularity.zero_step(self.parameters)
         words = whole.rows * whole.columns
-        for group in cuts.groups(-(-words // size), most):
+        for group in granularity.groups(-(-words // size), most):
             start = group.start * size
             columns = min(words, group.stop * size) - start
             program = VectorProgram(self.parameters, 1, columns)
@@ -400,9 +400,9 @@ class Products:
             if rows:
                 yield self._task(name, shape, x, z, w, 0, share(samples))
             return
-        step = (cuts.sample_step(self.parameters) if shape is None else
-                cuts.image_step(samples, shape.out_height * shape.out_width))
-        for group in cuts.groups(-(-samples // step), most):
+        step = (granularity.sample_step(self.parameters) if shape is None else
+                granularity.image_step(samples, shape.out_height * shape.out_width))
+        for group in granularity.groups(-(-samples // step), most):
             start = group.start * step
             count = min(samples, group.stop * step) - start
             yield self._task(f"{self.name}[{start}]", shape, x, z, w, start, share(count), min(step, count), len(group))

@@ -29,8 +29,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from plinth.buffers import Buffer
-from plinth.mapping.convolution import FeatureMap
-from plinth.model.layers import MaxPool, MeanPool, Shape
+from plinth.machine.convolution import FeatureMap
+from plinth.network.layers import MaxPool, MeanPool, Shape
 from plinth.step.vector import VectorProgram, scratchpad_lines
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.vector_body import VECTOR_LOADS, VECTOR_STORES, VectorOp

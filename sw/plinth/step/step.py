@@ -1,7 +1,7 @@
 """A training step, said once: the operations of all dies in program order, and the places that they work on.
 
 A sharding (:mod:`plinth.sharding`) and the die of an array give one step. It knows no addresses, no descriptors and
-no cycles: lowering adds the first two (:mod:`plinth.lower`), predictions (:mod:`plinth.plan.cost.schedule`) and the
+no cycles: lowering adds the first two (:mod:`plinth.lower`), predictions (:mod:`plinth.predict.schedule`) and the
 simulator (:mod:`plinth.simulate`) the last. On each die, for its parts (see :mod:`plinth.partition.regions`), layer by
 layer::
 
@@ -49,9 +49,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from plinth.array.array import Array
 from plinth.buffers import Buffer
-from plinth.model.array import Array
-from plinth.model.update import UpdateRule
 from plinth.partition.blocks import Residual, TileSum, residuals, shared_tiles, tile_sums
 from plinth.partition.cuts import Factors, Integers
 from plinth.partition.exchanges import Exchange
@@ -65,6 +64,7 @@ from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.tasks import Item
 from plinth.step.tensors import Constant, OnDies, Place, Reservable, Tensor, Tiles, Weights
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Fixed, Format
 from plinth_hw.isa.parameters import DieParameters
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import ClassVar, NamedTuple
 
 from plinth.buffers import Buffer
-from plinth.mapping.convolution import ConvolutionShape, FeatureMap
+from plinth.machine.convolution import ConvolutionShape, FeatureMap
 from plinth.partition.graph import Node, Tiling
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.operations import Engine
@@ -25,7 +25,7 @@ class Kind:
     @property
     def descriptors(self) -> int:
         """Descriptors that it takes, each of which is counted where it goes; of a product its machine says how many
-        (:mod:`plinth.mapping`)."""
+        (:mod:`plinth.machine`)."""
         return 1
 
 

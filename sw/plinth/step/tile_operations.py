@@ -9,9 +9,9 @@ from itertools import pairwise, zip_longest
 from typing import Protocol
 
 from plinth.buffers import Buffer
-from plinth.mapping.convolution import FeatureMap
+from plinth.machine.convolution import FeatureMap
 from plinth.partition.graph import Node, Tiling
-from plinth.step import cuts
+from plinth.step import granularity
 from plinth.step.between import Exchange
 from plinth.step.operands import Operands
 from plinth.step.tasks import (
@@ -352,7 +352,7 @@ class Gather(Spread):
         mine = source.at(die)
         ((here, _),) = mine.part.meet(target.part(die))
         rows = here.samples * source.positions
-        groups = list(cuts.groups(mine.count, max(1, mine.count * rows * here.channels // GATHERED_WORDS)))
+        groups = list(granularity.groups(mine.count, max(1, mine.count * rows * here.channels // GATHERED_WORDS)))
         for group in groups:
             cut = self.strips if self.strips and group is groups[-1] else ((0, rows),)
             if self.strip < len(cut):
@@ -372,7 +372,7 @@ class Gather(Spread):
     def _groups(mine: Elements, theirs: Elements, words: int) -> Iterator[tuple[int, int]]:
         """Elements of a task, of so many words each: first one, and how many."""
         for first, count in theirs.evenly(mine.first, mine.count):
-            for group in cuts.groups(count, max(1, count * words // GATHERED_WORDS)):
+            for group in granularity.groups(count, max(1, count * words // GATHERED_WORDS)):
                 yield first + group.start, len(group)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
@@ -484,7 +484,7 @@ class ElementProducts:
         strips = _strips(self.strips, die, self.node, x.part)
         for number, strip in enumerate(strips):
             end = f".{number}" if len(strips) > 1 else ""
-            for group in cuts.groups(x.count, most):
+            for group in granularity.groups(x.count, most):
                 first = x.first + group.start
                 a, c = (side.of(buffer, first).lines(*strip.rows(tiles)) for side, buffer in (
                     (x, inputs), (z, outputs)))
@@ -547,10 +547,10 @@ class ElementRates:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
-        piece, whole, size = self.gradient.slice(die), self.gradient.buffer(die), cuts.zero_step(self.parameters)
+        piece, whole, size = self.gradient.slice(die), self.gradient.buffer(die), granularity.zero_step(self.parameters)
         words = piece.inputs * piece.outputs
         for element in range(piece.taps):
-            for group in cuts.groups(-(-words // size), most):
+            for group in granularity.groups(-(-words // size), most):
                 start = group.start * size
                 columns = min(words, group.stop * size) - start
                 place = whole.part(whole.name, element * words + start, 1, columns)

@@ -21,7 +21,7 @@ from itertools import combinations, pairwise
 from math import ceil, prod
 from typing import NamedTuple
 
-from plinth.mapping.tiles import interleave_m_log2
+from plinth.machine.tiles import interleave_m_log2
 from plinth.partition.graph import Tiling
 from plinth_hw.isa.parameters import DieParameters
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from plinth.buffers import Buffer
-from plinth.model.update import ADAGRAD, MOMENTUM, STATE, UpdateRule
 from plinth.partition.graph import Node
-from plinth.step import cuts
+from plinth.step import granularity
 from plinth.step.owned import Block, Kept, Owned
 from plinth.step.tasks import Optimisation, Task, Vector
 from plinth.step.tensors import Placed, WeightPiece, Weights
 from plinth.step.vector import VectorProgram
+from plinth.update.rule import ADAGRAD, MOMENTUM, STATE, UpdateRule
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -92,7 +92,7 @@ class StateUpdate:
     def _programs(self, block: Block, weights: Buffer, gradients: Buffer, state: Buffer, most: int | None
                   ) -> Iterator[Task]:
         step = update_rows(self.parameters, block.rows, block.columns)
-        for pieces in cuts.groups(-(-block.rows // step), most):
+        for pieces in granularity.groups(-(-block.rows // step), most):
             start, end = pieces.start * step, min(pieces.stop * step, block.rows)
             w, g, s = (one.lines(start, end - start) for one in (weights, gradients, state))
             rows = min(step, end - start)
@@ -103,7 +103,7 @@ class StateUpdate:
 
 def update_rows(parameters: DieParameters, rows: int, columns: int) -> int:
     """Rows of a task of the vector engine that updates rows x columns weights."""
-    return cuts.row_step(parameters, rows, columns, REGIONS, 0)
+    return granularity.row_step(parameters, rows, columns, REGIONS, 0)
 
 
 def update_program(parameters: DieParameters, rule: UpdateRule, rows: int, weights: Buffer, gradients: Buffer,

@@ -20,9 +20,9 @@ such, and W of w and dw of dW.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from plinth.array.array import AT_LINKS
 from plinth.errors import UserError
-from plinth.model.array import AT_LINKS
-from plinth.model.winograd import MOST_GROWTH, element_rates, fit, growth
+from plinth.network.winograd import MOST_GROWTH, element_rates, fit, growth
 from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges
 from plinth.partition.cuts import parts

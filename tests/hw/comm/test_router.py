@@ -12,9 +12,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from tests.support.amaranth_sim import simulate
 from tests.support.refusal import refused
 
-from plinth.model.array import ARRAYS
-from plinth.model.array import ring as ring_array
-from plinth.model.routes import routes as routes_of
+from plinth.array.array import ARRAYS
+from plinth.array.array import ring as ring_array
+from plinth.array.routes import routes as routes_of
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer
 from plinth_hw.comm.router import Router

@@ -10,7 +10,7 @@ from tests.support.engine_bench import body_words
 from tests.support.systolic import numbers
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
-from plinth.mapping.convolution import Body, ConvolutionShape
+from plinth.machine.convolution import Body, ConvolutionShape
 from plinth_hw.isa.formats import FP16, Format, word_type
 from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.matrix_bodies import MatrixBody

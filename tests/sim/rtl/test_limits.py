@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from plinth.array.array import ring
 from plinth.driver.driver import DieError, Driver
 from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.model.array import ring
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.operations import CollectiveOperation, Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import preset

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tests.support.route_phases import DIE, DIES, MEMORY_WORDS, Phases
 
+from plinth.array.array import ring
 from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble
-from plinth.model.array import ring
 from plinth_hw.isa.operations import CollectiveOperation, Engine
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tests.support.tiles import RandomTiles
 
+from plinth.array.array import ARRAYS, Array, ring
 from plinth.driver.driver import DieError, Driver
-from plinth.model.array import ARRAYS, Array, ring
 from plinth_hw.isa.descriptors import RECORD_WORDS
 from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import preset

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tests.support.tiles import RandomTiles
 
+from plinth.array.array import Array
 from plinth.driver.driver import DieError, Driver
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.circles import traffic
 from plinth.lower.program import assemble
-from plinth.model.array import Array
+from plinth.lower.traffic import traffic
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.limits import rate_word
 from plinth_hw.isa.operations import Engine, TransferOperation

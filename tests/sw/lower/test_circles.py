@@ -2,17 +2,17 @@
 
 import pytest
 
+from plinth.array.array import Array
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.circles import traffic
 from plinth.lower.program import ring_setup
+from plinth.lower.traffic import traffic
 from plinth.lower.training import lower_training
-from plinth.model.array import Array
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import given_plan
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation
 from plinth_hw.isa.parameters import preset
 

@@ -9,7 +9,7 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import (
+from plinth.network.layers import (
     Add,
     Dense,
     Embedding,
@@ -22,10 +22,10 @@ from plinth.model.layers import (
     SoftmaxCrossEntropy,
     Tanh,
 )
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
+from plinth.network.network import Network
 from plinth.plan.plan import Plan
-from plinth.step.cuts import SPARE_ROWS
+from plinth.step.granularity import SPARE_ROWS
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 

@@ -5,21 +5,21 @@ import numpy as np
 import pytest
 from tests.support.route_phases import DIE, DIES, DOWN, TILES, UP, Phases
 
+from plinth.array.array import Array, ring
+from plinth.array.file import array_to_yaml, load_array
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.circles import check_circles, following, phases
 from plinth.lower.fences import Order
 from plinth.lower.program import ring_setup, route_setup
+from plinth.lower.traffic import check_circles, following, phases
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.array import Array, ring
-from plinth.model.array_file import array_to_yaml, load_array
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
-from plinth.plan.cost.links import Links
 from plinth.plan.planning import given_plan
+from plinth.predict.links import Links
 from plinth.simulate.ways import Ways
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.operations import CollectiveOperation, Engine, Traffic, TransferOperation
 
 RING = ring(DIES, preset="ndp-tiny-routes")

@@ -10,21 +10,21 @@ from tests.support.networks import random_data, random_plan, trainable_network
 from tests.support.partitions import random_lists
 from tests.support.sessions import MEMORY_WORDS, session
 
+from plinth.array.array import full, ring
 from plinth.errors import UserError
 from plinth.lower.training import lower_training
-from plinth.model.array import full, ring
-from plinth.model.network import Network, perceptron
-from plinth.model.update import UpdateRule
+from plinth.network.network import Network, perceptron
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.regions import Lists
-from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
+from plinth.predict.time import StepTime
 from plinth.sharding import Ring
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
 from plinth.step.tasks import Reduction, Signal, Tile
-from plinth.training.session import Session
+from plinth.train.session import Session
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import DieParameters, preset
 
 

@@ -8,25 +8,25 @@ import pytest
 from tests.support.networks import random_data, winograd_network
 from tests.support.sessions import MEMORY_WORDS, session
 
+from plinth.array.array import prime_factors, ring
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.mapping.convolution import FeatureMap
-from plinth.model.array import prime_factors, ring
-from plinth.model.layers import Add, Convolution, Flatten, MeanSquaredError, Relu, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
-from plinth.model.winograd import elements_of_kernel, tiled, with_fit, with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.machine.convolution import FeatureMap
+from plinth.network.layers import Add, Convolution, Flatten, MeanSquaredError, Relu, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
+from plinth.network.winograd import elements_of_kernel, tiled, with_fit, with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
-from plinth.plan.cost.tasks import matrix_cost, vector_cost
-from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
+from plinth.predict.tasks import matrix_cost, vector_cost
+from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.step.step import LOSS_SCALE
 from plinth.step.tasks import Multiplication, Task, TileTransform, Vector
-from plinth.training.data import Dataset
-from plinth.training.session import Session
+from plinth.train.data import Dataset
+from plinth.train.session import Session
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.winograd import form

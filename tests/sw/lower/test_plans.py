@@ -10,7 +10,7 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import (
+from plinth.network.layers import (
     Add,
     Convolution,
     Dense,
@@ -24,12 +24,12 @@ from plinth.model.layers import (
     Shape,
     SoftmaxCrossEntropy,
 )
-from plinth.model.network import Network, perceptron
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import Network, perceptron
+from plinth.network.zoo import NETWORKS
 from plinth.plan.plan import Plan
 from plinth.plan.planning import data_parallel
-from plinth.training.data import Dataset
+from plinth.train.data import Dataset
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 

@@ -14,7 +14,7 @@ from plinth.bench.holdouts import NETWORKS as NETWORKS_28
 from plinth.errors import UserError
 from plinth.lower.codes import LAYER_LEVELS, level_of
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import (
+from plinth.network.layers import (
     Add,
     Convolution,
     Dense,
@@ -27,17 +27,17 @@ from plinth.model.layers import (
     Shape,
     SoftmaxCrossEntropy,
 )
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
-from plinth.model.winograd import predicts, with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import Network
+from plinth.network.winograd import predicts, with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.predicted import SKIPPED, expected_words, least_most
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import plan_from_data
 from plinth.sharding import Sharding
 from plinth.step.tasks import CodePart
-from plinth.training.session import Session
+from plinth.train.session import Session
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_sim.golden import prediction
 

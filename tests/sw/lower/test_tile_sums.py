@@ -9,13 +9,12 @@ from rich.console import Console
 from tests.support.networks import random_data
 from tests.support.sessions import MEMORY_WORDS, session
 
+from plinth.array.array import prime_factors, ring
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.array import prime_factors, ring
-from plinth.model.layers import Add, Convolution, Dense, Flatten, Join, Layer, Relu, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
-from plinth.model.winograd import with_tiles
+from plinth.network.layers import Add, Convolution, Dense, Flatten, Join, Layer, Relu, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
 from plinth.partition.blocks import shared_tiles, tile_sums
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
@@ -24,6 +23,7 @@ from plinth.report.plan import plan_report, show_plan
 from plinth.report.simulation import show_simulation, simulation_report
 from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 TINY = replace(preset("ndp-tiny-winograd"), codes=True)

@@ -10,11 +10,10 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import Convolution, Dense, Flatten, Layer, Relu, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
-from plinth.model.winograd import tiled, with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.layers import Convolution, Dense, Flatten, Layer, Relu, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
+from plinth.network.winograd import tiled, with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition import exchanges, lines
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
@@ -25,8 +24,9 @@ from plinth.step.line_operations import LineGather
 from plinth.step.tasks import LineTransform, Tile
 from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Gather
-from plinth.training.data import Dataset
-from plinth.training.session import initial_parameters
+from plinth.train.data import Dataset
+from plinth.train.session import initial_parameters
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import TaskHeader
 from plinth_hw.isa.operations import Engine

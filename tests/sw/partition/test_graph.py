@@ -3,7 +3,7 @@
 import pytest
 
 from plinth.errors import UserError
-from plinth.model.layers import (
+from plinth.network.layers import (
     Add,
     Convolution,
     Dense,
@@ -15,12 +15,12 @@ from plinth.model.layers import (
     Shape,
     SoftmaxCrossEntropy,
 )
-from plinth.model.network import Network
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import Network
+from plinth.network.zoo import NETWORKS
 from plinth.partition.exchanges import total_words
 from plinth.partition.graph import Edge, Node, PlanGraph, from_network
-from plinth.plan.cost.exact import ExactWords
 from plinth.plan.planners.simple import model
+from plinth.predict.exact import ExactWords
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from plinth.array.array import Array, ring
 from plinth.bench.workers import workers
-from plinth.model.array import Array, ring
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition import lines
 from plinth.partition.graph import from_network
 from plinth.partition.groups import TILES

@@ -13,7 +13,7 @@ from plinth.partition.axes import Region, overlap, plane
 from plinth.partition.cuts import bounds, places
 from plinth.partition.graph import SPLITS, PlanGraph
 from plinth.partition.groups import RING, process_groups
-from plinth.plan.cost.exact import ExactWords
+from plinth.predict.exact import ExactWords
 
 
 def owned(size: int, picks: list[tuple[int, int]]) -> np.ndarray:

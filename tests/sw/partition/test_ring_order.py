@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from plinth.model.array import ARRAYS, Array, clusters, full, ring, sized, torus
+from plinth.array.array import ARRAYS, Array, clusters, full, ring, sized, torus
 from plinth.partition.groups import RING, ProcessGroups, process_groups
 from plinth.partition.ring_order import along_links, ring_hops
 

@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from plinth.model.array import ARRAYS, Array, full, ring, torus
-from plinth.model.routes import routes
+from plinth.array.array import ARRAYS, Array, full, ring, torus
+from plinth.array.routes import routes
 from plinth.partition.groups import RING, process_groups
 from plinth.partition.rounds import ring_links, rounds
 

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition import exchanges, regions
 from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.groups import RING

@@ -6,18 +6,18 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from plinth.array.array import ring
 from plinth.cli.commands import cli
 from plinth.errors import UserError
-from plinth.model.array import ring
-from plinth.model.network_file import network_from_data, network_to_data
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.file import network_from_data, network_to_data
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
-from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan, fingerprint
 from plinth.plan.plan_file import load_plan, save_plan
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planning import given_plan
+from plinth.predict.time import StepTime
 from plinth.simulate.step import simulated
 
 ARRAY = ring(4, preset="ndp-demo-predict")

@@ -7,12 +7,12 @@ from fractions import Fraction
 import pytest
 from tests.support.plan_graphs import dense, random_chain, random_graph
 
+from plinth.array.array import ARRAYS, Array, prime_factors, ring
 from plinth.errors import UserError
-from plinth.model.array import ARRAYS, Array, prime_factors, ring
-from plinth.model.layers import Convolution, Flatten, Relu, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.layers import Convolution, Flatten, Relu, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import DP, SPLITS, chain, from_network
 from plinth.partition.groups import RING, process_groups
 from plinth.plan.planners.exhaustive import exhaustive

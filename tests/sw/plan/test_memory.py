@@ -6,11 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from plinth.array.array import ring
 from plinth.lower.training import lower_training
-from plinth.model.array import ring
-from plinth.model.network import perceptron
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import perceptron
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planners import simple
@@ -18,6 +17,7 @@ from plinth.plan.planning import PLANNERS, plan_network, task
 from plinth.plan.planning import memory_bytes as memory_of
 from plinth.sharding import Sharding
 from plinth.simulate.step import memory_bytes
+from plinth.update.rule import UpdateRule
 
 
 def needed(name: str, planner: str, batch: int, levels: int) -> int:

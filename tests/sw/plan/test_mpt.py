@@ -12,27 +12,27 @@ from tests.support.networks import random_data
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth import cli
+from plinth.array.array import ARRAYS, Array, clusters, data_parallel_workers, ring, sized
+from plinth.array.file import array_from_data, array_to_data
 from plinth.errors import UserError
 from plinth.lower.training import check_array, lower_training
-from plinth.model.array import ARRAYS, Array, clusters, data_parallel_workers, ring, sized
-from plinth.model.array_file import array_from_data, array_to_data
-from plinth.model.layers import Convolution, Flatten, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.layers import Convolution, Flatten, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
 from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.groups import RING, process_groups
-from plinth.plan.cost.links import Links
-from plinth.plan.cost.time import StepTime
 from plinth.plan.plan_file import load_plan, save_plan
 from plinth.plan.planners import mpt as planner
 from plinth.plan.planners.joint import joint, vectors
 from plinth.plan.planners.mpt import arrangements, communication, factorings, in_groups, mpt
 from plinth.plan.planning import PLANNERS, arranged, check_prediction, plan_network, task
+from plinth.predict.links import Links
+from plinth.predict.time import StepTime
 from plinth.simulate import step
 from plinth.simulate.ways import Ways
+from plinth.update.rule import UpdateRule
 
 
 @pytest.mark.parametrize(("groups", "of", "ports", "links"), [

@@ -13,14 +13,13 @@ from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_graph, random_splits
 
 import plinth
+from plinth.array.array import ring, torus
 from plinth.errors import UserError
-from plinth.model.array import ring, torus
-from plinth.model.files import parse_yaml
-from plinth.model.layers import Convolution, Dense, Flatten, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.update import FORMS, PLAIN, UpdateRule
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.files.documents import parse_yaml
+from plinth.network.layers import Convolution, Dense, Flatten, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.regions import Lists
@@ -31,6 +30,7 @@ from plinth.sharding import Sharding
 from plinth.step.between import Reduce
 from plinth.step.build import step_of
 from plinth.step.tasks import Reduction
+from plinth.update.rule import FORMS, PLAIN, UpdateRule
 from plinth_hw.isa.parameters import preset
 
 GRAPH = from_network(NETWORKS["digits-cnn"])

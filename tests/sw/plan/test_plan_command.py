@@ -7,7 +7,7 @@ import pytest
 
 from plinth import cli
 from plinth.cli import names
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.plan.plan_file import load_plan
 from plinth.plan.planning import PLANNERS
 

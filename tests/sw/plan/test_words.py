@@ -9,11 +9,11 @@ from tests.support.plan_graphs import convolution, dense, random_chain, random_g
 from plinth.errors import UserError
 from plinth.partition.graph import DP, MP, PlanGraph, chain
 from plinth.partition.regions import Splits
-from plinth.plan.cost.models import MODELS
-from plinth.plan.cost.published import VARIANTS, PublishedWords
 from plinth.plan.planners.exhaustive import exhaustive
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.simple import data, model, one_weird_trick
+from plinth.predict.models import MODELS
+from plinth.predict.published import VARIANTS, PublishedWords
 
 
 def written(splits: Splits) -> list[str]:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from tests.support.plan_graphs import random_splits
 
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.partition.exchanges import total_words
 from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.regions import Splits
-from plinth.plan.cost.models import MODELS
 from plinth.plan.planners import simple
 from plinth.plan.planners.hypar import hypar
+from plinth.predict.models import MODELS
 
 RECORD = Path(__file__).with_suffix(".json")
 BATCH = 256

@@ -11,7 +11,7 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
 from plinth.lower.training import lower_training
-from plinth.model.layers import (
+from plinth.network.layers import (
     Convolution,
     Dense,
     Embedding,
@@ -22,16 +22,16 @@ from plinth.model.layers import (
     Shape,
     SoftmaxCrossEntropy,
 )
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
-from plinth.training.session import Session, initial_parameters
+from plinth.train.session import Session, initial_parameters
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 STEPS = 3

@@ -2,16 +2,16 @@
 
 import pytest
 
-from plinth.model.array import ring
-from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.update import FORMS, PLAIN, UpdateRule
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.array.array import ring
+from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.sharding import Sharding
 from plinth.simulate.phases import phase
 from plinth.step.build import step_of
+from plinth.update.rule import FORMS, PLAIN, UpdateRule
 from plinth_hw.isa.parameters import preset
 
 EMBEDDED = Network(name="embedded", input=Shape((5,)), layers=(

@@ -6,15 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from plinth.model.array import Array, ring
-from plinth.model.zoo import NETWORKS
+from plinth.array.array import Array, ring
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.partition.regions import Splits
-from plinth.plan.cost.machine import machine
-from plinth.plan.cost.tasks import matrix_cost, vector_cost
-from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
 from plinth.plan.planners.simple import data, one_weird_trick
+from plinth.predict.machine import machine
+from plinth.predict.tasks import matrix_cost, vector_cost
+from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of

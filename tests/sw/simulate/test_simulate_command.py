@@ -9,9 +9,9 @@ import yaml
 from matplotlib.figure import Figure
 
 from plinth import cli
+from plinth.array.array import ARRAYS
 from plinth.bench.rows import BENCHES
 from plinth.cli import names
-from plinth.model.array import ARRAYS
 from plinth.simulate.costs import COSTS
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from plinth.model.array import ARRAYS, Array
-from plinth.model.routes import routes
+from plinth.array.array import ARRAYS, Array
+from plinth.array.routes import routes
 from plinth.partition.axes import Region, plane
 from plinth.partition.exchanges import Exchange, words
 from plinth.partition.groups import RING, process_groups

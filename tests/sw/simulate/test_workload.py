@@ -9,19 +9,19 @@ import pytest
 from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_chain, random_graph, random_splits
 
+from plinth.array.array import ARRAYS, Array, ring, sized
 from plinth.errors import UserError
-from plinth.model.array import ARRAYS, Array, ring, sized
-from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
-from plinth.model.network import Network
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
-from plinth.plan.cost.published import PublishedWords
-from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planners.simple import data, model
 from plinth.plan.planning import given_plan
+from plinth.predict.published import PublishedWords
+from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 from plinth.simulate.costs import COSTS, PAPER_HERTZ, PAPER_PES, Paper
 from plinth.simulate.step import planned, simulated

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.model.layers import Layer, LeakyRelu, Relu, Relu6, Sigmoid, Tanh
+from plinth.network.layers import Layer, LeakyRelu, Relu, Relu6, Sigmoid, Tanh
 from plinth.step.activation import run_backward, run_forward
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import preset

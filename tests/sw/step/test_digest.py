@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from tests.support.networks import random_plan, trainable_network
 
-from plinth.model.array import full, ring
-from plinth.model.update import FORMS, PLAIN, UpdateRule
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.array.array import full, ring
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of
 from plinth.partition.graph import Node, from_network
 from plinth.partition.regions import Lists
@@ -24,6 +23,7 @@ from plinth.step.build import step_of
 from plinth.step.digest import digest
 from plinth.step.step import Step
 from plinth.step.tasks import Task
+from plinth.update.rule import FORMS, PLAIN, UpdateRule
 from plinth_hw.isa.parameters import preset
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import plinth
 from plinth.lower.training import LOWERS
-from plinth.plan.cost.work import COSTS
+from plinth.predict.work import COSTS
 from plinth.report.step import SAYS
 from plinth.simulate.costs import PAPER_COSTS
 from plinth.simulate.tasks import DOES

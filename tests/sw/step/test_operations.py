@@ -6,8 +6,8 @@ from itertools import groupby
 import pytest
 
 from plinth.buffers import Buffer
-from plinth.mapping.convolution import FeatureMap
-from plinth.model.layers import MaxPool, MeanPool, Shape
+from plinth.machine.convolution import FeatureMap
+from plinth.network.layers import MaxPool, MeanPool, Shape
 from plinth.step import pooling
 from plinth.step.operations import _pooled
 from plinth.step.tensors import Elements, Part

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
+from plinth.array.array import ring
 from plinth.buffers import Buffer
-from plinth.model.array import ring
-from plinth.model.update import ADAGRAD, MOMENTUM, UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planners.simple import data
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.step.owned import _blocks
 from plinth.step.updates import StateUpdate
+from plinth.update.rule import ADAGRAD, MOMENTUM, UpdateRule
 from plinth_hw.isa.parameters import preset
 from plinth_sim.golden.collective import owners
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
 from plinth.lower.builder import GraphBuilder
-from plinth.mapping.convolution import FeatureMap
-from plinth.model.layers import MaxPool, MeanPool, Shape
+from plinth.machine.convolution import FeatureMap
+from plinth.network.layers import MaxPool, MeanPool, Shape
 from plinth.step.pooling import Pool, backward, forward
 from plinth.step.vector import Move, VectorProgram
 from plinth_hw.isa.operations import Engine, VectorOperation

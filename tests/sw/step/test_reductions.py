@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from plinth.model.array import Array, full, ring, torus
-from plinth.model.network import perceptron
-from plinth.model.zoo import NETWORKS
+from plinth.array.array import Array, full, ring, torus
+from plinth.network.network import perceptron
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.rounds import ring_links
-from plinth.plan.cost.time import StepTime
+from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 from plinth.step.between import Barrier, Reduce
 from plinth.step.build import step_of

@@ -7,18 +7,17 @@ import pytest
 from tests.support.networks import random_data, random_plan, trainable_network
 from tests.support.sessions import MEMORY_WORDS, session
 
+from plinth.array.array import ARRAYS
 from plinth.buffers import Buffer
 from plinth.lower.training import lower_training
-from plinth.model.array import ARRAYS
-from plinth.model.layers import Convolution, Dense, Flatten, Layer, Shape, SoftmaxCrossEntropy, Tanh
-from plinth.model.network import Network
-from plinth.model.update import UpdateRule
-from plinth.model.zoo import NETWORKS
+from plinth.network.layers import Convolution, Dense, Flatten, Layer, Shape, SoftmaxCrossEntropy, Tanh
+from plinth.network.network import Network
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import DP, PlanGraph, from_network
-from plinth.plan.cost.machine import machine
-from plinth.plan.cost.tasks import matrix_cost, product_of
-from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.simple import data, one_weird_trick
+from plinth.predict.machine import machine
+from plinth.predict.tasks import matrix_cost, product_of
+from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
 from plinth.step.accesses import Accesses
@@ -30,6 +29,7 @@ from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, Members, Multiplication, Optimisation, Reduction, Signal, Task, Tile
 from plinth.step.tensors import WeightPiece, WeightSlice
 from plinth.step.vector import VectorProgram
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.vector_body import VectorOp
 from plinth_sim.golden import reference_layers

@@ -2,12 +2,12 @@
 
 import pytest
 
-from plinth.model.array import Array
-from plinth.model.network import perceptron
+from plinth.array.array import Array
+from plinth.network.network import perceptron
 from plinth.partition.graph import from_network
-from plinth.plan.cost import schedule
-from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.simple import model
+from plinth.predict import schedule
+from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 from plinth.step.between import Exchange
 from plinth.step.build import step_of

@@ -5,9 +5,9 @@ from math import ceil
 
 import pytest
 
-from plinth.mapping.tiles import interleave_m_log2
-from plinth.model.layers import Convolution, MeanSquaredError, Shape
-from plinth.model.network import Network
+from plinth.machine.tiles import interleave_m_log2
+from plinth.network.layers import Convolution, MeanSquaredError, Shape
+from plinth.network.network import Network
 from plinth.partition.graph import Tiling, from_network
 from plinth.step.tile_strips import TASK_CYCLES, TileStrip, gather_strips, tile_strips
 from plinth_hw.isa.parameters import DieParameters, preset

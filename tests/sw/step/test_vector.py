@@ -7,12 +7,12 @@ import pytest
 
 from plinth.buffers import Buffer
 from plinth.lower.builder import GraphBuilder
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planners.simple import data
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
-from plinth.step.cuts import zero_step
+from plinth.step.granularity import zero_step
 from plinth.step.operations import Clear
 from plinth.step.tasks import Vector
 from plinth.step.vector import VectorProgram

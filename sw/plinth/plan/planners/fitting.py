@@ -10,8 +10,8 @@ from itertools import product
 from math import prod
 
 from plinth.partition.regions import Splits
-from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.joint import vectors
+from plinth.predict.time import StepTime
 
 #: Combinations that are searched whole, and steps that a descent may build.
 WHOLE, TRIALS = 1 << 9, 2000

@@ -1,6 +1,6 @@
 """HyPar's planner: Algorithm 1 between two halves of the array, Algorithm 2 from level to level.
 
-Algorithm 1 is the dynamic programme of :mod:`plinth.plan.dynamic`: linear in the layers of a chain, over a frontier
+Algorithm 1 is the dynamic programme of :mod:`plinth.predict.dynamic`: linear in the layers of a chain, over a frontier
 where the graph has junctions. Ties go to dp. Algorithm 2 takes the levels from the top, each with the splits above it
 fixed; all halves of a level are alike.
 """
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from plinth.partition.graph import DP, MP
 from plinth.partition.regions import Splits
-from plinth.plan.cost.models import Words
-from plinth.plan.dynamic import minimise
+from plinth.predict.dynamic import minimise
+from plinth.predict.models import Words
 
 
 def hypar(words: Words, levels: int, splits: Sequence[str] = (DP, MP)) -> Splits:

@@ -21,8 +21,8 @@ from typing import Any
 
 from plinth.partition.graph import EP, SPLITS, PlanGraph
 from plinth.partition.regions import Splits
-from plinth.plan.cost.time import StepTime, Vector
 from plinth.plan.planners.mpt import factorings
+from plinth.predict.time import StepTime, Vector
 
 #: States that the beam keeps.
 WIDTH = 32

@@ -17,13 +17,13 @@ from functools import lru_cache
 from itertools import chain
 from math import prod
 
-from plinth.model.array import Array
-from plinth.model.layers import AUTO, Convolution
-from plinth.model.network import Network
+from plinth.array.array import Array
+from plinth.network.layers import AUTO, Convolution
+from plinth.network.network import Network
 from plinth.partition.cuts import Factors
 from plinth.partition.graph import DP, EP, PlanGraph, from_network
 from plinth.partition.regions import Splits, has_elements
-from plinth.plan.cost.time import StepTime, Vector
+from plinth.predict.time import StepTime, Vector
 from plinth_hw.isa.winograd import OUTPUTS
 
 

@@ -1,6 +1,6 @@
 """HyPar's evaluation (Song et al., HPCA 2019, section 6): its networks, splits and the time of a step.
 
-Words are those of :mod:`plinth.plan.cost.published` in the variant ``figure-8``, by which the splits are chosen, too.
+Words are those of :mod:`plinth.predict.published` in the variant ``figure-8``, by which the splits are chosen, too.
 The paper's simulator is not public; performance follows from one formula with one fitted constant,
 
     time = GB moved + K x GMAC x (batch / 256) x (16 / accelerators),        K = 2/7 GB for each GMAC,
@@ -14,13 +14,13 @@ from fractions import Fraction
 from functools import lru_cache
 from math import prod
 
-from plinth.model.zoo import NETWORKS
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import DP, MP, PlanGraph, from_network
 from plinth.partition.regions import Splits
-from plinth.plan.cost.exact import ExactWords
-from plinth.plan.cost.published import PublishedWords
 from plinth.plan.planners import simple
 from plinth.plan.planners.hypar import hypar
+from plinth.predict.exact import ExactWords
+from plinth.predict.published import PublishedWords
 from plinth.reproduce.paper import paper
 
 #: The paper's data.

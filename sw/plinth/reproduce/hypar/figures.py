@@ -3,8 +3,8 @@
 from itertools import combinations, product
 
 from plinth.partition.graph import DP, MP
-from plinth.plan.cost.published import PublishedWords
 from plinth.plan.planners.hypar import hypar
+from plinth.predict.published import PublishedWords
 from plinth.reproduce.hypar.cases import (
     BATCH,
     CONSTANT,

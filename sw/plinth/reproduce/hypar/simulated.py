@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from plinth.model.array import ARRAYS, Array
+from plinth.array.array import ARRAYS, Array
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Splits
 from plinth.plan.plan import Plan

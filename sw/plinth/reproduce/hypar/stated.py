@@ -2,14 +2,14 @@
 
 from itertools import product
 
-from plinth.model.layers import Convolution, MaxPool
-from plinth.model.zoo import NETWORKS
+from plinth.network.layers import Convolution, MaxPool
+from plinth.network.zoo import NETWORKS
 from plinth.partition.cuts import halves
 from plinth.partition.graph import DP, MP, Node, chain
 from plinth.partition.regions import layouts
-from plinth.plan.cost.exact import edge_words, node_words
-from plinth.plan.cost.published import PublishedWords
 from plinth.plan.planners import simple
+from plinth.predict.exact import edge_words, node_words
+from plinth.predict.published import PublishedWords
 from plinth.reproduce.hypar.arrays import layers
 from plinth.reproduce.hypar.cases import BATCH, HYPAR, NAMES, case, mean
 from plinth.reproduce.hypar.simulated import OUR_DIES, READINGS, STATED, saving

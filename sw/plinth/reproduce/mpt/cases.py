@@ -5,7 +5,7 @@ kernels; MPT with 16 groups and 16 clusters for every layer, F(2x2,3x3) and trai
 transform chosen for each layer; and both with predicted gathers and skipped scatters. A layer of Table II stands with a
 ReLU behind one of 1x1 that has a single input channel, and a ReLU, so that it has an error to give back; what that one
 and the loss take alone, data parallel on the same array, is taken off. Systems that are data parallel have all of a
-worker's I/O in rings (:func:`plinth.model.array.data_parallel_workers`).
+worker's I/O in rings (:func:`plinth.array.array.data_parallel_workers`).
 
 Predictions are in one round. Words are those that the block code takes (:mod:`plinth.partition.predicted`), or those of
 section V.B: quantised words of 6 bits, gathers that save 34.0 % with these, scatters that save 39.3 %; of errors, of
@@ -17,16 +17,16 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import isqrt, prod
 
-from plinth.model.array import AT_LINKS, BUILT, Array, clusters, data_parallel_workers
-from plinth.model.layers import AUTO, OFF, SPATIAL, Convolution, MeanSquaredError, Relu, Shape
-from plinth.model.network import Network
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.array.array import AT_LINKS, BUILT, Array, clusters, data_parallel_workers
+from plinth.network.layers import AUTO, OFF, SPATIAL, Convolution, MeanSquaredError, Relu, Shape
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import EP, from_network
-from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
 from plinth.plan.planners.mpt import grouped, mpt
 from plinth.plan.planning import arranged, given_plan
+from plinth.predict.time import StepTime
 from plinth.reproduce.paper import paper
 from plinth.simulate import step
 

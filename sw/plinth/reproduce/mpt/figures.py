@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from plinth.model.layers import Convolution
-from plinth.model.zoo import NETWORKS
+from plinth.network.layers import Convolution
+from plinth.network.zoo import NETWORKS
 from plinth.reproduce.mpt.cases import (
     BATCH,
     CNNS,

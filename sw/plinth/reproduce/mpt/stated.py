@@ -1,13 +1,13 @@
 """What MPT states outside its figures: the setup, Tables I to IV, formulas."""
 
-from plinth.model.array import ARRAYS, data_parallel_workers
-from plinth.model.layers import Convolution
-from plinth.model.winograd import with_tiles
-from plinth.model.zoo import NETWORKS
+from plinth.array.array import ARRAYS, data_parallel_workers
+from plinth.network.layers import Convolution
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.exchanges import exchange_words, exchanges
 from plinth.partition.graph import DP, EP, from_network
 from plinth.partition.regions import layouts
-from plinth.plan.cost.exact import node_words
+from plinth.predict.exact import node_words
 from plinth.reproduce.mpt.cases import BATCH, CLUSTERS, GROUPS, LAYERS, array, groups, layer, plan_of
 from plinth.reproduce.paper import CLAIMS, Draft
 from plinth.simulate.costs import DieCosts

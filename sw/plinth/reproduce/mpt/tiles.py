@@ -3,8 +3,8 @@
 from functools import lru_cache
 
 from plinth.reproduce.paper import CLAIMS, Draft
-from plinth.sparsity import drops, gathers, scatters
-from plinth.sparsity.networks import RECIPES, trained
+from plinth.reproduce.sparsity import drops, gathers, scatters
+from plinth.reproduce.sparsity.networks import RECIPES, trained
 from plinth_hw.isa.winograd import transform
 
 #: The network that stands for the paper's; the others stand beside it.

@@ -1,0 +1,218 @@
+"""Forms of settings: each checks values, reads and writes those of files, and gives the schema."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+#: Largest width, height or number of channels or features.
+MAXIMUM_SIZE = 1 << 16
+#: What names look like.
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}"
+
+
+def kind_of(value: Any) -> str:
+    """What kind of value a file has where another is wanted, in the words of YAML."""
+    kinds = ((str, "a text"), (list, "a list"), (dict, "a mapping"))
+    return next((word for kind, word in kinds if isinstance(value, kind)), described(value))
+
+
+def described(value: Any) -> str:
+    """A wrong value as messages show it, with a hint where YAML reads a number as text."""
+    if isinstance(value, str):
+        short = value if len(value) <= 40 else value[:40] + "..."
+        if re.fullmatch(r"[+-]?([0-9][0-9_]*\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", value):
+            return f"the text {short!r}; YAML reads it as text, write the number in plain digits"
+        return f"the text {short!r}"
+    if value is None:
+        return "nothing"
+    short = _inner(value)
+    return short if len(short) <= 60 else f"{short[:60]}..."
+
+
+def _inner(value: Any) -> str:
+    """A value, or one within others, as YAML and JSON write it; Python has other words."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_inner, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_inner(key)}: {_inner(one)}" for key, one in value.items()) + "}"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def is_integer(value: Any, low: int, high: int) -> bool:
+    """Whether a value is an integer (and no truth value) from ``low`` to ``high``."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+@dataclass(frozen=True)
+class Integer:
+    """Form of a setting that is an integer."""
+
+    what: str
+    low: int = 1
+    high: int = MAXIMUM_SIZE
+
+    def parse(self, value: Any) -> int:
+        """The value if it fits.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if not is_integer(value, self.low, self.high):
+            raise ValueError(f"must be an integer from {self.low} to {self.high}, not {described(value)}")
+        return int(value)
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+@dataclass(frozen=True)
+class Pair(Integer):
+    """Form of a setting that is (vertical, horizontal); files may give one number for both."""
+
+    def parse(self, value: Any) -> tuple[int, int]:  # type: ignore[override]
+        """The pair if it fits.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        pair = value if isinstance(value, (list, tuple)) else [value, value]
+        if len(pair) != 2 or not all(is_integer(size, self.low, self.high) for size in pair):
+            raise ValueError(f"must be an integer from {self.low} to {self.high} or a list of two "
+                             f"(vertical, horizontal), not {described(value)}")
+        return int(pair[0]), int(pair[1])
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value[0] if value[0] == value[1] else list(value)
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        size = {"type": "integer", "minimum": self.low, "maximum": self.high}
+        return {"description": f"{self.what}; one number or [vertical, horizontal]",
+                "oneOf": [size, {"type": "array", "items": size, "minItems": 2, "maxItems": 2}]}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Form of a setting that is true or false."""
+
+    what: str
+
+    def parse(self, value: Any) -> bool:
+        """The value if it fits.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if not isinstance(value, bool):
+            raise ValueError(f"must be true or false, not {described(value)}")
+        return value
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "type": "boolean"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Form of a setting that is one of some words and numbers."""
+
+    what: str
+    known: tuple[str | int, ...]
+
+    def parse(self, value: Any) -> str | int:
+        """The value if it is one of them; what YAML 1.1 reads for ``off`` is ``off``.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if value is False and "off" in self.known:
+            return "off"
+        if isinstance(value, bool) or not isinstance(value, (str, int)) or value not in self.known:
+            raise ValueError(f"must be one of {', '.join(map(str, self.known))}, not {described(value)}")
+        return value
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "enum": [*self.known, *([False] if "off" in self.known else [])]}
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Form of a setting that is a list of shares, from 0 to 1."""
+
+    what: str
+    most: int
+
+    def parse(self, value: Any) -> tuple[float, ...]:
+        """The shares if they fit.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if not isinstance(value, (list, tuple)) or len(value) > self.most or not all(
+                isinstance(one, (int, float)) and not isinstance(one, bool) and 0 <= one <= 1 for one in value):
+            raise ValueError(f"must be a list of up to {self.most} numbers from 0 to 1, not {described(value)}")
+        return tuple(map(float, value))
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return list(value)
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "type": "array", "maxItems": self.most,
+                "items": {"type": "number", "minimum": 0, "maximum": 1}}
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """Form of a setting that is a number above 0 and below 1."""
+
+    what: str
+
+    def parse(self, value: Any) -> float:
+        """The value if it fits.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1:
+            raise ValueError(f"must be a number above 0 and below 1, not {described(value)}")
+        return float(value)
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+
+
+Form = Integer | Flag | Choice | Shares | Fraction

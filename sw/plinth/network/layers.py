@@ -1,0 +1,490 @@
+"""Kinds of layers: their settings, parameters, and the shapes that follow.
+
+A shape is per sample: ``(channels, height, width)`` of a map, or ``(features,)``. Activations lie in memory
+with channels innermost, so `flatten` yields row, column, channel. Weights are row-major with the bias behind:
+fully connected ``[inputs, outputs]``, convolution ``[kernel row, kernel column, channel in, channel out]``, or, where a
+convolution trains Winograd tiles, ``[tile row, tile column, channel in, channel out]``.
+
+Settings are declared once, as annotated dataclass fields: the annotation's form (:mod:`~plinth.files.forms`) checks
+values, reads and writes files, and gives the schema.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from math import prod
+from typing import Annotated, Any, ClassVar, get_type_hints
+
+from plinth.files.forms import NAME_PATTERN, Choice, Flag, Form, Fraction, Integer, Pair, Shares, described
+from plinth_hw.isa.winograd import OUTPUTS, form
+
+#: Largest number of elements of one map, or of one layer's weights.
+MAXIMUM_ELEMENTS = 1 << 36
+#: Largest number of rows of an embedding.
+MAXIMUM_ROWS = 1 << 31
+#: Settings of convolutions: no Winograd tiles, or those that suit; the kernel itself is trained.
+OFF, AUTO, SPATIAL = "off", "auto", "spatial"
+#: Exchanges of a layer in skip code: scatters of inputs and of errors, the gather of errors of inputs.
+SKIPPED = 3
+#: In how many rounds gathers of tile elements may be predicted.
+ROUNDS = (1, 2)
+#: They are in one round, by MPT's own quantiser.
+REGIONS = "regions"
+
+
+class Shape(tuple[int, ...]):
+    """``(channels, height, width)`` or ``(features,)`` of one sample; printed as ``16x8x8``."""
+
+    __slots__ = ()
+
+    @property
+    def elements(self) -> int:
+        """Product of the sizes."""
+        return prod(self)
+
+    @property
+    def channels(self) -> int:
+        """Channels of a map, or features."""
+        return self[0]
+
+    @property
+    def positions(self) -> int:
+        """Height times width; 1 for features."""
+        return prod(self[1:])
+
+    @property
+    def flat(self) -> bool:
+        """Features, not a map."""
+        return len(self) == 1
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self))
+
+
+#: Forms of the kinds that were asked for so far.
+_FORMS: dict[type, dict[str, Form]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer(ABC):
+    """One layer. Immutable; a network fills in ``inputs`` where it is left empty.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the network.
+    inputs : tuple of str
+        Names of the layers that feed it, or ``"input"``; empty for the layer before.
+    shape : Shape or None
+        Shape of the output, if it is stated; it must then be the one that follows.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range.
+    """
+
+    #: Name of the kind in files.
+    kind: ClassVar[str]
+    #: How many inputs a layer of this kind takes, at least and at most.
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+    #: Whether it ends a network.
+    is_loss: ClassVar[bool] = False
+    #: Whether it has parameters.
+    is_weighted: ClassVar[bool] = False
+
+    name: str
+    inputs: tuple[str, ...] = ()
+    shape: Shape | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
+            raise ValueError(f"a layer's name must be 1 to 64 letters, digits, '_', '-' or '.', not "
+                             f"{described(self.name)}")
+        for key, one in self.forms().items():
+            try:
+                object.__setattr__(self, key, one.parse(getattr(self, key)))
+            except ValueError as error:
+                raise ValueError(f"{key} of layer {self.name!r} {error}") from None
+        object.__setattr__(self, "inputs", tuple(self.inputs))
+        if self.shape is not None:
+            object.__setattr__(self, "shape", Shape(self.shape))
+
+    @classmethod
+    def forms(cls) -> dict[str, Form]:
+        """Form of each setting of this kind, in order."""
+        if cls not in _FORMS:
+            hints = get_type_hints(cls, include_extras=True)
+            _FORMS[cls] = {key: hint.__metadata__[0] for key, hint in hints.items()
+                           if isinstance(getattr(hint, "__metadata__", (None,))[0], Form)}
+        return _FORMS[cls]
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Settings that may be left out, with what they then are."""
+        return {field.name: field.default for field in fields(cls)
+                if field.name in cls.forms() and field.default is not MISSING}
+
+    @abstractmethod
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """Shape of the output.
+
+        Raises
+        ------
+        ValueError
+            If the inputs' shapes do not fit; the message names the layers and the shapes.
+        """
+
+    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        """Shapes of ``weights`` and ``bias``, as far as present."""
+        return {}
+
+    def macs(self, inputs: Sequence[Shape]) -> int:
+        """Multiply-adds of fprop for one sample, padded taps included; bprop and update take as many each."""
+        return 0
+
+    def refuse(self, problem: str) -> ValueError:
+        """The error that this layer does not fit."""
+        return ValueError(f"layer {self.name!r} ({self.kind}) {problem}")
+
+    def _map(self, inputs: Sequence[Shape]) -> Shape:
+        """The one input, which must be a map."""
+        if inputs[0].flat:
+            raise self.refuse(f"needs a map, channels x height x width, but {feeder(self.inputs[0])} gives "
+                              f"{inputs[0]} features; give the network a map or use a dense layer")
+        return inputs[0]
+
+
+def feeder(name: str) -> str:
+    """How messages call what feeds a layer."""
+    return "the network's input" if name == "input" else f"layer {name!r}"
+
+
+class _Weighted(Layer):
+    is_weighted = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dense(_Weighted):
+    """Fully connected: ``Y = X W + b``."""
+
+    kind = "dense"
+
+    outputs: Annotated[int, Integer("output features")]
+    bias: Annotated[bool, Flag("whether a bias is added")] = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        if not inputs[0].flat:
+            raise self.refuse(f"needs features, but {feeder(self.inputs[0])} gives a map of {inputs[0]}; "
+                              "put a flatten layer between")
+        return Shape((self.outputs,))
+
+    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        shapes = {"weights": Shape((inputs[0].elements, self.outputs))}
+        return shapes | ({"bias": Shape((self.outputs,))} if self.bias else {})
+
+    def macs(self, inputs: Sequence[Shape]) -> int:
+        return inputs[0].elements * self.outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(_Weighted):
+    """Two-dimensional convolution (correlation) over all input channels; padding with zeros on all sides."""
+
+    kind = "convolution"
+
+    channels: Annotated[int, Integer("output channels")]
+    kernel: Annotated[tuple[int, int], Pair("taps")]
+    stride: Annotated[tuple[int, int], Pair("distance of windows")] = (1, 1)
+    padding: Annotated[tuple[int, int], Pair("zeros on each side", low=0)] = (0, 0)
+    bias: Annotated[bool, Flag("whether a bias is added")] = True
+    winograd: Annotated[str | int, Choice(
+        "outputs of a Winograd tile each way; auto: what takes the fewest products; off: direct convolution",
+        ("off", "auto", 2, 4))] = OFF
+    weights: Annotated[str, Choice(
+        "what is trained: the kernel, or each element of its Winograd tiles", (SPATIAL, "winograd"))] = SPATIAL
+    predict: Annotated[str | int, Choice(
+        "rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: all are sent; "
+        "regions: in one, by MPT's own quantiser", (0, *ROUNDS, REGIONS))] = 0
+    shares: Annotated[tuple[float, ...], Shares(
+        "words expected of each part of a predicted gather, then of scatters of inputs and of errors, and of the "
+        "gather of errors of inputs, over those of all elements; default: as measured", 1 + max(ROUNDS) + SKIPPED)] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wanted = 1 + self.rounds + SKIPPED
+        if self.shares and not self.rounds:
+            raise ValueError(f"shares of layer {self.name!r} are those of predictions, which it does without; say "
+                             "predict: 1, 2 or regions, or leave them out")
+        if self.shares and len(self.shares) != wanted:
+            raise ValueError(f"shares of layer {self.name!r}, of predict: {self.predict}, must be {wanted} numbers, of "
+                             f"{1 + self.rounds} parts of a gather, of scatters of inputs and of errors, and of the "
+                             f"gather of errors of inputs, not {len(self.shares)}")
+
+    @property
+    def direct(self) -> "Convolution":
+        """The same, computed directly."""
+        return replace(self, winograd=OFF, weights=SPATIAL, predict=0, shares=())
+
+    @property
+    def rounds(self) -> int:
+        """In which gathers of its tile elements are predicted."""
+        return 1 if self.predict == REGIONS else int(self.predict)
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        height, width = _windows(self, self._map(inputs), ceil=False)
+        self.transform(inputs)
+        return Shape((self.channels, height, width))
+
+    def transform(self, inputs: Sequence[Shape]) -> int | None:
+        """m of F(m, r), by which it is computed in the Winograd domain; None: directly. ``auto`` takes what has the
+        fewest products; of layers whose tile elements are trained, m = 2, as with more one learning rate does not fit
+        all elements.
+
+        Raises
+        ------
+        ValueError
+            If it asks for a transform that there is not, or trains tile elements without one.
+        """
+        if self.winograd == OFF:
+            if self.weights != SPATIAL:
+                raise self.refuse("trains Winograd tiles, but winograd is off; say winograd: 2, or weights: spatial")
+            if self.predict:
+                raise self.refuse("predicts what its Winograd tiles need, but winograd is off; say winograd: 2, or "
+                                  "predict: 0")
+            return None
+        _, *size = self._map(inputs)
+        if self.winograd != AUTO:
+            try:
+                self._products(int(self.winograd), size)
+            except ValueError as error:
+                raise self.refuse(f"cannot be computed by Winograd tiles: {error} (winograd: off)") from None
+            return int(self.winograd)
+        return self.fewest(inputs, OUTPUTS.get(self.kernel, ()))
+
+    def fewest(self, inputs: Sequence[Shape], choices: Sequence[int]) -> int | None:
+        """Of some m what ``auto`` takes; None: directly."""
+        (_, *size), count = self._map(inputs), prod(self.kernel) * prod(_windows(self, inputs[0], ceil=False))
+        found = None
+        for outputs in choices:
+            try:
+                products = self._products(outputs, size)
+            except ValueError:
+                continue
+            if (products < count and self.weights == SPATIAL) or (found is None and self.weights != SPATIAL):
+                found, count = outputs, products
+        return found
+
+    def _products(self, outputs: int, size: Sequence[int]) -> int:
+        """Products of a map, for each pair of channels."""
+        if self.stride != (1, 1):
+            raise ValueError(f"a stride of {_two(self.stride)} has no Winograd transform; use direct convolution")
+        made = form(self.kernel, outputs)
+        _, (down, across) = made.lattices((size[0], size[1]), self.padding)
+        return made.elements * down.count * across.count
+
+    def trained_tiles(self, inputs: Sequence[Shape]) -> int | None:
+        """m of F(m, r), if its weights are elements of Winograd tiles."""
+        return None if self.weights == SPATIAL else self.transform(inputs)
+
+    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        outputs = self.transform(inputs)
+        taps = self.kernel if outputs is None or self.weights == SPATIAL else form(self.kernel, outputs).sides
+        shapes = {"weights": Shape((*taps, inputs[0].channels, self.channels))}
+        return shapes | ({"bias": Shape((self.channels,))} if self.bias else {})
+
+    def macs(self, inputs: Sequence[Shape]) -> int:
+        outputs = self.transform(inputs)
+        if outputs is not None:
+            return self._products(outputs, inputs[0][1:]) * inputs[0].channels * self.channels
+        return prod(self.kernel) * inputs[0].channels * self.output(inputs).elements
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedding(_Weighted):
+    """Rows of a table, gathered by the row numbers that are the network's input, one behind the other."""
+
+    kind = "embedding"
+
+    rows: Annotated[int, Integer("rows of the table", high=MAXIMUM_ROWS)]
+    width: Annotated[int, Integer("elements of a row")]
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        if self.inputs != ("input",) or not inputs[0].flat:
+            raise self.refuse(f"needs row numbers, the network's input as features, but "
+                              f"{feeder(self.inputs[0])} gives {inputs[0]}; put it first")
+        return Shape((inputs[0].elements * self.width,))
+
+    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        return {"weights": Shape((self.rows, self.width))}
+
+
+class _Window(Layer):
+    """What the pools share."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    ceil: bool
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        source = self._map(inputs)
+        if any(2 * padding > kernel for padding, kernel in zip(self.padding, self.kernel, strict=True)):
+            raise self.refuse(f"has a padding of {_two(self.padding)}, more than half its kernel of "
+                              f"{_two(self.kernel)}; choose less padding")
+        return Shape((source.channels, *_windows(self, source, ceil=self.ceil)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxPool(_Window):
+    """Largest element of each window; padding never wins."""
+
+    kind = "max-pool"
+
+    kernel: Annotated[tuple[int, int], Pair("window")]
+    stride: Annotated[tuple[int, int], Pair("distance of windows")]
+    padding: Annotated[tuple[int, int], Pair("rim on each side", low=0)] = (0, 0)
+    ceil: Annotated[bool, Flag("whether a last window may hang over the edge")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanPool(_Window):
+    """Mean of each window over those of its elements that lie inside the map."""
+
+    kind = "mean-pool"
+
+    kernel: Annotated[tuple[int, int], Pair("window")]
+    stride: Annotated[tuple[int, int], Pair("distance of windows")]
+    padding: Annotated[tuple[int, int], Pair("rim on each side", low=0)] = (0, 0)
+    ceil: Annotated[bool, Flag("whether a last window may hang over the edge")] = False
+
+
+def _two(pair: tuple[int, int]) -> str:
+    return f"{pair[0]}x{pair[1]}"
+
+
+def _windows(layer: Any, source: Shape, *, ceil: bool) -> tuple[int, int]:
+    """Windows down and across a map.
+
+    With ``ceil`` a last window may hang over the far edge if it starts inside the map or its near padding.
+    """
+    found = []
+    for size, kernel, stride, padding in zip(source[1:], layer.kernel, layer.stride, layer.padding, strict=True):
+        room = size + 2 * padding - kernel
+        if room < 0:
+            raise layer.refuse(f"has a kernel of {_two(layer.kernel)}, larger than the {source} that "
+                               f"{feeder(layer.inputs[0])} gives with a padding of {_two(layer.padding)}; "
+                               "choose a smaller kernel or more padding")
+        count = room // stride + 1
+        if ceil and room % stride and count * stride < size + padding:
+            count += 1
+        found.append(count)
+    return found[0], found[1]
+
+
+class _Same(Layer):
+    """What leaves shapes as they are."""
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        for name, shape in zip(self.inputs, inputs, strict=True):
+            if shape != inputs[0]:
+                raise self.refuse(f"needs equal shapes, but {feeder(self.inputs[0])} gives {inputs[0]} and "
+                                  f"{feeder(name)} gives {shape}; make them equal")
+        return inputs[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relu(_Same):
+    """``max(x, 0)``."""
+
+    kind = "relu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakyRelu(_Same):
+    """``max(x, slope x)``."""
+
+    kind = "leaky-relu"
+
+    slope: Annotated[float, Fraction("slope of negative elements")] = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relu6(_Same):
+    """``min(max(x, 0), 6)``."""
+
+    kind = "relu6"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tanh(_Same):
+    """Hyperbolic tangent."""
+
+    kind = "tanh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sigmoid(_Same):
+    """``1 / (1 + exp(-x))``."""
+
+    kind = "sigmoid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Add(_Same):
+    """Sum of its inputs, in their order: the end of a residual block."""
+
+    kind = "add"
+    arity = (2, 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(_Same):
+    """Mean of its inputs, in their order: FractalNet's join."""
+
+    kind = "join"
+    arity = (2, 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flatten(Layer):
+    """A map as features: row, column, channel."""
+
+    kind = "flatten"
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        return Shape((self._map(inputs).elements,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxCrossEntropy(Layer):
+    """Loss: cross-entropy between the softmax of the features and a class, mean over the batch."""
+
+    kind = "softmax-cross-entropy"
+    is_loss = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        if not inputs[0].flat:
+            raise self.refuse(f"needs features, but {feeder(self.inputs[0])} gives a map of {inputs[0]}; "
+                              "put a flatten layer between")
+        return Shape((1,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanSquaredError(Layer):
+    """Loss: mean of the squared differences to a target of the same shape, over elements and batch."""
+
+    kind = "mean-squared-error"
+    is_loss = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        return Shape((1,))
+
+
+#: Every kind of layer by its name in files.
+KINDS: dict[str, type[Layer]] = {
+    kind.kind: kind for kind in (
+        Dense, Convolution, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Tanh, Sigmoid, Add, Join, Flatten, Embedding,
+        SoftmaxCrossEntropy, MeanSquaredError)
+}

@@ -1,0 +1,199 @@
+"""Predicted times of tasks on one die: its engines, each in order, and the control that fetches for them."""
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from plinth.predict.copies import MEMORY_LATENCY
+from plinth.predict.machine import Cycles, Machine
+from plinth_hw.isa.operations import Engine
+
+#: Tasks of an engine from fetch to completion, and those of them that are fetched ahead of it (docs/control.md).
+HEADERS, BODIES = 8, 4
+#: Engines of a die.
+ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
+#: Words read and written.
+Words = tuple[float, float]
+#: Of memory's read channel, of its write channel, and of its rate.
+Shares = tuple[float, float, float]
+#: Largest share of memory's rate that the others take from a task: it serves requests in turn, mostly of two engines.
+MOST_SHARE = 0.5
+
+
+class Die:
+    """The engines of a die and its control.
+
+    Parameters
+    ----------
+    shares : sequence of (reads, writes, both)
+        For each task, the shares of memory's read channel, of its write channel and of its rate that other engines take
+        while it runs; empty: none.
+    speed : float
+        Cycles of tasks are divided by it.
+    """
+
+    def __init__(self, machine: Machine, shares: Sequence[Shares], speed: float):
+        self.speed = speed
+        control = machine.control
+        self.period, self.issue = control["fetch"], control["issue"]
+        #: Cycles in which a body goes to its engine.
+        self.body = {name: 2 * machine.parameters.body_words(Engine[name.upper()]) for name in ENGINES}
+        self.fetched = 0.0
+        self.shares = shares
+        #: Of the last tasks of each engine; before there are so many, places are free from the beginning.
+        self.starts = {engine: deque([0.0] * BODIES, maxlen=BODIES) for engine in ENGINES}
+        self.ends = {engine: deque([0.0] * HEADERS, maxlen=HEADERS) for engine in ENGINES}
+        #: End of each engine's last task.
+        self.last = dict.fromkeys(ENGINES, 0.0)
+        #: Engine, start, end and words in memory of each task.
+        self.tasks: list[tuple[str, float, float, Words]] = []
+        #: Of all reductions.
+        self.latencies = 0.0
+        #: End of each reduce block's last reduction.
+        self.blocks = [0.0] * machine.parameters.reduce_blocks
+        #: When reductions are on the links, one behind the other from and to, and how much later the last ends.
+        self.reductions: list[tuple[float, float, float]] = []
+        #: By lane, when all tiles so far have left the links.
+        self.sent: dict[int, float] = {}
+        self._loaded = self._computed = 0.0
+        #: Words that memory moves a cycle, and each of its channels.
+        self.rate, self.beat = float(machine.parameters.memory_words_per_cycle), machine.parameters.beat_words
+        self._stored = [0.0, 0.0]
+
+    def _start(self, engine: str, ready: float) -> float:
+        """When a task may start."""
+        self.fetched = max(self.fetched, self.starts[engine][0], self.ends[engine][0]) + self.period
+        return max(ready + self.issue, self.fetched + self.body[engine])
+
+    def _moved(self, reads: float, writes: float) -> float:
+        """Cycles that memory takes at least for words of the task that starts, beside what other engines move."""
+        if not self.shares:
+            return max(reads / self.beat, writes / self.beat, (reads + writes) / self.rate)
+        read, write, both = self.shares[len(self.tasks)]
+        return max(reads / self.beat / (1 - read), writes / self.beat / (1 - write),
+                   (reads + writes) / self.rate / (1 - both))
+
+    def _end(self, engine: str, start: float, end: float, words: Words, count: int = 1, parts: int = 1) -> float:
+        """``count`` equal tasks of some words, of ``parts`` descriptors each, went on from a start to an end; those
+        behind them wait for their places."""
+        begin = max(start, self.last[engine])
+        self.tasks.append((engine, begin, end, (count * words[0], count * words[1])))
+        self.last[engine] = end
+        count *= parts
+        if count == 1:
+            self.starts[engine].append(begin)
+            self.ends[engine].append(end)
+            return end
+        starts, ends, each = self.starts[engine], self.ends[engine], (end - begin) / count
+        for place in range(max(0, count - BODIES), count):
+            starts.append(begin + place * each)
+        for place in range(max(0, count - HEADERS), count):
+            ends.append(begin + (place + 1) * each)
+        self.fetched = max(self.fetched + (count - 1) * self.period,
+                           begin + (count - 1 - BODIES) * each if count > BODIES else 0.0,
+                           begin + (count - HEADERS) * each if count > HEADERS else 0.0)
+        return end
+
+    def task(self, engine: str, ready: float, cycles: Cycles, words: Words, count: int = 1, parts: int = 1) -> float:
+        """End of ``count`` equal products, tiles or updates of some words, each of ``parts`` descriptors."""
+        alone, row = cycles
+        start, more = self._start(engine, ready), max(0.0, self._moved(*words) - row)
+        alone, row = (alone + more) / self.speed, (row + more) / self.speed
+        end = start + alone + (count - 1) * max(row, self.period) if count > 1 else start + alone
+        return self._end(engine, start, max(end, self.last[engine] + count * row), words, count, parts)
+
+    def vector(self, ready: float, stages: tuple[float, float, float], words: Words, count: int = 1, *,
+               serial: bool = False) -> float:
+        """End of ``count`` vector tasks; ``serial``: each waits for the one before."""
+        load, compute, store = stages
+        start = self._start("vector", ready)
+        # Latencies do not grow with what others move.
+        load = max(load, MEMORY_LATENCY + self._moved(words[0], 0.0)) / self.speed
+        store = max(store, MEMORY_LATENCY + self._moved(0.0, words[1])) / self.speed
+        compute /= self.speed
+        start = max(start, self._loaded, self._stored[0])
+        self._loaded = start + load
+        self._computed = max(self._loaded, self._computed) + compute
+        if count > 1:
+            whole = load + compute + store
+            self._computed += (count - 1) * (whole + self.issue if serial else
+                                             max(load, compute, store, whole / 2, self.period))
+        end = max(self._computed, self.last["vector"]) + store
+        self._stored = [self._stored[1], end]
+        return self._end("vector", start, end, words, count)
+
+    def reduce(self, ready: float, cycles: float, latency: float, words: Words, block: int,
+               linked: bool = True) -> float:
+        """End of a reduction whose words take some cycles on the links, which it shares with others; or of a single
+        die, which takes none there. A block works on one after the other, latency and all."""
+        start = self._start("collective", ready)
+        begin = max(start, self.last["collective"], self.blocks[block])
+        busy = begin + max(cycles, self._moved(*words))
+        self._end("collective", begin, busy, words)
+        self.latencies += latency
+        self.blocks[block] = busy + latency
+        self.ends["collective"][-1] = busy + latency
+        if linked and self.reductions and begin <= self.reductions[-1][1]:
+            first, last, tail = self.reductions[-1]
+            self.reductions[-1] = first, busy, max(latency, last + tail - busy)
+        else:
+            self.reductions.append((begin if linked else busy, busy, latency))
+        return busy + latency
+
+    def tiles(self, ready: float, cycles: Cycles, words: Words, count: int, link: float, lane: int = 0,
+              held: float = 0.0, first: float = 0.0) -> float:
+        """When ``count`` equal tiles to other dies have left the fullest link on their way, which they are on for
+        ``link`` cycles in all, the first flit ``first`` cycles after the start; the die is done with them while routers
+        still hold what takes ``held`` cycles there. They follow the tiles before of the same lane, and take turns with
+        reductions, which end as much later."""
+        done = self.task("transfer", ready, cycles, words, count)
+        end = max(done, max(self.tasks[-1][1] + first, self.sent.get(lane, 0.0)) + link)
+        start, later = end - link, 0.0
+        number = len(self.reductions)
+        while number and self.reductions[number - 1][1] > start:
+            number -= 1
+        for place in range(number, len(self.reductions)):
+            begin, last, tail = self.reductions[place]
+            begin, last = begin + later, last + later
+            more = max(0.0, min(end - max(start, begin), last - max(start, begin)))
+            end, later = end + more, later + more
+            self.reductions[place] = begin, last + more, tail
+        self.last["collective"] += later
+        self.sent[lane] = end
+        self.last["transfer"] = self.ends["transfer"][-1] = max(done, end - held)
+        return end
+
+    @property
+    def reduced(self) -> float:
+        """End of the last reduction."""
+        return max((last + tail for _, last, tail in self.reductions), default=0.0)
+
+    @property
+    def end(self) -> float:
+        """When all is done."""
+        return max(self.reduced, *self.last.values())
+
+    def next_shares(self) -> list[Shares]:
+        """For each task, the shares of memory's channels, and of its rate, that other engines took while it ran; if it
+        had shares already, the mean of both."""
+        starts, ends = (np.array([task[place] for task in self.tasks]) for place in (1, 2))
+        words = np.array([task[3] for task in self.tasks]).reshape(-1, 2)
+        engines = np.array([ENGINES.index(task[0]) for task in self.tasks])
+        total = np.zeros((len(self.tasks), 2))
+        for engine in range(len(ENGINES)):
+            mine = engines == engine
+            if not mine.any():
+                continue
+            places = np.column_stack([starts[mine], ends[mine]]).ravel()
+            for kind in range(2):
+                sums = np.concatenate([[0.0], np.cumsum(words[mine, kind])])
+                moved = np.column_stack([sums[:-1], sums[1:]]).ravel()
+                found = np.interp(ends, places, moved) - np.interp(starts, places, moved)
+                total[:, kind] += np.where(mine, 0.0, found)
+        length = np.maximum(ends - starts, 1.0)
+        shares = np.column_stack([total[:, 0] / self.beat, total[:, 1] / self.beat, total.sum(axis=1) / self.rate])
+        shares = np.minimum(shares / length[:, None], MOST_SHARE)
+        if self.shares:
+            shares = (shares + np.array(self.shares)) / 2
+        return list(map(tuple, shares.tolist()))

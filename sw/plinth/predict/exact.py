@@ -1,0 +1,95 @@
+"""Words that the dies really move, in closed form: equal to :func:`plinth.partition.exchanges.total_words` where
+nothing splits elements of tiles, which planners that count words do not.
+
+For a batch of B, a layer with raw output R, weights W and bias b, cut in nd parts by batch, nm by input and no by
+output channels (the products of the factors of its dp, mp and op levels), and an edge that carries M elements:
+
+    node   2 B R (nm - 1)                       partial sums to the home, errors from it
+           2 (nd - 1) (W + nm b)                ring reduction of the gradients
+    edge   2 (B M no - overlap)                 no of the consumer; overlap = what homes need themselves
+
+The overlap is :func:`plinth.partition.regions.overlap`. What the rule of homes leaves is pairwise: an mp node has a
+home label, batch or channels, and its first consumer must agree.
+"""
+
+from collections.abc import Sequence
+
+from plinth.partition.axes import Region, overlap, plane
+from plinth.partition.cuts import Factors, halves, parts
+from plinth.partition.graph import DP, MP, OP, PlanGraph
+from plinth.partition.regions import Layout, Splits, layout, layouts
+from plinth.predict.dynamic import INFEASIBLE, Problem
+
+#: A choice at one level: the split, and of the first consumer mp, or dp for anything else.
+Label = tuple[str, str]
+
+
+def node_words(graph: PlanGraph, number: int, here: Layout, batch: int, factors: Factors) -> int:
+    """Words of a node's own partial sums, errors and gradients."""
+    node = graph.nodes[number]
+    if not node.weighted:
+        return 0
+    copies = parts(here.mp, factors)
+    return (2 * batch * node.raw_elements * (copies - 1)
+            + 2 * (parts(here.ring, factors) - 1) * (node.weights + copies * node.bias))
+
+
+def edge_words(graph: PlanGraph, number: int, home: Region, need: Layout, batch: int, factors: Factors) -> int:
+    """Words between a home and a consumer, forwards and backwards."""
+    edge = graph.edges[number]
+    copies = parts(need.op, factors)
+    return 2 * (edge.elements // edge.channels) * (
+        batch * edge.channels * copies - overlap(home, need.input, plane(batch, edge.channels), factors))
+
+
+class ExactWords:
+    """The exact model, for planners that decide level by level."""
+
+    name = "exact"
+    #: Splits that the model knows.
+    splits: tuple[str, ...] = (DP, MP, OP)
+
+    def __init__(self, graph: PlanGraph, batch: int, factors: Factors | None = None) -> None:
+        self.graph, self.batch, self.factors = graph, batch, factors
+
+    def _factors(self, levels: int) -> Factors:
+        """Of the highest levels."""
+        return halves(levels) if self.factors is None else self.factors[:levels]
+
+    def total_bytes(self, splits: Splits) -> int:
+        """Bytes that all dies send in a training step."""
+        factors = self._factors(len(splits[0]))
+        regions = layouts(self.graph, splits)
+        words = sum(node_words(self.graph, number, here, self.batch, factors) for number, here in enumerate(regions))
+        return 4 * (words + sum(
+            edge_words(self.graph, number, regions[edge.producer].home, regions[edge.consumer], self.batch, factors)
+            for number, edge in enumerate(self.graph.edges)))
+
+    def level(self, above: Splits, splits: Sequence[str]) -> Problem:
+        """What choices at the next level cost, given those above it: the words of an array of that many levels."""
+        graph, factors = self.graph, self._factors(len(above[0]) + 1)
+        labels: list[list[Label]] = []
+        regions: list[list[Layout]] = []
+        for number in range(len(graph.nodes)):
+            vector = above[number]
+            outputs = graph.outputs[number]
+            first = above[graph.edges[outputs[0]].consumer] if outputs else (DP,) * len(vector)
+            weighted = graph.nodes[number].weighted
+            mine: list[Label] = []
+            for split in graph.choices(number, splits):
+                mine += [(split, DP), (split, MP)] if split == MP and weighted else [(split, DP)]
+            labels.append(mine)
+            regions.append([layout(weighted, (*vector, split), (*first, reader), graph.nodes[number].free)
+                            for split, reader in mine])
+        nodes = [[node_words(graph, number, here, self.batch, factors) for here in regions[number]]
+                 for number in range(len(graph.nodes))]
+        pairs: list[list[list[float]]] = []
+        for number, edge in enumerate(graph.edges):
+            decides = graph.nodes[edge.producer].weighted and graph.outputs[edge.producer][0] == number
+            pairs.append([[
+                INFEASIBLE if decides and label[0] == MP and (label[1] == MP) != (other[0] == MP) else
+                edge_words(graph, number, here.home, need, self.batch, factors)
+                for other, need in zip(labels[edge.consumer], regions[edge.consumer], strict=True)]
+                for label, here in zip(labels[edge.producer], regions[edge.producer], strict=True)])
+        return Problem([[label[0] for label in mine] for mine in labels], nodes, pairs)
+

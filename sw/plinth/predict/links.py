@@ -1,0 +1,253 @@
+"""Cycles that words take over the links of an array.
+
+Every pair of dies has one shortest way (over the lowest ports). What is sent at once loads the links on its ways;
+it takes as long as the most loaded link, and the latency of the longest way. Arrays of more than 64 dies are not
+walked pair by pair, unless their links have several rates: their words are taken to load all links evenly, each at the
+mean distance. Rings are walked all the same, but those of arrays with switches.
+"""
+
+from collections import deque
+from functools import cached_property, lru_cache
+from math import lcm
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.array.array import Array
+from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, Sizes, pattern, plane, runs, sent
+from plinth.partition.cuts import parts
+from plinth.partition.exchanges import Exchange, exchange_words
+from plinth.partition.groups import ProcessGroups
+from plinth_hw.isa.parameters import preset
+
+Floats = NDArray[np.float64]
+
+
+#: Dies up to which the tiles of an exchange are told apart.
+TURNS = 16
+
+
+class Tile(NamedTuple):
+    """Samples (times elements of tiles) and channels that a die sends to another one, cycles of the most loaded link
+    while all dies send as far, hops and cycles of latency of the longest route, how many tiles it stands for, and
+    behind which others it goes: those of its lane."""
+
+    samples: int
+    channels: int
+    cycles: float
+    hops: int
+    latency: float
+    tiles: int
+    lane: int = 0
+
+
+class Load(NamedTuple):
+    """Words that are sent at once: cycles of the most loaded link, hops and cycles of latency of the longest route."""
+
+    cycles: float
+    hops: int
+    latency: float
+
+
+class Links:
+    """The links of an array."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.factors = array.factors
+        # Of links of several rates a mean says nothing; rings go along links, where there are no switches.
+        self.walked = array.dies <= KEPT_DIES or array.has_rates or array.has_latencies
+        self._along = self.walked or not array.switches
+        #: Flits a cycle of the slowest link.
+        self.slowest = float(min((link.rate for link in array.links), default=array.rate)
+                             / preset(array.preset).flit_words)
+        #: Cycles of latency of a link: the mean of all, and the longest.
+        self.mean_latency = float(array.directed_latencies.mean()) if array.links else float(array.link_latency)
+        self.longest_latency = max((link.latency for link in array.links), default=array.link_latency)
+        self._unit = lru_cache(maxsize=1 << 16)(self._pattern_loads)
+        self._parts = lru_cache(maxsize=1 << 14)(self._common_parts)
+        self.tiles = lru_cache(maxsize=1 << 14)(self._tile_cycles)
+        self._rings = lru_cache(maxsize=1 << 12)(self._ring_load)
+
+    @cached_property
+    def _ways(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Cycles of each directed link for a word of each pair [pair, link], and links on its way [die, die]; of
+        chunks."""
+        return self._ways_over(self.array)
+
+    @cached_property
+    def _tile_ways(self) -> tuple[Floats, NDArray[np.int64]]:
+        """The same of tiles."""
+        return self._ways_over(self.array.for_tiles) if self.array.tile_routes else self._ways
+
+    @staticmethod
+    def _ways_over(array: Array) -> tuple[Floats, NDArray[np.int64]]:
+        ways, dies, rates = array.ways, array.dies, array.directed_rates
+        loads, pairs = np.zeros((dies * dies, len(ways.links))), np.arange(dies * dies)
+        for pair, over in ways.walk(pairs // dies, pairs % dies):
+            loads[pair, over] = 1 / rates[over]
+        return loads, ways.hops[:dies].astype(np.int64)
+
+    @cached_property
+    def _lanes(self) -> list[int]:
+        """For each turn, in which all dies send as far, the first one of those with which it shares links, of others'
+        turns as well: tiles of turns that share none do not wait for each other."""
+        dies = self.array.dies
+        loads, one = self._tile_ways[0].reshape(dies, dies, -1), np.arange(dies)
+        used = [(loads[one, (one + turn) % dies] > 0).any(axis=0) for turn in range(dies)]
+        found = list(range(dies))
+        for turn in range(dies):
+            for before in range(turn):
+                if found[before] != found[turn] and (used[turn] & used[before]).any():
+                    low, high = sorted((found[before], found[turn]))
+                    found = [low if lane == high else lane for lane in found]
+        return found
+
+    @cached_property
+    def _even(self) -> tuple[float, int]:
+        """Cycles of a word spread over all links at the mean distance, and the longest distance."""
+        array = self.array
+        total, longest, sources = 0, 0, range(0, array.dies, max(1, array.dies // 16))
+        for source in sources:
+            distance = {source: 0}
+            fresh = deque([source])
+            while fresh:
+                node = fresh.popleft()
+                for other, _ in array.peers[node].values():
+                    if other not in distance:
+                        distance[other] = distance[node] + 1
+                        fresh.append(other)
+            total += sum(distance[die] for die in range(array.dies))
+            longest = max(longest, *(distance[die] for die in range(array.dies)))
+        mean = total / (len(sources) * max(1, array.dies - 1))
+        capacity = 2 * sum(float(link.rate) for link in array.links)
+        return mean / capacity if capacity else 0.0, longest
+
+    def _load(self, words: Floats, tiles: bool = True) -> Load:
+        """What words ``[sender, receiver]`` that are sent at once take on the links, as tiles or as chunks."""
+        flat, array = words.reshape(-1), self.array.for_tiles if tiles else self.array
+        if array.dies > KEPT_DIES:
+            return self._sparse_load(flat, array)
+        loads, hops = self._tile_ways if tiles else self._ways
+        sent = flat > 0
+        return Load(float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[sent].max(initial=0)),
+                    float(array.route_latencies.reshape(-1)[sent].max(initial=0)))
+
+    @staticmethod
+    def _sparse_load(flat: Floats, array: Array) -> Load:
+        """The same over an array's ways, of pairs that send something alone."""
+        ways, dies, pairs = array.ways, array.dies, np.flatnonzero(flat)
+        loads = np.zeros(len(ways.links))
+        for pair, over in ways.walk(pairs // dies, pairs % dies):
+            np.add.at(loads, over, flat[pairs[pair]])
+        hops, latencies = (table.reshape(-1)[pairs] for table in (ways.hops[:dies], array.route_latencies))
+        return Load(float((loads / array.directed_rates).max(initial=0.0)), int(hops.max(initial=0)),
+                    float(latencies.max(initial=0)))
+
+    def _pattern_loads(self, one: Region, two: Region, sizes: Sizes) -> tuple[Load, Load]:
+        """There, and back."""
+        words = pattern(one, two, sizes, self.factors).astype(np.float64)
+        return self._load(words), self._load(words.T)
+
+    def _common_parts(self, source: Region, target: Region) -> tuple[int, int]:
+        """Parts of samples and of channels that divide evenly into those of both regions."""
+        depth, width = (lcm(*(parts(region.cuts(axis), self.factors) for region in (source, target)))
+                        for axis in (SAMPLES, CHANNELS))
+        return depth, width
+
+    def exchanges(self, one: Region, two: Region, batch: int, channels: int, positions: int, others: Sizes = ()
+                  ) -> tuple[float, float]:
+        """Cycles in which what dies have of one region of a map goes to those who need it of another, and in which as
+        much comes back; ``others`` are axes beside samples and channels."""
+        if not self.walked:
+            each, longest = self._even
+            words = exchange_words(Exchange("", "", "", None, one, two, channels, positions, others), batch,
+                                   self.factors)
+            found = words * each + longest * self.array.link_latency if words else 0.0
+            return found, found
+        # Where parts are even, words are those of so many samples and channels, so often.
+        depth, width = self._parts(one, two)
+        if batch % depth or channels % width or not (one.by_digits and two.by_digits):
+            depth, width = batch, channels
+        loads = self._unit(one, two, (*plane(depth, width), *others))
+        deep, wide = batch // depth, channels // width
+        there, back = (load.cycles * deep * wide * positions + load.latency for load in loads)
+        return there, back
+
+    def _tile_cycles(self, source: Region, target: Region, sizes: Sizes, positions: int, die: int) -> tuple[Tile, ...]:
+        """Tiles of a transfer from a die to each other one, in the order in which it sends them, its own first.
+
+        While a die sends to the one ``n`` further on, all others do. Of many dies all tiles count as one.
+        """
+        factors, dies = self.factors, self.array.dies
+        # By the turn in which the die sends.
+        (batch, channels), others = (size for _, size in sizes[:2]), sizes[2:]
+        samples, width, *more = (np.roll(sent(axis, size, source, target, factors, die), -die) for axis, size in sizes)
+        for some in more:
+            samples = samples * some
+
+        def tile(turn: int, load: Load) -> Tile:
+            """A tile, or one for each run of samples and of channels."""
+            other, lane = (die + turn) % dies, self._lanes[turn] if turn else 0
+            if source.orders or target.orders:
+                down, across = (max(1, runs(axis, size, source, target, factors, die, other))
+                                for axis, size in plane(batch, channels))
+                return Tile(-(-int(samples[turn]) // down), -(-int(width[turn]) // across),
+                            load.cycles / (down * across), load.hops, load.latency, down * across, lane)
+            return Tile(int(samples[turn]), int(width[turn]), *load, 1, lane)
+
+        own = tile(0, Load(0.0, 0, 0.0))
+        if dies > TURNS:
+            met = np.flatnonzero(samples[1:] * width[1:]) + 1
+            if not len(met):
+                return (own,)
+            return own, Tile(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
+                             self.exchanges(source, target, batch, channels, positions, others)[0] / len(met), 1,
+                             self.mean_latency, len(met))
+        found = [own]
+        words = pattern(source, target, sizes, factors).astype(np.float64)
+        senders = np.arange(dies)
+        for turn in range(1, dies):
+            moved = np.zeros_like(words)
+            moved[senders, (senders + turn) % dies] = words[senders, (senders + turn) % dies]
+            load = self._load(moved)
+            found.append(tile(turn, Load(load.cycles * positions, max(1, load.hops),
+                                         load.latency if load.hops else self.mean_latency)))
+        return tuple(found)
+
+    def ring_words(self, rings: ProcessGroups, words: int, some: tuple[int, ...] | None = None) -> float:
+        """Cycles of the words of a reduction in all rings, or some by their numbers, without latencies."""
+        if not self._along:
+            return self.ring(rings, words) - 2 * self.ring_latency(rings)
+        return words * self._rings(rings, some)[0]
+
+    def ring_latency(self, rings: ProcessGroups) -> float:
+        """Cycles of links' latencies once around the slowest of a reduction's rings, but for its last hop."""
+        return self._rings(rings, None)[1] if self._along else (rings.size - 1) * self.array.link_latency
+
+    def _ring_load(self, rings: ProcessGroups, some: tuple[int, ...] | None) -> tuple[float, float]:
+        """Of a message of one word in all rings, or some: cycles of the most loaded link, and of latencies around."""
+        dies, size, members = self.array.dies, rings.size, np.array(rings.members)
+        members = members if some is None else members[list(some)]
+        at, to, share = members.reshape(-1), np.roll(members, -1, axis=1).reshape(-1), 2 * (size - 1) / size
+        latency = float(self.array.ring_latency(members))
+        if dies > KEPT_DIES:
+            loads = np.zeros(len(self.array.ways.links))
+            for _, over in self.array.ways.walk(at, to):
+                np.add.at(loads, over, share)
+            return float((loads / self.array.directed_rates).max(initial=0.0)), latency
+        words = np.zeros((dies, dies))
+        words[at, to] = share
+        return self._load(words, tiles=False).cycles, latency
+
+    def ring(self, rings: ProcessGroups, words: int) -> float:
+        """Cycles of the reduction of messages of ``words`` in all rings."""
+        size = rings.size
+        if size == 1:
+            return 0.0
+        latency = 2 * self.ring_latency(rings)
+        if not self._along:
+            each, _ = self._even
+            return 2 * (size - 1) * words * (self.array.dies // size) * each + latency
+        return words * self._rings(rings, None)[0] + latency

@@ -1,0 +1,89 @@
+"""What a piece of work takes on its engine, as one record for every kind of work (:mod:`plinth.predict.work`)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Setting(NamedTuple):
+    """What the cost of work depends on beside the work and its die.
+
+    Attributes
+    ----------
+    codes : str or None
+        How dies of the array code tiles (:class:`plinth.array.array.Array`).
+    flit_cycles : float or None
+        Cycles of a flit on the slowest link between the die and the one that gets the words; None: they stay on the
+        die, or links do not count.
+    """
+
+    codes: str | None = None
+    flit_cycles: float | None = None
+
+
+@dataclass(frozen=True)
+class WorkCost:
+    """What a piece of work takes if nothing else uses the die's memory.
+
+    Work is ``passes`` equal ones, one behind the other: all figures are of one of them.
+
+    Attributes
+    ----------
+    latency : float
+        Cycles from the start until all is done.
+    interval : float
+        Cycles from the start until the engine takes another of its kind.
+    reads, writes : float
+        Words of the beats read and written in memory.
+    passes : int
+        Equal ones that the work is: a Winograd transform's images, or columns of tiles.
+    parts : int
+        Descriptors of a pass: the tasks that a product is cut into.
+    fetch : float
+        Cycles at least in which the descriptors are fetched, where engines may be faster than that; else 0.
+    stages : (load, compute, store) or None
+        Of vector work: cycles on the three units, which overlap with those of the tasks before and behind.
+    serial : bool
+        Each of several tasks waits for the one before.
+    begin : float
+        Cycles until the first flit leaves, where no link has anything before.
+    flits, packets : float
+        That leave for other dies, all of them together; where tiles stay on the die flits are as wide as what moves
+        there.
+    adds, multiplies : float
+        Sums and products that energy counts, beside those of a product of the matrix engine: they follow from the
+        share that a task has of its layer (:class:`plinth.step.tasks.Share`).
+    macs : float
+        Multiply-adds that the PEs are given, padding and all.
+    samples : int
+        Of a product: rows, images or tiles.
+    sram : float
+        Words of the engine's buffers that are read and written for each word of memory.
+    """
+
+    latency: float
+    interval: float
+    reads: float = 0.0
+    writes: float = 0.0
+    passes: int = 1
+    parts: int = 1
+    fetch: float = 0.0
+    stages: tuple[float, float, float] | None = None
+    serial: bool = False
+    begin: float = 0.0
+    flits: float = 0.0
+    packets: float = 0.0
+    adds: float = 0.0
+    multiplies: float = 0.0
+    macs: float = 0.0
+    samples: int = 0
+    sram: float = 0.0
+
+    @property
+    def descriptors(self) -> int:
+        """Descriptors of all the work."""
+        return self.passes * self.parts
+
+    @property
+    def words(self) -> float:
+        """Words read and written in a pass."""
+        return self.reads + self.writes

@@ -1,0 +1,330 @@
+"""Predicted cycles of a training step: the tasks of dies in program order, with their waits, on their engines.
+
+The tasks are those of the step (:mod:`plinth.step.step`). Descriptors are fetched in program order and every engine
+works in order, so one pass over the tasks finds all their times. Dies that have as much as each other are taken to do
+the same at the same time, and one of them is walked: what they send it arrives when what it sends to them would. Where
+dies differ, one of each class is walked, all together: what others send has arrived when the slowest of the classes
+that send it has sent all that it sends, and a ring starts when its last member does.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from plinth.array.array import Array
+from plinth.partition.axes import sent
+from plinth.partition.cuts import Integers
+from plinth.partition.graph import PlanGraph
+from plinth.partition.regions import Partition, Splits
+from plinth.predict.copies import FIRST_FLIT, Copy, buffered, lookups, waiting
+from plinth.predict.engines import ENGINES, Die, Words
+from plinth.predict.links import Links
+from plinth.predict.machine import LINK_LATENCY, Cycles, Machine
+from plinth.predict.record import WorkCost
+from plinth.predict.work import work_cost
+from plinth.sharding import Copies, Sharding
+from plinth.step.accesses import Accesses
+from plinth.step.between import Barrier, Exchange, Reduce
+from plinth.step.build import step_of
+from plinth.step.step import Step
+from plinth.step.tasks import Signal, Task, Work
+from plinth.step.tile_operations import Spread
+from plinth.update.rule import PLAIN, UpdateRule
+
+#: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
+#: so that all operations have about so many groups, but no fewer than these.
+MOST_TASKS, ALL_TASKS, LEAST_TASKS = 32, 2048, 8
+#: How often a step is walked through, with what engines took from each other the time before; of many operations.
+PASSES, LONG_PASSES = 4, 2
+#: Classes of dies that are walked, at most: those that have most; and their operations together, unless it is one.
+MOST_CLASSES, MOST_OPERATIONS = 4, 4096
+
+
+@dataclass(frozen=True)
+class Times:
+    """Cycles of a predicted step."""
+
+    cycles: float
+    #: In which nothing but reductions goes on, and updates by the optimiser engine, at the end.
+    exposed: float
+    #: In which each engine works.
+    matrix: float
+    vector: float
+    transfer: float
+    collective: float
+    optimiser: float
+
+
+#: Runs on the engines from a time on; when it is done.
+Run = Callable[[Die, float], float]
+
+
+class Schedule:
+    """Walks through steps of one network on one array."""
+
+    def __init__(self, graph: PlanGraph, batch: int, array: Array, machine: Machine, links: Links,
+                 rule: UpdateRule = PLAIN, copies: Copies = ()) -> None:
+        self.graph, self.batch, self.machine, self.links, self.rule = graph, batch, machine, links, rule
+        #: How copies of weights are kept equal; left out: as suits the dies.
+        self.copies = copies
+        #: Of the slowest die, which all others wait for.
+        self.speed = float(min(array.relative_speeds))
+        self._kept = lru_cache(maxsize=1)(self._build)
+        self._words = lru_cache(maxsize=1 << 12)(lambda splits, lists: self.built(splits, lists).memory_words())
+
+    def _build(self, splits: Splits, lists: Partition) -> Step:
+        return step_of(Sharding(graph=self.graph, splits=splits, batch=self.batch, factors=self.links.factors,
+                                lists=lists, array=self.links.array, rule=self.rule, copies=self.copies),
+                       self.machine.parameters)
+
+    def built(self, splits: Splits, lists: Partition = ()) -> Step:
+        """The step under given splits, and lists if there are any; the last one is kept."""
+        return self._kept(splits, lists)
+
+    def memory_words(self, splits: Splits, lists: Partition = ()) -> int:
+        """Words of memory that the step takes on every die."""
+        return self._words(splits, lists)
+
+    def step(self, splits: Splits, lists: Partition = ()) -> Times:
+        """A step under the given splits, and lists if there are any."""
+        step = self.built(splits, lists)
+        which = np.zeros(step.dies, dtype=np.int64)
+        firsts = [0]
+        most = min(MOST_CLASSES, MOST_OPERATIONS // len(step.operations))
+        if most > 1 and len(classes := step.classes(turns=True)) > 1:
+            # Those that are not walked do as the last of those that are.
+            classes.sort(key=lambda dies: -step.held(int(dies[0])))
+            for number, dies in enumerate(classes):
+                which[dies] = min(number, most - 1)
+            firsts = [int(dies[0]) for dies in classes[:most]]
+        return self._walked([_Walk(self, step, die, which) for die in firsts])
+
+    def _walked(self, walks: Sequence["_Walk"]) -> Times:
+        """Tasks of dies: walked through alone first, then with what engines take from each other."""
+        dies = [Die(self.machine, [], self.speed) for _ in walks]
+        _run(walks, dies)
+        for _ in range(1, PASSES if len(walks[0].operations) <= MOST_OPERATIONS else LONG_PASSES):
+            dies = [Die(self.machine, die.next_shares(), self.speed) for die in dies]
+            _run(walks, dies)
+        die = max(dies, key=lambda die: die.end)
+        busy = dict.fromkeys(ENGINES, 0.0)
+        for engine, start, stop, _ in die.tasks:
+            busy[engine] += stop - start
+        busy["collective"] += die.latencies
+        last = max((stop for engine, _, stop, _ in die.tasks if engine not in ("collective", "optimiser")),
+                   default=0.0)
+        return Times(die.end, die.end - last, **busy)
+
+
+def _run(walks: Sequence["_Walk"], dies: Sequence[Die]) -> None:
+    """The step on dies that are idle, operation by operation."""
+    ends: list[list[float]] = [[] for _ in walks]
+    for operation in range(len(walks[0].operations)):
+        # What goes on together: by class, when it may go on there, and when what others wait for is done.
+        ready: dict[int, float] = {}
+        done: dict[int, float] = {}
+        for number, (walk, die, ended) in enumerate(zip(walks, dies, ends, strict=True)):
+            for task in walk.operations[operation]:
+                at = max([ended[one] for one in task.waits], default=0.0)
+                if task.others is None:
+                    ended.append(task.run(die, at))
+                else:
+                    ready[number] = at
+                    done[number] = max([ended[one] for one in task.sends], default=at)
+        for number, at in ready.items():
+            task = walks[number].operations[operation][-1]
+            assert task.others is not None
+            ends[number].append(task.run(dies[number], max([at, *(done.get(one, 0.0) for one in task.others)])))
+
+
+class _Walked(NamedTuple):
+    """A task of a walk: the tasks that it waits for by number, and how it runs. The last one of an operation between
+    dies also waits until the others, by class, have done what they send, or, if that is nothing, are ready."""
+
+    waits: Sequence[int]
+    run: Run
+    others: tuple[int, ...] | None = None
+    sends: Sequence[int] = ()
+
+
+class _Walk:
+    """The tasks of a die, by operation: what each waits for, and how it runs.
+
+    Parameters
+    ----------
+    number : int
+        The die.
+    which : array
+        For each die its class.
+    """
+
+    def __init__(self, given: Schedule, step: Step, number: int, which: Integers):
+        self.given, self.machine, self.parameters = given, given.machine, given.machine.parameters
+        self.step, self.die, self._which, self._several = step, number, which.tolist(), bool(which.any())
+        self.operations: list[list[_Walked]] = []
+        self._count = 0
+        self._accesses: Accesses[int] = Accesses()
+        #: Tasks that are reductions, and by number of their exchange those that are barriers.
+        self._reductions: list[int] = []
+        self._barriers: dict[int, int] = {}
+        most = max(min(LEAST_TASKS, MOST_TASKS), min(MOST_TASKS, ALL_TASKS // len(step.operations)))
+        for operation in step.operations:
+            self.operations.append([])
+            if isinstance(operation, Exchange):
+                self._exchange(operation)
+            elif isinstance(operation, Reduce):
+                after = [] if operation.after is None else [self._barriers[operation.after]]
+                for task in operation.tasks(number):
+                    self._reductions.append(self._count)
+                    self._task(task, self._reduce(operation, task), after,
+                               self._classes(operation.rings.of(number)))
+            elif isinstance(operation, Barrier):
+                self._barrier(operation)
+            else:
+                for item in operation.tasks(number, most):
+                    assert isinstance(item, Task)
+                    self._task(item, self._work(item))
+
+    def _add(self, waits: Sequence[int], run: Run, others: tuple[int, ...] | None = None,
+             sends: Sequence[int] = ()) -> None:
+        self.operations[-1].append(_Walked(waits, run, others, sends))
+        self._count += 1
+
+    def _classes(self, dies: Sequence[int]) -> tuple[int, ...]:
+        """Of some dies."""
+        return tuple(sorted({self._which[die] for die in dies})) if self._several else (0,)
+
+    def _senders(self, operation: Exchange) -> tuple[int, ...]:
+        """Classes of the other dies that send the die something."""
+        if not self._several:
+            return (0,)
+        flow = operation.flow
+        found = np.prod([sent(axis, size, flow.target, flow.source, self.given.links.factors, self.die)
+                         for axis, size in flow.sizes], axis=0)
+        return self._classes([die for die in np.flatnonzero(found).tolist() if die != self.die])
+
+    def _task(self, task: Task, run: Run, after: Sequence[int] = (), others: tuple[int, ...] | None = None) -> None:
+        waits = [*after, *self._accesses.needed(task.reads, task.writes)]
+        self._accesses.touch(task.reads, task.writes, self._count)
+        self._add(sorted(set(waits)), run, others)
+
+    def _cost(self, work: Work) -> WorkCost:
+        return work_cost(self.machine, work, self.given.links.array.codes)
+
+    def _work(self, task: Task) -> Run:
+        """How an engine works on a task, or on the equal ones that it stands for."""
+        cost, count, engine = self._cost(task.work), task.count, task.engine.name.lower()
+        if cost.stages is not None:
+            stages, moved = cost.stages, (cost.reads, cost.writes)
+            return lambda die, ready: die.vector(ready, stages, moved, count, serial=cost.serial)
+        (latency, interval), words = _together([cost])
+        cycles = max(latency, cost.fetch), max(interval, cost.fetch)
+        return lambda die, ready: die.task(engine, ready, cycles, words, count, cost.descriptors)
+
+    def _reduce(self, operation: Reduce, task: Task) -> Run:
+        """A reduction: its words on the links, its latency."""
+        given, size, share = self.given, operation.rings.size, operation.phase.share
+        words = operation.words(self.die)
+        control, message = self.machine.control, operation.message(self.die)
+        assert message is not None
+        block = message % self.parameters.reduce_blocks
+        if size == 1:
+            cycles, latency = words / self.parameters.flit_words, control["reduce"]
+        else:
+            cycles = share * given.links.ring_words(operation.rings, words, operation.going)
+            latency = share * self.machine.ring_latency(size, given.links.ring_latency(operation.rings))
+        cost = self._cost(task.work)
+        moved = cost.reads, cost.writes
+
+        def run(die: Die, ready: float) -> float:
+            return die.reduce(ready, cycles, latency, moved, block, linked=size > 1)
+        return run
+
+    def _barrier(self, operation: Barrier) -> None:
+        """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
+        later = self.machine.control["arrival"] + self.given.links.longest_latency - LINK_LATENCY
+        cycles, words = _together([self._cost(Signal(self.die, operation.number, operation.engine))])
+        self._add(list(self._reductions), lambda die, ready: die.task(
+            "transfer", ready, cycles, words, operation.dies - 1) + later)
+        self._barriers[operation.number] = self._count
+        self._add([], lambda die, ready: ready, self._classes(range(operation.dies)), [self._count - 1])
+
+    def _exchange(self, operation: Exchange) -> None:
+        """Tiles of the die to all others; the operation's targets are there when what others send has arrived."""
+        given, machine, parameters = self.given, self.machine, self.parameters
+        source, target = operation.source, operation.targets[0]
+        # Rows lie one behind the other in what a die has of either side.
+        die = self.die
+        strides = source.part(die).channels, target.part(die).channels
+        there = operation.received(die)
+        mine = [source.buffer(die)] if source.part(die).words else []
+        waits = sorted(set(self._accesses.needed(mine, there)))
+        kept: list[int] = []
+        tiles: list[int] = []
+        flow = operation.flow
+        found = given.links.tiles(flow.source, flow.target, flow.sizes, flow.positions, die)
+        spread = isinstance(operation, Spread) and operation.members(die) is not None
+        if spread and mine:
+            cycles, words = self._sent(operation.sends(die))
+            (_, batch), (_, channels), *further = flow.sizes
+            link, _ = given.links.exchanges(flow.source, flow.target, batch, channels, flow.positions, tuple(further))
+            latency = max(tile.latency for tile in found)
+            tiles.append(self._count)
+            link *= operation.share * operation.portion
+            rows = round(operation.portion * sum(one.samples for one in found) * flow.positions)
+            copy = Copy.part(rows, source.part(die).channels)
+            self._add(waits, self._tile(cycles, words, 1, link, latency, copy, 0))
+        for turn, (samples, width, link, hops, latency, count, lane) in enumerate(() if spread else found):
+            if not (samples and width) or not (turn or operation.own):
+                continue
+            # Where it has nothing there, rows lie in another die as wide as they are.
+            copy = Copy(samples * flow.positions, width, *(max(stride, width) for stride in strides))
+            if turn:
+                # Flits are not full where narrow rows do not follow each other.
+                link *= copy.flits(parameters) * parameters.flit_words / (copy.rows * width)
+                # The input behind the link takes a flit a cycle, but for lookups.
+                link = max(link, link * given.links.slowest + (hops - 1) * lookups(
+                    parameters, copy.packets(parameters), copy.flits(parameters), hops))
+            cycles = machine.copy(copy, 0.0 if turn else None)
+            words = copy.read(parameters), copy.written(parameters)
+            if operation.by_tasks:
+                # Of many dies all others are as the first one is.
+                others = operation.peers(die)
+                other = (die + turn) % operation.dies
+                cycles, words = self._sent(operation.tiles(die, other if other in others else others[1]))
+                link *= operation.share
+            (tiles if turn else kept).append(self._count)
+            self._add(waits, self._tile(cycles, words, count, link, latency, copy, lane) if turn else
+                      self._own(cycles, words, count))
+        last = self._count
+        self._accesses.touch(mine, [], last)
+        self._add(kept or waits, lambda die, ready: ready, self._senders(operation), tiles)
+        self._accesses.touch([], there, last)
+
+    def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
+        """Tasks of the transfer engine, all together."""
+        return _together(self._cost(task.work) for task in tasks)
+
+    @staticmethod
+    def _own(cycles: Cycles, words: Words, count: int) -> Run:
+        return lambda die, ready: die.task("transfer", ready, cycles, words, count)
+
+    def _tile(self, cycles: Cycles, words: Words, count: int, link: float, latency: float, copy: Copy,
+              lane: int) -> Run:
+        parameters, machine = self.parameters, self.machine
+        later = machine.control["arrival"] + latency - LINK_LATENCY
+        held = link * (waiting(parameters) + buffered(parameters)) / copy.flits(parameters)
+        return lambda die, ready: die.tiles(ready, cycles, words, count, count * link, lane, held, FIRST_FLIT) + later
+
+
+def _together(costs: Iterable[WorkCost]) -> tuple[Cycles, Words]:
+    """Work on one engine, one behind the other: cycles alone and in a row, and words read and written."""
+    alone = row = reads = writes = 0.0
+    for cost in costs:
+        alone = row + cost.latency + (cost.passes - 1) * cost.interval
+        row += cost.passes * cost.interval
+        reads, writes = reads + cost.passes * cost.reads, writes + cost.passes * cost.writes
+    return (alone, row), (reads, writes)

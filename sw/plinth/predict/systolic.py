@@ -1,0 +1,219 @@
+"""Cycles of a product on the systolic array: its tiles and panels walked through as the engine does (docs/matrix.md).
+
+Each panel waits for its half of the operand buffers, is loaded over the die's read channel, a beat a cycle, and is
+multiplied once it is there; what lies along k comes in pieces that the array follows. Tiles drain into the output
+buffer and are stored meanwhile. Long products are not walked to their end: every loop of more than :data:`WALKED` turns
+goes on as its last turn did.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil
+from typing import NamedTuple
+
+from plinth.machine.tiles import interleave_m_log2, tile_shape
+from plinth_hw.isa.parameters import DieParameters
+
+#: Cycles from a read request to its first beat, and from a write's last beat to its answer, crossbar included.
+READ_LATENCY, WRITE_LATENCY = 60, 50
+#: Rows that a load has under way, at most.
+ROWS_UNDER_WAY = 32
+#: Cycles from a task's start to its first request, and in which the sequencer makes the jobs of a panel.
+START, PANEL = 27, 4
+#: Turns of each loop that are walked.
+WALKED = 4
+
+
+class Cost(NamedTuple):
+    """Cycles of a task alone, of a further one in a row, and the beats that it reads and writes."""
+
+    alone: float
+    row: float
+    reads: float
+    writes: float
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A product as its task says it.
+
+    Parameters
+    ----------
+    m, n, k : int
+        Sizes.
+    interleave_m_log2 : int
+        Interleave shape.
+    transpose_a, transpose_b : bool
+        As of the task.
+    a_run : int
+        Elements of A that are neighbours in memory, of a convolution; 0: all of a row.
+    a_aligned, b_aligned, c_aligned : bool
+        Rows begin on beats.
+    """
+
+    m: int
+    n: int
+    k: int
+    interleave_m_log2: int
+    transpose_a: bool = False
+    transpose_b: bool = False
+    a_run: int = 0
+    a_aligned: bool = True
+    b_aligned: bool = True
+    c_aligned: bool = True
+
+
+def shape(parameters: DieParameters, product: str, m: int, n: int, k: int, run: int) -> Shape:
+    """A product of m x k and k x n as lowering makes its task; matrices lie row behind row.
+
+    Parameters
+    ----------
+    product : str
+        "fprop", "bprop" or "update", with "convolution-" before it if it is one.
+    run : int
+        Elements of a window that lie next to each other; 0 of a fully connected layer.
+    """
+    transpose_a, transpose_b = product.endswith("update"), product.endswith("bprop")
+
+    def aligned(columns: int, packing: int = parameters.packing) -> bool:
+        return ceil(columns / packing) % parameters.beat_words == 0
+
+    log2 = tile_shape(parameters, m, n)[1] if run else interleave_m_log2(parameters, m, n)
+    return Shape(m, n, k, log2, transpose_a, transpose_b, run, aligned(run or (m if transpose_a else k)),
+                 aligned(k if transpose_b else n), aligned(n, 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def cost(parameters: DieParameters, given: Shape) -> Cost:
+    """What a product takes if nothing else uses the memory."""
+    depth = parameters.interleave
+    tile_m = parameters.rows << given.interleave_m_log2
+    tile_n = parameters.columns * (depth >> given.interleave_m_log2)
+    packing = parameters.packing
+    panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
+    return _extend(parameters, given, [("m", tile_m), ("n", tile_n), ("k", panel)])
+
+
+def _extend(parameters: DieParameters, given: Shape, loops: list[tuple[str, int]]) -> Cost:
+    """The walk, with the loops that are too long cut, and what was cut added at the pace of the last turn."""
+    if not loops:
+        return _walk(parameters, given)
+    (name, span), rest = loops[0], loops[1:]
+    size = getattr(given, name)
+    turns = ceil(size / span)
+    if turns <= WALKED:
+        return _extend(parameters, given, rest)
+    short = size - (turns - WALKED) * span
+    two = _extend(parameters, replace(given, **{name: short}), rest)
+    one = _extend(parameters, replace(given, **{name: short - span}), rest)
+    return Cost(*(last + (turns - WALKED) * (last - before) for last, before in zip(two, one, strict=True)))
+
+
+def _beats(columns: int, beat: int, aligned: bool) -> float:
+    """Beats of neighbouring elements."""
+    return ceil(columns / beat) if aligned else (columns - 1 + beat) / beat
+
+
+def _runs(start: int, columns: int, beat: int, aligned: bool, run: int) -> tuple[float, float]:
+    """Beats of some columns of a row, and cycles: a request takes at least as long as rows under way hide latency."""
+    beats = cycles = 0.0
+    while columns:
+        size = min(columns, run - start % run) if run else columns
+        found = _beats(size, beat, aligned)
+        beats, cycles = beats + found, cycles + max(found, READ_LATENCY / ROWS_UNDER_WAY)
+        start, columns = start + size, columns - size
+    return beats, cycles
+
+
+def _pieces(start: int, steps: int, beat: int, run: int, hurry: bool) -> list[int]:
+    """Pieces in which steps that are neighbours in memory are loaded."""
+    done, found = 0, list[int]()
+    while done < steps:
+        size = min(steps - done, (done or beat) if hurry else steps)
+        if run:
+            size = min(size, run - (start + done) % run)
+        found.append(size)
+        done += size
+    return found
+
+
+class _Load:
+    """One operand's buffer; ``beat`` elements a beat, ``slots`` cycles a k step."""
+
+    def __init__(self, along_k: bool, aligned: bool, run: int, beat: int, slots: int):
+        self.along_k, self.aligned, self.run, self.beat, self.slots = along_k, aligned, run, beat, slots
+        self.half = 0
+        self.released = [0.0, 0.0]
+        #: When the first steps of a half are there, and when all can have been multiplied.
+        self.first = [0.0, 0.0]
+        self.last = [0.0, 0.0]
+
+    def load(self, begin: float, feed: float, span: int, at: int, k: int, steps: int) -> tuple[float, float]:
+        """Load a panel of ``steps`` from ``k`` on, of ``span`` elements from ``at`` on, into the half; the array is
+        busy until ``feed``. Cycles that the channel is held for, and beats."""
+        if self.along_k:
+            pieces = _pieces(k, steps, self.beat, self.run, begin + 8 > feed)
+            place, costs, beats = k, list[float](), 0.0
+            for piece in pieces:
+                moved, cycles = _runs(place, piece, self.beat, self.aligned, self.run)
+                costs.append(span * cycles)
+                beats += span * moved
+                place += piece
+            first, tail = costs[0], pieces[-1] * self.slots if len(pieces) > 1 else 0
+        else:
+            moved, cycles = _runs(at, span, self.beat, self.aligned, self.run)
+            costs, beats = [steps * cycles], steps * moved
+            first, tail = 1, self.slots
+        held = sum(costs)
+        self.first[self.half] = begin + READ_LATENCY + first
+        self.last[self.half] = begin + held + READ_LATENCY + tail
+        return held, beats
+
+
+def _walk(parameters: DieParameters, given: Shape) -> Cost:
+    packing = parameters.packing
+    beat, slots = parameters.beat_words * packing, parameters.interleave
+    tile_m = parameters.rows << given.interleave_m_log2
+    tile_n = parameters.columns * (slots >> given.interleave_m_log2)
+    panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
+    resident, single, several = given.k <= 2 * panel, given.n <= tile_n, given.k > panel
+    two = parameters.output_buffer_words >= 2 * parameters.tile_words
+    a = _Load(not given.transpose_a, given.a_aligned, given.a_run, beat, slots)
+    b = _Load(given.transpose_b, given.b_aligned, 0, beat, slots)
+    feed = channel = drained = 0.0
+    stores, ends, reads, writes = [0.0, 0.0], list[float](), 0.0, 0.0
+    tasks = 3
+    issue = float(START)
+    for _ in range(tasks):
+        for m0 in range(0, given.m, tile_m):
+            rows = min(tile_m, given.m - m0)
+            for n0 in range(0, given.n, tile_n):
+                columns = min(tile_n, given.n - n0)
+                for k0 in range(0, given.k, panel):
+                    steps = min(panel, given.k - k0)
+                    issue += PANEL
+                    start, limit = feed, 0.0
+                    for load, span, at, needed in ((a, rows, m0, not (resident and n0)),
+                                                   (b, columns, n0, not (resident and single and m0))):
+                        load.half ^= int(needed or several)
+                        half = load.half
+                        if needed:
+                            begin = max(issue, load.released[half], channel)
+                            held, beats = load.load(begin, feed, span, at, k0, steps)
+                            channel, reads = begin + held, reads + beats
+                        start, limit = max(start, load.first[half]), max(limit, load.last[half])
+                    feed = max(start + steps * slots, limit)
+                    for load in (a, b):
+                        load.released[load.half] = feed
+                feed = max(feed, drained, stores[0] if two else stores[1])
+                drained = feed + parameters.rows * slots
+                beats = rows * _beats(columns, parameters.beat_words, given.c_aligned)
+                writes += beats
+                begin = max(stores[1], feed + parameters.rows + parameters.columns + 21)
+                stores = [stores[1], begin + max(beats + 8, parameters.rows * slots)]
+        ends.append(stores[1] + WRITE_LATENCY)
+        issue += 64
+    reads, writes = reads / tasks, writes / tasks
+    memory = (reads + writes) * parameters.beat_words / float(parameters.memory_words_per_cycle)
+    row = max(ends[-1] - ends[-2], memory)
+    return Cost(max(ends[0], row), row, reads, writes)

@@ -1,0 +1,161 @@
+"""What products, vector programs, rows of embeddings and copies of a step take on a die."""
+
+from plinth.buffers import Buffer
+from plinth.machine import mappings
+from plinth.machine.convolution import FeatureMap
+from plinth.machine.products import matrix_tasks
+from plinth.partition.graph import Window
+from plinth.predict import systolic
+from plinth.predict.copies import Copy
+from plinth.predict.machine import Machine, Work, full_words, row_words, unlike
+from plinth.predict.products import Product, row_stationary_parts
+from plinth.predict.record import WorkCost
+from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Rows, Tile, Vector
+from plinth.step.vector import VectorProgram
+from plinth_hw.isa.parameters import SYSTOLIC
+from plinth_hw.isa.vector_body import VectorOp
+
+#: Whether a region of each shape is one row, and one column.
+_SINGLE = {"full": (False, False), "row": (True, False), "column": (False, True), "element": (True, True)}
+
+
+def vector_work(program: VectorProgram) -> Work:
+    """What a vector program does."""
+    regions = {name: _SINGLE[shape] for name, shape in program.regions.items()}
+    wise = sums = reductions = functions = column_functions = 0
+    for one in program.instructions:
+        target, source = regions[one.dst], regions[one.a]
+        function = one.op is VectorOp.FUNCTION
+        if one.op in (VectorOp.SUM, VectorOp.MAXIMUM):
+            down = target[0] and not source[0]
+            sums, reductions = sums + down, reductions + (not down)
+        elif not any(target):
+            functions, wise = functions + function, wise + (not function)
+        else:
+            column_functions += target[1] and function
+    row_loads, row_stores = (sum(any(regions[move.region]) for move in moves)
+                             for moves in (program.loads, program.stores))
+    return Work(len(program.loads) - row_loads, len(program.stores) - row_stores, row_loads, row_stores, wise=wise,
+                sums=sums, reductions=reductions, functions=functions, column_functions=column_functions,
+                packed_loads=sum(move.packed for move in program.loads),
+                packed_stores=sum(move.packed for move in program.stores))
+
+
+def vector_cost(machine: Machine, vector: Vector) -> WorkCost:
+    """What a vector task takes; one of equal ones. Load, compute and store of three tasks overlap; what adds to a sum
+    waits for what has done so before."""
+    known = vector.program.known
+    if vector_work not in known:
+        known[vector_work] = vector_work(vector.program)
+    work = known[vector_work]
+    key = (work, vector.rows, vector.columns, vector.serial)
+    found = machine.known_vectors.get(key)
+    if found is None:
+        found = machine.known_vectors[key] = _vector(machine, work, vector)
+    return found
+
+
+def _vector(machine: Machine, work: Work, vector: Vector) -> WorkCost:
+    parameters, rows, columns = machine.parameters, vector.rows, vector.columns
+    stages = machine.vector(work, rows, columns)
+    load, compute, store = stages
+    row, whole = row_words(parameters, columns), load + compute + store
+    read, written = full_words(parameters, work, rows, columns)
+    serial = bool(work.sums or vector.serial)
+    return WorkCost(
+        whole, whole if serial else max(load, compute, store, whole / 2), read + work.row_loads * row,
+        written + work.row_stores * row, fetch=machine.control["fetch"], stages=stages, serial=serial,
+        adds=float(rows * columns * (work.wise + work.sums + work.reductions + work.functions)), sram=2.0)
+
+
+def _geometry(operand: Buffer | FeatureMap) -> tuple[object, ...]:
+    """What cycles depend on."""
+    buffer = operand.buffer if isinstance(operand, FeatureMap) else operand
+    sides = (operand.height, operand.width) if isinstance(operand, FeatureMap) else ()
+    return (*sides, buffer.rows, buffer.columns, buffer.stride, buffer.packed)
+
+
+def matrix_cost(machine: Machine, work: Multiplication) -> WorkCost:
+    """What a product's tasks take together."""
+    key = (work.direction, work.shape, *map(_geometry, (work.a, work.b, work.c)))
+    found = machine.known_products.get(key)
+    if found is None:
+        make = _systolic if machine.parameters.machine == SYSTOLIC else _row_stationary
+        found = machine.known_products[key] = make(machine, work)
+    return found
+
+
+def _bounded(machine: Machine, work: Multiplication, alone: float, row: float, reads: float, writes: float, tasks: int,
+             macs: float) -> WorkCost:
+    """No product is faster than its PEs, or than memory moves its words; its tasks are fetched one by one."""
+    parameters = machine.parameters
+    least = max(macs / (parameters.rows * parameters.columns),
+                (reads + writes) / float(parameters.memory_words_per_cycle))
+    row = max(row, least)
+    return WorkCost(max(alone, row), row, reads, writes, parts=tasks, fetch=tasks * machine.control["fetch"], macs=macs,
+                    samples=product_of(work).samples, sram=1.0)
+
+
+def _systolic(machine: Machine, work: Multiplication) -> WorkCost:
+    parameters = machine.parameters
+    beat = parameters.beat_words
+    alone = row = reads = writes = macs = 0.0
+    groups = matrix_tasks(parameters, work.layer, work.direction, work.shape, work.a, work.b, work.c).groups
+    bodies = [body for bodies in groups for body in bodies]
+    for body in bodies:
+        m, n, k = body["m"], body["n"], body["k"]
+        found = systolic.cost(parameters, systolic.Shape(
+            m, n, k, body["interleave_m_log2"], bool(body.get("transpose_a")), bool(body.get("transpose_b")),
+            0 if work.shape is None else body["a_run"], body["a_stride"] % beat == 0, body["b_stride"] % beat == 0,
+            body["c_stride"] % beat == 0))
+        alone, row = (alone + found.row if row else found.alone), row + found.row
+        reads, writes, macs = reads + beat * found.reads, writes + beat * found.writes, macs + m * n * k
+    return _bounded(machine, work, alone, row, reads, writes, len(bodies), macs)
+
+
+def product_of(work: Multiplication) -> Product:
+    """A product as what it is of samples and channels."""
+    shape = work.shape
+    if shape is None:
+        assert isinstance(work.a, Buffer) and isinstance(work.b, Buffer) and isinstance(work.c, Buffer)
+        inputs, outputs = {FPROP: (work.a.columns, work.c.columns), BPROP: (work.c.columns, work.a.columns),
+                           UPDATE: (work.a.columns, work.b.columns)}[work.direction]
+        return Product(work.direction, work.a.rows, inputs, outputs, layer=work.layer)
+    assert isinstance(work.a, FeatureMap)
+    return Product(work.direction, work.a.images, shape.inputs, shape.outputs,
+                   Window((shape.height, shape.width), shape.kernel, shape.stride, shape.padding,
+                          (shape.out_height, shape.out_width)), work.layer)
+
+
+def _row_stationary(machine: Machine, work: Multiplication) -> WorkCost:
+    product = product_of(work)
+    parts = row_stationary_parts(machine.parameters, product)
+    found = mappings.work(machine.parameters, parts)
+    return _bounded(machine, work, found.alone, found.row, found.read, found.written,
+                    sum(mappings.tasks(loops, mapping) for loops, mapping in parts),
+                    float(sum(loops.macs for loops, _ in parts)))
+
+
+def rows_cost(machine: Machine, work: Rows) -> WorkCost:
+    """What rows by their numbers take: rows that are added are read on both sides."""
+    rows, columns = work.rows.rows, work.rows.columns
+    latency, interval = machine.rows(rows, columns, work.added * unlike(work.table_rows, work.own_rows))
+    words = rows * row_words(machine.parameters, columns)
+    return WorkCost(latency, interval, (1 + work.added) * words, words, adds=float(work.added * rows * columns))
+
+
+def copy_cost(machine: Machine, tile: Tile, flit_cycles: float | None) -> WorkCost:
+    """What a copy to one place takes.
+
+    Parameters
+    ----------
+    flit_cycles : float or None
+        Cycles of a flit on the slowest link of its way; None: it stays on the die.
+    """
+    parameters, beat = machine.parameters, machine.parameters.beat_words
+    copy = Copy(tile.planes * tile.source.rows, tile.source.columns, tile.source.stride, tile.target.stride,
+                tile.source.address % beat, tile.target.address % beat)
+    flits = copy.flits(parameters)
+    latency, interval = machine.copy(copy, None if flit_cycles is None else flits * flit_cycles)
+    return WorkCost(latency, interval, copy.read(parameters), copy.written(parameters), flits=flits,
+                    packets=copy.packets(parameters))

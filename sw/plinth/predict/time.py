@@ -1,0 +1,309 @@
+"""Predicted time of a training step: compute, and the communication that it cannot hide.
+
+What a step takes is walked through task by task (:mod:`schedule`). Planners that look at thousands of plans search by
+an estimate, a sum of what each node and edge costs, and decide by the walk. The estimate lets tasks follow each other,
+and the slowest die decides each:
+
+    fprop   for every node: the product, beside it bias and activation; reduce to the homes; copy to the readers
+    bprop   backwards: reduce to the home, mask, copy the error; the product for the error of the input; then that
+            for the weights' gradient, whose ring reduction runs beside everything that follows, one after the other
+    step    until the last product and the last reduction have finished
+
+There tile transfers between layers hide behind nothing. Cycles of tasks are those of :mod:`machine`, divided by the
+die's speed; cycles of words those of :mod:`links`.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
+from math import prod
+
+from plinth.array.array import Array
+from plinth.partition.axes import CHANNELS, SAMPLES, Region
+from plinth.partition.blocks import coded_exchanges, unpredictable
+from plinth.partition.cuts import bounds, parts
+from plinth.partition.exchanges import tile_exchange
+from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
+from plinth.partition.groups import RING
+from plinth.partition.lines import tile_words
+from plinth.partition.predicted import expected_share
+from plinth.partition.regions import Layout, Partition, Splits, has_elements, layout, tile_levels, weight_words
+from plinth.partition.ring_order import along_links
+from plinth.predict.links import Links
+from plinth.predict.machine import BACKWARD, FORWARD, SUM, Machine, Work, machine, unlike
+from plinth.predict.products import DIRECTIONS, Product
+from plinth.predict.schedule import Schedule
+from plinth.predict.transforms import node_transforms
+from plinth.predict.updates import update_cycles
+from plinth.sharding import Copies
+from plinth.step.predicted_gather import odd_channels
+from plinth.step.sums import LEFT, additions
+from plinth.update.rule import PLAIN, UpdateRule
+
+Vector = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Cycles of a node on the slowest die."""
+
+    forward: float
+    #: Mask and sums of the error.
+    backward: float
+    input_error: float
+    update: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """Predicted cycles of a training step, in parts that add up."""
+
+    compute: float
+    #: Transfers between layers.
+    transfers: float
+    #: Weight reductions that nothing hides.
+    exposed: float
+    #: All weight reductions.
+    reductions: float
+
+    @property
+    def cycles(self) -> float:
+        """Of the whole step."""
+        return self.compute + self.transfers + self.exposed
+
+
+def _numbered(shapes: Iterable[Hashable]) -> list[int]:
+    """Numbers of shapes, equal for equal ones."""
+    known: dict[Hashable, int] = {}
+    return [known.setdefault(shape, len(known)) for shape in shapes]
+
+
+class StepTime:
+    """Predicts steps of one network on one array; keeps what it has computed.
+
+    ``progress``, if any, is called with the number of steps that were predicted task by task, after each.
+    """
+
+    def __init__(self, graph: PlanGraph, batch: int, array: Array, die: Machine | None = None,
+                 rule: UpdateRule = PLAIN, links: Links | None = None,
+                 progress: Callable[[int], object] | None = None, copies: Copies = ()) -> None:
+        self.graph, self.batch, self.array, self.rule = graph, batch, array, rule
+        self.machine = die or machine(array.die_parameters())
+        self.links = links or Links(array)
+        self.levels, self.factors = array.levels, array.factors
+        self.schedule = Schedule(graph, batch, array, self.machine, self.links, rule, copies)
+        self._steps: dict[tuple[Splits, Partition], Step] = {}
+        self._progress = progress
+        self._speeds = tuple(map(float, array.relative_speeds))
+        self._uneven = len(set(self._speeds)) > 1
+        # What costs the same is computed once: numbers of nodes and edges of equal shape.
+        inputs = [len(edges) for edges in graph.inputs]
+        self._node_shape = _numbered(((replace(node, name=""), fed) for node, fed in
+                                      zip(graph.nodes, inputs, strict=True)))
+        #: Of each node, what works on the maps that it reads.
+        self._fed = [tuple(one.kind for edge in graph.feeds(number) if edge is not None
+                           for one in graph.nodes[graph.edges[edge].producer].followers)
+                     for number in range(len(graph.nodes))]
+        self._edge_shape = _numbered((edge.elements, edge.channels, graph.nodes[edge.producer].weighted,
+                                      graph.nodes[edge.consumer].weighted) for edge in graph.edges)
+        self._computes: dict[tuple[int, Vector], Compute] = {}
+        self._rings: dict[tuple[int, Vector], float] = {}
+        self._owns: dict[tuple[int, tuple[str, ...], Vector, Vector], float] = {}
+        self._betweens: dict[tuple[int, Vector, Vector, Vector], float] = {}
+        self._moved: dict[tuple[Region, Region, int, int], float] = {}
+        #: For each node, the edge and the consumer that its home goes by.
+        self.first = tuple(graph.edges[edges[0]].consumer if edges else -1 for edges in graph.outputs)
+        self._whole = (DP,) * self.levels
+
+    def home_vector(self, splits: Splits, number: int) -> Vector:
+        """Splits of the node that a node's home goes by."""
+        first = self.first[number]
+        return splits[first] if first >= 0 else self._whole
+
+    def _layout(self, number: int, vector: Vector, first: Vector, *others: Vector) -> Layout:
+        node = self.graph.nodes[number]
+        return layout(node.weighted, vector, first, node.free, tile_levels(vector, first, *others))
+
+    def able(self, number: int, vector: Vector) -> bool:
+        """Whether dies can do a node split so: each group of them has an element of its tiles, and where its gather is
+        predicted they have as many channels as codes take."""
+        node = self.graph.nodes[number]
+        if not has_elements(node, vector, self.factors):
+            return False
+        if node.tiling is None or not node.tiling.rounds:
+            return True
+        here = self._layout(number, vector, self._whole)
+        readers = (self.graph.nodes[self.graph.edges[edge].consumer] for edge in self.graph.outputs[number])
+        asked = (node, *(reader for reader in readers if reader.junction))
+        if all(unpredictable(one, here, None, None) for one in asked):
+            return True
+        counts = here.output.lengths(CHANNELS, node.output_channels, self.factors)
+        return odd_channels(counts.tolist(), self.machine.parameters) is None
+
+    def compute(self, number: int, vector: Vector) -> Compute:
+        """Cycles of a node's tasks on the slowest die."""
+        key = (self._node_shape[number], vector)
+        found = self._computes.get(key)
+        if found is None:
+            found = self._computes[key] = self._compute(number, vector)
+        return found
+
+    def _compute(self, number: int, vector: Vector) -> Compute:
+        node, factors, die = self.graph.nodes[number], self.factors, self.machine
+        here = self._layout(number, vector, self._whole)
+        low, high = bounds(self.batch, here.dp + here.ep, factors)
+        first, last = bounds(node.input_channels, here.mp, factors)
+        start, stop = bounds(node.output_channels, here.op if node.weighted else here.mp, factors)
+        home_low, home_high = here.home.bounds(SAMPLES, self.batch, factors)
+        sizes: dict[tuple[int, ...], float] = {}
+        # First parts are the larger: of equally fast dies the first has most.
+        dies = slice(None) if self._uneven else slice(1)
+        for size, speed in zip(zip(*((two - one)[dies].tolist() for one, two in (
+                (low, high), (first, last), (start, stop), (home_low, home_high))), strict=True), self._speeds[dies],
+                strict=True):
+            sizes[size] = min(sizes.get(size, speed), speed)
+        raw = node.raw_elements // node.output_channels
+        each = len(self.graph.inputs[number])
+        several = node.weighted and bool(here.mp)
+        adds = additions(parts(here.mp, factors), LEFT) if several else 0
+        worst = [0.0] * 4
+        for (samples, inputs, outputs, home), speed in sizes.items():
+            fprop = update = error = 0.0
+            if node.tiling is not None:
+                fprop, error, update = self._tiled(node, here, samples, inputs, outputs)
+            elif node.weighted and node.macs:
+                fprop, error, update = (die.product(Product.of(direction, node, samples, inputs, outputs)).cycles[0]
+                                        for direction in DIRECTIONS)
+            elif node.gathers:
+                fprop, update = (die.rows(samples * raw, outputs, one)[0]
+                                  for one in (0.0, unlike(node.input_channels, inputs)))
+            # Bias and activation are worked on beside the product, strip by strip; behind it where partial sums come
+            # from other dies, which are added up first.
+            times = max(1, 0 if node.weighted else each)
+            finish = times * sum(die.vector(FORWARD, home * raw, outputs))
+            forward = fprop + finish + adds * sum(die.vector(SUM, home * raw, outputs)) if several else max(
+                fprop, finish)
+            backward = times * sum(die.vector(BACKWARD, samples * raw, outputs))
+            for place, cycles in enumerate((forward, max(0.0, backward - (error if each else 0)),
+                                            error if each else 0.0, update)):
+                worst[place] = max(worst[place], cycles / speed)
+        return Compute(*worst)
+
+    def _tiled(self, node: Node, here: Layout, samples: int, inputs: int, outputs: int) -> tuple[float, float, float]:
+        """fprop, bprop and updateGrad of a Winograd layer on a die with some samples: its products, of all its
+        cluster's, and its tiles."""
+        assert node.tiling is not None
+        cluster = parts(here.ep, self.factors)
+        elements, tiles = -(-node.tiling.elements // cluster), samples * cluster * node.tiling.positions
+        products = [elements * self.machine.product(Product(direction, tiles, inputs, outputs)).cycles[1]
+                    for direction in DIRECTIONS]
+        ins, outs = (node_transforms(self.machine.parameters, node, which, samples, channels)
+                     for which, channels in ((False, inputs), (True, outputs)))
+        if self.machine.parameters.packing > 1:
+            # Tiles are made operands of 16 bits.
+            narrow = Work(1, 1).packed(0, 1)
+            products[:2] = (one + sum(self.machine.vector(narrow, elements * tiles, channels))
+                            for one, channels in zip(products, (inputs, outputs), strict=False))
+        return products[0] + ins + outs, products[1] + ins + outs, products[2]
+
+    def ring(self, number: int, vector: Vector) -> float:
+        """Cycles of a node's weight reduction, and of the update behind it."""
+        key = (self._node_shape[number], vector)
+        found = self._rings.get(key)
+        if found is None:
+            node, here = self.graph.nodes[number], self._layout(number, vector, self._whole)
+            found = 0.0
+            if node.weighted:
+                weights, bias = weight_words(node, here, self.factors)
+                rings, words = along_links(self.array, here.groups(RING, self.factors)), int((weights + bias).max())
+                found = self.links.ring(rings, words) + update_cycles(self.machine, self.rule, -(-words // rings.size))
+            self._rings[key] = found
+        return found
+
+    def own(self, number: int, vector: Vector, first: Vector) -> float:
+        """Cycles in which a node's partial sums go to their homes, or its errors from there, and its tiles to those
+        that have their elements; once each way."""
+        if MP not in vector and EP not in vector:
+            return 0.0
+        key = (self._node_shape[number], self._fed[number], vector, first)
+        found = self._owns.get(key)
+        if found is None:
+            node = self.graph.nodes[number]
+            found = 0.0
+            if node.weighted:
+                here = self._layout(number, vector, first)
+                positions = node.raw_elements // node.output_channels
+                found = self._there_and_back(here.output, here.home, node.output_channels, positions)
+                coded = coded_exchanges(self.graph, here, number, None, None)
+                for phase, back in (("fprop", "bprop"), ("bprop", "fprop")) if here.ep else ():
+                    tiles = tile_exchange(node, here, phase, "scatter", self.factors)
+                    # What a scatter sends, inputs or errors of outputs, comes back as their other half.
+                    for one, cycles in zip(((phase, "scatter"), (back, "gather")), self.links.exchanges(
+                            tiles.source, tiles.target, self.batch, tiles.channels, tiles.positions, tiles.extra),
+                            strict=True):
+                        assert node.tiling is not None
+                        sent = tile_words(node, here, *one, self.factors, one in coded, self.array)
+                        found += cycles * (expected_share(node.tiling, *one) if one in coded else prod(sent) / (
+                            node.tiling.positions * node.tiling.elements))
+            self._owns[key] = found
+        return found
+
+    def _there_and_back(self, one: Region, two: Region, channels: int, positions: int) -> float:
+        """Cycles in which what dies have of one region goes to another, and something as large comes back."""
+        key = (one, two, channels, positions)
+        found = self._moved.get(key)
+        if found is None:
+            found = self._moved[key] = sum(self.links.exchanges(one, two, self.batch, channels, positions))
+        return found
+
+    def between(self, edge: int, vector: Vector, first: Vector, reader: Vector) -> float:
+        """Cycles in which an edge's map goes to its reader, and the error comes back."""
+        key = (self._edge_shape[edge], vector, first, reader)
+        found = self._betweens.get(key)
+        if found is None:
+            one = self.graph.edges[edge]
+            home = self._layout(one.producer, vector, first, reader).home
+            need = self._layout(one.consumer, reader, self._whole, vector, first).input
+            found = self._betweens[key] = self._there_and_back(home, need, one.channels, one.elements // one.channels)
+        return found
+
+    def step(self, splits: Splits, lists: Partition = ()) -> Step:
+        """A step under the given splits, and lists if there are any, task by task."""
+        found = self._steps.get((splits, lists))
+        if found is None:
+            times = self.schedule.step(splits, lists)
+            transfers = min(times.transfer, times.cycles - times.exposed)
+            found = self._steps[splits, lists] = Step(
+                compute=times.cycles - times.exposed - transfers, transfers=transfers, exposed=times.exposed,
+                reductions=times.collective)
+            if self._progress is not None:
+                self._progress(len(self._steps))
+        return found
+
+    def estimate(self, splits: Splits) -> float:
+        """Cycles of a step, as a sum that is quick to compute."""
+        homes = [self.home_vector(splits, number) for number in range(len(splits))]
+        own = [self.own(number, vector, home) for number, (vector, home) in enumerate(zip(splits, homes, strict=True))]
+        # Forwards and backwards the same words move; half of them stand in either pass.
+        later = [words / 2 for words in own]
+        for number, edge in enumerate(self.graph.edges):
+            later[edge.producer] += self.between(number, splits[edge.producer], homes[edge.producer],
+                                                 splits[edge.consumer]) / 2
+        transfers = 2 * sum(later)
+        computes = [self.compute(number, vector) for number, vector in enumerate(splits)]
+        time = sum(mine.forward for mine in computes) + transfers / 2
+        done = 0.0
+        for number in range(len(splits) - 1, -1, -1):
+            mine = computes[number]
+            time += later[number] + mine.backward + mine.input_error + mine.update
+            ring = self.ring(number, splits[number])
+            if ring:
+                done = max(done, time) + ring
+        return max(done, time)
+
+    def cycles(self, splits: Splits) -> float:
+        """Cycles of a step."""
+        return self.step(splits).cycles
+
+    def seconds(self, splits: Splits, lists: Partition = ()) -> float:
+        """Seconds of a step."""
+        return self.step(splits, lists).cycles / float(self.array.clock_mhz * 1_000_000)

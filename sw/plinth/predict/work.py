@@ -1,0 +1,69 @@
+"""The cost of each kind of work of a step: one table, which predictions and both forms of simulation read.
+
+A kind of work is added here by the function that gives its :class:`~plinth.predict.record.WorkCost`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from plinth.predict.codes import decode_cost, encode_cost, predict_cost
+from plinth.predict.copies import MEMORY_LATENCY
+from plinth.predict.machine import Machine
+from plinth.predict.record import Setting, WorkCost
+from plinth.predict.tasks import copy_cost, matrix_cost, rows_cost, vector_cost
+from plinth.predict.transforms import line_cost, spread_cost, transform_cost
+from plinth.predict.updates import message_cost, optimiser_cost
+from plinth.step.tasks import (
+    Decode,
+    Encode,
+    LineTransform,
+    Multiplication,
+    Optimisation,
+    Predict,
+    Reduction,
+    Rows,
+    Signal,
+    Tile,
+    TileTransform,
+    Vector,
+    Work,
+)
+
+
+def _tile(machine: Machine, work: Tile, setting: Setting) -> WorkCost:
+    """A copy is one to a single place, or of parts to several dies."""
+    return copy_cost(machine, work, setting.flit_cycles) if work.members is None else spread_cost(
+        machine.parameters, work)
+
+
+def _signal(machine: Machine, work: Signal, setting: Setting) -> WorkCost:
+    """A copy of a word takes memory's latency."""
+    return WorkCost(float(MEMORY_LATENCY), float(MEMORY_LATENCY))
+
+
+#: For each kind of work what it costs.
+COSTS: dict[type, Callable[[Machine, Any, Setting], WorkCost]] = {
+    Multiplication: lambda machine, work, setting: matrix_cost(machine, work),
+    Vector: lambda machine, work, setting: vector_cost(machine, work),
+    Tile: _tile,
+    TileTransform: lambda machine, work, setting: transform_cost(machine.parameters, work),
+    LineTransform: lambda machine, work, setting: line_cost(machine.parameters, work),
+    Encode: lambda machine, work, setting: encode_cost(machine.parameters, work, setting.codes),
+    Decode: lambda machine, work, setting: decode_cost(machine.parameters, work, setting.codes),
+    Predict: lambda machine, work, setting: predict_cost(machine.parameters, work, setting.codes),
+    Rows: lambda machine, work, setting: rows_cost(machine, work),
+    Reduction: lambda machine, work, setting: message_cost(machine, work),
+    Optimisation: lambda machine, work, setting: optimiser_cost(machine.parameters, work),
+    Signal: _signal,
+}
+
+
+def work_cost(machine: Machine, work: Work, codes: str | None = None, flit_cycles: float | None = None) -> WorkCost:
+    """What a piece of work takes on its engine if nothing else uses the memory.
+
+    Parameters
+    ----------
+    codes, flit_cycles
+        The setting that the cost depends on (:class:`~plinth.predict.record.Setting`).
+    """
+    return COSTS[type(work)](machine, work, Setting(codes, flit_cycles))

@@ -1,0 +1,248 @@
+"""Weights on disk: a plain ``.npz`` of FP32 arrays and a header, read as untrusted.
+
+The header says the network, how far training had come (epochs, and steps of the epoch that was begun), seed and
+settings of the run, the update whose state lies beside the weights, and on each die the state of its generator of
+random bits within an epoch. Version 1 has neither settings nor steps, and is read: what it does not say is None or 0.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.errors import UserError, quoted
+from plinth.files.documents import check_mapping, check_version, parse_yaml
+from plinth.files.forms import described, is_integer
+from plinth.files.npz import ArrayFile, array_file
+from plinth.network.network import Network
+from plinth.network.parameters import KeptVectors, Parameters
+from plinth.network.winograd import converted, other_forms, setting
+from plinth.output import write_whole
+from plinth.train.settings import MAXIMUM_EPOCHS, RunSettings
+from plinth.update.rule import KINDS, VECTORS, UpdateRule
+
+#: Version of the checkpoint format, and those that are read as well.
+CHECKPOINT_VERSION, OLDER_VERSIONS = 2, (1,)
+#: Most steps of an epoch, the largest seed, most dies.
+MAXIMUM_STEPS, MAXIMUM_SEED, MAXIMUM_GENERATORS = 2**31 - 1, 2**63 - 1, 1 << 16
+#: Largest factor of states: more than errors are scaled by in any format, squared.
+MAXIMUM_STATE_SCALE = 2.0**32
+#: Longest header in bytes: as many names of layers as a network can have.
+MAXIMUM_HEADER = 1 << 19
+
+#: Vectors of updates that have a state, by :attr:`~plinth.update.rule.UpdateRule.kept`.
+UPDATES = {rule.kept: rule.vectors for kind in KINDS for wide in (False, True)
+           if (rule := UpdateRule(kind, wide=wide)).vectors}
+
+_REMEDY = "give a file that `plinth train --save` wrote"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Parameters of each layer (weights, then bias, flat), and how far training had come."""
+
+    parameters: Parameters
+    #: Finished epochs.
+    epoch: int
+    seed: int
+    #: Steps of the epoch behind these.
+    step: int = 0
+    #: None: not known.
+    settings: RunSettings | None = None
+    #: On each die the state of its generator of random bits; empty if there is none, or at an epoch's end.
+    generators: tuple[int, ...] = ()
+    #: What update the vectors beside the weights are the state of (``UpdateRule.kept``), and these; both may be empty.
+    update: str = ""
+    kept: KeptVectors = field(default_factory=dict)
+    #: Factor of the states among these over states of the loss's own gradients; None: that of the run's format.
+    state_scale: float | None = None
+    #: Of what was converted, layers whose tiles no kernel has, and how much of these the nearest one leaves out.
+    left_out: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def progress(self) -> str:
+        """How far training had come, in words."""
+        steps = f" and {self.step} step{'s' * (self.step != 1)}" if self.step else ""
+        return f"{self.epoch} epoch{'s' * (self.epoch != 1)}{steps}"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a checkpoint says of itself."""
+
+    network: str
+    layers: list[str]
+    epoch: int
+    seed: int
+    step: int
+    settings: RunSettings | None
+    generators: tuple[int, ...]
+    update: str
+    state_scale: float | None
+
+
+def check_state(found: "Header | Checkpoint", where: Path) -> None:
+    """Refuse to go on from a checkpoint without the state of its update; evaluation needs none.
+
+    Raises
+    ------
+    UserError
+        If there is none.
+    """
+    if found.settings is not None and found.settings.rule.kept and not found.update:
+        raise UserError(f"{where}: holds no state of update {found.settings.rule.kept!r}, by which it was trained; go "
+                        "back to an earlier checkpoint, or train again")
+
+
+def _key(layer: str) -> str:
+    """Name of a layer's array: its own, unless the header or an argument of numpy's is called so, or another's
+    array."""
+    return f"{layer}.parameters" if layer in ("header", "file", "allow_pickle") or (
+        layer.endswith((".parameters", *(f":{vector}" for vector in VECTORS)))) else layer
+
+
+def _kept_key(layer: str, vector: str) -> str:
+    """Name of the array of a vector beside a layer's weights."""
+    return f"{_key(layer)}:{vector}"
+
+
+def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; a killed write leaves the former file as it was.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    arrays: dict[str, Any] = {
+        _key(layer.name): values for layer, values in zip(network.weighted, checkpoint.parameters, strict=True)}
+    arrays |= {_kept_key(layer, vector): values for layer, vectors in checkpoint.kept.items()
+               for vector, values in vectors.items()}
+    header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
+                         "step": checkpoint.step, "seed": checkpoint.seed,
+                         "layers": [layer.name for layer in network.weighted],
+                         **({"update": checkpoint.update} if checkpoint.update else {}),
+                         **({} if checkpoint.state_scale is None else {"state_scale": checkpoint.state_scale}),
+                         **({"generators": checkpoint.generators} if checkpoint.generators else {}),
+                         **({"settings": checkpoint.settings.to_data()} if checkpoint.settings else {})})
+
+    def write(place: Path) -> None:
+        with place.open("wb") as file:
+            np.savez(file, header=np.frombuffer(header.encode(), dtype=np.uint8), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+
+    write_whole(path, write)
+
+
+def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
+    """Read a checkpoint of ``network``; with ``convert`` kernels become Winograd tiles where the network trains those,
+    and tiles kernels.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, too large, damaged, or of another network, or weights are not finite, or of kernels
+        where the network trains tiles, or have a state that cannot be converted.
+    """
+    with array_file(path, "a checkpoint", _REMEDY) as file:
+        header = _header(file)
+        _check_network(header, network, file.where)
+        update = header.update
+        if convert and update:
+            raise UserError(f"{path}: holds the state of update {update!r}, which has no other form; train with it as "
+                            "it is, or anew with --update sgd")
+        left_out: dict[str, float] = {}
+        parameters = [_array(file, _key(layer.name), network, layer.name, left_out if convert else None)
+                      for layer in network.weighted]
+        kept = {layer.name: {vector: _array(file, _kept_key(layer.name, vector), network, layer.name)
+                             for vector in UPDATES[update]} for layer in network.weighted} if update else {}
+        return Checkpoint(parameters, header.epoch, header.seed, header.step, header.settings, header.generators,
+                          update, kept, header.state_scale, left_out)
+
+
+def load_header(path: Path) -> Header:
+    """What a checkpoint says of itself, whatever its network; arrays are not read.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, too large or damaged, or its header no checkpoint's.
+    """
+    with array_file(path, "a checkpoint", _REMEDY) as file:
+        return _header(file)
+
+
+def _array(file: ArrayFile, key: str, network: Network, layer: str, left_out: dict[str, float] | None = None
+           ) -> NDArray[np.float32]:
+    """As many numbers as a layer has parameters; with ``left_out`` of another form, too, and what it leaves out of that
+    goes there."""
+    form, wanted, others = file.form(key), network.layer_parameters(layer), other_forms(network, layer)
+    other = form.dtype == np.float32 and len(form.shape) == 1 and form.shape[0] in others
+    if other and left_out is None:
+        held = others[form.shape[0]]
+        what, makes = ("a kernel", "its tiles, the same function") if held is None else (
+            "Winograd tiles", "those nearest to them, another function")
+        raise UserError(f"{file.where}: layer {layer!r} holds {form.shape[0]} weights of {what}, but network "
+                        f"{network.name!r} trains other {wanted}; say {setting(held)}, as it was trained (`plinth "
+                        f"convert` makes {makes})")
+    if not other and (form.dtype != np.float32 or form.shape != (wanted,)):
+        raise UserError(f"{file.where}: layer {layer!r} holds {form}, not float32 [{wanted}]; {_REMEDY}")
+    values = file.read(form)
+    if not np.isfinite(values).all():
+        raise UserError(f"{file.where}: layer {layer!r} has weights that are not finite; go back to an earlier "
+                        "checkpoint, or train again at a lower --rate")
+    if not other or left_out is None:
+        return values
+    made, left = converted(network, layer, values)
+    if left:
+        left_out[layer] = left
+    return made
+
+
+def _check_network(header: Header, network: Network, where: str) -> None:
+    """Refuse a checkpoint of another network."""
+    if header.network != network.name:
+        named = quoted(header.network) if isinstance(header.network, str) else described(header.network)
+        raise UserError(f"{where}: holds network {named}, not {network.name!r}; name its network, or train again")
+    if header.layers != [layer.name for layer in network.weighted]:
+        raise UserError(f"{where}: holds other layers than network {network.name!r} has; {_REMEDY}")
+
+
+def _header(file: ArrayFile) -> Header:
+    """The header, once it is that of a checkpoint."""
+    form, where = file.form("header"), file.where
+    if form.dtype != np.uint8 or len(form.shape) != 1 or form.shape[0] > MAXIMUM_HEADER:
+        raise file.error(f"the header is {form}")
+    try:
+        text = file.read(form).tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise file.error("the header is no UTF-8") from error
+    # JSON as `save` writes it is YAML on one line; there is one reader of untrusted text.
+    data = parse_yaml(text, f"{where}: header")
+    check_version(data, where, "a checkpoint's header", CHECKPOINT_VERSION, "train again with --save", OLDER_VERSIONS)
+    first = data["version"] == 1
+    check_mapping(data, where, "a checkpoint's header",
+                  required=("version", "network", "epoch", *(() if first else ("step",)), "seed", "layers"),
+                  optional=("update", *(() if first else ("state_scale", "generators", "settings"))))
+    for key, most in (("epoch", MAXIMUM_EPOCHS), ("seed", MAXIMUM_SEED), ("step", MAXIMUM_STEPS)):
+        if not is_integer(data.get(key, 0), 0, most):
+            raise UserError(f"{where}: {key} must be an integer from 0 to {most}, not {described(data[key])}; "
+                            f"{_REMEDY}")
+    update, generators, scale = data.get("update", ""), data.get("generators", []), data.get("state_scale")
+    if update not in ("", *UPDATES):
+        raise UserError(f"{where}: update must be one of {', '.join(UPDATES)}, not {described(update)}; {_REMEDY}")
+    if not isinstance(generators, list) or len(generators) > MAXIMUM_GENERATORS or not all(
+            is_integer(state, 1, 2**32 - 1) for state in generators):
+        raise UserError(f"{where}: generators must be a list of integers from 1 to {2**32 - 1}, not "
+                        f"{described(generators)}; {_REMEDY}")
+    if scale is not None and not (isinstance(scale, float) and 0 < scale <= MAXIMUM_STATE_SCALE):
+        raise UserError(f"{where}: state_scale must be a number above 0 and up to {MAXIMUM_STATE_SCALE}, not "
+                        f"{described(scale)}; {_REMEDY}")
+    settings = RunSettings.from_data(data["settings"], where) if "settings" in data else None
+    return Header(data["network"], data["layers"], data["epoch"], data["seed"], data.get("step", 0), settings,
+                  tuple(generators), update, scale)

@@ -1,0 +1,338 @@
+"""The training job from network to report: plan, lower, run on an array, compare, save."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from plinth import backends
+from plinth.array.array import Array
+from plinth.driver.driver import Driver
+from plinth.driver.executor import Executor
+from plinth.errors import UserError, one_line
+from plinth.lower.places import HostView
+from plinth.lower.stages import check_network
+from plinth.lower.training import check_array, lower_training, trained_sharding
+from plinth.network.network import Network
+from plinth.network.parameters import Parameters
+from plinth.output import check_writable, write_json
+from plinth.plan.plan import Plan
+from plinth.plan.plan_file import check_use
+from plinth.plan.planning import check_prediction, plan_network, predicted_seconds
+from plinth.runtime.numpy_executor import NumpyExecutor
+from plinth.step.build import step_of
+from plinth.train import checkpoint
+from plinth.train.checkpoint import Checkpoint
+from plinth.train.checks import Checks, against_float64
+from plinth.train.data import Dataset, Samples, samples
+from plinth.train.evaluation import evaluate
+from plinth.train.folder import REPORT, RunFolder
+from plinth.train.layers import layer_report
+from plinth.train.resume import starting_point, state_scale
+from plinth.train.scale import Conversion, Scale, held_operands, held_targets
+from plinth.train.session import Session, StepResult
+from plinth.train.settings import RunSettings, network_digest, tiles_of
+from plinth.update.rule import UpdateRule
+from plinth_hw.installation import commit
+from plinth_hw.isa.operations import Engine
+from plinth_hw.isa.parameters import DieParameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What somebody asks for."""
+
+    network: Network
+    #: Where to train, and what to split it by: a planner, or a plan's file.
+    array: Array
+    planner: str
+    plan: Plan | None
+    #: Samples, those of a file or of a data set with a name, or themselves; None: the digits.
+    data: Path | Samples | None = None
+    #: Factors on samples and targets; None: the automatic ones.
+    scale: Scale | None
+    epochs: int
+    batch: int
+    rule: UpdateRule
+    seed: int
+    device: str
+    #: With the device "serial": name and rate in baud of each die's port.
+    ports: tuple[tuple[str, int], ...] = ()
+    #: And the folder of the bitstream that the dies must hold; None: any of the array's parameters.
+    bitstream: Path | None = None
+    memory_words: int
+    threads: int | None = None
+    save: Path | None = None
+    resume: Path | None = None
+    #: Go on from ``resume`` with settings that are not its own.
+    change: bool = False
+    #: What was said of the network's Winograd tiles, by option.
+    tile_options: Mapping[str, str] = field(default_factory=dict)
+    steps: int | None = None
+    window: backends.Window | None = None
+    #: Folder of the report; None: it is not written.
+    out: RunFolder | None = None
+    #: What messages call the plan.
+    plan_name: str = "plan"
+    #: Largest share of a step's kinks that the dies may decide; None: by the number format.
+    kinks: float | None = None
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """The report and what its picture needs."""
+
+    report: dict[str, Any]
+    plan: Plan
+    losses: list[float]
+    #: Weights and bias of each layer behind the last step, flat.
+    parameters: Parameters
+
+
+#: Devices in this process: golden dies, numpy without dies, and dies in RTL. Others are behind ``"serial"`` ports.
+GOLDEN, NUMPY, COSIM = DEVICES = "golden", "numpy", "cosim"
+#: Called before the first step with the number of steps, and after every step.
+Progress = Callable[[StepResult | None, int], None]
+
+
+def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None]) -> JobResult:
+    """Train and report. In ``options.out``, if there is a folder, ``report.json`` is written last, and only then; what
+    an earlier run left there is removed before the first step, once nothing that is read can be wrong any more.
+
+    Weights are saved after each epoch and after the last step; if the run is interrupted or a device fails, those after
+    the last step that was done. A step that is not finite or further from the float64 reference than its format may be
+    ends the run; the report's ``failure`` says which, and weights after it are not saved.
+
+    Raises
+    ------
+    UserError
+        For whatever the user can mend.
+    """
+    started = time.perf_counter()
+    say = _printable(say)
+    network, array = options.network, options.array
+    parameters = array.die_parameters()
+    if options.device == "serial":
+        parameters = backends.with_window(parameters)
+    if options.device != NUMPY:
+        check_array(array)
+    dataset = samples(options.data, network, _conversion(options))
+    if options.scale is None:
+        say(f"note: --scale auto is --scale {dataset.scale}")
+    steps_per_epoch = len(dataset.train_x) // options.batch
+    if steps_per_epoch < 1:
+        raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "
+                        "samples; give a smaller --batch")
+    plan = _plan(options)
+    view, executors = _made_ready(options, plan, parameters, steps_per_epoch, say)
+    for note in view.notes:
+        say(f"note: {note}")
+    settings = _settings(options, plan, dataset)
+    start = starting_point(network, settings, options.seed, options.resume, parameters=parameters,
+                           steps_per_epoch=steps_per_epoch, change=options.change, say=say)
+    check_writable(options.save)
+    if options.out is not None:
+        options.out.hold()
+    driver, golden, digest = executors()
+    checks = against_float64(network, options.rule, parameters.number_format, kinks=options.kinks)
+    session = Session(network, dataset, view, driver, golden, checks, options.batch, start.seed)
+    session.load_parameters(start.parameters)
+    if start.kept:
+        session.load_kept(start.kept)
+    if isinstance(driver, Driver):
+        driver.clear_counters()
+    if options.out is not None:
+        options.out.clear()
+    setup_seconds = time.perf_counter() - started
+    before = driver.cycles
+    total = (options.epochs - start.epoch) * steps_per_epoch - start.step
+    total = total if options.steps is None else min(total, options.steps)
+    progress(None, total)
+    training_started = time.perf_counter()
+
+    def state(of: Executor, result: StepResult) -> Checkpoint:
+        epochs, step = divmod(result.epoch * steps_per_epoch + result.step + 1, steps_per_epoch)
+        return Checkpoint(session.parameters(of), epochs, start.seed, step, settings,
+                          session.generators(of) if step else (), options.rule.kept, session.kept(of),
+                          state_scale(settings, parameters) if options.rule.kept else None)
+
+    #: Behind the last step, unless it has been saved: of the golden model, which is near where the dies are not.
+    latest: Checkpoint | None = None
+    try:
+        for done, result in enumerate(islice(_steps(session, start, options.epochs), total), 1):
+            progress(result, total)
+            if checks.failure is not None:
+                break
+            if options.save and (done == total or result.step + 1 == steps_per_epoch):
+                checks.finish()
+                if checks.failure is not None:
+                    break
+                checkpoint.save(options.save, network, state(driver, result))
+                latest = None
+            elif options.save and session.equal:
+                latest = state(session.drivers[-1], result)
+    except (KeyboardInterrupt, UserError):
+        if options.save and latest is not None:
+            checkpoint.save(options.save, network, latest)
+        raise
+    wall = time.perf_counter() - training_started
+    checks.finish()
+    report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
+                     setup=setup_seconds, cycles=driver.cycles - before)
+    if options.out is not None:
+        write_json(options.out.path / REPORT, report)
+    return JobResult(report, plan, session.losses, session.parameters(driver))
+
+
+#: The array under test, the golden model that it is compared with, and the SHA-256 of co-simulated dies' Verilog.
+Executors = tuple[Executor, Executor | None, str | None]
+
+
+def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, steps: int, say: Callable[[str], None]
+                ) -> tuple[HostView, Callable[[], Executors]]:
+    """Where the host reads and writes, and what makes what runs the plan's step; ``steps`` are those of an epoch."""
+    array, dies = options.array, options.array.dies
+    if options.device == NUMPY:
+        check_network(options.network)
+        made = NumpyExecutor(step_of(trained_sharding(plan, parameters, options.rule), parameters))
+        return made.view, lambda: (made, None, None)
+    verilog_digest = backends.bitstream_digest(options.bitstream, parameters) if options.bitstream else None
+    memory_words = min(options.memory_words, parameters.most_memory_words)
+    # Memory on the chip is small: each batch is written before its step.
+    program = lower_training(options.network, plan, parameters, rule=options.rule,
+                             steps=steps if parameters.axi_ports else 1, memory_words=memory_words)
+
+    def driver(devices: backends.Array, digest: int | None = None) -> Driver:
+        return Driver(devices, program, memory_words=memory_words, links=array, verilog_digest=digest)
+
+    def executors() -> Executors:
+        golden = driver(backends.golden_array(parameters, dies, memory_words))
+        if options.device == GOLDEN:
+            return golden, None, None
+        if options.device == "serial":
+            return driver(backends.serial_array(parameters, options.ports), verilog_digest), golden, None
+        say(f"building {dies} x {parameters.name} (cached after the first time)")
+        devices, digest = backends.cosim_array(parameters, dies, memory_words, threads=options.threads,
+                                               links=array.timed(), window=options.window)
+        return driver(devices), golden, digest
+
+    return program, executors
+
+
+def _printable(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says lines as terminals may show them: notes quote what files hold."""
+    return lambda text: say(one_line(text))
+
+
+def _plan(options: JobOptions) -> Plan:
+    """The plan that was given, or that of the planner, for the rule that weights are updated by.
+
+    Raises
+    ------
+    UserError
+        If the plan is not for this network, batch and array.
+    """
+    network, array = options.network, options.array
+    if options.plan is None:
+        return plan_network(network, array, planner=options.planner, batch=options.batch, rule=options.rule).plan
+    plan = options.plan
+    check_use(plan, options.plan_name, array=array, batch=options.batch)
+    check_prediction(plan, options.plan_name)
+    if plan.rule == options.rule.form:
+        return plan
+    plan = plan.resharded(rule=options.rule)
+    return plan if plan.predicted_seconds is None else replace(plan, predicted_seconds=predicted_seconds(plan, array))
+
+
+def _conversion(options: JobOptions) -> Conversion:
+    """How samples become numbers of the array's dies."""
+    parameters = options.array.die_parameters()
+    fmt, name = parameters.multiply_format, parameters.number_format
+    return Conversion(options.scale, held_operands(fmt, name),
+                      held_targets(fmt, name, options.batch * options.network.output.elements))
+
+
+def _settings(options: JobOptions, plan: Plan, dataset: Dataset) -> RunSettings:
+    """What a checkpoint says of the run."""
+    return RunSettings(
+        epochs=options.epochs, batch=options.batch, rule=options.rule,
+        number_format=options.array.die_parameters().number_format, scale=dataset.scale, data=dataset.name,
+        data_sha256=dataset.sha256, network_sha256=network_digest(options.network), tiles=tiles_of(options.network),
+        tile_options=options.tile_options, preset=options.array.preset, array=options.array.name,
+        dies=options.array.dies, planner=plan.planner)
+
+
+def _steps(session: Session, start: Checkpoint, epochs: int) -> Iterator[StepResult]:
+    """All steps from where training starts."""
+    yield from session.epoch(start.epoch, start.step, start.generators)
+    for epoch in range(start.epoch + 1, epochs):
+        yield from session.epoch(epoch)
+
+
+def _report(options: JobOptions, session: Session, checks: Checks, driver: Executor, plan: Plan, dataset: Dataset,
+            digest: str | None, *, seed: int, wall: float, setup: float, cycles: int) -> dict[str, Any]:
+    """Everything measured; from counters and comparisons, never from estimates."""
+    dies, parameters = options.array.dies, options.array.die_parameters()
+    steps = len(session.losses)
+    test_loss, test_accuracy = evaluate(options.network, backends.float64_predictor(options.network),
+                                        session.parameters(driver), dataset.test_x, dataset.test_y,
+                                        classes=bool(dataset.classes))
+    engines: dict[str, dict[str, int]] = {}
+    counted = driver if isinstance(driver, Driver) else None
+    for found in map(counted.counters, range(dies)) if counted else ():
+        for engine, counters in found.items():
+            values = {key: value for key, value in asdict(counters).items() if not key.endswith("_busy")}
+            total = engines.setdefault(engine.name.lower(), dict.fromkeys(values, 0))
+            for key, value in values.items():
+                total[key] += value
+    links = [counted.link_words(die) for die in range(dies)] if counted else []
+    macs = engines[Engine.MATRIX.name.lower()]["useful_macs"] if counted else 0
+    pes = parameters.rows * parameters.columns
+    rtl = options.device not in (GOLDEN, NUMPY)
+    return {
+        "network": options.network.name, "parameters": options.network.parameters,
+        "notes": list(options.network.notes),
+        "preset": parameters.name, "device": options.device, "planner": plan.planner, "array": options.array.name,
+        "dies": dies, "batch": options.batch, "update": asdict(options.rule), "rate": options.rule.rate,
+        "seed": seed, "epochs": options.epochs, "scale": asdict(dataset.scale),
+        "steps": steps,
+        "train_loss": session.losses[-1] if steps else None,
+        "test_accuracy": test_accuracy, "test_loss": test_loss,
+        "bit_exact": session.equal and session.compared_steps == steps > 0 if rtl else None,
+        "compared_steps": session.compared_steps,
+        "failure": checks.failure, **{f"{name}_error": value for name, value in checks.largest.items()},
+        "errors": checks.to_data(),
+        "unsaturated_steps": None if checks.unsaturated is None else checks.unsaturated.to_data(),
+        "verdict_steps": checks.verdict_steps, "kinks": checks.kinks.decided, **checks.kinks.to_data(),
+        "cycles": cycles, "cycles_per_step": cycles / steps if steps else None,
+        "cycles_per_step_predicted": None if plan.predicted_seconds is None else (
+            plan.predicted_seconds * float(options.array.clock_mhz) * 1e6),
+        "wall_seconds": wall, "setup_seconds": setup,
+        "die_cycles_per_second": cycles * dies / wall if rtl and wall else None,
+        "matrix_utilisation": macs / (pes * cycles * dies) if cycles else None,
+        "engines": engines,
+        "link_bytes": [[parameters.word_bytes * words for words in ports] for ports in links],
+        "injected_bytes": [parameters.word_bytes * counted.injected_words(die) for die in range(dies)] if counted
+        else [],
+        "injected_bytes_predicted": parameters.word_bytes * steps * plan.words,
+        "injected_bytes_bounds": [parameters.word_bytes * steps * words for words in plan.word_bounds],
+        "levels": session.levels,
+        "saturations": None if parameters.number_format != "fixed" else [
+            driver.saturations(die) for die in range(dies)],
+        "layers": layer_report(plan, counted if rtl and steps else None),
+        "plan": plan.to_data(),
+        "verilog_sha256": digest, "commit": commit(),
+        "losses": session.losses, "timeline": _timeline(counted) if rtl and counted else [],
+    }
+
+
+def _timeline(driver: Driver) -> list[dict[str, Any]]:
+    """Tasks of the last step on die 0, in cycles from the step's first start."""
+    records = driver.records(0)
+    if not records:
+        return []
+    zero = min(record.start for record in records)
+    return [{"task": record.task, "engine": record.engine.name.lower(), "start": record.start - zero,
+             "end": record.end - zero} for record in records]

@@ -1,0 +1,1 @@
+"""Update rules: the forms that descriptors and references share, and the numbers that dies are given."""
