@@ -19,7 +19,7 @@ from plinth.driver.device import Array
 from plinth.errors import UserError
 from plinth.network.layers import SPATIAL, Convolution, Layer, MaxPool, MeanPool
 from plinth.network.network import Network
-from plinth.network.parameters import Parameters, Predictor, Reference, ReferenceStep, Sizes
+from plinth.network.parameters import LayerArrays, Parameters, Predictor, Reference, ReferenceStep, Sizes, flats, named
 from plinth_hw.board.manifest import Manifest, ManifestError
 from plinth_hw.installation import cache_root
 from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters
@@ -233,17 +233,15 @@ def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDIN
     rounding : float
         What numbers of the computation that is checked may be off, of their size.
     """
-    layers = reference_layers(network)
+    layers, rows = reference_layers(network), flats(network)
 
-    def flat(pairs: reference.Parameters) -> list[NDArray[np.float64]]:
-        return [np.concatenate([one.ravel() for one in pair if one is not None]) for pair in pairs]
-
-    def compute(parameters: Parameters, x: NDArray[Any], targets: NDArray[Any],
+    def compute(weights: LayerArrays, x: NDArray[Any], targets: NDArray[Any],
                 decided: Mapping[str, NDArray[np.float32]]) -> ReferenceStep:
-        weights = _split(network, parameters)
-        found = reference.gradients(layers, weights, _samples(network, x), targets, decided, rounding)
-        return ReferenceStep(found.predictions.reshape(len(x), -1), found.loss, flat(found.layers),
-                             Sizes(**vars(found.scales)), found.kinks, found.kinked, found.kink_difference)
+        found = reference.gradients(layers, named(network, weights), _samples(network, x), targets, decided, rounding)
+        sizes = vars(found.scales) | {"gradients": [found.scales.gradients[one.layer] for one in rows]}
+        return ReferenceStep(found.predictions.reshape(len(x), -1), found.loss,
+                             [one.join(found.variables) for one in rows], Sizes(**sizes), found.kinks, found.kinked,
+                             found.kink_difference)
     return compute
 
 
@@ -252,10 +250,9 @@ def float64_predictor(network: Network) -> Predictor:
     layers, batch = reference_layers(network), _batch_samples(network)
 
     def compute(parameters: Parameters, x: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
-        split = _split(network, parameters)
         for start in range(0, len(x), batch):
             part = x[start:start + batch]
-            yield reference.prediction(layers, split, _samples(network, part)).reshape(len(part), -1)
+            yield reference.prediction(layers, parameters, _samples(network, part)).reshape(len(part), -1)
     return compute
 
 
@@ -269,17 +266,6 @@ def _batch_samples(network: Network) -> int:
             isinstance(layer, (Convolution, MaxPool, MeanPool))) else 0
         widest = max(widest, taps, shapes.output.elements)
     return max(1, BATCH_ELEMENTS // widest)
-
-
-def _split(network: Network, parameters: Parameters
-           ) -> list[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
-    """Flat parameters as shaped weights and bias."""
-    split = []
-    for layer, flat in zip(network.weighted, parameters, strict=True):
-        shapes, values = network.shapes[layer.name].parameters, flat.astype(np.float64)
-        size = shapes["weights"].elements
-        split.append((values[:size].reshape(shapes["weights"]), values[size:] if "bias" in shapes else None))
-    return split
 
 
 def _samples(network: Network, x: NDArray[Any]) -> NDArray[Any]:

@@ -15,8 +15,9 @@ from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.layers import Convolution, Dense, Flatten, MaxPool, Relu, Shape, SoftmaxCrossEntropy, Tanh
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.plan.planning import plan_network
-from plinth.train.session import Session, initial_parameters
+from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.descriptors import RECORD_WORDS
 from plinth_hw.isa.parameters import preset

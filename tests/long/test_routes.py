@@ -9,11 +9,12 @@ from plinth import backends
 from plinth.array.array import ring
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_training
+from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planning import given_plan
 from plinth.train.data import digits
-from plinth.train.session import Session, initial_parameters
+from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import HEADER_WORDS

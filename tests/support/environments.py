@@ -127,8 +127,8 @@ class Ended:
 def make_files(folder: Path) -> None:
     """What commands read: some samples, and a checkpoint."""
     from plinth.network.file import load_network
+    from plinth.network.parameters import initial_parameters
     from plinth.train import checkpoint
-    from plinth.train.session import initial_parameters
 
     generator = np.random.default_rng(0)
     np.savez(folder / "few.npz", x=generator.random((40, 64), dtype=np.float32), y=np.arange(40) % 10)

@@ -130,10 +130,9 @@ def _checkpoint() -> Door:
     settings = RunSettings(epochs=9, batch=8, rule=UpdateRule(epsilon=1e-6), number_format="fp32", scale=Scale(0.5),
                            data="digits", data_sha256="0" * 64, network_sha256="1" * 64, tiles="",
                            tile_options={"winograd": "off"}, preset="ndp-demo", array="ring-2", dies=2, planner="data")
-    header = {"version": 2, "network": "small", "epoch": 3, "step": 1, "seed": 7, "layers": ["fc1", "fc2"],
+    header = {"version": 3, "network": "small", "epoch": 3, "step": 1, "seed": 7, "layers": ["fc1", "fc2"],
               "generators": [5, 6], "settings": settings.to_data()}
-    arrays = [array_piece(layer.name, np.ones(NETWORK.layer_parameters(layer.name), np.float32))
-              for layer in NETWORK.weighted]
+    arrays = [array_piece(name, np.ones(one.shape, np.float32)) for name, one in NETWORK.variables.items()]
     whole = zipped([array_piece("header", np.frombuffer(json.dumps(header).encode(), np.uint8)), *arrays])
     return Door(".npz", (whole,), lambda path: checkpoint.load(path, NETWORK), wrong_checkpoint(header, arrays))
 

@@ -2,24 +2,25 @@
 
 import random
 
+from plinth.network.variables import bias, weights
 from plinth.partition.graph import LOSS, Edge, Follower, Node, PlanGraph, Window, chain
 from plinth.partition.regions import Splits
 
 
 def dense(name: str, inputs: int, outputs: int, channels: int | None = None) -> Node:
     """Fully connected; ``channels`` of a flattened map of ``inputs`` elements."""
-    return Node(name=name, kind="dense", weights=inputs * outputs, bias=outputs, input_channels=channels or inputs,
-                output_channels=outputs, input_elements=inputs, raw_elements=outputs, map_elements=outputs,
-                macs=inputs * outputs)
+    return Node(name=name, kind="dense", variables=(weights(inputs, outputs), bias(outputs)),
+                input_channels=channels or inputs, output_channels=outputs, input_elements=inputs, raw_elements=outputs,
+                map_elements=outputs, macs=inputs * outputs)
 
 
 def convolution(name: str, channels: int, outputs: int, kernel: int, side: int, raw: int, pooled: int) -> Node:
     """Square convolution from side to raw to pooled."""
-    weights = kernel * kernel * channels * outputs
-    return Node(name=name, kind="convolution", weights=weights, bias=outputs, input_channels=channels,
+    variables = weights(channels, outputs, (kernel, kernel)), bias(outputs)
+    return Node(name=name, kind="convolution", variables=variables, input_channels=channels,
                 output_channels=outputs, input_elements=channels * side * side, raw_elements=outputs * raw * raw,
-                map_elements=outputs * pooled * pooled, macs=weights * raw * raw, input_positions=side * side,
-                output_positions=raw * raw,
+                map_elements=outputs * pooled * pooled, macs=variables[0].elements * raw * raw,
+                input_positions=side * side, output_positions=raw * raw,
                 window=Window((side, side), (kernel, kernel), (1, 1), (kernel // 2, kernel // 2), (raw, raw)),
                 followers=() if pooled == raw else (Follower(
                     "max-pool", (raw, raw), (2, 2), (2, 2), (0, 0), (pooled, pooled), name=f"{name}.pool"),))

@@ -8,10 +8,11 @@ from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.plan.plan import Plan
 from plinth.train.checks import against_float64
 from plinth.train.data import Dataset
-from plinth.train.session import Session, initial_parameters
+from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 

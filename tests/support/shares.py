@@ -19,10 +19,10 @@ from plinth.array.array import ARRAYS
 from plinth.driver.driver import DieError, Driver
 from plinth.driver.program import Program
 from plinth.lower.training import lower_training
+from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.plan.planning import plan_network
 from plinth.train.data import digits
-from plinth.train.session import initial_parameters
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.descriptors import RECORD_WORDS
 from plinth_sim.golden.array import GoldenArray
@@ -187,11 +187,11 @@ class Training:
             if die in dies:
                 driver.write_floats(die, *values, **place)
 
-        for layer, values in zip(network.weighted, initial_parameters(network, 0), strict=True):
-            slices = program.weights[layer.name]
+        first = initial_parameters(network, 0)
+        for slices in program.weights.values():
             for die, buffer in enumerate(slices.buffers):
                 if buffer.columns:
-                    write(die, buffer, slices.cut(values, die)[None])
+                    write(die, buffer, slices.cut(slices.flats.join(first), die)[None])
         for step in range(self.steps):
             samples = np.arange(step * self.batch, (step + 1) * self.batch)
             for tensor in program.inputs:

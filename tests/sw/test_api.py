@@ -35,8 +35,8 @@ def without_times(report: dict[str, Any]) -> dict[str, Any]:
 
 def same_weights(result: plinth.TrainingResult, checkpoint: Path) -> bool:
     with np.load(checkpoint) as held:
-        return all(np.array_equal(np.concatenate([weights.ravel(), result.biases[name]]).view(np.uint32),
-                                  held[name].view(np.uint32)) for name, weights in result.weights.items())
+        return bool(result.parameters) and all(np.array_equal(values.view(np.uint32), held[name].view(np.uint32))
+                                               for name, values in result.parameters.items())
 
 
 SETTINGS: list[tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]] = [
@@ -56,7 +56,7 @@ def test_training_is_that_of_the_command(words: tuple[str, ...], array: dict[str
     found = plinth.train(array=plinth.array(**array), steps=3, **options)
     assert without_times(found.to_dict()) == without_times(report)
     assert same_weights(found, saved) and found.losses == report["losses"]
-    assert found.accuracy == report["test_accuracy"] and found.weights["fc1"].shape == (64, 128)
+    assert found.accuracy == report["test_accuracy"] and found.parameters["fc1.weights"].shape == (64, 128)
 
 
 def test_plans_and_steps_are_those_of_the_commands(capsys, tmp_path) -> None:

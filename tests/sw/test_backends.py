@@ -7,8 +7,8 @@ from tests.support.networks import random_network
 from plinth import backends
 from plinth.network.layers import Embedding, SoftmaxCrossEntropy
 from plinth.network.network import INPUT, Network
+from plinth.network.parameters import flats, initial_parameters, named
 from plinth.network.zoo import NETWORKS
-from plinth.train.session import initial_parameters
 from plinth_sim.golden import reference
 
 SAMPLES = 3
@@ -25,16 +25,6 @@ def inputs(network: Network, rng: np.random.Generator):
     return x, rng.integers(0, classes, SAMPLES) if softmax else rng.standard_normal((SAMPLES, classes))
 
 
-def split(network: Network, flat):
-    """Flat parameters as pairs of weights and bias."""
-    found = []
-    for layer, values in zip(network.weighted, flat, strict=True):
-        shapes = network.shapes[layer.name].parameters
-        size = shapes["weights"].elements
-        found.append((values[:size].reshape(shapes["weights"]), values[size:] if "bias" in shapes else None))
-    return found
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_random_networks_have_their_shapes_and_the_slope_of_their_loss(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -42,19 +32,19 @@ def test_random_networks_have_their_shapes_and_the_slope_of_their_loss(seed: int
     layers, (x, targets) = backends.reference_layers(network), inputs(network, rng)
     start = [np.float32(0.5) * rng.standard_normal(network.layer_parameters(layer.name), dtype=np.float32)
              for layer in network.weighted]
-    outputs = reference.forward(layers, split(network, start), x)
+    outputs = reference.forward(layers, named(network, start), x)
     for layer in network.layers[:-1]:
         channels, *sides = network.output_shape(layer.name)
         assert outputs[layer.name].shape == (SAMPLES, *sides, channels)
     found = backends.float64_reference(network)(start, x.reshape(SAMPLES, -1), targets, {})
     gradients = found.gradients
     assert found.kinks == 0
-    wanted = reference.loss(layers, split(network, start), x, targets)
+    wanted = reference.loss(layers, named(network, start), x, targets)
     assert found.loss == pytest.approx(wanted, rel=1e-9) or found.loss < wanted > 28
     assert [len(values) for values in gradients] == [len(values) for values in start]
     ways = [rng.standard_normal(len(values)) for values in start]
     step = 1e-6
-    above, below = (reference.loss(layers, split(network, [
+    above, below = (reference.loss(layers, named(network, [
         values + sign * step * way for values, way in zip(start, ways, strict=True)]), x, targets) for sign in (1, -1))
     slope = sum(float(gradient @ way) for gradient, way in zip(gradients, ways, strict=True))
     assert slope == pytest.approx((above - below) / (2 * step), rel=1e-4, abs=1e-6)
@@ -65,9 +55,10 @@ def test_rounded_maps_decide_alike() -> None:
     x, targets = inputs(network, rng)
     parameters = initial_parameters(network, 0)
     compute, flat = backends.float64_reference(network), x.reshape(SAMPLES, -1)
-    outputs = reference.forward(backends.reference_layers(network), split(network, parameters), x)
+    weights = [one.join(parameters) for one in flats(network)]
+    outputs = reference.forward(backends.reference_layers(network), parameters, x)
     decided = {layer.name: outputs[layer.name if layer.kind == "relu" else layer.inputs[0]].astype(np.float32)
                for layer in network.layers if layer.kind in ("relu", "max-pool") and layer.inputs[0] != INPUT}
-    plain, same = compute(parameters, flat, targets, {}), compute(parameters, flat, targets, decided)
+    plain, same = compute(weights, flat, targets, {}), compute(weights, flat, targets, decided)
     assert same.kinks == 0
     assert all(np.array_equal(one, two) for one, two in zip(plain.gradients, same.gradients, strict=True))

@@ -10,8 +10,8 @@ import pytest
 from plinth import cli
 from plinth.network.layers import Dense, MeanSquaredError, Shape
 from plinth.network.network import Network, perceptron
+from plinth.network.parameters import flats, initial_parameters
 from plinth.train.checks import FoundStep, against_float64
-from plinth.train.session import initial_parameters
 from plinth.update.rule import ADAGRAD_PRINTED, MOMENTUM, SGD, UpdateRule
 
 NETWORK = perceptron("small", (12, 16, 6))
@@ -24,7 +24,8 @@ def cause(x: np.ndarray, y: np.ndarray, rule: UpdateRule, number_format: str = "
           factor: float = 1.0) -> str:
     """Of a first step that is not finite, from initial weights times a factor."""
     checks = against_float64(network, rule, number_format)
-    before = [np.float32(factor) * values for values in initial_parameters(network, 0)]
+    first = initial_parameters(network, 0)
+    before = [np.float32(factor) * one.join(first) for one in flats(network)]
     states = [None if rule.kind == SGD else np.zeros(len(values)) for values in before]
     nothing = [np.zeros(len(values)) for values in before]
     checks.step(FoundStep(np.zeros((len(x), 6), np.float32), float("nan"), nothing, before, states,

@@ -293,7 +293,7 @@ def test_dies_count_what_becomes_an_end_of_its_format() -> None:
     made = stepped(lowered("fpga-demo"))
     before = made.driver.saturations(0)
     assert before is not None and before["sums"] == 0 and before["results"] < 10
-    made.load_parameters([np.float32(100) * values for values in made.parameters(made.driver)])
+    made.load_parameters({name: np.float32(100) * values for name, values in made.parameters(made.driver).items()})
     next(iter(made.epoch(0)))
     for die in range(DIES):
         found = made.driver.saturations(die)

@@ -13,8 +13,8 @@ from plinth.defaults import FORMATS
 from plinth.network.file import load_network
 from plinth.network.layers import Dense, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.train import checkpoint
-from plinth.train.session import initial_parameters
 from plinth_hw.terminal.options import Name
 
 
@@ -238,7 +238,8 @@ def test_a_checkpoint_holds_layers_of_any_name(tmp_path) -> None:
     parameters = initial_parameters(network, 0)
     checkpoint.save(tmp_path / "w.npz", network, checkpoint.Checkpoint(parameters, 1, 0))
     found = checkpoint.load(tmp_path / "w.npz", network)
-    assert all(np.array_equal(one, two) for one, two in zip(found.parameters, parameters, strict=True))
+    assert found.parameters.keys() == parameters.keys()
+    assert all(np.array_equal(found.parameters[name], values) for name, values in parameters.items())
 
 
 def test_list_names_networks_arrays_and_presets(capsys) -> None:

@@ -95,8 +95,8 @@ def test_an_absent_package_is_one_line_that_names_the_extra(command, monkeypatch
     stand_in(monkeypatch, None)
     monkeypatch.chdir(tmp_path)
     if command[0] == "eval":
+        from plinth.network.parameters import initial_parameters
         from plinth.train import checkpoint
-        from plinth.train.session import initial_parameters
 
         network = NETWORKS["lenet-c"]
         checkpoint.save(Path("w.npz"), network, checkpoint.Checkpoint(initial_parameters(network, 0), 1, 0))

@@ -7,11 +7,11 @@ import pytest
 
 from plinth import backends
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.train.data import digits
 from plinth.train.evaluation import evaluate
 from plinth.train.losses import accuracy, loss_of
-from plinth.train.session import initial_parameters
 from plinth_sim.golden import reference
 
 
@@ -35,10 +35,10 @@ def test_figures_do_not_depend_on_the_parts(network: Network, monkeypatch: pytes
 
 def test_predictions_are_those_of_the_reference(network: Network) -> None:
     x, parameters = digits().test_x[:20], initial_parameters(network, 1)
-    layers, split = backends.reference_layers(network), backends._split(network, parameters)
+    layers = backends.reference_layers(network)
     samples = backends._samples(network, x)
-    wanted = reference.forward(layers, split, samples)[network.loss.inputs[0]]
-    assert np.array_equal(reference.prediction(layers, split, samples), wanted)
+    wanted = reference.forward(layers, parameters, samples)[network.loss.inputs[0]]
+    assert np.array_equal(reference.prediction(layers, parameters, samples), wanted)
 
 
 def test_memory_does_not_grow_with_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:

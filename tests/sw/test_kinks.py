@@ -9,12 +9,12 @@ import pytest
 
 from plinth import cli
 from plinth.defaults import KINKS
-from plinth.network.parameters import ReferenceStep, Sizes
+from plinth.network import layers
+from plinth.network.parameters import ReferenceStep, Sizes, initial_parameters
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
-from plinth.train import kinks, session
+from plinth.train import kinks
 from plinth.train.kinks import Kinks
-from plinth.train.session import initial_parameters
 
 DIGITS = NETWORKS["digits-cnn"]
 
@@ -41,7 +41,7 @@ def test_initial_values_leave_no_black_pixel_to_roundings(weights: str, tmp_path
 def test_what_dies_decide_of_black_pixels_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                      capsys: pytest.CaptureFixture[str]) -> None:
     """With zero biases the reference takes the dies' side of thousands of exact zeros: errors do not show it."""
-    monkeypatch.setattr(session, "TILE_BIAS", 0.0)
+    monkeypatch.setattr(layers, "TILE_BIAS", 0.0)
     code, report = train(tmp_path, "--winograd", "4")
     assert code == 2 and report["steps"] == 1 and report["gradient_error"] < 1e-5
     assert report["kinks"] > 1000 and report["kink_share"]["largest"] > 2 * report["kink_share"]["largest_allowed"]
@@ -57,12 +57,12 @@ def test_what_dies_decide_of_black_pixels_is_bounded(tmp_path: Path, monkeypatch
 def test_other_layers_begin_with_zero_biases() -> None:
     plain, small, large = (initial_parameters(network, 0) for network in (
         DIGITS, with_tiles(DIGITS, 2, None), with_tiles(DIGITS, 4, None)))
-    for one, other in zip(plain, small, strict=True):
-        np.testing.assert_array_equal(one, other)
-    for layer, one, other in zip(DIGITS.weighted, plain, large, strict=True):
-        tiled, bias = layer.kind == "convolution", DIGITS.shapes[layer.name].parameters["bias"].elements
-        np.testing.assert_array_equal(one[:-bias], other[:-bias])
-        assert (one[-bias:] == 0).all() and (other[-bias:] == (session.TILE_BIAS if tiled else 0)).all()
+    for name, one in plain.items():
+        np.testing.assert_array_equal(one, small[name])
+    for layer in DIGITS.weighted:
+        tiled, weights, bias = layer.kind == "convolution", f"{layer.name}.weights", f"{layer.name}.bias"
+        np.testing.assert_array_equal(plain[weights], large[weights])
+        assert (plain[bias] == 0).all() and (large[bias] == (layers.TILE_BIAS if tiled else 0)).all()
 
 
 def test_shares_are_of_what_has_a_kink() -> None:

@@ -46,7 +46,7 @@ def test_an_evaluation_beyond_all_numbers_is_json(tmp_path: Path, capsys: pytest
     network = perceptron("deep", (4, *[2] * 10, 2))
     (tmp_path / "deep.yaml").write_text(network_to_yaml(network))
     np.savez(tmp_path / "my.npz", x=np.ones((10, 4)), y=np.zeros(10, int))
-    wide = [np.full(network.layer_parameters(layer.name), 3e38, np.float32) for layer in network.weighted]
+    wide = {name: np.full(one.shape, 3e38, np.float32) for name, one in network.variables.items()}
     checkpoint.save(tmp_path / "w.npz", network, checkpoint.Checkpoint(wide, 1, 0))
     cli.main(["eval", str(tmp_path / "w.npz"), "--network", str(tmp_path / "deep.yaml"), "--data",
               str(tmp_path / "my.npz"), "--json"])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +159,17 @@ def test_where_a_run_goes_on_may_differ(saved: str, tmp_path: Path, capsys: pyte
     assert code == 0 and "on 2 x ndp-demo as ring-2, planner joint; training goes on on 4 x ndp-demo as full-4" in error
 
 
-def test_the_first_version_is_read(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def flat_arrays(saved: str) -> dict[str, Any]:
+    """Of a checkpoint as versions 1 and 2 held them, header included."""
     with np.load(saved) as file:
-        arrays = {name: file[name] for name in file.files}
+        held = {name: file[name] for name in file.files}
+    arrays = {layer + behind: np.concatenate([held[f"{layer}.{name}{behind}"].ravel() for name in ("weights", "bias")])
+              for layer in ("fc1", "fc2") for behind in ("", ":state") if f"{layer}.weights{behind}" in held}
+    return {"header": held["header"], **arrays}
+
+
+def test_the_first_version_is_read(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arrays = flat_arrays(saved)
     header = {"version": 1, "network": "small", "epoch": 1, "seed": 0, "layers": ["fc1", "fc2"]}
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     np.savez(saved, **arrays)
@@ -168,6 +177,21 @@ def test_the_first_version_is_read(saved: str, tmp_path: Path, capsys: pytest.Ca
     assert code == 0 and f"note: {saved} does not say batch, update, format and samples" in error
     code, _, error = run([*write(tmp_path), *FIRST, "--resume", saved, "--seed", "1"], capsys)
     assert code == 2 and "was trained with --seed 0, not --seed 1" in error
+
+
+def test_the_second_version_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its arrays are flat; what they are is the same, states included."""
+    path, old = tmp_path / "w.npz", tmp_path / "old.npz"
+    assert run([*write(tmp_path), *FIRST, "--update", "momentum", "--steps", "1", "--save", str(path)], capsys)[0] == 0
+    arrays = flat_arrays(str(path))
+    header = json.loads(arrays["header"].tobytes()) | {"version": 2}
+    np.savez(old, **arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)})
+    new, found = (checkpoint.load(one, NETWORK) for one in (path, old))
+    assert found.parameters.keys() == found.kept.keys() == NETWORK.variables.keys()
+    for name, values in new.parameters.items():
+        np.testing.assert_array_equal(found.parameters[name], values)
+        np.testing.assert_array_equal(found.kept[name]["state"], new.kept[name]["state"])
+    assert replace(found, parameters={}, kept={}) == replace(new, parameters={}, kept={})
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -270,14 +294,14 @@ def test_weights_and_states_beyond_all_training_are_the_checkpoints(tmp_path: Pa
                                                                     capsys: pytest.CaptureFixture[str]) -> None:
     """No rate would help."""
     job, path = write(tmp_path), str(tmp_path / "w.npz")
-    for name in ("fc1", "fc1:state"):
+    for name in ("fc1.weights", "fc1.weights:state"):
         assert run([*job, *FIRST, "--update", "momentum", "--steps", "1", "--save", path], capsys)[0] == 0
         with np.load(path) as file:
             values = np.array(file[name])
-        values[3] = 3e38
+        values.flat[3] = 3e38
         altered(path, {}, **{name: values})
         code, _, error = run([*job, "--resume", path], capsys)
-        assert code == 2 and error.count("\n") == 1 and "1 of 30 beyond the -1.15292e+18 to 1.15292e+18" in error
+        assert code == 2 and error.count("\n") == 1 and "1 of 24 beyond the -1.15292e+18 to 1.15292e+18" in error
         assert "go back to an earlier checkpoint" in error and "--rate" not in error
 
 
@@ -291,8 +315,8 @@ def test_states_go_on_in_another_format(tmp_path: Path, capsys: pytest.CaptureFi
         assert run([*job, *FIRST, *rule, "--save", other if number_format == "mixed" else str(tmp_path / "u.npz"),
                     "--resume", path, "--change", "--format", number_format], capsys)[0] == 0
     one, two = (checkpoint.load(Path(name), NETWORK) for name in (str(tmp_path / "u.npz"), other))
-    for layer in ("fc1", "fc2"):
-        np.testing.assert_allclose(1024 * one.kept[layer]["state"], two.kept[layer]["state"], rtol=0.05, atol=1e-1)
+    for name in ("fc1.weights", "fc1.bias", "fc2.weights", "fc2.bias"):
+        np.testing.assert_allclose(1024 * one.kept[name]["state"], two.kept[name]["state"], rtol=0.05, atol=1e-1)
 
 
 @pytest.mark.parametrize("given", [

@@ -147,10 +147,11 @@ def test_scales_are_printed_as_they_are_given() -> None:
 def test_weights_beyond_a_format_are_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = perceptron("classes", (4, 8, 3))
     for number_format, value, held in (("fixed", 9.0, "-8 to 7.99976"), ("mixed", 1e5, "-65504 to 65504")):
-        parameters = [np.zeros(network.layer_parameters(layer.name), np.float32) for layer in network.weighted]
-        parameters[1][5] = value
+        parameters = {name: np.zeros(one.shape, np.float32) for name, one in network.variables.items()}
+        parameters["fc2.weights"][1, 2] = value
         checkpoint.save(tmp_path / "w.npz", network, checkpoint.Checkpoint(parameters, 0, 0))
         code, _, error = outcome(job(tmp_path, samples(1), LABELS, "--resume", str(tmp_path / "w.npz"), "--format",
                                      number_format), capsys)
         line = error.splitlines()[-1]
-        assert code == 2 and f"weights of layer 'fc2' are from 0 to {value:.6g}, 1 of 27 beyond the {held} that" in line
+        assert code == 2
+        assert f"values of 'fc2.weights' are from 0 to {value:.6g}, 1 of 24 beyond the {held} that" in line

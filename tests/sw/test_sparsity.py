@@ -5,12 +5,13 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from tests.sim.golden.test_reference import chain
+from tests.support import reference
 
 from plinth.reproduce.sparsity import drops, gathers, networks, scatters
 from plinth.reproduce.sparsity.layers import layers
 from plinth.reproduce.sparsity.networks import Images, Pass, Recipe
 from plinth_hw.isa.codes import REGION_BITS
-from plinth_sim.golden import prediction, reference
+from plinth_sim.golden import prediction
 
 
 def images(seed: int = 0, sides: tuple[int, int] = (8, 12)) -> Images:

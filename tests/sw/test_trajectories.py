@@ -13,9 +13,9 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.lower.training import lower_training
 from plinth.network.network import perceptron
+from plinth.network.parameters import Flats, KeptVectors, Parameters, flats, initial_parameters
 from plinth.plan.planning import data_parallel
 from plinth.train.data import Dataset
-from plinth.train.session import Session, initial_parameters
 from plinth.update.rule import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD, UpdateRule
 from plinth_hw.isa.parameters import preset
 
@@ -60,7 +60,8 @@ def gradients(weights: list[Doubles], x: Doubles, classes: NDArray[np.int64]) ->
 
 def initial(fixed: bool) -> list[Doubles]:
     """Initial weights, as Q3.12 has them if that is asked for."""
-    weights = [each.astype(np.float64) for each in initial_parameters(NETWORK, 0)]
+    first = initial_parameters(NETWORK, 0)
+    weights = [one.join(first).astype(np.float64) for one in flats(NETWORK)]
     return [np.rint(each * 4096) / 4096 for each in weights] if fixed else weights
 
 
@@ -92,17 +93,18 @@ def trained(die: str, rule: UpdateRule, data: Dataset) -> Iterator[Trained]:
     scale = program.gradient_scale ** (2 if rule.kind in (ADAGRAD, ADAGRAD_PRINTED) else 1)
     for epoch in range(STEPS):
         list(run.epoch(epoch))
-        yield Trained([whole(run, layer, flat, "weights_low") for layer, flat in zip(
-            [each.name for each in NETWORK.weighted], run.parameters(run.driver), strict=True)],
-            [] if rule.kind == SGD else [whole(run, layer.name, run.kept(run.driver)[layer.name]["state"], "state_low")
-                                         / scale for layer in NETWORK.weighted])
+        weights, kept = run.parameters(run.driver), run.kept(run.driver)
+        states = {} if rule.kind == SGD else {name: vectors["state"] for name, vectors in kept.items()}
+        yield Trained([whole(one, weights, kept, "weights_low") for one in flats(NETWORK)],
+                      [whole(one, states, kept, "state_low") / scale for one in flats(NETWORK) if states])
     assert run.checks is not None and run.checks.failure is None
 
 
-def whole(run: Session, layer: str, high: NDArray[np.float32], low: str) -> Doubles:
-    """High halves with the low ones, if there are some."""
-    kept = run.kept(run.driver).get(layer, {})
-    return high.astype(np.float64) + (kept[low].astype(np.float64) * 2.0**-16 if low in kept else 0.0)
+def whole(layer: Flats, high: Parameters, kept: KeptVectors, low: str) -> Doubles:
+    """High halves of a layer with the low ones, if there are some."""
+    found = layer.join(high).astype(np.float64)
+    halves = {name: vectors[low] for name, vectors in kept.items() if low in vectors}
+    return found + layer.join(halves).astype(np.float64) * 2.0**-16 if halves else found
 
 
 def distances(steps: list[list[Doubles]], start: list[Doubles]) -> list[Doubles]:

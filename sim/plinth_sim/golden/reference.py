@@ -34,20 +34,19 @@ from plinth_sim.golden.reference_layers import (
     INPUT,
     KINDS,
     KINK_ROUNDINGS,
-    WEIGHTED,
     Array,
     Call,
-    Gradient,
     Layer,
     Output,
+    Variables,
     softmax,
 )
 
 __all__ = ["FP32_ROUNDING", "INPUT", "KINK_ROUNDINGS", "ROUNDINGS_OF_PREDICTIONS", "Gradients", "Layer", "Parameters",
            "Scales", "forward", "gradients", "loss", "prediction"]
 
-#: Weights and bias (None if it has none) of each layer that has weights, in order.
-Parameters = Sequence[tuple[Array, Array | None]]
+#: What a network trains, by the names of layer and variable with a dot between: ``conv1.weights``, ``conv1.bias``.
+Parameters = Mapping[str, NDArray[Any]]
 #: How many roundings a prediction is thought to be off at most, of its size and its target's.
 ROUNDINGS_OF_PREDICTIONS = 64
 #: What divides in place of 0.
@@ -66,16 +65,17 @@ class Scales:
     #: Of ``predictions - targets``, from which all gradients start, over its size: from 1 on, and the larger the
     #: better a network predicts.
     cancellation: float
-    #: Of each layer's gradient, the sum over samples and positions of magnitudes, over its size, in order.
-    gradients: list[float]
+    #: Of the gradient of all variables of a layer, the sum over samples and positions of magnitudes, over its size, by
+    #: the layer's name.
+    gradients: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Gradients:
     """What a pass forwards and backwards finds."""
 
-    #: Gradients of :func:`loss` by weights and bias of each layer that has weights, in order.
-    layers: list[tuple[Array, Array | None]]
+    #: Gradients of :func:`loss` by each variable, named as those.
+    variables: dict[str, Array]
     #: How often another computation's side of a kink was taken instead of the reference's.
     kinks: int
     #: Elements that have a kink, ReLUs and windows of max-pools.
@@ -96,12 +96,14 @@ class _Walk:
     def __init__(self, layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any],
                  targets: NDArray[Any] | None = None, decided: Mapping[str, NDArray[Any]] | None = None,
                  rounding: float = FP32_ROUNDING) -> None:
-        weighted = [layer.name for layer in layers if layer.kind in WEIGHTED]
-        self.own = {name: (weights.astype(np.float64, copy=False),
-                           None if bias is None else bias.astype(np.float64, copy=False))
-                    for name, (weights, bias) in zip(weighted, parameters, strict=True)}
+        self.own: dict[str, Variables] = {layer.name: {} for layer in layers}
+        for name, values in parameters.items():
+            layer, _, variable = name.rpartition(".")
+            if layer not in self.own:
+                raise ValueError(f"parameter {name!r} is of no layer")
+            self.own[layer][variable] = values.astype(np.float64, copy=False)
         start = np.asarray(x, dtype=np.float64)
-        self.found = {INPUT: Output(start, lambda: np.abs(start), lambda error: ([], None))}
+        self.found = {INPUT: Output(start, lambda: np.abs(start), lambda error: ([], {}))}
         self.targets, self.decided, self.rounding = targets, decided or {}, rounding
 
     def step(self, layer: Layer) -> Output:
@@ -109,7 +111,7 @@ class _Walk:
         if layer.kind not in KINDS:
             raise ValueError(f"layer {layer.name!r} is of no known kind: {layer.kind!r}")
         self.found[layer.name] = KINDS[layer.kind](Call(
-            layer, [self.found[name] for name in layer.inputs], self.own.get(layer.name), self.targets,
+            layer, [self.found[name] for name in layer.inputs], self.own[layer.name], self.targets,
             self.decided.get(layer.name), self.rounding))
         return self.found[layer.name]
 
@@ -129,14 +131,16 @@ def forward(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any]) ->
     Parameters
     ----------
     layers : sequence of Layer
-    parameters : sequence of (weights, bias)
-        Of each layer that has weights, in order; the bias is None if there is none.
+    parameters : mapping of name to array
+        What the layers train, see :data:`Parameters`, shaped as above.
     x : ``[samples, rows, columns, channels]`` or ``[samples, features]``
 
     Raises
     ------
     ValueError
-        If a kind is unknown, there are more or fewer parameters than layers with weights, or shapes do not fit.
+        If a kind is unknown, a parameter is of no layer, or shapes do not fit.
+    KeyError
+        If a layer's weights are missing.
     """
     return {name: output.value for name, output in _run(layers[:-1], parameters, x).items() if name != INPUT}
 
@@ -148,7 +152,7 @@ def prediction(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any])
     last = {name: layer for layer in layers for name in layer.inputs}
     for layer in layers[:-1]:
         value = walk.step(layer).value
-        walk.found[layer.name] = Output(value, lambda: np.zeros(0), lambda error: ([], None))
+        walk.found[layer.name] = Output(value, lambda: np.zeros(0), lambda error: ([], {}))
         for name in set(layer.inputs):
             if last[name] is layer:
                 del walk.found[name]
@@ -184,22 +188,24 @@ def gradients(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], 
     outputs = _run(layers, parameters, x, targets, decided, rounding)
     last = layers[-1]
     predictions, value, scales = _predicted(last, outputs[last.inputs[0]].value, targets, rounding)
-    found = []
-    for output, gradient, error in _way_back(layers, outputs):
-        assert output.magnitudes is not None
-        found.append(gradient)
-        scales.gradients.append(_norm(output.magnitudes(np.abs(error))) / max(_norm(gradient), _LEAST))
+    found = {}
+    for name, gradient, error in _way_back(layers, outputs):
+        magnitudes = outputs[name].magnitudes
+        assert magnitudes is not None
+        found[name] = gradient
+        scales.gradients[name] = _norm(magnitudes(np.abs(error))) / max(_norm(gradient), _LEAST)
     kinks = sum(output.kinks for output in outputs.values())
-    difference = max((_difference(gradient, own) for gradient, (_, own, _) in zip(
-        found, _way_back(layers, outputs, undecided=True), strict=True)), default=0.0) if kinks else 0.0
-    scales.gradients.reverse()
-    return Gradients(found[::-1], kinks, sum(output.kinked for output in outputs.values()), difference, predictions,
+    difference = max((_difference(found[name], own) for name, own, _ in
+                      _way_back(layers, outputs, undecided=True)), default=0.0) if kinks else 0.0
+    named = {f"{layer.name}.{variable}": values for layer in layers for variable, values in
+             found.get(layer.name, {}).items()}
+    return Gradients(named, kinks, sum(output.kinked for output in outputs.values()), difference, predictions,
                      value, scales)
 
 
 def _way_back(layers: Sequence[Layer], outputs: Mapping[str, Output], *, undecided: bool = False
-              ) -> Iterator[tuple[Output, Gradient, Array]]:
-    """Of each layer with weights, from the last one on: its output, its gradient, and the error of its output.
+              ) -> Iterator[tuple[str, Variables, Array]]:
+    """Of each layer that trains something, from the last one on: its name, its gradient, and the error of its output.
 
     Parameters
     ----------
@@ -212,13 +218,13 @@ def _way_back(layers: Sequence[Layer], outputs: Mapping[str, Output], *, undecid
         back, gradient = (output.undecided if undecided and output.undecided else output.backward)(error)
         for name, further in zip(layer.inputs, back, strict=True):
             errors[name] = errors[name] + further if name in errors else further
-        if gradient is not None:
-            yield output, gradient, error
+        if gradient:
+            yield layer.name, gradient, error
 
 
-def _difference(one: Gradient, other: Gradient) -> float:
+def _difference(one: Variables, other: Variables) -> float:
     """Distance of two gradients, over the larger one's size."""
-    apart = (one[0] - other[0], None if one[1] is None or other[1] is None else one[1] - other[1])
+    apart = {name: values - other[name] for name, values in one.items()}
     return _norm(apart) / max(_norm(one), _norm(other), _LEAST)
 
 
@@ -237,9 +243,9 @@ def _predicted(layer: Layer, x: Array, targets: NDArray[Any], rounding: float) -
         terms = (2 * apart * sizes + ROUNDINGS_OF_PREDICTIONS * rounding * sizes**2).mean()
     size = np.linalg.norm(predictions) + np.linalg.norm(wanted)
     difference = max(float(np.linalg.norm(predictions - wanted)), _LEAST)
-    return predictions, float(value), Scales(float(own), float(terms), float(size) / difference, [])
+    return predictions, float(value), Scales(float(own), float(terms), float(size) / difference, {})
 
 
-def _norm(pair: Gradient) -> float:
-    """Square root of the sum of squares of weights and bias."""
-    return float(np.sqrt(sum((each**2).sum() for each in pair if each is not None)))
+def _norm(variables: Variables) -> float:
+    """Square root of the sum of squares of all variables."""
+    return float(np.sqrt(sum((each**2).sum() for each in variables.values())))

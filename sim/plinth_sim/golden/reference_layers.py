@@ -19,8 +19,6 @@ Pair = tuple[int, int]
 
 #: What layers call the network's input.
 INPUT = "input"
-#: Kinds of layers that have weights.
-WEIGHTED = frozenset({"dense", "convolution", "winograd", "embedding"})
 #: A ReLU input this many roundings (of the sum of its terms' magnitudes) or less from 0 may come out on either
 #: side of the kink; likewise two taps of a max-pool this far from each other.
 KINK_ROUNDINGS = 8
@@ -47,10 +45,10 @@ class Layer:
     slope: float = 0.0
 
 
-#: Gradients of weights and bias.
-Gradient = tuple[Array, Array | None]
-#: Error of the output -> errors of the inputs, gradients of weights and bias.
-_Backward = Callable[[Array], tuple[list[Array], Gradient | None]]
+#: Arrays of a layer by the names of its variables: what it trains, or gradients of that.
+Variables = dict[str, Array]
+#: Error of the output -> errors of the inputs, gradients of what the layer trains.
+_Backward = Callable[[Array], tuple[list[Array], Variables]]
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,8 @@ class Output:
     kinked: int = 0
     #: The way back on the reference's own side of every kink; None: `backward` is that.
     undecided: _Backward | None = None
-    #: Of a layer with weights: magnitudes of the error -> its gradients' sums of magnitudes.
-    magnitudes: Callable[[Array], Gradient] | None = None
+    #: Of a layer that trains something: magnitudes of the error -> its gradients' sums of magnitudes.
+    magnitudes: Callable[[Array], Variables] | None = None
     #: Computes `carried`; None: nothing.
     carry: Callable[[], Array] | None = None
 
@@ -91,7 +89,7 @@ class Call:
 
     layer: Layer
     inputs: list[Output]
-    parameters: tuple[Array, Array | None] | None
+    variables: Variables
     targets: NDArray[Any] | None
     decided: NDArray[Any] | None
     rounding: float
@@ -113,9 +111,8 @@ class Call:
 
     @property
     def weights(self) -> tuple[Array, Array | None]:
-        """Weights and bias."""
-        assert self.parameters is not None
-        return self.parameters
+        """Weights, and the bias, if there is one."""
+        return self.variables["weights"], self.variables.get("bias")
 
 
 def _windows_along(size: int, kernel: int, stride: int, padding: int, ceil: bool) -> int:
@@ -173,11 +170,16 @@ def _product(x: Array, weights: Array, bias: Array | None) -> Array:
     return y if bias is None else y + bias
 
 
+def _gradient(weights: Array, bias: Array | None) -> Variables:
+    """Gradients by name."""
+    return {"weights": weights} if bias is None else {"weights": weights, "bias": bias}
+
+
 def _dense(call: Call) -> Output:
     x, (weights, bias) = call.x, call.weights
 
-    def gradient(x: Array, error: Array) -> Gradient:
-        return x.T @ error, None if bias is None else error.sum(axis=0)
+    def gradient(x: Array, error: Array) -> Variables:
+        return _gradient(x.T @ error, None if bias is None else error.sum(axis=0))
 
     return Output(_product(x, weights, bias),
                   lambda: _product(call.sizes, np.abs(weights), None if bias is None else np.abs(bias)),
@@ -197,10 +199,10 @@ def _convolution(call: Call) -> Output:
     taps = flat(call.x)
     matrix = weights.reshape(-1, channels)
 
-    def gradient(taps: Array, error: Array) -> Gradient:
+    def gradient(taps: Array, error: Array) -> Variables:
         rows = error.reshape(-1, channels)
-        return ((taps.reshape(len(rows), -1).T @ rows).reshape(weights.shape),
-                None if bias is None else rows.sum(axis=0))
+        return _gradient((taps.reshape(len(rows), -1).T @ rows).reshape(weights.shape),
+                         None if bias is None else rows.sum(axis=0))
 
     def backward(error: Array) -> Any:
         back = (error @ matrix.T).reshape(*error.shape[:3], -1, weights.shape[2])
@@ -279,8 +281,8 @@ def _winograd(call: Call) -> Output:
     (weights, bias), x = call.weights, call.x
     tiles = _Tiles(call.layer, x.shape, weights.shape[-1])
 
-    def gradient(x: Array, shares: list[Array], error: Array) -> Gradient:
-        return tiles.gradient(x, shares, error), None if bias is None else error.sum(axis=(0, 1, 2))
+    def gradient(x: Array, shares: list[Array], error: Array) -> Variables:
+        return _gradient(tiles.gradient(x, shares, error), None if bias is None else error.sum(axis=(0, 1, 2)))
 
     def backward(error: Array) -> Any:
         back = np.einsum("nxyko,tcko->nxytc", tiles.tiled(error), tiles.kernels(tiles.shares, weights), optimize=True)
@@ -299,10 +301,10 @@ def _embedding(call: Call) -> Output:
     rows = call.x.astype(np.int64)
     value = table[rows].reshape(len(rows), -1)
 
-    def gradient(error: Array) -> Gradient:
+    def gradient(error: Array) -> Variables:
         found = np.zeros_like(table)
         np.add.at(found, rows, error.reshape(*rows.shape, -1))
-        return found, None
+        return {"weights": found}
 
     return Output(value, lambda: np.abs(value), lambda error: ([np.zeros_like(call.x)], gradient(error)),
                   magnitudes=gradient)
@@ -324,7 +326,7 @@ def _rectified(call: Call, value: Array, passes: Callable[[Array], NDArray[np.bo
         taken, kinks = own ^ other, int(other.sum())
 
     def back(taken: NDArray[np.bool_]) -> _Backward:
-        return lambda error: ([error * np.where(taken, 1.0, slope)], None)
+        return lambda error: ([error * np.where(taken, 1.0, slope)], {})
 
     return Output(value, lambda: call.inputs[0].scale, back(taken), kinks, own.size, back(own) if kinks else None,
                   carry=call.carried(lambda noise: noise))
@@ -363,10 +365,10 @@ def _max_pool(call: Call) -> Output:
         winner, kinks = np.where(other, theirs, own), int(other.sum())
 
     def back(winner: NDArray[np.intp]) -> _Backward:
-        def backward(error: Array) -> tuple[list[Array], Gradient | None]:
+        def backward(error: Array) -> tuple[list[Array], Variables]:
             found = np.zeros_like(taps)
             np.put_along_axis(found, winner, error[:, :, :, None], axis=3)
-            return [windows.fold(found)], None
+            return [windows.fold(found)], {}
         return backward
 
     return Output(taps.max(axis=3), lambda: windows.taps(call.inputs[0].scale).max(axis=3), back(winner), kinks,
@@ -380,12 +382,12 @@ def _mean_pool(call: Call) -> Output:
     share = inside / inside.sum(axis=3, keepdims=True)
     return Output((windows.taps(call.x) * share).sum(axis=3),
                   lambda: (windows.taps(call.inputs[0].scale) * share).sum(axis=3),
-                  lambda error: ([windows.fold(error[:, :, :, None] * share)], None),
+                  lambda error: ([windows.fold(error[:, :, :, None] * share)], {}),
                   carry=call.carried(lambda noise: (windows.taps(noise) * share).sum(axis=3)))
 
 
 def _smooth(call: Call, value: Array, slope: Array) -> Output:
-    return Output(value, lambda: call.inputs[0].scale * slope + np.abs(value), lambda error: ([error * slope], None),
+    return Output(value, lambda: call.inputs[0].scale * slope + np.abs(value), lambda error: ([error * slope], {}),
                   carry=call.carried(lambda noise: noise * slope))
 
 
@@ -403,7 +405,7 @@ def _sum(call: Call, factor: float) -> Output:
     inputs = call.inputs
     return Output(factor * np.sum([one.value for one in inputs], axis=0),
                   lambda: factor * np.sum([one.scale for one in inputs], axis=0),
-                  lambda error: ([factor * error] * len(inputs), None),
+                  lambda error: ([factor * error] * len(inputs), {}),
                   carry=None if all(one.carry is None for one in inputs) else lambda: factor * np.sum(
                       [np.broadcast_to(one.carried, one.value.shape) for one in inputs], axis=0))
 
@@ -411,12 +413,12 @@ def _sum(call: Call, factor: float) -> Output:
 def _flatten(call: Call) -> Output:
     x = call.x
     return Output(x.reshape(len(x), -1), lambda: call.inputs[0].scale.reshape(len(x), -1),
-                  lambda error: ([error.reshape(x.shape)], None),
+                  lambda error: ([error.reshape(x.shape)], {}),
                   carry=call.carried(lambda noise: noise.reshape(len(x), -1)))
 
 
 def _loss(value: float, gradient: Array) -> Output:
-    return Output(np.array(value), lambda: np.array(abs(value)), lambda error: ([error * gradient], None))
+    return Output(np.array(value), lambda: np.array(abs(value)), lambda error: ([error * gradient], {}))
 
 
 def softmax(x: Array) -> Array:

@@ -45,9 +45,9 @@ class TrainingResult(Result):
         What was trained, where, and how it was split.
     losses : list of float
         Of every step.
-    weights, biases : dict of str to ndarray
-        Of each layer behind the last step, FP32, as the layer's shapes say; of Winograd layers that train elements of
-        tiles, these.
+    parameters : dict of str to ndarray
+        What was trained, behind the last step, FP32, by the names of layer and variable: ``fc1.weights [inputs,
+        outputs]``, ``fc1.bias``; of Winograd layers that train elements of tiles, these.
     accuracy : float or None
         Share of the test samples that is right; None where there are no classes.
     loss : float
@@ -62,8 +62,7 @@ class TrainingResult(Result):
     array: Array
     plan: Plan
     losses: list[float]
-    weights: dict[str, NDArray[np.float32]]
-    biases: dict[str, NDArray[np.float32]]
+    parameters: dict[str, NDArray[np.float32]]
     report: dict[str, Any]
     notes: tuple[str, ...]
 
@@ -131,16 +130,9 @@ def _scale(given: Any) -> Scale | None:
 
 
 def _result(job: JobOptions, found: JobResult, notes: Iterable[str]) -> TrainingResult:
-    """The result of a run, its parameters in the layers' shapes."""
-    weights, biases = {}, {}
-    for layer, flat in zip(job.network.weighted, found.parameters, strict=True):
-        shapes = job.network.shapes[layer.name].parameters
-        size = shapes["weights"].elements
-        weights[layer.name] = flat[:size].reshape(shapes["weights"])
-        if "bias" in shapes:
-            biases[layer.name] = flat[size:]
+    """The result of a run."""
     return TrainingResult(network=job.network, array=job.array, plan=found.plan, losses=list(found.losses),
-                          weights=weights, biases=biases, report=found.report, notes=tuple(notes))
+                          parameters=dict(found.parameters), report=found.report, notes=tuple(notes))
 
 
 @library

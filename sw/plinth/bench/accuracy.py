@@ -13,11 +13,12 @@ from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_training
+from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.plan.planning import data_parallel
 from plinth.train.data import digits
 from plinth.train.evaluation import evaluate
-from plinth.train.session import Session, initial_parameters
+from plinth.train.session import Session
 from plinth.update.rule import ADAGRAD, UpdateRule
 from plinth_hw.isa.parameters import preset
 

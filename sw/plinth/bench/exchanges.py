@@ -14,10 +14,11 @@ from plinth.driver.driver import Driver, TaskRecord
 from plinth.lower.training import lower_training
 from plinth.network.layers import Convolution, MeanSquaredError, Shape
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.partition.graph import from_network
 from plinth.plan.planning import given_plan
 from plinth.train.data import Dataset
-from plinth.train.session import Session, initial_parameters
+from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 
 #: Memory of a die in words; channels and side of the map of each die's image; elements of an F(2x2,3x3) tile.

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from plinth.array.array import ring
 from plinth.bench.row import Row
+from plinth.network.parameters import Parameters, initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
-from plinth.train.session import initial_parameters
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
@@ -47,13 +47,12 @@ def _pool_back(x: Floats, y: Floats, error: Floats) -> Floats:
     return found
 
 
-def hand_written(parameters: list[Floats]) -> tuple[Callable[[Floats, Floats], None], Callable[[], list[Floats]]]:
+def hand_written(parameters: Parameters) -> tuple[Callable[[Floats, Floats], None], Callable[[], list[Floats]]]:
     """lenet-c, layer by layer: what does a step, of ``x [sample, row, column, 1]`` and one-hot classes, and what tells
-    weights and bias of each layer."""
-    shapes = [(25, 20), (500, 50), (800, 500), (500, 10)]
-    w = [flat[:rows * columns].reshape(rows, columns).copy() for flat, (rows, columns) in zip(
-        parameters, shapes, strict=True)]
-    b = [flat[rows * columns:].copy() for flat, (rows, columns) in zip(parameters, shapes, strict=True)]
+    weights and bias of each layer, in turn."""
+    arrays = list(parameters.values())
+    w = [weights.reshape(-1, weights.shape[-1]).copy() for weights in arrays[::2]]
+    b = [bias.copy() for bias in arrays[1::2]]
 
     # What is large is made once.
     first_windows, second_windows, second_taps = (np.empty(shape, dtype=np.float32) for shape in (
@@ -87,7 +86,7 @@ def hand_written(parameters: list[Floats]) -> tuple[Callable[[Floats, Floats], N
             w[number] -= RATE * weights
             b[number] -= RATE * bias
 
-    return step, lambda: [np.concatenate([weights.ravel(), bias]) for weights, bias in zip(w, b, strict=True)]
+    return step, lambda: [array for pair in zip(w, b, strict=True) for array in pair]
 
 
 def numpy_overhead() -> list[Row]:
@@ -123,8 +122,8 @@ def numpy_overhead() -> list[Row]:
 
     for what in (ours, theirs):
         seconds(what)
-    for one, other in zip(made.view.parameters_of(made), weights_by_hand(), strict=True):
-        if np.abs(one - other).max() > 1e-3 * np.abs(other).max():
+    for one, other in zip(made.view.parameters_of(made).values(), weights_by_hand(), strict=True):
+        if np.abs(one.reshape(other.shape) - other).max() > 1e-3 * np.abs(other).max():
             raise AssertionError("weights of the step differ from those of the loop by hand")
     turns = [(seconds(ours), seconds(theirs)) for _ in range(TURNS)]
     ratios = sorted(one / other for one, other in turns)

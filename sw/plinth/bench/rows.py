@@ -37,10 +37,11 @@ from plinth.lower.training import lower_training
 from plinth.machine.convolution import ConvolutionShape, FeatureMap, forward
 from plinth.machine.tiles import interleave_m_log2
 from plinth.network.layers import Convolution
+from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.plan.planning import data_parallel
 from plinth.train.data import digits
-from plinth.train.session import Session, initial_parameters
+from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Q3_12, Fixed
 from plinth_hw.isa.operations import Engine, MatrixOperation

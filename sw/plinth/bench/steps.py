@@ -15,13 +15,14 @@ from plinth.bench.row import Row
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.output import write_json
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, Task, given_plan, task
 from plinth.train.data import Dataset, digits, table_rows
-from plinth.train.session import Session, initial_parameters
+from plinth.train.session import Session
 from plinth.update.rule import PLAIN, UpdateRule
 from plinth_hw.cache import cached_folder, digest
 from plinth_hw.installation import cache_root

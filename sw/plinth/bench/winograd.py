@@ -15,11 +15,12 @@ from plinth.driver.driver import Driver, TaskRecord
 from plinth.lower.training import lower_training
 from plinth.network.layers import Convolution, MeanSquaredError, Shape
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planning import data_parallel
 from plinth.train.data import Dataset
-from plinth.train.session import Session, initial_parameters
+from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.winograd import TRANSFORMS

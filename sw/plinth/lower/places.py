@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.executor import Executor
 from plinth.lower.codes import LevelPlace
-from plinth.network.parameters import KeptVectors, Parameters
+from plinth.network.parameters import Flats, KeptVectors, Parameters
 from plinth.partition.groups import RING
 from plinth.step import tensors
 from plinth.step.owned import Block, Kept
@@ -86,8 +86,10 @@ class RowNumbers(Tensor):
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """Weights, or gradients, of a layer in die memory: on each die a row of words, weights then bias."""
+    """What a layer trains, or gradients of it, in die memory: on each die a row of words, a matrix, then a bias."""
 
+    #: Its variables as one.
+    flats: Flats
     #: Of the whole layer: taps, channels in, channels out.
     shape: tuple[int, int, int]
     slices: Sequence[WeightSlice]
@@ -178,7 +180,8 @@ class _HostPlaces:
         number = next(number for number, node in enumerate(step.graph.nodes)
                       if node.name == given.name.rpartition(".")[0])
         dies = range(step.dies)
-        return LayerWeights(given.shape, [given.slice(die) for die in dies],
+        node = step.graph.nodes[number]
+        return LayerWeights(Flats(node.name, node.variables), given.shape, [given.slice(die) for die in dies],
                             [self._at(given.buffer(die)) for die in dies], step.members(RING, number).members)
 
     def all_weights(self) -> dict[str, LayerWeights]:
@@ -257,25 +260,40 @@ class HostView:
         return len(self.predictions.parts)
 
     def load(self, executor: Executor, parameters: Parameters) -> None:
-        """Give every die the constants, and its slices of weights and bias of each layer, flat."""
+        """Give every die the constants, and its slices of all variables."""
         for buffer, constant in self.constants:
             for die in range(self.dies):
                 executor.write_floats(die, buffer, np.array(constant, dtype=np.float32))
-        for values, layer in zip(parameters, self.weights.values(), strict=True):
+        for layer in self.weights.values():
+            values = layer.flats.join(parameters)
             for die, buffer in enumerate(layer.buffers):
                 if buffer.columns:
                     executor.write_floats(die, buffer, layer.cut(values, die)[None])
 
     def load_kept(self, executor: Executor, kept: KeptVectors) -> None:
         """Give every die what it owns of the vectors beside the weights."""
-        for name, vectors in self.kept.items():
+        for vectors in self.kept.values():
             for vector, place in vectors.items():
-                place.spread(kept[name][vector], executor.write_floats)
+                values = {name: kept[name][vector] for name in place.weights.flats.names}
+                place.spread(place.weights.flats.join(values), executor.write_floats)
 
-    def parameters_of(self, executor: Executor) -> Parameters:
-        """Weights and bias of each layer, flat: of every slice the copy on its ring's first die."""
-        return [layer.join([executor.read_floats(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings],
-                           np.float32) for layer in self.weights.values()]
+    def parameters_of(self, executor: Executor) -> dict[str, NDArray[np.float32]]:
+        """All variables: of every slice the copy on its ring's first die."""
+        found: dict[str, NDArray[np.float32]] = {}
+        for layer in self.weights.values():
+            slices = [executor.read_floats(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings]
+            found |= layer.flats.split(layer.join(slices, np.float32))
+        return found
+
+    def kept_of(self, executor: Executor) -> dict[str, dict[str, NDArray[np.float32]]]:
+        """The vectors beside all variables: of wide numbers each half as a number."""
+        found: dict[str, dict[str, NDArray[np.float32]]] = {}
+        for vectors in self.kept.values():
+            for vector, place in vectors.items():
+                flat = place.join(executor.read_floats).astype(np.float32)
+                for name, values in place.weights.flats.split(flat).items():
+                    found.setdefault(name, {})[vector] = values
+        return found
 
     def write_batch(self, executor: Executor, x: NDArray[Any], targets: NDArray[Any], place: int = 0) -> None:
         """Samples ``[sample, ...]``, and one-hot classes or targets."""

@@ -1,4 +1,4 @@
-"""Kinds of layers: their settings, parameters, and the shapes that follow.
+"""Kinds of layers: their settings, variables, and the shapes that follow.
 
 A shape is per sample: ``(channels, height, width)`` of a map, or ``(features,)``. Activations lie in memory
 with channels innermost, so `flatten` yields row, column, channel. Weights are row-major with the bias behind:
@@ -17,7 +17,20 @@ from math import prod
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 from plinth.files.forms import NAME_PATTERN, Choice, Flag, Form, Fraction, Integer, Pair, Shares, described
-from plinth_hw.isa.winograd import OUTPUTS, form
+from plinth.network.shape import Shape
+from plinth.network.variables import (
+    INPUTS,
+    OUTPUTS,
+    Gradient,
+    Normal,
+    TilesOfNormal,
+    Variable,
+    bias,
+    deviation,
+    weights,
+)
+from plinth_hw.isa import winograd as tiles_of
+from plinth_hw.isa.winograd import form
 
 #: Largest number of elements of one map, or of one layer's weights.
 MAXIMUM_ELEMENTS = 1 << 36
@@ -25,41 +38,17 @@ MAXIMUM_ELEMENTS = 1 << 36
 MAXIMUM_ROWS = 1 << 31
 #: Settings of convolutions: no Winograd tiles, or those that suit; the kernel itself is trained.
 OFF, AUTO, SPATIAL = "off", "auto", "spatial"
+#: Bias that layers by large Winograd tiles begin with: far beyond the roundings of such a sum, and of the side that a
+#: ReLU takes of an exact 0.
+TILE_BIAS = -2.0**-10
+#: Elements of a tile each way up to which windows of zeros give exact zeros: F(2,3) adds them up from zeros alone.
+EXACT_TILE = 4
 #: Exchanges of a layer in skip code: scatters of inputs and of errors, the gather of errors of inputs.
 SKIPPED = 3
 #: In how many rounds gathers of tile elements may be predicted.
 ROUNDS = (1, 2)
 #: They are in one round, by MPT's own quantiser.
 REGIONS = "regions"
-
-
-class Shape(tuple[int, ...]):
-    """``(channels, height, width)`` or ``(features,)`` of one sample; printed as ``16x8x8``."""
-
-    __slots__ = ()
-
-    @property
-    def elements(self) -> int:
-        """Product of the sizes."""
-        return prod(self)
-
-    @property
-    def channels(self) -> int:
-        """Channels of a map, or features."""
-        return self[0]
-
-    @property
-    def positions(self) -> int:
-        """Height times width; 1 for features."""
-        return prod(self[1:])
-
-    @property
-    def flat(self) -> bool:
-        """Features, not a map."""
-        return len(self) == 1
-
-    def __str__(self) -> str:
-        return "x".join(map(str, self))
 
 
 #: Forms of the kinds that were asked for so far.
@@ -91,8 +80,6 @@ class Layer(ABC):
     arity: ClassVar[tuple[int, int]] = (1, 1)
     #: Whether it ends a network.
     is_loss: ClassVar[bool] = False
-    #: Whether it has parameters.
-    is_weighted: ClassVar[bool] = False
 
     name: str
     inputs: tuple[str, ...] = ()
@@ -136,9 +123,10 @@ class Layer(ABC):
             If the inputs' shapes do not fit; the message names the layers and the shapes.
         """
 
-    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
-        """Shapes of ``weights`` and ``bias``, as far as present."""
-        return {}
+    def variables(self, inputs: Sequence[Shape]) -> tuple[Variable, ...]:
+        """What it trains, in the order in which it lies in memory: a matrix, then what is added to each output, as far
+        as it has them."""
+        return ()
 
     def macs(self, inputs: Sequence[Shape]) -> int:
         """Multiply-adds of fprop for one sample, padded taps included; bprop and update take as many each."""
@@ -161,12 +149,8 @@ def feeder(name: str) -> str:
     return "the network's input" if name == "input" else f"layer {name!r}"
 
 
-class _Weighted(Layer):
-    is_weighted = True
-
-
 @dataclass(frozen=True, kw_only=True)
-class Dense(_Weighted):
+class Dense(Layer):
     """Fully connected: ``Y = X W + b``."""
 
     kind = "dense"
@@ -180,16 +164,16 @@ class Dense(_Weighted):
                               "put a flatten layer between")
         return Shape((self.outputs,))
 
-    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
-        shapes = {"weights": Shape((inputs[0].elements, self.outputs))}
-        return shapes | ({"bias": Shape((self.outputs,))} if self.bias else {})
+    def variables(self, inputs: Sequence[Shape]) -> tuple[Variable, ...]:
+        matrix = weights(inputs[0].elements, self.outputs)
+        return (matrix, bias(self.outputs)) if self.bias else (matrix,)
 
     def macs(self, inputs: Sequence[Shape]) -> int:
         return inputs[0].elements * self.outputs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convolution(_Weighted):
+class Convolution(Layer):
     """Two-dimensional convolution (correlation) over all input channels; padding with zeros on all sides."""
 
     kind = "convolution"
@@ -261,7 +245,7 @@ class Convolution(_Weighted):
             except ValueError as error:
                 raise self.refuse(f"cannot be computed by Winograd tiles: {error} (winograd: off)") from None
             return int(self.winograd)
-        return self.fewest(inputs, OUTPUTS.get(self.kernel, ()))
+        return self.fewest(inputs, tiles_of.OUTPUTS.get(self.kernel, ()))
 
     def fewest(self, inputs: Sequence[Shape], choices: Sequence[int]) -> int | None:
         """Of some m what ``auto`` takes; None: directly."""
@@ -288,11 +272,22 @@ class Convolution(_Weighted):
         """m of F(m, r), if its weights are elements of Winograd tiles."""
         return None if self.weights == SPATIAL else self.transform(inputs)
 
-    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
-        outputs = self.transform(inputs)
-        taps = self.kernel if outputs is None or self.weights == SPATIAL else form(self.kernel, outputs).sides
-        shapes = {"weights": Shape((*taps, inputs[0].channels, self.channels))}
-        return shapes | ({"bias": Shape((self.channels,))} if self.bias else {})
+    def variables(self, inputs: Sequence[Shape]) -> tuple[Variable, ...]:
+        """As :meth:`Layer.variables`.
+
+        Each output of a tile of more than :data:`EXACT_TILE` elements each way reads all inputs of the tile; those
+        outside its own window cancel but for roundings. Where the window is black, these would decide whether a ReLU
+        passes. Such a layer's bias begins with :data:`TILE_BIAS`, so that it does not pass, as it does not with direct
+        convolution.
+        """
+        found, outputs = weights(inputs[0].channels, self.channels, self.kernel), self.transform(inputs)
+        sides = (0, 0) if outputs is None else form(self.kernel, outputs).sides
+        if outputs is not None and self.weights != SPATIAL:
+            found = Variable(found.name, ("tile rows", "tile columns", INPUTS, OUTPUTS),
+                             Shape((*sides, inputs[0].channels, self.channels)),
+                             TilesOfNormal(deviation(found.shape), self.kernel, outputs))
+        first = TILE_BIAS if max(sides) > EXACT_TILE else 0.0
+        return (found, bias(self.channels, first)) if self.bias else (found,)
 
     def macs(self, inputs: Sequence[Shape]) -> int:
         outputs = self.transform(inputs)
@@ -302,7 +297,7 @@ class Convolution(_Weighted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embedding(_Weighted):
+class Embedding(Layer):
     """Rows of a table, gathered by the row numbers that are the network's input, one behind the other."""
 
     kind = "embedding"
@@ -316,8 +311,8 @@ class Embedding(_Weighted):
                               f"{feeder(self.inputs[0])} gives {inputs[0]}; put it first")
         return Shape((inputs[0].elements * self.width,))
 
-    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
-        return {"weights": Shape((self.rows, self.width))}
+    def variables(self, inputs: Sequence[Shape]) -> tuple[Variable, ...]:
+        return Variable("weights", ("rows", "width"), Shape((self.rows, self.width)), Normal(1.0), Gradient.ROWS),
 
 
 class _Window(Layer):

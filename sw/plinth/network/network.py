@@ -17,6 +17,7 @@ from plinth.network.layers import (
     SoftmaxCrossEntropy,
     feeder,
 )
+from plinth.network.variables import Variable
 
 #: Most layers of a network.
 MAXIMUM_LAYERS = 4096
@@ -29,13 +30,13 @@ class LayerShapes:
     """Shapes of one layer, per sample, derived.
 
     Forward it reads ``inputs`` and gives ``output``; backward it reads the error of its output, shaped as
-    ``output``, and gives ``input_errors``; the gradients are shaped as the ``parameters``.
+    ``output``, and gives ``input_errors``; gradients are shaped as the ``variables``.
     """
 
     inputs: tuple[Shape, ...]
     output: Shape
-    #: ``weights`` and ``bias``, as far as the layer has them; its gradients have the same shapes.
-    parameters: Mapping[str, Shape]
+    #: What it trains.
+    variables: tuple[Variable, ...]
     #: As ``inputs``; None for the network's input, which needs no error.
     input_errors: tuple[Shape | None, ...]
 
@@ -43,11 +44,6 @@ class LayerShapes:
     def output_error(self) -> Shape:
         """Shape of the error that bprop reads."""
         return self.output
-
-    @property
-    def gradients(self) -> Mapping[str, Shape]:
-        """Shapes of the gradients."""
-        return self.parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +140,7 @@ class Network:
                                  for name, shape in zip(layer.inputs, shapes.inputs, strict=True))
             raise layer.refuse(f"states shape {layer.shape}, but {names}, from which {shapes.output} follows; "
                                "mend one of them")
-        for what, shape in (("output", shapes.output), *shapes.parameters.items()):
+        for what, shape in (("output", shapes.output), *((one.name, one.shape) for one in shapes.variables)):
             if shape.elements > MAXIMUM_ELEMENTS or (what == "output" and max(shape) > MAXIMUM_ELEMENTS):
                 raise layer.refuse(f"has {shape.elements} elements in its {what}, more than "
                                    f"{MAXIMUM_ELEMENTS}; choose smaller sizes")
@@ -159,7 +155,7 @@ class Network:
             outputs[layer.name] = layer.output(inputs)
             found[layer.name] = LayerShapes(
                 inputs=inputs, output=outputs[layer.name],
-                parameters=layer.parameter_shapes(inputs),
+                variables=layer.variables(inputs),
                 input_errors=tuple(None if name == INPUT else shape
                                    for name, shape in zip(layer.inputs, inputs, strict=True)))
         return found
@@ -200,17 +196,21 @@ class Network:
 
     @cached_property
     def weighted(self) -> tuple[Layer, ...]:
-        """The layers that have parameters."""
-        return tuple(layer for layer in self.layers if layer.is_weighted)
+        """The layers that have variables."""
+        return tuple(layer for layer in self.layers if self.shapes[layer.name].variables)
+
+    @cached_property
+    def variables(self) -> Mapping[str, Variable]:
+        """What all layers train, by name: that of the layer and of the variable, such as ``conv1.weights``."""
+        return {one.of(layer.name): one for layer in self.layers for one in self.shapes[layer.name].variables}
 
     def layer_weights(self, name: str) -> int:
-        """Weights of a layer, without its bias."""
-        shapes = self.shapes[name].parameters
-        return shapes["weights"].elements if shapes else 0
+        """Elements of the matrices of a layer, without its bias."""
+        return sum(one.elements for one in self.shapes[name].variables if one.is_matrix)
 
     def layer_parameters(self, name: str) -> int:
-        """Weights and biases of a layer."""
-        return sum(shape.elements for shape in self.shapes[name].parameters.values())
+        """Elements of all variables of a layer."""
+        return sum(one.elements for one in self.shapes[name].variables)
 
     def layer_macs(self, name: str) -> int:
         """Multiply-adds of a layer's fprop for one sample."""

@@ -1,4 +1,8 @@
-"""A network's parameters as arrays, and the float64 figures of them that training compares with."""
+"""A network's parameters as arrays by name, and the float64 figures of them that training compares with.
+
+Checks and places in memory take the variables of a layer as one: flat, one behind the other, in the layer's order
+(:class:`Flats`).
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Weights, then bias, of each layer, flat.
-Parameters = list[NDArray[np.float32]]
-#: What updates keep beside the weights, by layer and name, flat.
+from plinth.network.network import Network
+from plinth.network.variables import Constant, Normal, Variable
+from plinth.network.winograd import elements_of_kernel
+from plinth_hw.isa.winograd import form
+
+#: What a network trains, by the names of :attr:`~plinth.network.network.Network.variables`, in their shapes.
+Parameters = Mapping[str, NDArray[np.float32]]
+#: What updates keep beside a variable, by its name and that of the vector, in its shape.
 KeptVectors = Mapping[str, Mapping[str, NDArray[np.float32]]]
 #: (parameters, samples) -> what the loss reads, float64 ``[samples, outputs]``, of some samples after the other,
 #: computed on the host.
@@ -30,7 +39,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """What a step ought to find; of layers with weights in order, weights then bias, flat."""
+    """What a step ought to find; of layers that train something in order, each one's variables as one."""
 
     #: ``[samples, outputs]``.
     predictions: NDArray[np.float64]
@@ -45,5 +54,68 @@ class ReferenceStep:
     kink_difference: float = 0.0
 
 
+#: Variables of each layer that trains something, in order, as one: :class:`Flats`.
+LayerArrays = Sequence[NDArray[Any]]
 #: (weights before the step, samples, targets, outputs of ReLUs and inputs of max-pools by layer name) -> the step.
-Reference = Callable[[Parameters, NDArray[Any], NDArray[Any], Mapping[str, NDArray[np.float32]]], ReferenceStep]
+Reference = Callable[[LayerArrays, NDArray[Any], NDArray[Any], Mapping[str, NDArray[np.float32]]], ReferenceStep]
+
+
+@dataclass(frozen=True)
+class Flats:
+    """Variables of one layer as one flat array, in the order in which they lie in memory.
+
+    Parameters
+    ----------
+    layer : str
+    variables : sequence of Variable
+    """
+
+    layer: str
+    variables: Sequence[Variable]
+
+    @property
+    def names(self) -> list[str]:
+        """Of its variables in a network."""
+        return [one.of(self.layer) for one in self.variables]
+
+    @property
+    def elements(self) -> int:
+        """Of all."""
+        return sum(one.elements for one in self.variables)
+
+    def join(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Of arrays by name those of the layer, one behind the other."""
+        return np.concatenate([np.asarray(arrays[one.of(self.layer)]).ravel() for one in self.variables])
+
+    def split(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The arrays of a flat one, by name, in their shapes."""
+        ends = np.cumsum([one.elements for one in self.variables])
+        return {one.of(self.layer): values.reshape(one.shape)
+                for one, values in zip(self.variables, np.split(flat, ends[:-1]), strict=True)}
+
+
+def flats(network: Network) -> list[Flats]:
+    """Of each layer that trains something, in order."""
+    return [Flats(layer.name, network.shapes[layer.name].variables) for layer in network.weighted]
+
+
+def named(network: Network, arrays: LayerArrays) -> dict[str, NDArray[Any]]:
+    """Variables by name, of those of each layer as one."""
+    return {name: array for one, flat in zip(flats(network), arrays, strict=True)
+            for name, array in one.split(flat).items()}
+
+
+def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.float32]]:
+    """First values of all variables, as they say; equal seeds give equal bits."""
+    generator = np.random.default_rng([seed, 0])
+    return {name: _drawn(one, generator).astype(np.float32) for name, one in network.variables.items()}
+
+
+def _drawn(variable: Variable, generator: np.random.Generator) -> NDArray[np.float64]:
+    first = variable.initial
+    if isinstance(first, Constant):
+        return np.full(variable.shape, first.value)
+    if isinstance(first, Normal):
+        return generator.standard_normal(variable.shape) * first.deviation
+    kernel = generator.standard_normal((*first.kernel, *variable.shape[-2:])) * first.deviation
+    return elements_of_kernel(form(first.kernel, first.outputs), kernel)

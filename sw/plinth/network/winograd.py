@@ -146,11 +146,11 @@ def parameter_rates(network: Network) -> list[NDArray[np.float64] | None]:
     """Of each layer with weights, the factor on the learning rate of each of its parameters; None: 1."""
     found: list[NDArray[np.float64] | None] = []
     for layer in network.weighted:
-        inputs, shape = network.shapes[layer.name].inputs, network.shapes[layer.name].parameters["weights"]
-        outputs = layer.trained_tiles(inputs) if isinstance(layer, Convolution) else None
+        outputs = layer.trained_tiles(network.shapes[layer.name].inputs) if isinstance(layer, Convolution) else None
         rates = element_rates(form(layer.kernel, outputs)) if isinstance(layer, Convolution) and outputs else ()
-        bias = network.layer_parameters(layer.name) - shape.elements
-        found.append(np.concatenate([np.repeat(rates, shape[2] * shape[3]), np.ones(bias)]) if rates else None)
+        weights = network.layer_weights(layer.name)
+        bias = network.layer_parameters(layer.name) - weights
+        found.append(np.concatenate([np.repeat(rates, weights // len(rates)), np.ones(bias)]) if rates else None)
     return found
 
 
@@ -164,14 +164,13 @@ def _shape(layer: Convolution, tiles: Form | None, inputs: Shape) -> Shape:
     return Shape((*taps, inputs.channels, layer.channels))
 
 
-def other_forms(network: Network, name: str) -> dict[int, Form | None]:
-    """By its number of parameters, what else than the network's a layer's weights may be; None: the kernel's."""
+def other_forms(network: Network, name: str) -> dict[Shape, Form | None]:
+    """By its shape, what else than the network's a layer's weights may be; None: the kernel's."""
     layer, shapes = network.layer(name), network.shapes[name]
     if not isinstance(layer, Convolution):
         return {}
-    bias = network.layer_parameters(name) - network.layer_weights(name)
-    found = {_shape(layer, tiles, shapes.inputs[0]).elements + bias: tiles for tiles in _forms(layer)}
-    found.pop(network.layer_parameters(name), None)
+    found = {_shape(layer, tiles, shapes.inputs[0]): tiles for tiles in _forms(layer)}
+    found.pop(shapes.variables[0].shape, None)
     return found
 
 
@@ -182,23 +181,21 @@ def setting(tiles: Form | None) -> str:
     return f"--winograd {max(one.outputs for one in tiles.transforms)} --weights winograd"
 
 
-def converted(network: Network, name: str, values: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
-    """Parameters of a layer, of one of its :func:`other_forms`, as the network has them, and their :func:`distance`:
-    exact but for rounding to FP32, unless these are tiles that follow from no kernel; what the network has is of the
-    nearest one then.
+def converted(network: Network, name: str, weights: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
+    """Weights of a layer, of one of its :func:`other_forms`, as the network has them, and their :func:`distance`: exact
+    but for rounding to FP32, unless these are tiles that follow from no kernel; what the network has is of the nearest
+    one then.
 
     Raises
     ------
     KeyError
-        If there are as many as no form has.
+        If no form has their shape.
     """
-    layer, shapes = network.layer(name), network.shapes[name]
+    layer = network.layer(name)
     assert isinstance(layer, Convolution)
-    tiles, inputs = other_forms(network, name)[len(values)], shapes.inputs
-    shape = _shape(layer, tiles, inputs[0])
-    weights: Floats = values[:prod(shape)].reshape(shape)
+    tiles = other_forms(network, name)[Shape(weights.shape)]
     kernel, left = (weights, 0.0) if tiles is None else (
         kernel_of_elements(tiles, weights), distance(tiles, weights.astype(np.float64)))
-    outputs = layer.trained_tiles(inputs)
+    outputs = layer.trained_tiles(network.shapes[name].inputs)
     made = kernel if outputs is None else elements_of_kernel(form(layer.kernel, outputs), kernel)
-    return np.concatenate([made.ravel(), values[prod(shape):]]).astype(np.float32), left
+    return made.astype(np.float32), left

@@ -27,6 +27,7 @@ from plinth.network.layers import (
     Shape,
 )
 from plinth.network.network import INPUT, Network
+from plinth.network.variables import Gradient, Variable
 from plinth_hw.isa.winograd import Form, form
 
 #: The batch is split; each die has all weights of the layer.
@@ -141,13 +142,13 @@ def square(size: int, kernel: int, stride: int, padding: int) -> Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A weighted layer, a junction or the loss. Sizes are elements per sample; weights and bias are elements."""
+    """A weighted layer, a junction or the loss. Sizes are elements per sample."""
 
     name: str
     #: "convolution", "dense", "embedding", "add", "join" or "loss".
     kind: str
-    weights: int = 0
-    bias: int = 0
+    #: What the layer trains: a matrix, then what is added to each output channel.
+    variables: tuple[Variable, ...] = ()
     #: Channels that an "mp" split divides, and output channels, which an "op" split divides.
     input_channels: int
     output_channels: int
@@ -188,15 +189,25 @@ class Node:
         """Elements of a channel before pools, however the layer came by them."""
         return self.raw_elements // self.output_channels
 
-    @property
-    def weighted(self) -> bool:
-        """Whether it has weights."""
-        return self.weights > 0
+    @cached_property
+    def weights(self) -> int:
+        """Elements of its matrix."""
+        return sum(one.elements for one in self.variables if one.is_matrix)
+
+    @cached_property
+    def bias(self) -> int:
+        """Elements of what is added to its outputs."""
+        return sum(one.elements for one in self.variables if not one.is_matrix)
 
     @property
+    def weighted(self) -> bool:
+        """Whether it has variables."""
+        return bool(self.variables)
+
+    @cached_property
     def gathers(self) -> bool:
-        """Whether it is an embedding, whose rows are moved, not multiplied."""
-        return self.kind == Embedding.kind
+        """Whether rows of its matrix are moved, not multiplied: an embedding."""
+        return any(one.gradient is Gradient.ROWS for one in self.variables)
 
     @property
     def kernel_columns(self) -> int:
@@ -381,7 +392,6 @@ def from_network(network: Network) -> PlanGraph:
                                   zip(layer.inputs, reads, strict=True))
             raise UserError(f"network {network.name!r}: layer {layer.name!r} adds outputs of different channels "
                             f"({counts}), which cannot be split alike; flatten behind it instead of before")
-        weights = network.layer_weights(layer.name)
         output = first.elements if layer.is_loss else shapes.output.elements
         if isinstance(layer, Embedding):
             input_channels, channels = layer.rows, layer.width
@@ -391,11 +401,10 @@ def from_network(network: Network) -> PlanGraph:
             input_channels = channels = first.channels
         number = len(nodes)
         nodes.append(Node(
-            name=layer.name, kind=LOSS if layer.is_loss else layer.kind, weights=weights,
-            bias=network.layer_parameters(layer.name) - weights, input_channels=input_channels,
-            output_channels=channels, input_elements=first.elements, raw_elements=output, map_elements=output,
-            macs=network.layer_macs(layer.name), input_positions=shapes.inputs[0].positions,
-            output_positions=output // channels,
+            name=layer.name, kind=LOSS if layer.is_loss else layer.kind, variables=shapes.variables,
+            input_channels=input_channels, output_channels=channels, input_elements=first.elements,
+            raw_elements=output, map_elements=output, macs=network.layer_macs(layer.name),
+            input_positions=shapes.inputs[0].positions, output_positions=output // channels,
             window=_window(layer, shapes.inputs[0], shapes.output) if isinstance(layer, Convolution) else None,
             tiling=_tiling(layer, shapes.inputs[0]) if isinstance(layer, Convolution) else None,
             network_inputs=tuple(place for place, flow in enumerate(reads) if flow.node is None)))

@@ -329,7 +329,12 @@ class Plan:
 
 def fingerprint(graph: PlanGraph) -> str:
     """Hash of what a plan depends on: the nodes and edges of the graph."""
-    nodes = [{key: value for key, value in asdict(node).items() if key != "tiling" or value} for node in graph.nodes]
+    nodes = []
+    for one in graph.nodes:
+        fields = asdict(one)
+        del fields["variables"]
+        head = {"name": fields.pop("name"), "kind": fields.pop("kind"), "weights": one.weights, "bias": one.bias}
+        nodes.append(head | {key: value for key, value in fields.items() if key != "tiling" or value})
     for node in nodes:
         # Of a gather that sends everything nothing is said, as before there were others; nor of shares as measured, nor
         # that regions are not asked for, nor of slopes where there are none, nor whether a pool is known of, or a

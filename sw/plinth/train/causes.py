@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plinth.network.layers import SoftmaxCrossEntropy
 from plinth.network.network import Network
-from plinth.network.parameters import Predictor, Reference
+from plinth.network.parameters import Predictor, Reference, named
 from plinth.train.losses import loss_of
 from plinth.update.rule import ADAGRAD_PRINTED, UpdateRule
 
@@ -94,7 +94,7 @@ class Causes:
 
     def _loss(self, weights: Arrays, x: NDArray[Any], targets: NDArray[Any]) -> float:
         """Loss of float64; not finite where outputs leave the format. Those of fixed point saturate."""
-        outputs = np.concatenate(list(self.predict(list(weights), x)))
+        outputs = np.concatenate(list(self.predict(named(self.network, weights), x)))
         if self.number_format != "fixed" and not np.abs(outputs).max() <= LARGEST[self.number_format]:
             return float("inf")
         return loss_of(self.network, outputs, targets)

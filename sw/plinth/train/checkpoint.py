@@ -1,13 +1,16 @@
 """Weights on disk: a plain ``.npz`` of FP32 arrays and a header, read as untrusted.
 
-The header says the network, how far training had come (epochs, and steps of the epoch that was begun), seed and
+Arrays have the names and shapes of the network's variables, and a vector beside one its name behind a colon. The header
+says the network, how far training had come (epochs, and steps of the epoch that was begun), seed and
 settings of the run, the update whose state lies beside the weights, and on each die the state of its generator of
-random bits within an epoch. Version 1 has neither settings nor steps, and is read: what it does not say is None or 0.
+random bits within an epoch. Versions 1 and 2, whose arrays have the variables of a layer as one, flat, are read;
+version 1 has neither settings nor steps: what it does not say is None or 0.
 """
 
 import json
 import os
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +20,16 @@ from numpy.typing import NDArray
 from plinth.errors import UserError, quoted
 from plinth.files.documents import check_mapping, check_version, parse_yaml
 from plinth.files.forms import described, is_integer
-from plinth.files.npz import ArrayFile, array_file
+from plinth.files.npz import ArrayFile, Form, array_file
 from plinth.network.network import Network
-from plinth.network.parameters import KeptVectors, Parameters
+from plinth.network.parameters import Flats, KeptVectors, Parameters, flats
 from plinth.network.winograd import converted, other_forms, setting
 from plinth.output import write_whole
 from plinth.train.settings import MAXIMUM_EPOCHS, RunSettings
 from plinth.update.rule import KINDS, VECTORS, UpdateRule
 
 #: Version of the checkpoint format, and those that are read as well.
-CHECKPOINT_VERSION, OLDER_VERSIONS = 2, (1,)
+CHECKPOINT_VERSION, OLDER_VERSIONS = 3, (2, 1)
 #: Most steps of an epoch, the largest seed, most dies.
 MAXIMUM_STEPS, MAXIMUM_SEED, MAXIMUM_GENERATORS = 2**31 - 1, 2**63 - 1, 1 << 16
 #: Largest factor of states: more than errors are scaled by in any format, squared.
@@ -43,7 +46,7 @@ _REMEDY = "give a file that `plinth train --save` wrote"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Parameters of each layer (weights, then bias, flat), and how far training had come."""
+    """Parameters by name, and how far training had come."""
 
     parameters: Parameters
     #: Finished epochs.
@@ -74,6 +77,7 @@ class Checkpoint:
 class Header:
     """What a checkpoint says of itself."""
 
+    version: int
     network: str
     layers: list[str]
     epoch: int
@@ -98,16 +102,11 @@ def check_state(found: "Header | Checkpoint", where: Path) -> None:
                         "back to an earlier checkpoint, or train again")
 
 
-def _key(layer: str) -> str:
-    """Name of a layer's array: its own, unless the header or an argument of numpy's is called so, or another's
-    array."""
+def _flat_key(layer: str) -> str:
+    """Name of a layer's array in files of versions 1 and 2: its own, unless the header or an argument of numpy's is
+    called so, or another's array."""
     return f"{layer}.parameters" if layer in ("header", "file", "allow_pickle") or (
         layer.endswith((".parameters", *(f":{vector}" for vector in VECTORS)))) else layer
-
-
-def _kept_key(layer: str, vector: str) -> str:
-    """Name of the array of a vector beside a layer's weights."""
-    return f"{_key(layer)}:{vector}"
 
 
 def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
@@ -118,9 +117,8 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
     UserError
         If the file cannot be written.
     """
-    arrays: dict[str, Any] = {
-        _key(layer.name): values for layer, values in zip(network.weighted, checkpoint.parameters, strict=True)}
-    arrays |= {_kept_key(layer, vector): values for layer, vectors in checkpoint.kept.items()
+    arrays: dict[str, Any] = {name: checkpoint.parameters[name] for name in network.variables}
+    arrays |= {f"{name}:{vector}": values for name, vectors in checkpoint.kept.items()
                for vector, values in vectors.items()}
     header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
                          "step": checkpoint.step, "seed": checkpoint.seed,
@@ -157,10 +155,13 @@ def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
             raise UserError(f"{path}: holds the state of update {update!r}, which has no other form; train with it as "
                             "it is, or anew with --update sgd")
         left_out: dict[str, float] = {}
-        parameters = [_array(file, _key(layer.name), network, layer.name, left_out if convert else None)
-                      for layer in network.weighted]
-        kept = {layer.name: {vector: _array(file, _kept_key(layer.name, vector), network, layer.name)
-                             for vector in UPDATES[update]} for layer in network.weighted} if update else {}
+        parameters: dict[str, NDArray[np.float32]] = {}
+        kept: dict[str, dict[str, NDArray[np.float32]]] = {}
+        for layer in flats(network):
+            parameters |= _weights(file, header, network, layer, left_out if convert else None)
+            for vector in UPDATES[update] if update else ():
+                for name, values in _arrays(file, header, [layer], f":{vector}")[1].items():
+                    kept.setdefault(name, {})[vector] = values
         return Checkpoint(parameters, header.epoch, header.seed, header.step, header.settings, header.generators,
                           update, kept, header.state_scale, left_out)
 
@@ -177,31 +178,57 @@ def load_header(path: Path) -> Header:
         return _header(file)
 
 
-def _array(file: ArrayFile, key: str, network: Network, layer: str, left_out: dict[str, float] | None = None
-           ) -> NDArray[np.float32]:
-    """As many numbers as a layer has parameters; with ``left_out`` of another form, too, and what it leaves out of that
-    goes there."""
-    form, wanted, others = file.form(key), network.layer_parameters(layer), other_forms(network, layer)
-    other = form.dtype == np.float32 and len(form.shape) == 1 and form.shape[0] in others
-    if other and left_out is None:
-        held = others[form.shape[0]]
+def _arrays(file: ArrayFile, header: Header, choices: Sequence[Flats], behind: str = ""
+            ) -> tuple[Flats, dict[str, NDArray[np.float32]]]:
+    """What a file holds of a layer, by name: of some forms of its variables, the network's first, which one it is, and
+    its arrays; ``behind`` their names in the file."""
+    own = choices[0]
+    if header.version < CHECKPOINT_VERSION:
+        form = file.form(_flat_key(own.layer) + behind)
+        found = next((one for one in choices if form.shape == (one.elements,)), own)
+        _check_form(file, f"layer {own.layer!r}", form, (found.elements,))
+        arrays = found.split(file.read(form))
+    else:
+        first = file.form(own.names[0] + behind)
+        found = next((one for one in choices if first.shape == one.variables[0].shape), own)
+        arrays = {}
+        for name, variable in zip(found.names, found.variables, strict=True):
+            form = file.form(name + behind)
+            _check_form(file, repr(name + behind), form, variable.shape)
+            arrays[name] = file.read(form)
+    for name, values in arrays.items():
+        if not np.isfinite(values).all():
+            raise UserError(f"{file.where}: {name + behind!r} has values that are not finite; go back to an earlier "
+                            "checkpoint, or train again at a lower --rate")
+    return found, arrays
+
+
+def _check_form(file: ArrayFile, what: str, form: Form, shape: tuple[int, ...]) -> None:
+    if form.dtype != np.float32 or form.shape != shape:
+        raise UserError(f"{file.where}: {what} holds {form}, not float32 {list(shape)}; {_REMEDY}")
+
+
+def _weights(file: ArrayFile, header: Header, network: Network, layer: Flats, left_out: dict[str, float] | None
+             ) -> dict[str, NDArray[np.float32]]:
+    """Variables of a layer; with ``left_out`` also of weights of another form, and what the network's leaves out of
+    that goes there."""
+    others, (weights, *further) = other_forms(network, layer.layer), layer.variables
+    found, arrays = _arrays(file, header, [layer, *(
+        Flats(layer.layer, (replace(weights, shape=shape), *further)) for shape in others)])
+    if found is layer:
+        return arrays
+    if left_out is None:
+        held = others[found.variables[0].shape]
         what, makes = ("a kernel", "its tiles, the same function") if held is None else (
             "Winograd tiles", "those nearest to them, another function")
-        raise UserError(f"{file.where}: layer {layer!r} holds {form.shape[0]} weights of {what}, but network "
-                        f"{network.name!r} trains other {wanted}; say {setting(held)}, as it was trained (`plinth "
-                        f"convert` makes {makes})")
-    if not other and (form.dtype != np.float32 or form.shape != (wanted,)):
-        raise UserError(f"{file.where}: layer {layer!r} holds {form}, not float32 [{wanted}]; {_REMEDY}")
-    values = file.read(form)
-    if not np.isfinite(values).all():
-        raise UserError(f"{file.where}: layer {layer!r} has weights that are not finite; go back to an earlier "
-                        "checkpoint, or train again at a lower --rate")
-    if not other or left_out is None:
-        return values
-    made, left = converted(network, layer, values)
+        raise UserError(f"{file.where}: layer {layer.layer!r} holds {found.elements} weights of {what}, but network "
+                        f"{network.name!r} trains other {layer.elements}; say {setting(held)}, as it was trained "
+                        f"(`plinth convert` makes {makes})")
+    name = weights.of(layer.layer)
+    arrays[name], left = converted(network, layer.layer, arrays[name])
     if left:
-        left_out[layer] = left
-    return made
+        left_out[layer.layer] = left
+    return arrays
 
 
 def _check_network(header: Header, network: Network, where: str) -> None:
@@ -244,5 +271,5 @@ def _header(file: ArrayFile) -> Header:
         raise UserError(f"{where}: state_scale must be a number above 0 and up to {MAXIMUM_STATE_SCALE}, not "
                         f"{described(scale)}; {_REMEDY}")
     settings = RunSettings.from_data(data["settings"], where) if "settings" in data else None
-    return Header(data["network"], data["layers"], data["epoch"], data["seed"], data.get("step", 0), settings,
-                  tuple(generators), update, scale)
+    return Header(data["version"], data["network"], data["layers"], data["epoch"], data["seed"], data.get("step", 0),
+                  settings, tuple(generators), update, scale)

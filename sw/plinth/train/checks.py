@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from plinth import backends
 from plinth.network.layers import SoftmaxCrossEntropy
 from plinth.network.network import Network
-from plinth.network.parameters import Parameters, Reference, ReferenceStep, Sizes
+from plinth.network.parameters import Reference, ReferenceStep, Sizes
 from plinth.network.winograd import parameter_rates
 from plinth.train.causes import Causes
 from plinth.train.kinks import Kinks, bounded
@@ -81,7 +81,7 @@ class FoundStep:
     predictions: Floats
     loss: float
     gradients: Sequence[Doubles]
-    before: Parameters
+    before: Sequence[Floats]
     #: States before the step, flat; of a rule without them None.
     states: Sequence[Doubles | None]
     #: Weights after the step, of each layer all copies that dies hold.
@@ -454,12 +454,11 @@ def against_float64(network: Network, rule: UpdateRule, number_format: str, *, k
         Largest share of a step's kinks that the dies may decide; None: as the number format asks for.
     """
     bounds, closer = BOUNDS[number_format], UNSATURATED_BOUNDS.get(number_format)
-    shapes = [network.shapes[layer.name] for layer in network.weighted]
     reference = backends.float64_reference(network, bounds.rounding)
     rates = () if rule.squares else parameter_rates(network)
     return Checks(
         reference, rule, [layer.name for layer in network.weighted], number_format, rates,
-        biases=[shape.parameters["bias"].elements if "bias" in shape.parameters else 0 for shape in shapes],
+        biases=[network.layer_parameters(layer.name) - network.layer_weights(layer.name) for layer in network.weighted],
         carried=bounds.carried if isinstance(network.loss, SoftmaxCrossEntropy) else bounds.carried_else,
         unsaturated=UnsaturatedSteps(closer) if closer else None, kinks=bounded(number_format, kinks),
         causes=Causes(reference, backends.float64_predictor(network), network, rule, rates, number_format))

@@ -87,7 +87,7 @@ class JobResult:
     report: dict[str, Any]
     plan: Plan
     losses: list[float]
-    #: Weights and bias of each layer behind the last step, flat.
+    #: Those behind the last step.
     parameters: Parameters
 
 

@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from plinth.errors import UserError
 from plinth.network.network import Network
-from plinth.network.parameters import KeptVectors, Parameters
+from plinth.network.parameters import KeptVectors, Parameters, initial_parameters
 from plinth.step.step import loss_scale
 from plinth.train import checkpoint
 from plinth.train.checkpoint import Checkpoint
 from plinth.train.scale import Held, held_operands
-from plinth.train.session import initial_parameters
 from plinth.train.settings import RunSettings
 from plinth.update.rule import STATE, STATE_LOW
 from plinth_hw.isa.parameters import DieParameters
@@ -103,20 +102,20 @@ def _kept(found: Checkpoint, settings: RunSettings, parameters: DieParameters, r
         return {}
     factor = 1.0 if found.state_scale is None else state_scale(settings, parameters) / found.state_scale
     with np.errstate(over="ignore"):  # what the format does not hold is refused
-        kept = {layer: {vector: values * np.float32(factor) if vector in (STATE, STATE_LOW) else values
-                        for vector, values in vectors.items()} for layer, vectors in found.kept.items()}
+        kept = {name: {vector: values * np.float32(factor) if vector in (STATE, STATE_LOW) else values
+                       for vector, values in vectors.items()} for name, vectors in found.kept.items()}
     held = held_operands(parameters.memory_format, parameters.number_format)
-    for layer, vectors in kept.items():
+    for name, vectors in kept.items():
         for vector, values in vectors.items():
-            _check(values, held, f"{resume}: {vector.replace('_', ', ')} of layer {layer!r}", found, parameters)
+            _check(values, held, f"{resume}: {vector.replace('_', ', ')} of {name!r}", found, parameters)
     return kept
 
 
 def _held_parameters(found: Checkpoint, network: Network, parameters: DieParameters, resume: Path) -> Parameters:
     """The weights, if the number format holds all of them."""
     held = held_operands(parameters.multiply_format, parameters.number_format)
-    for layer, values in zip(network.weighted, found.parameters, strict=True):
-        _check(values, held, f"{resume}: weights of layer {layer.name!r}", found, parameters)
+    for name, values in found.parameters.items():
+        _check(values, held, f"{resume}: values of {name!r}", found, parameters)
     return found.parameters
 
 

@@ -6,7 +6,6 @@ same program and the same driver, and compares every weight of every die after e
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,57 +15,18 @@ from plinth.driver.driver import Driver
 from plinth.driver.executor import Executor
 from plinth.lower.codes import LEVEL_WORD, level_of
 from plinth.lower.places import HostView, LayerWeights
-from plinth.network.layers import Convolution, Embedding, Layer, Shape
 from plinth.network.network import Network
-from plinth.network.parameters import KeptVectors, Parameters
-from plinth.network.winograd import elements_of_kernel
+from plinth.network.parameters import KeptVectors, Parameters, flats
 from plinth.train.checks import Checks, FoundStep, Generators
 from plinth.train.data import Dataset
 from plinth.train.losses import accuracy
 from plinth.update.rule import HALF_BITS, SGD, STATE, STATE_LOW, WEIGHTS_LOW
 from plinth_hw.isa.formats import Fixed, word_type
-from plinth_hw.isa.winograd import form
 
 Floats = NDArray[np.float32]
 
 #: What a number in a low half counts for, which is read as if it were a high one.
 LOW_UNIT = 2.0**-HALF_BITS
-
-
-#: Bias that layers by large Winograd tiles begin with: far beyond the roundings of such a sum, and of the side that a
-#: ReLU takes of an exact 0.
-TILE_BIAS = -2.0**-10
-#: Elements of a tile each way up to which windows of zeros give exact zeros: F(2,3) adds them up from zeros alone.
-EXACT_TILE = 4
-
-
-def initial_parameters(network: Network, seed: int) -> Parameters:
-    """He-normal weights (of embeddings: standard normal; of Winograd tiles those of a kernel's), zero bias, flat per
-    layer; equal seeds give equal bits.
-
-    Each output of a tile of more than :data:`EXACT_TILE` elements each way reads all inputs of the tile; those outside
-    its own window cancel but for roundings. Where the window is black, these would decide whether a ReLU passes. Such a
-    layer's bias is :data:`TILE_BIAS`, so that it does not pass, as it does not with direct convolution.
-    """
-    generator = np.random.default_rng([seed, 0])
-    found = []
-    for layer in network.weighted:
-        inputs, shape = network.shapes[layer.name].inputs, network.shapes[layer.name].parameters["weights"]
-        kernel = Shape((*layer.kernel, *shape[2:])) if isinstance(layer, Convolution) else shape
-        deviation = 1.0 if isinstance(layer, Embedding) else np.sqrt(2.0 / prod(kernel[:-1]))
-        weights = generator.standard_normal(kernel) * deviation
-        if isinstance(layer, Convolution) and (outputs := layer.trained_tiles(inputs)):
-            weights = elements_of_kernel(form(layer.kernel, outputs), weights)
-        bias = np.full(network.layer_parameters(layer.name) - weights.size, _initial_bias(layer, inputs))
-        found.append(np.concatenate([weights.ravel(), bias]).astype(np.float32))
-    return found
-
-
-def _initial_bias(layer: Layer, inputs: Sequence[Shape]) -> float:
-    """Bias that a layer begins with: :data:`TILE_BIAS` by large Winograd tiles, 0 else."""
-    if not isinstance(layer, Convolution) or not (outputs := layer.transform(inputs)):
-        return 0.0
-    return TILE_BIAS if max(form(layer.kernel, outputs).sides) > EXACT_TILE else 0.0
 
 
 def epoch_order(samples: int, batch: int, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -123,7 +83,7 @@ class Session:
     #: States of generators as they were last written, or left by a step.
     _generators: tuple[int, ...] = ()
     #: Until a step has begun: what was loaded.
-    _loaded: Parameters = field(default_factory=list)
+    _loaded: Parameters = field(default_factory=dict)
     _loaded_kept: KeptVectors = field(default_factory=dict)
 
     @property
@@ -142,8 +102,9 @@ class Session:
         self._loaded = parameters
         for driver in self.drivers:
             self.program.load(driver, parameters)
-        self.load_kept({name: {vector: np.zeros(self.network.layer_parameters(name), np.float32) for vector in vectors}
-                        for name, vectors in self.program.kept.items()})
+        self.load_kept({one.of(layer): {vector: np.zeros(one.shape, np.float32) for vector in vectors}
+                        for layer, vectors in self.program.kept.items()
+                        for one in self.network.shapes[layer].variables})
 
     def load_kept(self, kept: KeptVectors) -> None:
         """Give every die what it owns of the vectors beside the weights."""
@@ -154,9 +115,8 @@ class Session:
             self.program.load_kept(driver, kept)
 
     def kept(self, driver: Executor) -> KeptVectors:
-        """The vectors beside the weights, by layer and name, flat: of wide numbers each half as a number."""
-        return {name: {vector: place.join(driver.read_floats).astype(np.float32) for vector, place in vectors.items()}
-                for name, vectors in self.program.kept.items()}
+        """The vectors beside all variables: of wide numbers each half as a number."""
+        return self.program.kept_of(driver)
 
     def _not_loaded(self, copies: Sequence[Sequence[Floats]], driver: Executor) -> str | None:
         """What the dies do not hold of what was loaded, but for rounding it to their format."""
@@ -167,14 +127,15 @@ class Session:
         def same(held: Floats, loaded: NDArray[Any]) -> bool:
             return bool(np.all(np.abs(held - np.clip(loaded, -most - place, most)) <= place / 2))
 
-        for layer, loaded, held in zip(self.network.weighted, self._loaded, copies, strict=False):
-            if not all(same(copy, np.asarray(loaded)) for copy in held):
-                return f"weights of layer {layer.name!r} are not those that were loaded"
+        for layer, held in zip(flats(self.network), copies, strict=True) if self._loaded else ():
+            loaded = layer.join(self._loaded)
+            if not all(same(copy, loaded) for copy in held):
+                return f"weights of layer {layer.layer!r} are not those that were loaded"
         kept = self.kept(driver) if self._loaded_kept else {}
         for name, vectors in self._loaded_kept.items():
             for vector, loaded in vectors.items():
                 if vector in kept.get(name, {}) and not same(kept[name][vector], np.asarray(loaded)):
-                    return f"{vector!r} of layer {name!r} is not what was loaded"
+                    return f"{vector!r} of {name!r} is not what was loaded"
         return None
 
     def _states(self, driver: Executor) -> list[NDArray[np.float64] | None]:
@@ -205,7 +166,7 @@ class Session:
         return [places[layer.name] for layer in self.network.weighted]
 
     def parameters(self, driver: Executor) -> Parameters:
-        """The weights and bias of each layer, flat: of every slice the copy on its ring's first die."""
+        """All variables: of every slice the copy on its ring's first die."""
         return self.program.parameters_of(driver)
 
     def set_levels(self, levels: Mapping[str, int]) -> None:
@@ -275,7 +236,7 @@ class Session:
                 self.generators(last))
             if self.checks is not None and before is not None:
                 self.checks.start(self._not_loaded(before[0], last))
-                self._loaded, self._loaded_kept = [], {}
+                self._loaded, self._loaded_kept = {}, {}
             cycles = self.driver.step(place)
             if self.golden is not None:
                 self.golden.step(place)

@@ -5,8 +5,8 @@ from math import prod
 
 import numpy as np
 import pytest
+from tests.support import reference
 
-from plinth_sim.golden import reference
 from plinth_sim.golden.reference import Layer
 
 SOFTMAX, SQUARES = "softmax-cross-entropy", "mean-squared-error"
@@ -328,7 +328,7 @@ def test_what_a_step_finds_and_what_its_errors_are_relative_to(loss) -> None:
         2 * np.abs(z - targets) * sizes + 64 * 2.0**-24 * sizes**2))
     assert found.scales.cancellation == pytest.approx((own + other) / np.linalg.norm(predictions - wanted))
     single = [reference.gradients(layers, weights, x[[i]], targets[[i]]).layers for i in range(samples)]
-    for layer, (pair, terms) in enumerate(zip(found.layers, found.scales.gradients, strict=True)):
+    for layer, (pair, terms) in enumerate(zip(found.layers, found.sizes, strict=True)):
         magnitudes = [sum(np.abs(one[layer][part]) for one in single) / samples for part in (0, 1)]
         assert terms == pytest.approx(np.sqrt(sum((each**2).sum() for each in magnitudes))
                                       / np.sqrt(sum((each**2).sum() for each in pair)))
@@ -360,7 +360,7 @@ def test_a_kink_is_eight_roundings_wide(roundings, kinks) -> None:
 
 def scale_of(layers, weights, x):
     """Of the last layer's elements: what is compared with a ReLU's argument where it has a kink."""
-    return reference._run(layers, weights, x)[layers[-1].name].scale
+    return reference.outputs(layers, weights, x)[layers[-1].name].scale
 
 
 @pytest.mark.parametrize("padding", [(0, 0), (1, 0)])

@@ -8,9 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.sim.golden.test_reference import assert_equal_to_differences, chain
+from tests.support import reference
 
 from plinth_hw.isa.winograd import OUTPUTS, Form, form, terms, transform, transposed
-from plinth_sim.golden import reference, winograd
+from plinth_sim.golden import winograd
 
 FORMS = [(kernel, outputs) for kernel, many in OUTPUTS.items() for outputs in many]
 #: The same with each padding, and the sides of a map: edge tiles are cut in some, and one tile is the whole map in one.
@@ -204,7 +205,7 @@ def test_scales_of_layers_are_sums_of_magnitudes(kernel, outputs, padding, sides
         here[...] = tile[:, :here.shape[1], :here.shape[2]]
     settings = {"kernel": kernel, "padding": padding, "tile": outputs}
     for kind, weights in (("winograd", spread(found, w)), ("convolution", w)):
-        ran = reference._run(chain((kind, settings), ("relu", {}), ("convolution", {})),
+        ran = reference.outputs(chain((kind, settings), ("relu", {}), ("convolution", {})),
                              [(weights, bias), (np.ones((1, 1, 3, 2)), None)], x)
         np.testing.assert_allclose(ran[f"{kind}0"].scale, wanted, rtol=1e-12)
         np.testing.assert_allclose(ran["relu1"].scale, wanted, rtol=1e-12)

@@ -176,12 +176,12 @@ def saved(path: Path, header: dict[str, Any] | str | None = None, **changes: Any
     ({"seed": 10**30}, "at most 20 digits"), ({"seed": float("nan")}, "seed must be"), ({"seed": [0]}, "seed must be"),
     ({"network": "other"}, "holds network 'other', not 'small'"), ({"network": None}, "holds network nothing"),
     ({"layers": ["fc1"]}, "holds other layers"), ({"layers": None}, "holds other layers"),
-    ({"version": 3}, "version must be 2, not 3"), ({"version": 2}, "key 'step' is missing"),
+    ({"version": 4}, "version must be 3, not 4"), ({"version": 2}, "key 'step' is missing"),
     ({"more": 1}, "unknown key 'more'"),
-    ({"header": "[" * 100_000}, "nested deeper"), ({"header": "{}"}, "version must be 2"),
+    ({"header": "[" * 100_000}, "nested deeper"), ({"header": "{}"}, "version must be 3"),
     ({"header": ""}, "is a mapping"), ({"header": "\x1b[31m"}, "not valid YAML"),
-    ({"fc1": np.full(15, np.nan, np.float32)}, "layer 'fc1' has weights that are not finite"),
-    ({"fc2": np.full(8, -np.inf, np.float32)}, "layer 'fc2' has weights that are not finite"),
+    ({"fc1": np.full(15, np.nan, np.float32)}, "'fc1.weights' has values that are not finite"),
+    ({"fc2": np.full(8, -np.inf, np.float32)}, "'fc2.weights' has values that are not finite"),
     ({"fc1": np.ones(14, np.float32)}, r"layer 'fc1' holds float32 \[14\], not float32 \[15\]"),
     ({"fc1": np.ones(15)}, r"layer 'fc1' holds float64 \[15\]"),
     ({"fc1": np.ones((15, 1), np.float32)}, "layer 'fc1' holds"), ({"fc1": np.float32(1)}, "layer 'fc1' holds"),
@@ -201,8 +201,9 @@ def test_layers_of_any_name_are_saved(tmp_path: Path) -> None:
     names = ["file", "file.parameters", "header", "allow_pickle", "a.npy", "file.parameters.parameters"]
     network = Network(name="names", input=Shape((3,)), layers=(
         *(Dense(name=name, outputs=3) for name in names), SoftmaxCrossEntropy(name="loss")))
-    given_ = checkpoint.Checkpoint([np.full(12, place, np.float32) for place in range(len(names))], 10_000, 2**63 - 1)
+    given_ = checkpoint.Checkpoint({name: np.full(one.shape, place, np.float32) for place, (name, one) in
+                                    enumerate(network.variables.items())}, 10_000, 2**63 - 1)
     checkpoint.save(tmp_path / "w.npz", network, given_)
     found = checkpoint.load(tmp_path / "w.npz", network)
     assert (found.epoch, found.seed) == (10_000, 2**63 - 1)
-    assert all(np.array_equal(*pair) for pair in zip(found.parameters, given_.parameters, strict=True))
+    assert all(np.array_equal(found.parameters[name], values) for name, values in given_.parameters.items())

@@ -12,6 +12,7 @@ from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.layers import Convolution, Dense, Flatten, Layer, Relu, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.network.winograd import tiled, with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition import exchanges, lines
@@ -25,7 +26,6 @@ from plinth.step.tasks import LineTransform, Tile
 from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Gather
 from plinth.train.data import Dataset
-from plinth.train.session import initial_parameters
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import TaskHeader

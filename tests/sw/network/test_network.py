@@ -21,6 +21,7 @@ from plinth.network.layers import (
     SoftmaxCrossEntropy,
 )
 from plinth.network.network import Network, perceptron
+from plinth.network.variables import Gradient
 from plinth.network.zoo import NETWORKS
 
 LOSS = SoftmaxCrossEntropy(name="loss")
@@ -37,7 +38,7 @@ def convolution(name: str = "conv", **settings) -> Convolution:
 
 def test_digits_network_has_the_shape_of_the_main_job() -> None:
     made = NETWORKS["digits-mlp"]
-    assert [tuple(made.shapes[layer.name].parameters["weights"]) for layer in made.weighted] == [
+    assert [tuple(one.shape) for one in made.variables.values() if one.is_matrix] == [
         (64, 128), (128, 64), (64, 10)]
     assert made.parameters == 64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10
 
@@ -48,10 +49,12 @@ def test_shapes_of_forward_backward_and_gradients_are_derived() -> None:
     assert conv.inputs == ((3, 8, 8),)
     assert conv.output == conv.output_error == (4, 4, 8)
     assert conv.input_errors == (None,)
-    assert dict(conv.gradients) == {"weights": (3, 3, 3, 4), "bias": (4,)}
+    assert {one.name: (one.axes, one.shape) for one in conv.variables} == {
+        "weights": (("kernel rows", "kernel columns", "inputs", "outputs"), (3, 3, 3, 4)), "bias": (("outputs",), (4,))}
     fc = made.shapes["fc"]
     assert fc.input_errors == ((128,),)
-    assert dict(fc.parameters) == {"weights": (128, 10), "bias": (10,)}
+    assert {one.name: one.shape for one in fc.variables} == {"weights": (128, 10), "bias": (10,)}
+    assert list(made.variables) == ["conv.weights", "conv.bias", "fc.weights", "fc.bias"]
     assert made.output == (10,)
     assert made.parameters == 27 * 4 + 4 + 1290
     assert made.weights == 27 * 4 + 1280
@@ -83,7 +86,8 @@ def test_inputs_default_to_the_layer_before() -> None:
 def test_embedding_gathers_rows_of_the_input() -> None:
     made = network(Embedding(name="words", rows=1000, width=16), Dense(name="fc", outputs=10), LOSS, size=(5,))
     assert made.shapes["words"].output == (80,)
-    assert dict(made.shapes["words"].parameters) == {"weights": (1000, 16)}
+    (table,) = made.shapes["words"].variables
+    assert (table.name, table.shape, table.gradient) == ("weights", (1000, 16), Gradient.ROWS)
     assert made.layer_macs("words") == 0
 
 

@@ -44,7 +44,7 @@ def exported(network: Network) -> onnx.ModelProto:
                            weights(f"{layer.name}.w", layer.outputs, source.elements))
             names.append(f"{layer.name}.w")
             if layer.bias:
-                tensors.append(weights(f"{layer.name}.b", network.shapes[layer.name].parameters["bias"].elements))
+                tensors.append(weights(f"{layer.name}.b", network.shapes[layer.name].variables[1].elements))
                 names.append(f"{layer.name}.b")
         if isinstance(layer, Dense):
             nodes.append(node("Gemm", names, layer.name, transB=1))

@@ -50,14 +50,18 @@ def agrees(tmp_path, nodes: Sequence[onnx.NodeProto], tensors: Sequence[onnx.Ten
     network = read(tmp_path, made)
     x = RANDOM.integers(0, rows_of, (3, *size)) if rows_of else RANDOM.standard_normal((3, *size))
     expected = ReferenceEvaluator(made).run(None, {"x": x})[0].reshape(3, -1)
-    parameters = []
-    for name, bias, order in weighted:
+    parameters = {}
+    for layer, (name, bias, order) in zip(network.weighted, weighted, strict=True):
         array = values(made, name)
         if array.ndim > 2:
             array = array.reshape(*array.shape[:2], *(1,) * (4 - array.ndim), *array.shape[2:]).transpose(2, 3, 1, 0)
         array = array if order is None else array[order]
-        parameters.append(np.concatenate([array.ravel(), values(made, bias).ravel() if bias else []]))
-    assert [len(flat) for flat in parameters] == [network.layer_parameters(layer.name) for layer in network.weighted]
+        parameters[f"{layer.name}.weights"] = array
+        if bias:
+            parameters[f"{layer.name}.bias"] = values(made, bias).ravel()
+    shapes = {name: one.shape for name, one in network.variables.items()}
+    assert parameters.keys() == shapes.keys()
+    parameters = {name: array.reshape(shapes[name]) for name, array in parameters.items()}
     if not rows_of:
         x = x.transpose([0, *(1 + samples.index(axis) for axis in "hwc" if axis in samples)])
     found = np.concatenate(list(float64_predictor(network)(parameters, x.reshape(3, -1))))

@@ -14,6 +14,7 @@ from plinth.files.documents import parse_yaml
 from plinth.network.file import network_from_data, network_to_data, network_to_yaml
 from plinth.network.layers import Convolution, Flatten, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.network.winograd import (
     converted,
     element_rates,
@@ -28,7 +29,6 @@ from plinth.network.winograd import (
 )
 from plinth.network.zoo import NETWORKS
 from plinth.train import checkpoint
-from plinth.train.session import initial_parameters
 from plinth_hw.isa.winograd import OUTPUTS, form, transposed
 
 DIGITS = NETWORKS["digits-cnn"]
@@ -52,7 +52,7 @@ def test_what_a_convolution_says(settings, transform, weights) -> None:
     made = layer(**settings)
     made.output([MAP])
     assert made.transform([MAP]) == transform
-    assert made.parameter_shapes([MAP])["weights"] == weights
+    assert made.variables([MAP])[0].shape == weights
 
 
 def test_products_are_those_of_tiles() -> None:
@@ -129,9 +129,10 @@ def test_rates_of_elements() -> None:
 def test_initial_tiles_are_those_of_the_initial_kernels() -> None:
     plain, tiles = (initial_parameters(network, 5) for network in (DIGITS, with_tiles(DIGITS, 2, "winograd")))
     network = with_tiles(DIGITS, 2, "winograd")
-    assert np.allclose(converted(network, "conv2", plain[1])[0], tiles[1], rtol=1e-6, atol=1e-7)
-    assert (plain[2] == tiles[2]).all()
-    assert set(other_forms(network, "conv2")) == {20 * (9 * 8 + 1), 20 * (36 * 8 + 1)}
+    made, left = converted(network, "conv2", plain["conv2.weights"])
+    assert np.allclose(made, tiles["conv2.weights"], rtol=1e-6, atol=1e-7) and not left
+    assert (plain["fc1.weights"] == tiles["fc1.weights"]).all()
+    assert set(other_forms(network, "conv2")) == {(3, 3, 8, 20), (6, 6, 8, 20)}
 
 
 def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
@@ -153,8 +154,8 @@ def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
         checkpoint.load(second, DIGITS)
     made = run.invoke(cli, ["convert", str(second), str(third), "--network", "digits-cnn"])
     assert made.output == f"checkpoint: {third}\n", "these tiles are a kernel's"
-    for one, two in zip(checkpoint.load(third, DIGITS).parameters, plain, strict=True):
-        assert np.allclose(one, two, atol=1e-6)
+    for name, values in checkpoint.load(third, DIGITS).parameters.items():
+        assert np.allclose(values, plain[name], atol=1e-6)
 
 
 @pytest.mark.parametrize(("outputs", "options"), [
@@ -165,11 +166,11 @@ def test_what_becomes_another_function_is_said(outputs: int, options: list[str],
     parameters = initial_parameters(tiles, 3)
     first, second = str(tmp_path / "a.npz"), str(tmp_path / "b.npz")
     sides = form((3, 3), outputs)
-    elements = parameters[0][:-8].reshape(*sides.sides, 1, 8).astype(np.float64)
+    elements = parameters["conv1.weights"].astype(np.float64)
     noise = np.random.default_rng(0).standard_normal(elements.shape)
     noise -= elements_of_kernel(sides, kernel_of_elements(sides, noise))
     noise *= 0.75 * np.linalg.norm(elements) / np.linalg.norm(noise)
-    parameters[0] = np.concatenate([(elements + noise).ravel(), parameters[0][-8:]]).astype(np.float32)
+    parameters["conv1.weights"] = (elements + noise).astype(np.float32)
     checkpoint.save(Path(first), tiles, checkpoint.Checkpoint(parameters, 2, 3))
     made = CliRunner().invoke(cli, ["convert", first, second, "--network", "digits-cnn", *options])
     assert made.output == (
@@ -185,8 +186,7 @@ def test_what_becomes_another_function_is_said(outputs: int, options: list[str],
 def test_a_state_does_not_convert(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     plain = initial_parameters(DIGITS, 3)
-    kept = {one.name: {"state": np.zeros(len(values), np.float32)}
-            for one, values in zip(DIGITS.weighted, plain, strict=True)}
+    kept = {name: {"state": np.zeros_like(values)} for name, values in plain.items()}
     checkpoint.save(path, DIGITS, replace(checkpoint.Checkpoint(plain, 2, 3), update="momentum", kept=kept))
     with pytest.raises(UserError, match="holds the state of update 'momentum', which has no other form"):
         checkpoint.load(path, with_tiles(DIGITS, 2, "winograd"), convert=True)

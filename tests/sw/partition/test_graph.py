@@ -16,6 +16,7 @@ from plinth.network.layers import (
     SoftmaxCrossEntropy,
 )
 from plinth.network.network import Network
+from plinth.network.variables import weights
 from plinth.network.zoo import NETWORKS
 from plinth.partition.exchanges import total_words
 from plinth.partition.graph import Edge, Node, PlanGraph, from_network
@@ -77,8 +78,8 @@ def test_channels_that_do_not_match_are_refused() -> None:
 
 
 def test_a_graph_is_checked() -> None:
-    node = Node(name="one", kind="dense", weights=4, input_channels=2, output_channels=2, input_elements=2,
-                raw_elements=2, map_elements=2)
+    node = Node(name="one", kind="dense", variables=(weights(2, 2),), input_channels=2, output_channels=2,
+                input_elements=2, raw_elements=2, map_elements=2)
     with pytest.raises(ValueError, match="loss"):
         PlanGraph(name="net", nodes=(node,), edges=())
     loss = Node(name="loss", kind="loss", input_channels=3, output_channels=3, input_elements=3, raw_elements=3,

@@ -23,6 +23,7 @@ from plinth.network.layers import (
     SoftmaxCrossEntropy,
 )
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
@@ -30,7 +31,7 @@ from plinth.plan.plan import Plan
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
-from plinth.train.session import Session, initial_parameters
+from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
@@ -61,9 +62,10 @@ def near(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
 def check(network: Network, plan: Plan, die: str, rule: UpdateRule = RULE) -> None:
     golden, made = trained(network, plan, die, rule)
     one, other = (one.parameters(one.driver) for one in (made, golden))
-    assert all(map(near, one, other)), [layer.name for layer in network.weighted]
-    one, other = ([one.program.predictions.gather(one.driver.read_floats)] for one in (made, golden))
-    assert all(map(near, one, other)) and np.allclose(made.losses, golden.losses, rtol=1e-4)
+    assert one.keys() == other.keys() == network.variables.keys()
+    assert not [name for name, values in one.items() if not near(values, other[name])]
+    one, other = (one.program.predictions.gather(one.driver.read_floats) for one in (made, golden))
+    assert near(one, other) and np.allclose(made.losses, golden.losses, rtol=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import lru_cache, partial
 
+from plinth.network.variables import weights
 from plinth.partition.graph import Node, Window, chain
 from plinth.reproduce.hypar.cases import BATCH, CONSTANT, NAMES, Case, case, mean, with_mean
 from plinth.reproduce.hypar.simulated import (
@@ -106,11 +107,11 @@ def figure_12(made: Draft) -> None:
 
 #: Layers of Figure 13 with their batch: by A(F) = 32 x 512 x 14 x 14 in section 6.5.2, conv5 has no pooling.
 LAYERS = (
-    (Node(name="conv5", kind="convolution", weights=512 * 512 * 9, input_channels=512, output_channels=512,
-          input_elements=512 * 14 * 14, raw_elements=512 * 14 * 14, map_elements=512 * 14 * 14,
+    (Node(name="conv5", kind="convolution", variables=(weights(512, 512, (3, 3)),), input_channels=512,
+          output_channels=512, input_elements=512 * 14 * 14, raw_elements=512 * 14 * 14, map_elements=512 * 14 * 14,
           macs=512 * 512 * 9 * 14 * 14, input_positions=14 * 14, output_positions=14 * 14,
           window=Window(size=(14, 14), kernel=(3, 3), stride=(1, 1), padding=(1, 1), output=(14, 14))), 32),
-    (Node(name="fc3", kind="dense", weights=4096 * 1000, input_channels=4096, output_channels=1000,
+    (Node(name="fc3", kind="dense", variables=(weights(4096, 1000),), input_channels=4096, output_channels=1000,
           input_elements=4096, raw_elements=1000, map_elements=1000, macs=4096 * 1000), 4096),
 )
 

@@ -3,6 +3,7 @@
 from itertools import product
 
 from plinth.network.layers import Convolution, MaxPool
+from plinth.network.variables import weights
 from plinth.network.zoo import NETWORKS
 from plinth.partition.cuts import halves
 from plinth.partition.graph import DP, MP, Node, chain
@@ -84,11 +85,11 @@ def setup(made: Draft) -> None:
 def _model(batch: int = 16, channels: int = 64) -> dict[str, tuple[float, float]]:
     """Amounts of Tables 1 and 2 for one direction: by the reading, and as our dies move them."""
     def dense(name: str, inputs: int, outputs: int) -> Node:
-        return Node(name=name, kind="dense", weights=inputs * outputs, input_channels=inputs, output_channels=outputs,
-                    input_elements=inputs, raw_elements=outputs, map_elements=outputs)
+        return Node(name=name, kind="dense", variables=(weights(inputs, outputs),), input_channels=inputs,
+                    output_channels=outputs, input_elements=inputs, raw_elements=outputs, map_elements=outputs)
 
     graph = chain("two", [dense("one", 3, channels), dense("two", channels, 1)])
-    words, outputs, weights = PublishedWords(graph, batch), batch * channels, graph.nodes[0].weights
+    words, outputs, size = PublishedWords(graph, batch), batch * channels, graph.nodes[0].weights
 
     def moved(one: str, two: str) -> tuple[float, float]:
         """Words that our dies move for the first layer itself, and between the two."""
@@ -96,7 +97,7 @@ def _model(batch: int = 16, channels: int = 64) -> dict[str, tuple[float, float]
         return (node_words(graph, 0, regions[0], batch, halves(1)),
                 edge_words(graph, 0, regions[0].home, regions[1], batch, halves(1)))
 
-    found = {"dp, of A(dW)": (words.node_elements(0, DP, 0, 0) / weights, moved(DP, DP)[0] / weights),
+    found = {"dp, of A(dW)": (words.node_elements(0, DP, 0, 0) / size, moved(DP, DP)[0] / size),
              # Our dies count the errors to those that hold partial sums with the sums: half of the words each.
              "mp, of A(F)": (words.node_elements(0, MP, 0, 0) / outputs, moved(MP, MP)[0] / 2 / outputs)}
     for one, two in product((DP, MP), repeat=2):
@@ -131,10 +132,10 @@ def networks(made: Draft) -> None:
 
 def examples(made: Draft) -> None:
     """The worked examples of sections 3.4 and 6.5.2."""
-    fc = Node(name="fc", kind="dense", weights=70 * 100, input_channels=70, output_channels=100, input_elements=70,
-              raw_elements=100, map_elements=100)
-    conv = Node(name="conv", kind="convolution", weights=5 * 5 * 20 * 50, input_channels=20, output_channels=50,
-                input_elements=12 * 12 * 20, raw_elements=8 * 8 * 50, map_elements=8 * 8 * 50)
+    fc = Node(name="fc", kind="dense", variables=(weights(70, 100),), input_channels=70, output_channels=100,
+              input_elements=70, raw_elements=100, map_elements=100)
+    conv = Node(name="conv", kind="convolution", variables=(weights(20, 50, (5, 5)),), input_channels=20,
+                output_channels=50, input_elements=12 * 12 * 20, raw_elements=8 * 8 * 50, map_elements=8 * 8 * 50)
     for node, name in ((fc, "fc 70-100"), (conv, "conv 5x5, 20-50")):
         graph = chain(node.name, [node])
         words = PublishedWords(graph, 32)

@@ -1,0 +1,107 @@
+"""What a layer trains: variables, each with named axes, the values it begins with, and how its gradient arises.
+
+A variable is data; :mod:`plinth.network.parameters` draws first values, and holds arrays by the variables' names.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from math import prod, sqrt
+
+from plinth.network.shape import Shape
+
+#: Names of axes: channels or features that a layer reads and gives.
+INPUTS, OUTPUTS = "inputs", "outputs"
+
+
+class Gradient(Enum):
+    """How a variable's gradient arises."""
+
+    #: Every element has one in each step.
+    DENSE = "dense"
+    #: Rows have one whose numbers the step's samples name.
+    ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """First values: all the same."""
+
+    value: float = 0.0
+
+
+@dataclass(frozen=True)
+class Normal:
+    """First values: independent and normal, of mean 0."""
+
+    deviation: float
+
+
+@dataclass(frozen=True)
+class TilesOfNormal:
+    """First values: elements of the Winograd tiles F(``outputs``, kernel) that do what a kernel of normal ones does."""
+
+    deviation: float
+    #: Its taps, [rows, columns].
+    kernel: tuple[int, int]
+    outputs: int
+
+
+Initial = Constant | Normal | TilesOfNormal
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An array that a layer trains.
+
+    Parameters
+    ----------
+    name : str
+        Within its layer: ``"weights"``, ``"bias"``.
+    axes : tuple of str
+        Name of each axis, outermost first. A matrix ends in what the layer reads and what it gives, and has its taps
+        before; what is added to each output has that axis alone.
+    shape : Shape
+        Elements of each axis.
+    initial : Constant, Normal or TilesOfNormal
+        The values it begins with.
+    gradient : Gradient
+        How its gradient arises.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    shape: Shape
+    initial: Initial
+    gradient: Gradient = Gradient.DENSE
+
+    @property
+    def elements(self) -> int:
+        """Of all axes together."""
+        return prod(self.shape)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether inputs are multiplied by it, or rows of it taken, else it is added to each output."""
+        return len(self.axes) > 1
+
+    def of(self, layer: str) -> str:
+        """Its name in a network: unique, as no name of a variable has a dot."""
+        return f"{layer}.{self.name}"
+
+
+def deviation(shape: Shape) -> float:
+    """Standard deviation of first weights ``[.., inputs, outputs]`` (He et al., "Delving Deep into Rectifiers", 2015,
+    equation 10)."""
+    return sqrt(2.0 / prod(shape[:-1]))
+
+
+def weights(inputs: int, outputs: int, kernel: tuple[int, ...] = ()) -> Variable:
+    """The matrix of each tap of a kernel, [rows, columns], or the one of a fully connected layer."""
+    shape = Shape((*kernel, inputs, outputs))
+    return Variable("weights", (*(("kernel rows", "kernel columns") if kernel else ()), INPUTS, OUTPUTS), shape,
+                    Normal(deviation(shape)))
+
+
+def bias(outputs: int, value: float = 0.0) -> Variable:
+    """What is added to each of some outputs, the same value at first."""
+    return Variable("bias", (OUTPUTS,), Shape((outputs,)), Constant(value))
