@@ -58,6 +58,9 @@ class Sandbox:
             if built.is_dir() and "." not in built.name:
                 # Links: builds are never written again. One that is being replaced is not needed.
                 shutil.copytree(built, self._builds / built.name, copy_function=os.link, dirs_exist_ok=True)
+                log = built.with_name(f"{built.name}.log")
+                if log.is_file():
+                    os.link(log, self._builds / log.name)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
