@@ -2,8 +2,9 @@
 
 import random
 
+from plinth.network.layers import MaxPool
 from plinth.network.variables import bias, weights
-from plinth.partition.graph import LOSS, Edge, Follower, Node, PlanGraph, Window, chain
+from plinth.partition.graph import LOSS, Edge, Epilogue, Node, PlanGraph, Window, chain
 from plinth.partition.regions import Splits
 
 
@@ -22,8 +23,8 @@ def convolution(name: str, channels: int, outputs: int, kernel: int, side: int, 
                 map_elements=outputs * pooled * pooled, macs=variables[0].elements * raw * raw,
                 input_positions=side * side, output_positions=raw * raw,
                 window=Window((side, side), (kernel, kernel), (1, 1), (kernel // 2, kernel // 2), (raw, raw)),
-                followers=() if pooled == raw else (Follower(
-                    "max-pool", (raw, raw), (2, 2), (2, 2), (0, 0), (pooled, pooled), name=f"{name}.pool"),))
+                epilogue=() if pooled == raw else (Epilogue(
+                    MaxPool(name=f"{name}.pool", kernel=(2, 2), stride=(2, 2)), (raw, raw), (pooled, pooled)),))
 
 
 def random_chain(rng: random.Random, nodes: int, sizes: tuple[int, ...]) -> PlanGraph:

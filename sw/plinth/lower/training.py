@@ -24,6 +24,7 @@ from plinth.lower.transforms import bodies as transform_bodies
 from plinth.lower.transforms import line_body, spread
 from plinth.machine.convolution import FeatureMap
 from plinth.machine.products import matrix_tasks
+from plinth.network.layers import MeanPool
 from plinth.network.network import Network
 from plinth.partition.axes import SAMPLES
 from plinth.partition.blocks import sum_end, unpredictable
@@ -163,11 +164,12 @@ def _check(plan: Plan, narrow: bool) -> None:
         if (node.pools and node.output_channels % 2) or (flattened and node.input_channels % 2):
             raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: a map that is pooled or "
                             "flattened needs an even number of channels; choose --format fp32")
-        for follower in node.followers:
-            if follower.kind == "mean-pool" and follower.output[1] > 1 and follower.kernel[1] > max(
-                    VECTOR_LOADS, follower.stride[1]):
-                raise UserError(f"layer {follower.name!r} cannot be lowered with operands of 16 bits: it adds up "
-                                f"windows of {follower.kernel[1]} columns that overlap; choose --format fp32")
+        for behind in node.epilogue:
+            pool = behind.layer
+            if isinstance(pool, MeanPool) and behind.output[1] > 1 and pool.kernel[1] > max(
+                    VECTOR_LOADS, pool.stride[1]):
+                raise UserError(f"layer {behind.name!r} cannot be lowered with operands of 16 bits: it adds up "
+                                f"windows of {pool.kernel[1]} columns that overlap; choose --format fp32")
     if len({(here.input.cuts(SAMPLES), here.owners) for here in plan.layouts}) > 1:
         raise UserError("layers whose samples are not cut alike, or that other dies own, cannot be lowered with "
                         "operands of 16 bits: maps of 16 bits do not move between dies; choose --format fp32, or give "
@@ -306,7 +308,7 @@ class _Lowering:
         """The ReLU behind a gather that is predicted."""
         step = self.step
         end = sum_end(step.graph.nodes[number], step.tile_sums.get(number), step.residuals.get(number))
-        return end.followers[0].name
+        return end.epilogue[0].name
 
     # Addresses.
 

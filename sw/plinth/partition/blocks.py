@@ -37,7 +37,7 @@ def tile_sums(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, TileSum]
         nodes, (first, *others) = [graph.nodes[one] for one in members], [layouts[one] for one in members]
         kinds = {node.tiling and (node.tiling.outputs, node.tiling.kernel, node.tiling.tiles) for node in nodes}
         if (len(kinds) == 1 and (last := nodes[-1].tiling) and first.ep and not first.mp
-                and not any(node.followers for node in nodes)
+                and not any(node.epilogue for node in nodes)
                 and all(len(graph.outputs[one]) == 1 for one in members)
                 and all((one.ep, one.mp, one.output, one.owners) == (first.ep, first.mp, first.output, first.owners)
                         for one in others)
@@ -84,7 +84,7 @@ def residuals(graph: PlanGraph, layouts: Sequence[Layout], sums: Mapping[int, Ti
     found: dict[int, Residual] = {}
     for number, node in enumerate(graph.nodes):
         reads = [graph.edges[edge].consumer for edge in graph.outputs[number]]
-        if node.tiling is None or node.followers or len(reads) != 1 or number in sums:
+        if node.tiling is None or node.epilogue or len(reads) != 1 or number in sums:
             continue
         junction, feeds = graph.nodes[reads[0]], graph.feeds(reads[0])
         if not junction.junction or len(feeds) != 2:
@@ -116,7 +116,7 @@ def unpredictable(node: Node, here: Layout, summed: TileSum | None, added: Resid
     if here.mp:
         return "its sums are parts, of dies that split its channels"
     end = sum_end(node, summed, added)
-    if not end.followers or end.followers[0].kind != Relu.kind:
+    if not end.epilogue or end.epilogue[0].kind != Relu.kind:
         return "no ReLU follows its sums"
     if end.bare:
         return "its sums are read without the ReLU, too"
@@ -142,7 +142,7 @@ def coded_exchanges(graph: PlanGraph, here: Layout, number: int, summed: TileSum
     if not (here.mp or here.op or here.input.orders or here.output.orders):
         found += [("bprop", "scatter")] * len(found)
         edge, = graph.feeds(number)
-        kinds = [] if edge is None else [one.kind for one in graph.nodes[graph.edges[edge].producer].followers]
+        kinds = [] if edge is None else [one.kind for one in graph.nodes[graph.edges[edge].producer].epilogue]
         if Relu.kind in kinds and not set(kinds) - {Relu.kind, MaxPool.kind, MeanPool.kind}:
             found.append(("fprop", "scatter"))
             if MeanPool.kind not in kinds[kinds.index(Relu.kind):]:

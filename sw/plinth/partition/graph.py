@@ -20,7 +20,6 @@ from plinth.network.layers import (
     Flatten,
     Join,
     Layer,
-    LeakyRelu,
     MaxPool,
     MeanPool,
     Relu,
@@ -47,22 +46,23 @@ LOSS = "loss"
 
 
 @dataclass(frozen=True)
-class Follower:
-    """An activation or a pool behind a node: kind of the layer, and for a pool its input map and windows, [rows,
-    columns] each."""
+class Epilogue:
+    """A layer whose work is done with its node's: an activation, a pool, or the loss. Of a pool the maps that it reads
+    and gives, [rows, columns] each."""
 
-    kind: str
+    layer: Layer
     size: tuple[int, int] = (1, 1)
-    kernel: tuple[int, int] = (1, 1)
-    stride: tuple[int, int] = (1, 1)
-    padding: tuple[int, int] = (0, 0)
     output: tuple[int, int] = (1, 1)
-    #: Whether a last window may reach beyond the map.
-    ceil: bool = False
-    #: Of the layer, for names of tasks and maps.
-    name: str = ""
-    #: Of negative elements, of leaky ReLUs.
-    slope: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """Of the layer."""
+        return self.layer.kind
+
+    @property
+    def name(self) -> str:
+        """Of the layer, for names of tasks and maps."""
+        return self.layer.name
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Tiling:
     shares: tuple[float, ...] = ()
     #: Whether that is by MPT's codes of regions, instead of the block code.
     regions: bool = False
-    #: Whether what is below another neuron of its window in a max-pool is not needed either: as the followers say.
+    #: Whether what is below another neuron of its window in a max-pool is not needed either: as the epilogue says.
     pooled: bool = False
 
     @property
@@ -167,8 +167,8 @@ class Node:
     window: Window | None = None
     #: Of a convolution that is computed by Winograd tiles.
     tiling: Tiling | None = None
-    #: What is worked on at home behind its sum, in order.
-    followers: tuple[Follower, ...] = ()
+    #: What is done at home behind its sum, in order.
+    epilogue: tuple[Epilogue, ...] = ()
     #: Places among its inputs at which it reads the network's input.
     network_inputs: tuple[int, ...] = ()
     #: Whether a node reads its sum as it is, beside what follows.
@@ -178,11 +178,6 @@ class Node:
     def free(self) -> bool:
         """Whether its weights are elements of Winograd tiles."""
         return self.tiling is not None and self.tiling.free
-
-    @property
-    def unnamed(self) -> "Node":
-        """The same node, whatever its layers are called."""
-        return replace(self, name="", followers=tuple(replace(follower, name="") for follower in self.followers))
 
     @property
     def raw_positions(self) -> int:
@@ -217,7 +212,7 @@ class Node:
     @property
     def pools(self) -> bool:
         """Whether pools follow."""
-        return any(follower.output != (1, 1) or follower.size != (1, 1) for follower in self.followers)
+        return any(one.output != (1, 1) or one.size != (1, 1) for one in self.epilogue)
 
     @property
     def junction(self) -> bool:
@@ -326,13 +321,14 @@ class _Flow:
     bare: bool = False
 
 
-def _follower(layer: Layer, source: Shape, target: Shape) -> Follower:
+def _epilogue(layer: Layer, source: Shape, target: Shape) -> Epilogue:
+    # Where it stands in the network, the graph says.
+    alone = replace(layer, inputs=(), shape=None)
     if not isinstance(layer, (MaxPool, MeanPool)):
-        return Follower(layer.kind, name=layer.name, slope=layer.slope if isinstance(layer, LeakyRelu) else 0.0)
+        return Epilogue(alone)
     _, *size = source
     _, *output = target
-    return Follower(layer.kind, (size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]),
-                    layer.ceil, layer.name)
+    return Epilogue(alone, (size[0], size[1]), (output[0], output[1]))
 
 
 def _window(layer: Convolution, source: Shape, target: Shape) -> Window:
@@ -351,14 +347,15 @@ def _tiling(layer: Convolution, source: Shape) -> Tiling | None:
                   layer.rounds, layer.shares, layer.predict == REGIONS)
 
 
-def _pooled(tiling: Tiling, followers: Sequence[Follower]) -> bool:
+def _pooled(tiling: Tiling, epilogue: Sequence[Epilogue]) -> bool:
     """Whether a gather that is predicted by the block code is that of a max-pool behind a ReLU, of windows of 2x2 that
     lie in tiles; none that is cut by the map's edge is pooled."""
-    if not tiling.rounds or tiling.regions or [one.kind for one in followers[:2]] != [Relu.kind, MaxPool.kind]:
+    if not tiling.rounds or tiling.regions or [one.kind for one in epilogue[:2]] != [Relu.kind, MaxPool.kind]:
         return False
-    pool = followers[1]
-    return (pool.kernel == pool.stride == (2, 2) and pool.padding == (0, 0)
-            and all(2 * count <= size for count, size in zip(pool.output, pool.size, strict=True))
+    behind = epilogue[1]
+    pool = behind.layer
+    return (isinstance(pool, MaxPool) and pool.kernel == pool.stride == (2, 2) and pool.padding == (0, 0)
+            and all(2 * count <= size for count, size in zip(behind.output, behind.size, strict=True))
             and not any(one.outputs % 2 for one in tiling.form.transforms))
 
 
@@ -373,7 +370,7 @@ def from_network(network: Network) -> PlanGraph:
     flows = {INPUT: _Flow(None, network.input.elements, network.input.channels)}
     nodes: list[Node] = []
     edges: list[Edge] = []
-    followers: dict[int, list[Follower]] = {}
+    epilogues: dict[int, list[Epilogue]] = {}
     bare: set[int | None] = set()
     for layer in network.layers:
         shapes = network.shapes[layer.name]
@@ -385,7 +382,7 @@ def from_network(network: Network) -> PlanGraph:
             flows[layer.name] = _Flow(first.node, shapes.output.elements, channels,
                                       first.bare and isinstance(layer, Flatten))
             if first.node is not None and not isinstance(layer, Flatten):
-                followers.setdefault(first.node, []).append(_follower(layer, shapes.inputs[0], shapes.output))
+                epilogues.setdefault(first.node, []).append(_epilogue(layer, shapes.inputs[0], shapes.output))
             continue
         if len({flow.channels for flow in reads}) > 1:
             counts = " and ".join(f"{name!r} has {flow.channels}" for name, flow in
@@ -409,15 +406,15 @@ def from_network(network: Network) -> PlanGraph:
             tiling=_tiling(layer, shapes.inputs[0]) if isinstance(layer, Convolution) else None,
             network_inputs=tuple(place for place, flow in enumerate(reads) if flow.node is None)))
         if layer.is_loss:
-            followers[number] = [Follower(layer.kind, name=layer.name)]
+            epilogues[number] = [_epilogue(layer, shapes.inputs[0], shapes.output)]
         edges += [Edge(flow.node, number, flow.elements, flow.channels) for flow in reads if flow.node is not None]
         bare |= {flow.node for flow in reads if flow.bare}
         flows[layer.name] = _Flow(number, output, channels, True)
     sized = []
     for number, node in enumerate(nodes):
         reading = [edge.elements for edge in edges if edge.producer == number]
-        behind = tuple(followers.get(number, ()))
-        sized.append(replace(node, map_elements=reading[0] if reading else node.map_elements, followers=behind,
+        behind = tuple(epilogues.get(number, ()))
+        sized.append(replace(node, map_elements=reading[0] if reading else node.map_elements, epilogue=behind,
                              bare=number in bare and bool(behind),
                              tiling=node.tiling and replace(node.tiling, pooled=_pooled(node.tiling, behind))))
     return PlanGraph(name=network.name, nodes=tuple(sized), edges=tuple(edges))

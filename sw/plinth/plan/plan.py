@@ -23,7 +23,7 @@ from plinth.partition import exchanges, regions
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, levels_of, parts
 from plinth.partition.exchanges import Exchange
-from plinth.partition.graph import LOSS, PlanGraph
+from plinth.partition.graph import LOSS, Epilogue, Node, PlanGraph
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.predicted import shares
 from plinth.partition.regions import Layout, Partition, RingMessage, Splits
@@ -327,27 +327,36 @@ class Plan:
         return dump_yaml(self.to_data())
 
 
+#: Settings of a window, as they are where a layer has none.
+_NO_WINDOW = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0), "ceil": False}
+
+
+def _epilogue(one: Epilogue) -> dict[str, Any]:
+    """What a fingerprint has of a layer in an epilogue; of settings besides windows those that are not 0."""
+    settings = {key: getattr(one.layer, key) for key in one.layer.forms()}
+    window = {key: settings.pop(key, value) for key, value in _NO_WINDOW.items()}
+    ceil = window.pop("ceil")
+    return {"kind": one.kind, "size": one.size, **window, "output": one.output, "ceil": ceil, "name": one.name,
+            **{key: value for key, value in settings.items() if value}}
+
+
+def _node(node: Node) -> dict[str, Any]:
+    """What a fingerprint has of a node."""
+    sizes = {key: getattr(node, key) for key in (
+        "name", "kind", "weights", "bias", "input_channels", "output_channels", "input_elements", "raw_elements",
+        "map_elements", "macs", "input_positions", "output_positions")}
+    tiling = {} if node.tiling is None else asdict(node.tiling)
+    # Of a gather that sends everything nothing is said, as before there were others; nor of shares as measured, nor
+    # that regions are not asked for, nor whether a pool is known of, which the layers say.
+    tiling = {key: value for key, value in tiling.items() if value or key not in ("rounds", "shares", "regions")}
+    tiling.pop("pooled", None)
+    return {**sizes, "window": node.window and asdict(node.window), **({"tiling": tiling} if tiling else {}),
+            "followers": [_epilogue(one) for one in node.epilogue], "network_inputs": node.network_inputs}
+
+
 def fingerprint(graph: PlanGraph) -> str:
     """Hash of what a plan depends on: the nodes and edges of the graph."""
-    nodes = []
-    for one in graph.nodes:
-        fields = asdict(one)
-        del fields["variables"]
-        head = {"name": fields.pop("name"), "kind": fields.pop("kind"), "weights": one.weights, "bias": one.bias}
-        nodes.append(head | {key: value for key, value in fields.items() if key != "tiling" or value})
-    for node in nodes:
-        # Of a gather that sends everything nothing is said, as before there were others; nor of shares as measured, nor
-        # that regions are not asked for, nor of slopes where there are none, nor whether a pool is known of, or a
-        # sum is read bare, which the layers say.
-        del node["bare"]
-        for follower in node["followers"]:
-            if not follower["slope"]:
-                del follower["slope"]
-        tiling = node.get("tiling", {})
-        tiling.pop("pooled", None)
-        for key in ("rounds", "shares", "regions"):
-            if not tiling.get(key, True):
-                del tiling[key]
+    nodes = [_node(node) for node in graph.nodes]
     text = json.dumps([nodes, [asdict(edge) for edge in graph.edges]])
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -101,7 +101,7 @@ class StepTime:
                                       zip(graph.nodes, inputs, strict=True)))
         #: Of each node, what works on the maps that it reads.
         self._fed = [tuple(one.kind for edge in graph.feeds(number) if edge is not None
-                           for one in graph.nodes[graph.edges[edge].producer].followers)
+                           for one in graph.nodes[graph.edges[edge].producer].epilogue)
                      for number in range(len(graph.nodes))]
         self._edge_shape = _numbered((edge.elements, edge.channels, graph.nodes[edge.producer].weighted,
                                       graph.nodes[edge.consumer].weighted) for edge in graph.edges)

@@ -119,7 +119,7 @@ class Activation:
     settings: tuple[str, ...] = ()
 
     def of(self, layer: Any) -> dict[str, Any]:
-        """Settings of a layer, or of a follower that it has become."""
+        """Settings of a layer."""
         return {key: getattr(layer, key) for key in self.settings}
 
 
@@ -134,7 +134,7 @@ ACTIVATIONS = {
 
 
 def run_forward(layer: Any, program: VectorProgram, target: str, source: str) -> None:
-    """``target`` becomes the activation, a layer or a follower that it has become, of ``source``."""
+    """``target`` becomes the activation, a layer, of ``source``."""
     made = ACTIVATIONS[layer.kind]
     made.forward(program, target, source, **made.of(layer))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from plinth.partition.exchanges import Exchange as PlannedExchange
 from plinth.partition.exchanges import tile_exchange
-from plinth.partition.graph import LOSS, Follower
+from plinth.partition.graph import LOSS, Epilogue
 from plinth.partition.groups import ERROR, TILES
 from plinth.step.activation import ACTIVATIONS, run_backward
 from plinth.step.between import Exchange
@@ -46,8 +46,8 @@ class Backward:
         else:
             error = self._map_error(made)
             own = made.followed[1:] if made.activation is not None else made.followed
-            for follower, source, target in reversed(own):
-                error = self._follow(made, follower, source, target, error)
+            for behind, source, target in reversed(own):
+                error = self._follow(made, behind, source, target, error)
             error = self._own(made, error)
             self.step.release(f"{made.node.name}.backward")
         if made.node.weighted:
@@ -79,24 +79,24 @@ class Backward:
         self.forward.summed(made.node, f"{name}.error_sum", sources, total, 1)
         return total
 
-    def _follow(self, made: Made, follower: Follower, source: Tensor, target: Tensor, error: Tensor) -> Tensor:
+    def _follow(self, made: Made, behind: Epilogue, source: Tensor, target: Tensor, error: Tensor) -> Tensor:
         """Back through a pool, or an activation that has its own program."""
         step = self.step
-        found = step.reserve(source.like(f"{follower.name}.error"))
-        if follower.kind in ACTIVATIONS:
-            self._activate(follower.name, follower, error, target, found, made, bias=False)
+        found = step.reserve(source.like(f"{behind.name}.error"))
+        if behind.kind in ACTIVATIONS:
+            self._activate(behind.name, behind, error, target, found, made, bias=False)
             return found
-        layer, (height, width), (down, across) = pool_of(follower), follower.size, follower.output
-        middle = made.middles[follower.name]
-        middle_error = step.reserve(middle.like(f"{follower.name}.middle_error"))
-        rest = step.reserve(target.like(f"{follower.name}.rest"))
+        layer, (height, width), (down, across) = pool_of(behind), behind.size, behind.output
+        middle = made.middles[behind.name]
+        middle_error = step.reserve(middle.like(f"{behind.name}.middle_error"))
+        rest = step.reserve(target.like(f"{behind.name}.rest"))
         whole, between, small = (height, width), (down, width), (down, across)
-        step.hold(Pool(follower.name, made.node, step.parameters, layer, True, (
+        step.hold(Pool(behind.name, made.node, step.parameters, layer, True, (
             (source, whole), (middle, between), (target, small), (error, small), (middle_error, between),
             (found, whole), (rest, small))))
         return found
 
-    def _activate(self, name: str, follower: Follower | None, error: Tensor, output: Tensor, found: Tensor | None,
+    def _activate(self, name: str, behind: Epilogue | None, error: Tensor, output: Tensor, found: Tensor | None,
                   made: Made, *, bias: bool) -> None:
         """``found`` = error back through an activation, and, with ``bias``, its column sums.
 
@@ -108,14 +108,14 @@ class Backward:
         gradient = self._bias(made, error) if bias else None
         sums = step.reserve(Row(f"{name}.sums", error, fold)) if fold > 1 else None
         target = sums or gradient
-        regions = 1 if follower is None else ACTIVATIONS[follower.kind].regions
+        regions = 1 if behind is None else ACTIVATIONS[behind.kind].regions
 
         def program(first: bool) -> VectorProgram:
             made = VectorProgram(step.parameters)
             made.load("d", folded(error, fold))
-            if follower is not None:
+            if behind is not None:
                 made.load("y", folded(output, fold))
-                run_backward(follower, made, "d", "y")
+                run_backward(behind.layer, made, "d", "y")
             if target is not None:
                 column_sum(made, target, first=first)
             if found is not None:

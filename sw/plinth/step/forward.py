@@ -7,7 +7,7 @@ from math import log
 from plinth.network.layers import MaxPool, MeanPool
 from plinth.partition.axes import SAMPLES, Region, alike, plane
 from plinth.partition.blocks import TileSum
-from plinth.partition.graph import LOSS, Follower, Node
+from plinth.partition.graph import LOSS, Epilogue, Node
 from plinth.partition.groups import SUM
 from plinth.step.activation import ACTIVATIONS, run_forward
 from plinth.step.operands import Operands, narrow_weights, widened
@@ -29,7 +29,7 @@ SOFTMAX = "softmax-cross-entropy"
 
 def has_classes(node: Node) -> bool:
     """Whether the loss is one over classes."""
-    return not node.followers or node.followers[0].kind == SOFTMAX
+    return not node.epilogue or node.epilogue[0].kind == SOFTMAX
 
 
 def loss_rows(node: Node) -> int:
@@ -37,11 +37,10 @@ def loss_rows(node: Node) -> int:
     return 1 if has_classes(node) else node.input_elements // node.input_channels
 
 
-def pool_of(follower: Follower) -> MaxPool | MeanPool:
-    """A pool as a layer."""
-    make = POOLS[follower.kind]
-    return make(name=follower.name or follower.kind, kernel=follower.kernel, stride=follower.stride,
-                padding=follower.padding, ceil=follower.ceil)
+def pool_of(behind: Epilogue) -> MaxPool | MeanPool:
+    """The layer that a pool is."""
+    assert isinstance(behind.layer, (MaxPool, MeanPool))
+    return behind.layer
 
 
 @dataclass
@@ -56,9 +55,9 @@ class Made:
     z: Tensor | None = None
     output: Tensor | None = None
     #: The activation that ``output`` has gone through.
-    activation: Follower | None = None
+    activation: Epilogue | None = None
     #: Activations and pools in order, each with what it reads and gives; the first activation reads nothing of its own.
-    followed: list[tuple[Follower, Tensor, Tensor]] = field(default_factory=list)
+    followed: list[tuple[Epilogue, Tensor, Tensor]] = field(default_factory=list)
     #: For each pool by its name, what lies between its directions.
     middles: dict[str, Tensor] = field(default_factory=dict)
     #: What the loss has already done: error of ``output`` and bias gradient.
@@ -78,7 +77,7 @@ class Made:
     @property
     def pooled(self) -> bool:
         """Whether pools follow, so that it goes in strips of images."""
-        return any(follower.kind in POOLS for follower in self.node.followers)
+        return any(behind.kind in POOLS for behind in self.node.epilogue)
 
 
 class Forward:
@@ -172,7 +171,7 @@ class Forward:
         node, here, outputs = graph.nodes[number], self.step.layouts[number], graph.outputs[number]
         reads = graph.edges[outputs[0]].consumer if len(outputs) == 1 else number
         reader = graph.nodes[reads]
-        return (reader.kind == LOSS and node.weighted and not node.followers and not here.mp and not here.op
+        return (reader.kind == LOSS and node.weighted and not node.epilogue and not here.mp and not here.op
                 and not here.ep and alike(here.output, self.step.layouts[reads].input,
                                           plane(self.step.batch, node.output_channels), self.step.factors)
                 and not (node.bias and loss_rows(reader) < node.output_positions))
@@ -181,9 +180,9 @@ class Forward:
         """Output, bias and first activation at home, then pools and further activations."""
         step, node, number = self.step, made.node, made.number
         here, positions = step.layouts[number], node.raw_positions
-        followers = list(node.followers)
-        if followers and followers[0].kind in ACTIVATIONS:
-            made.activation = followers.pop(0)
+        epilogue = list(node.epilogue)
+        if epilogue and epilogue[0].kind in ACTIVATIONS:
+            made.activation = epilogue.pop(0)
         sources: list[Placed]
         if node.weighted:
             made.z = Tensor(f"{node.name}.product", step.batch, positions, node.output_channels, here.output,
@@ -225,14 +224,14 @@ class Forward:
             self._finish(made, sources)
         if made.activation is not None:
             made.followed.append((made.activation, made.output, made.output))
-        for follower in followers:
-            self._follow(made, follower)
+        for behind in epilogue:
+            self._follow(made, behind)
         step.release(f"{node.name}.forward")
-        for follower, source, target in made.followed:
-            if follower.kind in ACTIVATIONS and ACTIVATIONS[follower.kind].kinked:
-                step.maps[follower.name] = target
-            elif follower.kind == MaxPool.kind:
-                step.maps[follower.name] = source
+        for behind, source, target in made.followed:
+            if behind.kind in ACTIVATIONS and ACTIVATIONS[behind.kind].kinked:
+                step.maps[behind.name] = target
+            elif behind.kind == MaxPool.kind:
+                step.maps[behind.name] = source
 
     def _summed(self, junction: Node) -> TileSum | None:
         """The sum of tiles that a junction is, if it is one."""
@@ -301,36 +300,36 @@ class Forward:
             program.run(VectorOp.SCALE, "z", "z", immediate=1.0 / len(step.graph.feeds(made.number)))
         further = 0
         if made.activation is not None:
-            run_forward(made.activation, program, "z", "z")
+            run_forward(made.activation.layer, program, "z", "z")
             further = ACTIVATIONS[made.activation.kind].further
         program.store("z", output)
         step.hold(Sweep(f"{node.name}.output", node, step.parameters, program, program, output,
                         len(sources) + further, len(biases), images=made.pooled))
 
-    def _follow(self, made: Made, follower: Follower) -> None:
+    def _follow(self, made: Made, behind: Epilogue) -> None:
         """A pool, or an activation that has its own program."""
         step, node, source, narrow = self.step, made.node, made.map, self._narrow(made.number)
-        name = f"{follower.name}.output"
+        name = f"{behind.name}.output"
         held: Chained
-        if follower.kind in ACTIVATIONS:
+        if behind.kind in ACTIVATIONS:
             target = step.reserve(source.like(name, packed=narrow))
             program = VectorProgram(step.parameters)
             program.load("z", source)
-            run_forward(follower, program, "z", "z")
+            run_forward(behind.layer, program, "z", "z")
             program.store("z", target)
-            held = Sweep(f"{follower.name}.forward", node, step.parameters, program, program, source,
-                         1 + ACTIVATIONS[follower.kind].further, images=made.pooled)
+            held = Sweep(f"{behind.name}.forward", node, step.parameters, program, program, source,
+                         1 + ACTIVATIONS[behind.kind].further, images=made.pooled)
         else:
-            layer, (height, width), (down, across) = pool_of(follower), follower.size, follower.output
+            layer, (height, width), (down, across) = pool_of(behind), behind.size, behind.output
             # Sums of means stay FP32.
-            middle = step.reserve(source.like(f"{follower.name}.middle", positions=down * width,
+            middle = step.reserve(source.like(f"{behind.name}.middle", positions=down * width,
                                              packed=narrow and isinstance(layer, MaxPool)))
             target = step.reserve(source.like(name, positions=down * across, packed=narrow))
-            made.middles[follower.name] = middle
-            held = Pool(follower.name, node, step.parameters, layer, False, (
+            made.middles[behind.name] = middle
+            held = Pool(behind.name, node, step.parameters, layer, False, (
                 (source, (height, width)), (middle, (down, width)), (target, (down, across))))
         step.hold(held)
-        made.followed.append((follower, source, target))
+        made.followed.append((behind, source, target))
 
     def _loss(self, made: Made) -> None:
         """Prediction and its error; with them bias and bias gradient of the node before, where that is fused."""
