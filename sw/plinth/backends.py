@@ -215,12 +215,10 @@ def harness_digest() -> str:
 def reference_layers(network: Network) -> tuple[reference.Layer, ...]:
     """A network as the float64 reference takes it."""
     def as_reference(layer: Layer) -> reference.Layer:
-        settings = {key: getattr(layer, key) for key in ("kernel", "stride", "padding", "ceil", "slope")
-                    if key in layer.forms()}
+        settings, kind = {key: getattr(layer, key) for key in layer.forms()}, layer.kind
         if isinstance(layer, Convolution) and (tile := layer.transform(network.shapes[layer.name].inputs)):
-            kind = layer.kind if layer.weights == SPATIAL else "winograd"
-            return reference.Layer(layer.name, kind, layer.inputs, **settings, tile=tile)
-        return reference.Layer(layer.name, layer.kind, layer.inputs, **settings)
+            settings, kind = settings | {"tile": tile}, kind if layer.weights == SPATIAL else "winograd"
+        return reference.Layer(layer.name, kind, layer.inputs, **settings)
 
     return tuple(map(as_reference, network.layers))
 

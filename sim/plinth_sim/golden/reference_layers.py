@@ -26,23 +26,25 @@ KINK_ROUNDINGS = 8
 FP32_ROUNDING = 2.0**-24
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One layer: its kind, what feeds it, and the window of a convolution or pool as (vertical, horizontal).
+#: Settings that a layer need not have.
+_DEFAULTS = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0), "ceil": False, "tile": 0}
 
-    ``ceil``: a last window may hang over the far edge if it starts inside the map or its near padding. ``tile``:
-    outputs of a Winograd tile, m each way. ``slope``: of negative elements, of leaky ReLUs.
+
+class Layer:
+    """One layer: its kind, what feeds it, and its settings, which are attributes.
+
+    Windows of convolutions and pools are ``kernel``, ``stride`` and ``padding`` as (vertical, horizontal); ``ceil``: a
+    last window may hang over the far edge if it starts inside the map or its near padding. ``tile``: outputs of a
+    Winograd tile, m each way. All others are as networks' files name them.
     """
 
-    name: str
-    kind: str
-    inputs: tuple[str, ...]
-    kernel: Pair = (1, 1)
-    stride: Pair = (1, 1)
-    padding: Pair = (0, 0)
-    ceil: bool = False
-    tile: int = 0
-    slope: float = 0.0
+    def __init__(self, name: str, kind: str, inputs: tuple[str, ...], **settings: Any) -> None:
+        self.name, self.kind, self.inputs, self.settings = name, kind, inputs, _DEFAULTS | settings
+
+    def __getattr__(self, key: str) -> Any:
+        if key in self.__dict__.get("settings", ()):
+            return self.settings[key]
+        raise AttributeError(f"layer has no {key!r}")
 
 
 #: Arrays of a layer by the names of its variables: what it trains, or gradients of that.
@@ -231,8 +233,8 @@ class _Tiles:
     def __init__(self, layer: Layer, shape: tuple[int, ...], channels: int) -> None:
         self.down, self.across = form(layer.kernel, layer.tile).transforms
         self.tile, self.sizes = (self.down.outputs, self.across.outputs), (self.down.size, self.across.size)
-        self.windows = _Windows(Layer(layer.name, layer.kind, layer.inputs, self.sizes, self.tile, layer.padding, True),
-                                shape)
+        self.windows = _Windows(Layer(layer.name, layer.kind, layer.inputs, kernel=self.sizes, stride=self.tile,
+                                      padding=layer.padding, ceil=True), shape)
         self.rows, self.columns = (side + 2 * pad - taps + 1 for side, pad, taps
                                    in zip(shape[1:3], layer.padding, layer.kernel, strict=True))
         self.shares = [np.einsum("iu,ua->iua", _floats(one.a), _floats(one.b)) for one in (self.down, self.across)]
