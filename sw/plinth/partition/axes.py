@@ -8,6 +8,7 @@ say which die has which seat. With n_a elements of axis a, of which die d has th
     die d keeps (overlap)   prod over a of |P_a(d) meets Q_a(d)|
 
 Where both sides number positions alike these are ranges; else parts are compared index by index, once a pair of parts.
+What dies own are partitions; what they need may be covers, whose parts overlap and leave gaps: the same formulas hold.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from plinth.partition.cuts import (
+    Cover,
     Cuts,
     Factors,
     Integers,
@@ -89,6 +91,17 @@ class Region:
                 return cuts
         return ()
 
+    @property
+    def covers(self) -> bool:
+        """Whether parts of an axis overlap or leave gaps."""
+        return any(isinstance(one, Cover) for one in self.orders.values())
+
+    def held(self, sizes: Sizes, factors: Factors) -> int:
+        """Elements that all dies have together, copies counted."""
+        if not self.covers:
+            return prod([size for _, size in sizes]) * prod(factors) // self.parts(factors)
+        return int(np.prod([self.lengths(axis, size, factors) for axis, size in sizes], axis=0).sum())
+
     def parts(self, factors: Factors) -> int:
         """In how many parts it cuts."""
         return prod([parts(cuts, factors) for _, cuts in self.axes])
@@ -116,8 +129,9 @@ class Region:
 
 
 def _aligned(one: Region, two: Region, axis: str) -> bool:
-    """Whether positions of an axis are the same indices in both."""
-    return one.orders.get(axis) == two.orders.get(axis)
+    """Whether positions of an axis are the same indices in both, and each index has one position."""
+    order = one.orders.get(axis)
+    return order == two.orders.get(axis) and not isinstance(order, Cover)
 
 
 def _meeting(axis: str, size: int, one: Region, two: Region, factors: Factors) -> Integers:

@@ -4,7 +4,8 @@ The dies form a grid of *levels*: level h (from 0, the highest) has ``factors[h]
 with one digit a level, the highest first: of 12 dies with factors (3, 2, 2), die 7 has the digits 1, 1, 1. A cut at a
 level gives each digit a part of what the cuts before it left; parts are ranges in order, the first ones one larger
 where the length does not divide. A cut by list (:class:`Listed`) tells the parts of the whole axis one by one: of any
-lengths, also none, and of any indices, each in one part; further levels cut inside them.
+lengths, also none, and of any indices, each in one part; further levels cut inside them. Who *owns* an axis cuts it in
+such a partition; who *needs* some of it may have a cover (:class:`Cover`), whose parts overlap, and leave gaps.
 
 What a die has is always a range of *positions*: those of the axis itself, or, where parts are index sets, of the axis
 in the order of the list. Numbers of dies are those of seats here: which die takes which seat, a region says
@@ -91,6 +92,18 @@ class Listed:
         return bool((np.diff(self.order) == 1).all())
 
 
+@dataclass(frozen=True)
+class Cover(Listed):
+    """Parts of an axis as dies need them: any index in any number of parts, or in none, each once in a part."""
+
+    __hash__ = Listed.__hash__
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Positions are never indices: those of one index in two parts are two."""
+        return False
+
+
 #: How an axis is cut: at levels in this order; a list may come first.
 Cuts = tuple[int | Listed, ...]
 
@@ -165,8 +178,22 @@ def _labels(size: int, cuts: Cuts, factors: Factors) -> Integers:
 
 
 @lru_cache(maxsize=256)
+def _needed(size: int, cuts: Cuts, factors: Factors) -> Integers:
+    """Of each part (row) for every index whether the part has it."""
+    low, high = bounds(size, cuts, factors)
+    first = np.unique(places(levels_of(cuts), factors), return_index=True)[1]
+    found = np.zeros((len(first), size), dtype=np.int64)
+    order = order_of(cuts)
+    for part, die in enumerate(first):
+        found[part, selected(order, int(low[die]), int(high[die] - low[die]))] = 1
+    return found
+
+
+@lru_cache(maxsize=256)
 def shared(size: int, one: Cuts, two: Cuts, factors: Factors) -> Integers:
     """Elements that each part of a cut (row) and each of another (column) have in common, whatever their orders."""
+    if isinstance(order_of(one), Cover) or isinstance(order_of(two), Cover):
+        return _needed(size, one, factors) @ _needed(size, two, factors).T
     rows, columns = parts(one, factors), parts(two, factors)
     both = _labels(size, one, factors) * columns + _labels(size, two, factors)
     return np.bincount(both, minlength=rows * columns).reshape(rows, columns)
@@ -182,7 +209,7 @@ def pieces(one: Listed | None, first: int, end: int, two: Listed | None, other: 
            ) -> tuple[tuple[int, int, int], ...]:
     """What two ranges of positions have in common, in pieces that lie one element behind the other in both: first
     place in the one range, in the other, elements."""
-    if one == two:
+    if one == two and not isinstance(one, Cover):
         low, high = max(first, other), min(end, other_end)
         return ((low - first, low - other, high - low),) if low < high else ()
     mine, theirs = (np.arange(low, high) if listed is None else listed.order[low:high]

@@ -18,7 +18,6 @@ of Winograd layers as :mod:`plinth.partition.blocks` says.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -165,16 +164,22 @@ def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
     """Words of an exchange over all dies.
 
     One side is the homes, each element once; every copy that the other side has of an element moves, but for those
-    that lie at home.
+    that lie at home. A side that covers its axes is the other one.
+
+    Raises
+    ------
+    ValueError
+        If both are covers: nobody owns what moves.
     """
     if exchange.coded is not None:
         return int(words(exchange, batch, factors).sum())
     source, target, sizes = exchange.source, exchange.target, exchange.sizes(batch)
-
-    def held(region: Region) -> int:
-        return prod([size for _, size in sizes]) * prod(factors) // region.parts(factors)
-
-    return exchange.positions * (max(held(source), held(target)) - overlap(source, target, sizes, factors))
+    covers = [region for region in (source, target) if region.covers]
+    if len(covers) > 1:
+        raise ValueError(f"both sides of an exchange of layer {exchange.layer!r} are covers, so that no die owns what "
+                         "moves; give one of them a partition")
+    moved = max(region.held(sizes, factors) for region in covers or (source, target))
+    return exchange.positions * (moved - overlap(source, target, sizes, factors))
 
 
 def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors = (), lists: Partition = (),
