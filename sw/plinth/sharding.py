@@ -168,5 +168,4 @@ class Sharding:
 
     def _element_pieces(self, node: Node, number: int) -> int:
         """Elements of a layer's tiles that a die has, at most, and one for the bias."""
-        each = node.weights // (node.input_channels * node.output_channels)
-        return int(self.layouts[number].weights.lengths(ELEMENTS, each, self.factors).max()) + 1
+        return int(self.layouts[number].weights.lengths(ELEMENTS, node.matrix[0], self.factors).max()) + 1

@@ -8,6 +8,7 @@ from plinth.errors import UserError
 from plinth.lower.stages import check_network
 from plinth.network.layers import (
     Add,
+    Affine,
     Convolution,
     Dense,
     Embedding,
@@ -61,7 +62,9 @@ def random_network(generator: Generator, *, layers: int = 12, size: int = 12, ch
         name = f"layer{number}"
         alike = [other for other, shape in shapes.items() if shape == source and other not in ("input", last)]
         choice = generator.random()
-        if choice < 0.2:
+        if choice < 0.05 and found and (not source.flat or isinstance(found[-1], Dense)):
+            add(Affine(name=name, inputs=(last,), bias=choice < 0.04))
+        elif choice < 0.2:
             kind = [(Relu, LeakyRelu, Relu6)[number % 3], Tanh, Sigmoid][below(3) - 1]
             add(kind(name=name, inputs=(last,)))
         elif choice < 0.4 and alike and last != "input":

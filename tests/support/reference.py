@@ -16,7 +16,7 @@ Array = NDArray[Any]
 Pair = tuple[Array, Array | None]
 
 #: Kinds of layers that train something.
-WEIGHTED = ("dense", "convolution", "winograd", "embedding")
+WEIGHTED = ("dense", "convolution", "winograd", "affine", "embedding")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ A network is a tuple of :class:`Layer`, each behind those that feed it, the last
     dense                   Y = X W + b                          W [inputs, outputs]
     convolution             Y = windows(X) W + b                 W [kernel row, kernel column, channel in, out]
     winograd                Y = A^T [sum of W * (B^T d B)] A of windows d   W [row, column of a tile, channel in, out]
+    affine                  Y = X W + b, channel by channel      W [channels]
     embedding               Y = rows X of W, one behind the other    W [rows, width]; X holds row numbers
     max-pool, mean-pool     over those taps of a window that lie inside the map
     relu, tanh, sigmoid     element by element

@@ -298,6 +298,23 @@ def _winograd(call: Call) -> Output:
                   carry=scale)
 
 
+def _affine(call: Call) -> Output:
+    x, (scale, bias) = call.x, call.weights
+    over = tuple(range(x.ndim - 1))
+
+    def gradient(x: Array, error: Array) -> Variables:
+        return _gradient((x * error).sum(axis=over), None if bias is None else error.sum(axis=over))
+
+    def sum_of(x: Array, scale: Array, bias: Array | None) -> Array:
+        return x * scale if bias is None else x * scale + bias
+
+    return Output(sum_of(x, scale, bias),
+                  lambda: sum_of(call.inputs[0].scale, np.abs(scale), None if bias is None else np.abs(bias)),
+                  lambda error: ([error * scale], gradient(x, error)),
+                  magnitudes=lambda error: gradient(np.abs(x), error),
+                  carry=call.carried(lambda noise: noise * np.abs(scale)))
+
+
 def _embedding(call: Call) -> Output:
     table, _ = call.weights
     rows = call.x.astype(np.int64)
@@ -445,7 +462,8 @@ def _mean_squared_error(call: Call) -> Output:
 
 
 KINDS: dict[str, Callable[[Call], Output]] = {
-    "dense": _dense, "convolution": _convolution, "winograd": _winograd, "embedding": _embedding,
+    "dense": _dense, "convolution": _convolution, "winograd": _winograd, "affine": _affine,
+    "embedding": _embedding,
     "max-pool": _max_pool, "mean-pool": _mean_pool, "relu": _relu,
     "leaky-relu": _leaky_relu, "relu6": _relu6, "tanh": _tanh, "sigmoid": _sigmoid,
     "add": lambda call: _sum(call, 1.0), "join": lambda call: _sum(call, 1.0 / len(call.inputs)),

@@ -156,6 +156,9 @@ def _check(plan: Plan, narrow: bool) -> None:
     if not narrow:
         return
     for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
+        if node.scales:
+            raise UserError(f"layer {node.name!r} ({node.kind}) cannot be lowered with operands of 16 bits; choose "
+                            "--format fp32")
         if set(splits) - ({DP} if node.tiling is None else {DP, EP}) or node.kind not in ("convolution", "dense", LOSS):
             raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: it is neither "
                             "convolution nor fully connected layer, or its batch is not split, nor elements of its "

@@ -21,6 +21,7 @@ from plinth.network.shape import Shape
 from plinth.network.variables import (
     INPUTS,
     OUTPUTS,
+    Constant,
     Gradient,
     Normal,
     TilesOfNormal,
@@ -315,6 +316,23 @@ class Embedding(Layer):
         return Variable("weights", ("rows", "width"), Shape((self.rows, self.width)), Normal(1.0), Gradient.ROWS),
 
 
+@dataclass(frozen=True, kw_only=True)
+class Affine(Layer):
+    """Each channel, or feature, times a factor, and a summand: ``Y = X s + b``; both are trained."""
+
+    kind = "affine"
+
+    bias: Annotated[bool, Flag("whether something is added")] = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        return inputs[0]
+
+    def variables(self, inputs: Sequence[Shape]) -> tuple[Variable, ...]:
+        channels = inputs[0].channels
+        scale = Variable("weights", (OUTPUTS,), Shape((channels,)), Constant(1.0))
+        return (scale, bias(channels)) if self.bias else (scale,)
+
+
 class _Window(Layer):
     """What the pools share."""
 
@@ -480,6 +498,6 @@ class MeanSquaredError(Layer):
 #: Every kind of layer by its name in files.
 KINDS: dict[str, type[Layer]] = {
     kind.kind: kind for kind in (
-        Dense, Convolution, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Tanh, Sigmoid, Add, Join, Flatten, Embedding,
-        SoftmaxCrossEntropy, MeanSquaredError)
+        Dense, Convolution, Affine, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Tanh, Sigmoid, Add, Join, Flatten,
+        Embedding, SoftmaxCrossEntropy, MeanSquaredError)
 }

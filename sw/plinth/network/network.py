@@ -205,8 +205,8 @@ class Network:
         return {one.of(layer.name): one for layer in self.layers for one in self.shapes[layer.name].variables}
 
     def layer_weights(self, name: str) -> int:
-        """Elements of the matrices of a layer, without its bias."""
-        return sum(one.elements for one in self.shapes[name].variables if one.is_matrix)
+        """Elements of what a layer trains, without its bias."""
+        return sum(one.elements for one in self.shapes[name].variables if not one.added)
 
     def layer_parameters(self, name: str) -> int:
         """Elements of all variables of a layer."""

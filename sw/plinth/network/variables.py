@@ -59,13 +59,15 @@ class Variable:
         Within its layer: ``"weights"``, ``"bias"``.
     axes : tuple of str
         Name of each axis, outermost first. A matrix ends in what the layer reads and what it gives, and has its taps
-        before; what is added to each output has that axis alone.
+        before; what each output has one of, a factor or a summand, has that axis alone.
     shape : Shape
         Elements of each axis.
     initial : Constant, Normal or TilesOfNormal
         The values it begins with.
     gradient : Gradient
         How its gradient arises.
+    added : bool
+        Whether it is added to each output, so that its gradient is a sum of errors; it lies behind all others.
     """
 
     name: str
@@ -73,16 +75,12 @@ class Variable:
     shape: Shape
     initial: Initial
     gradient: Gradient = Gradient.DENSE
+    added: bool = False
 
     @property
     def elements(self) -> int:
         """Of all axes together."""
         return prod(self.shape)
-
-    @property
-    def is_matrix(self) -> bool:
-        """Whether inputs are multiplied by it, or rows of it taken, else it is added to each output."""
-        return len(self.axes) > 1
 
     def of(self, layer: str) -> str:
         """Its name in a network: unique, as no name of a variable has a dot."""
@@ -104,4 +102,4 @@ def weights(inputs: int, outputs: int, kernel: tuple[int, ...] = ()) -> Variable
 
 def bias(outputs: int, value: float = 0.0) -> Variable:
     """What is added to each of some outputs, the same value at first."""
-    return Variable("bias", (OUTPUTS,), Shape((outputs,)), Constant(value))
+    return Variable("bias", (OUTPUTS,), Shape((outputs,)), Constant(value), added=True)

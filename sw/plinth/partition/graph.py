@@ -1,7 +1,7 @@
 """What planners see of a network: weighted layers and junctions, joined by edges.
 
-A *node* is a weighted layer (convolution, fully connected, embedding), a junction (residual add, join by mean) or
-the loss. Every other layer (pooling, activation, flatten) belongs to the node before it and works where that node's
+A *node* is a weighted layer (convolution, fully connected, embedding, affine), a junction (residual add, join by mean)
+or the loss. Every other layer (pooling, activation, flatten) belongs to the node before it and works where that node's
 output is at home; an edge therefore has the size of what its consumer reads. What lies between the network's input
 and the first node belongs to the input.
 """
@@ -14,6 +14,7 @@ from plinth.errors import UserError
 from plinth.network.layers import (
     REGIONS,
     Add,
+    Affine,
     Convolution,
     Dense,
     Embedding,
@@ -147,7 +148,7 @@ class Node:
     name: str
     #: "convolution", "dense", "embedding", "add", "join" or "loss".
     kind: str
-    #: What the layer trains: a matrix, then what is added to each output channel.
+    #: What the layer trains: a matrix or factors, then what is added to each output channel.
     variables: tuple[Variable, ...] = ()
     #: Channels that an "mp" split divides, and output channels, which an "op" split divides.
     input_channels: int
@@ -186,13 +187,25 @@ class Node:
 
     @cached_property
     def weights(self) -> int:
-        """Elements of its matrix."""
-        return sum(one.elements for one in self.variables if one.is_matrix)
+        """Elements of its matrix, or of its factors."""
+        return sum(one.elements for one in self.variables if not one.added)
 
     @cached_property
     def bias(self) -> int:
         """Elements of what is added to its outputs."""
-        return sum(one.elements for one in self.variables if not one.is_matrix)
+        return sum(one.elements for one in self.variables if one.added)
+
+    @cached_property
+    def matrix(self) -> tuple[int, int, int]:
+        """Its weights as taps of matrices ``[inputs, outputs]``; factors of channels are one row."""
+        if self.scales:
+            return 1, 1, self.output_channels
+        return self.weights // (self.input_channels * self.output_channels), self.input_channels, self.output_channels
+
+    @property
+    def scales(self) -> bool:
+        """Whether it has a factor for each channel, and no matrix."""
+        return self.kind == Affine.kind
 
     @property
     def weighted(self) -> bool:
@@ -293,9 +306,10 @@ class PlanGraph:
         return tuple(tuple(numbers) for numbers in found)
 
     def choices(self, number: int, splits: Sequence[str] = SPLITS) -> tuple[str, ...]:
-        """Which of ``splits`` a node may take: the loss "dp" only, "op" what has weights, "ep" Winograd layers."""
+        """Which of ``splits`` a node may take: the loss and factors of channels "dp" only, "op" what has weights, "ep"
+        Winograd layers."""
         node = self.nodes[number]
-        if node.kind == LOSS:
+        if node.kind == LOSS or node.scales:
             return (DP,)
         return tuple(split for split in splits if {OP: node.weighted, EP: node.tiling is not None}.get(split, True))
 
@@ -376,7 +390,7 @@ def from_network(network: Network) -> PlanGraph:
         shapes = network.shapes[layer.name]
         reads = [flows[name] for name in layer.inputs]
         first = reads[0]
-        made = isinstance(layer, (Dense, Convolution, Embedding, Add, Join)) or layer.is_loss
+        made = isinstance(layer, (Dense, Convolution, Embedding, Affine, Add, Join)) or layer.is_loss
         if not made:
             channels = first.channels if isinstance(layer, Flatten) or shapes.output.flat else shapes.output.channels
             flows[layer.name] = _Flow(first.node, shapes.output.elements, channels,
@@ -396,6 +410,9 @@ def from_network(network: Network) -> PlanGraph:
             input_channels, channels = first.channels, shapes.output.channels
         else:
             input_channels = channels = first.channels
+        if isinstance(layer, Affine) and shapes.output.channels != channels:
+            raise UserError(f"network {network.name!r}: layer {layer.name!r} scales the {shapes.output.channels} "
+                            f"features of a flattened map of {channels} channels; put it before the flatten")
         number = len(nodes)
         nodes.append(Node(
             name=layer.name, kind=LOSS if layer.is_loss else layer.kind, variables=shapes.variables,

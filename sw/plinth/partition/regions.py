@@ -244,10 +244,8 @@ def layouts(graph: PlanGraph, splits: Splits, lists: Partition = (), factors: Fa
 
 def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integers, Integers]:
     """Weights and bias elements of a node on every die."""
-    rows = regions.weights.lengths(INPUTS, node.input_channels, factors)
-    columns = regions.weights.lengths(OUTPUTS, node.output_channels, factors)
-    each = node.weights // (node.input_channels * node.output_channels)
-    elements = regions.weights.lengths(ELEMENTS, each, factors)
+    elements, rows, columns = (regions.weights.lengths(axis, size, factors)
+                               for axis, size in zip((ELEMENTS, INPUTS, OUTPUTS), node.matrix, strict=True))
     return elements * rows * columns, node.bias // node.output_channels * columns
 
 

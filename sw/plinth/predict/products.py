@@ -31,7 +31,7 @@ class Product:
         """Of a weighted node; channels of a flattened map have several features."""
         if node.kind == "convolution":
             return cls(direction, samples, inputs, outputs, node.window, node.name)
-        return cls(direction, samples, inputs * node.weights // (node.input_channels * node.output_channels), outputs,
+        return cls(direction, samples, inputs * node.matrix[0], outputs,
                    layer=node.name)
 
     @property

@@ -158,7 +158,7 @@ def _paper_product(task: Task, work: Multiplication) -> Cost:
                                        if isinstance(one, Buffer)))
         return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
     # A convolution's map is read once; a fully connected layer may read a flattened one.
-    taps = node.weights // (node.input_channels * node.output_channels) if node.kind == "convolution" else 1
+    taps = node.matrix[0] if node.kind == "convolution" else 1
     read = share.samples * share.rows // taps * node.input_positions
     # Of the paper's machine a gradient is one product.
     made = share.samples * share.outputs * node.output_positions / share.pieces

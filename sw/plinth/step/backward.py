@@ -15,7 +15,7 @@ from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, UPDATE
-from plinth.step.tensors import WHOLE, Placed, Row, Tensor, Unfolded, folded
+from plinth.step.tensors import WHOLE, Matrix, Placed, Row, Tensor, Unfolded, folded
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.vector_body import VectorOp
 
@@ -50,7 +50,9 @@ class Backward:
                 error = self._follow(made, behind, source, target, error)
             error = self._own(made, error)
             self.step.release(f"{made.node.name}.backward")
-        if made.node.weighted:
+        if made.node.scales:
+            self._scaled(made, error, reductions)
+        elif made.node.weighted:
             self._weighted(made, error, reductions)
         else:
             self._junction(made, error)
@@ -164,7 +166,7 @@ class Backward:
         step, node, output = self.step, made.node, made.output
         bias = node.bias > 0 and not step.layouts[made.number].mp
         # What the matrix engine reads is narrow then, what tiles are made of is not.
-        narrow = step.narrow and node.weighted and node.tiling is None
+        narrow = step.narrow and node.weighted and node.tiling is None and not node.scales
         unlike = node.weighted and narrow != error.packed
         if made.activation is None and not bias and not unlike:
             return error
@@ -189,6 +191,29 @@ class Backward:
             error = share
         for place in range(places):
             self._errors[made.number, place] = error
+
+    def _scaled(self, made: Made, error: Tensor, reductions: Reductions) -> None:
+        """Of factors of channels: input error, and the gradient, column sums of errors times inputs."""
+        step, node, x, found = self.step, made.node, made.x[0], None
+        if step.graph.feeds(made.number)[0] is not None:
+            found = self._errors[made.number, 0] = step.reserve(x.like(f"{node.name}.input_error"))
+        factors, gradient = (Matrix(of[node.name]) for of in (step.weights, step.gradients))
+
+        def program(first: bool) -> VectorProgram:
+            made = VectorProgram(step.parameters)
+            made.load("e", error)
+            made.load("x", x)
+            made.run(VectorOp.MUL, "d", "e", "x")
+            column_sum(made, gradient, first=first)
+            if found is not None:
+                made.load("s", factors, "row")
+                made.run(VectorOp.MUL, "e", "e", "s")
+                made.store("e", found)
+            return made
+
+        step.add(Sweep(f"{node.name}.scale", node, step.parameters, program(True), program(False), error, 3, 3))
+        for piece in reductions.pieces(made.number):
+            reductions.add(made.number, piece)
 
     def _weighted(self, made: Made, error: Tensor, reductions: Reductions) -> None:
         """Error to all who computed the output; input error; weight gradient and its sum."""

@@ -20,11 +20,9 @@ LEAST_CHUNKS, LEAST_ROWS = 4, 2
 def weights_of(sharding: Sharding, number: int, kind: str) -> Weights:
     """Weights of a layer, or their gradient: ``kind`` is ``parameters`` or ``gradients``."""
     node, here = sharding.graph.nodes[number], sharding.layouts[number]
-    taps = node.weights // (node.input_channels * node.output_channels)
     order = node.tiling.order(parts(here.ep, sharding.factors)) if node.tiling is not None and node.free else ()
-    return Weights(f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), here.weights,
-                   sharding.factors, node.bias > 0, granularity.SPARE_ROWS if here.mp and node.gathers else 0,
-                   tap_order=order)
+    return Weights(f"{node.name}.{kind}", node.matrix, here.weights, sharding.factors, node.bias > 0,
+                   granularity.SPARE_ROWS if here.mp and node.gathers else 0, tap_order=order)
 
 
 def turns(sharding: Sharding, target: DieParameters, rings: ProcessGroups) -> int:

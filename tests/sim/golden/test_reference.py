@@ -122,6 +122,18 @@ def test_dense_and_elementwise_equal_differences(kind, loss, bias) -> None:
     assert_equal_to_differences(layers, weights, rng.standard_normal((SAMPLES, 5)), targets)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_scale_and_a_shift_equal_differences(bias) -> None:
+    """Of maps, behind a convolution, and of features."""
+    rng = np.random.default_rng(4)
+    layers = chain(("convolution", {}), ("affine", {}), ("tanh", {}), ("flatten", {}), ("dense", {}), ("affine", {}),
+                   (SQUARES, {}))
+    weights = [*parameters(rng, (1, 1, 2, 3), bias=bias), *parameters(rng, (3,), bias=bias),
+               *parameters(rng, (12, 4)), *parameters(rng, (4,), bias=bias)]
+    assert_equal_to_differences(layers, weights, rng.standard_normal((SAMPLES, 2, 2, 2)),
+                                rng.standard_normal((SAMPLES, 4)))
+
+
 def test_embedding_equals_differences() -> None:
     rng = np.random.default_rng(3)
     layers = chain(("embedding", {}), ("tanh", {}), ("dense", {}), (SOFTMAX, {}))

@@ -73,7 +73,7 @@ def test_a_step_is_that_of_the_network_under_any_lists(seed: int, dies: int) -> 
 
 
 def weights(made: Session) -> list[np.ndarray]:
-    return [np.asarray(one) for one in made.parameters(made.driver)]
+    return [np.asarray(one) for one in made.parameters(made.driver).values()]
 
 
 @pytest.mark.parametrize(("seed", "dies"), [*((seed, dies) for dies in (3, 4) for seed in range(120, 126))])

@@ -105,7 +105,7 @@ def test_kernels_become_elements_and_back_in_fp32(split: str) -> None:
     made, program, network = digits("spatial", split)
     layer = next(one for one in network.weighted if isinstance(one, Convolution) and one.name == "conv2")
     inputs = network.shapes["conv2"].inputs[0].channels
-    kernel = made.parameters(made.driver)[1][:9 * inputs * layer.channels].reshape(3, 3, inputs, layer.channels)
+    kernel = made.parameters(made.driver)["conv2.weights"]
     next(iter(made.epoch(0)))
     wanted = elements_of_kernel(form((3, 3), 2), kernel).reshape(16, inputs, layer.channels)
     g = np.array(form((3, 3), 2).transforms[0].g, dtype=np.float64)

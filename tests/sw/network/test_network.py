@@ -38,7 +38,7 @@ def convolution(name: str = "conv", **settings) -> Convolution:
 
 def test_digits_network_has_the_shape_of_the_main_job() -> None:
     made = NETWORKS["digits-mlp"]
-    assert [tuple(one.shape) for one in made.variables.values() if one.is_matrix] == [
+    assert [tuple(one.shape) for one in made.variables.values() if not one.added] == [
         (64, 128), (128, 64), (64, 10)]
     assert made.parameters == 64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10
 

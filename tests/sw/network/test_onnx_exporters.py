@@ -253,15 +253,27 @@ def test_normalisation_in_evaluation_form_becomes_part_of_the_layer_before(tmp_p
     assert [layer.bias for layer in found.weighted] == [True, True]
 
 
-@pytest.mark.parametrize(("nodes", "needle"), [
-    ([conv("x", "c"), node("Relu", ["c"], "r"), normalised("r", "out")[0]],
-     r"node 'out' \(BatchNormalization\): normalises what is no Conv, Gemm or MatMul that it alone reads"),
-    ([conv("x", "c"), normalised("c", "n")[0], node("Add", ["c", "n"], "out")], "that it alone reads"),
+@pytest.mark.parametrize(("nodes", "kinds"), [
+    ([conv("x", "c"), node("Relu", ["c"], "r"), normalised("r", "out")[0]], ["convolution", "relu", "affine"]),
+    ([conv("x", "c"), normalised("c", "n")[0], node("Add", ["c", "n"], "out")], ["convolution", "affine", "add"]),
     ([conv("x", "c"), node("Identity", ["c"], "i"), normalised("i", "n")[0], node("Add", ["c", "n"], "out")],
-     "that it alone reads"),
+     ["convolution", "affine", "add"]),
     ([conv("x", "c"), node("Identity", ["c"], "i"), normalised("i", "n")[0], node("Add", ["i", "n"], "out")],
-     "that it alone reads"),
-    ([normalised("x", "n", channels=3)[0], conv("n", "out")], "that it alone reads"),
+     ["convolution", "affine", "add"]),
+    ([conv("x", "c"), node("Relu", ["c"], "r"), node("Mul", ["r", "n.weight.map"], "m"),
+      node("Add", ["m", "n.bias.map"], "out")], ["convolution", "relu", "affine"])])
+def test_what_no_layer_before_takes_up_is_a_scale_and_a_shift(tmp_path, nodes, kinds) -> None:
+    """Of channels, trained, as a pre-activation block has them."""
+    found = read(tmp_path, model(nodes, [*CONV, *normalised("c", "n")[1], weights("n.weight.map", 8, 1, 1),
+                                         weights("n.bias.map", 8, 1, 1)], size=BATCH), "mean-squared-error")
+    assert [layer.kind for layer in found.layers[:-1]] == kinds
+    (affine,) = (layer for layer in found.layers if layer.kind == "affine")
+    assert affine.bias and [one.shape for one in found.shapes[affine.name].variables] == [(8,), (8,)]
+    assert any("made affine layers" in note for note in found.notes) == any(
+        one.op_type == "BatchNormalization" for one in nodes)
+
+
+@pytest.mark.parametrize(("nodes", "needle"), [
     ([conv("x", "c"), normalised("c", "out", training_mode=1)[0]],
      r"normalises over the batch \(training form\), which no layer does; export in evaluation mode"),
     ([conv("x", "c"), helper.make_node("BatchNormalization", ["c", "n.weight", "n.bias", "n.mean", "n.var"],
@@ -284,8 +296,6 @@ def test_normalisation_as_a_product_and_a_sum_becomes_part_of_the_layer_before(t
     assert [layer.kind for layer in found.layers[3:]] == ["dense", "relu", "softmax-cross-entropy"]
     assert found.layers[3].bias and found.notes[0].startswith("1 Mul ('m') folded into the layers before")
     for changed, needle in (
-            ([node("Relu", ["e"], "q"), node("Mul", ["q", "n.weight"], "out")], "scales by a constant"),
-            ([node("Mul", ["e", "n.weight"], "m"), node("Add", ["m", "e"], "out")], "scales by a constant"),
             ([node("Mul", ["e", "half"], "out")], "scales by a constant"),
             ([node("Mul", ["e", "n.weight"], "m"), node("Add", ["m", "n.bias"], "n"),
               node("Add", ["n", "n.mean"], "out")],
@@ -317,7 +327,7 @@ def test_nodes_that_reach_no_output_are_ignored(tmp_path) -> None:
 def test_the_end_of_a_graph_counts_as_a_reader(tmp_path) -> None:
     made = model([conv("x", "c"), normalised("c", "out")[0]], [*CONV, *normalised("c", "n")[1]], size=BATCH)
     made.graph.output.add(name="c")
-    with pytest.raises(UserError, match="that it alone reads"):
+    with pytest.raises(UserError, match="outputs"):
         read(tmp_path, made, "mean-squared-error")
 
 

@@ -136,15 +136,15 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
     "gate": ([node("GlobalAveragePool", ["r"], "g1"), node("Sigmoid", ["g1"], "g2"), node("Mul", ["r", "g2"], "f")],
              ["multiplies by a gate, x * sigmoid(y), as squeeze-and-excitation"]),
     "product": ([node("Mul", ["r", "c"], "f")], ["multiplies two activations element by element"]),
-    "scale": ([node("Mul", ["r", "scale"], "f")], ["scales by a constant"]),
+    "scale": ([node("Mul", ["r", "half"], "f")], ["scales by a constant that is none for each channel"]),
     "scaled samples": ([node("Mul", ["x", "half"], "m"), node("Conv", ["m", "c2.w"], "f")],
                        ["scale the samples instead"]),
     "shift": ([node("Add", ["r", "scale"], "f")], ["adds a constant"]),
     "subtraction": ([node("Sub", ["r", "c"], "f")], ["subtracts"]),
     "batch normalisation in training form": (
         [node("BatchNormalization", ["c", *["s"] * 4], "f", training_mode=1)], ["training form"]),
-    "batch normalisation of an activation": (
-        [node("BatchNormalization", ["r", *["s"] * 4], "f")], ["no Conv, Gemm or MatMul that it alone reads"]),
+    "batch normalisation of wrong sizes": (
+        [node("BatchNormalization", ["r", *["v"] * 4], "f")], ["the scale must be an initializer of 4 elements"]),
     "dropout in training form": ([node("Dropout", ["r", "", "yes"], "f")], ["drops elements (training form)"]),
     "a position": ([node("Gather", ["r", "place"], "f", axis=2)], ["takes elements out"]),
     "softmax over the batch": ([node("Flatten", ["r"], "g"), node("Softmax", ["g"], "f", axis=0)],

@@ -369,7 +369,7 @@ class Graph:
         dimensions = list(constant.dimensions) if constant is not None else None
         if constant is None or dimensions not in allowed:
             raise node.error(f"{what} must be an initializer of {max(allowed[0])} elements, as many as there are "
-                             f"outputs, not {dimensions if dimensions is None else dimensions[:8]}")
+                             f"outputs, not {dimensions if dimensions is None else dimensions[:8]}; mend the model")
         if constant.source not in self.owners or not is_uniform(constant.tensor):
             self._own(node, constant, what)
 

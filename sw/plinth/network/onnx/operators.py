@@ -25,14 +25,14 @@ OPERATORS = {
                        "rows of a table from the file, axis 0, by the graph's input; the only element along any axis: "
                        "nothing; sizes"),
     "Add": Operator((2, 2), read=products.add, becomes="`add`",
-                    supported="two layers of equal dimensions; a constant behind a MatMul or Conv without a bias, one "
-                    "element a channel: its bias"),
+                    supported="two layers of equal dimensions; a constant behind a MatMul, Conv or scale without a "
+                    "bias, one element a channel: its bias"),
     "Sum": Operator((2, _MOST), read=windows.joiner(Add), becomes="`add`", supported="layers of equal dimensions"),
     "Mean": Operator((2, _MOST), read=windows.joiner(Join), becomes="`join`", supported="layers of equal dimensions"),
     "BatchNormalization": Operator(
         (5, 5), frozenset({"epsilon", "momentum", "training_mode"}), products.batch_normalization,
-        becomes="the bias of the layer before",
-        supported="evaluation form, channels first, behind a Conv, Gemm or MatMul that nothing else reads"),
+        becomes="the bias of the layer before, or `affine`",
+        supported="evaluation form, channels first; behind a Conv, Gemm or MatMul that nothing else reads its bias"),
     "MaxPool": Operator((1, 1), _WINDOW | {"ceil_mode", "storage_order"}, windows.max_pool, becomes="`max-pool`",
                         supported=f"{_WINDOWS}; any ceil_mode; no indices"),
     "AveragePool": Operator((1, 1), _WINDOW | {"ceil_mode", "count_include_pad"}, windows.mean_pool,
@@ -82,9 +82,10 @@ OPERATORS = {
     "ConstantOfShape": Operator((1, 1), frozenset({"value"}), fold=sizes.filled, becomes=_SIZES,
                                 supported="lists of integers"),
     "Concat": Operator((1, 16), _AXIS, fold=sizes.concat, becomes=_SIZES, supported="lists"),
-    "Mul": Operator((2, 2), read=products.multiply, fold=sizes.multiply, becomes="the bias of the layer before",
-                    supported="a constant behind a Conv, Gemm or MatMul, one element a channel, with an Add behind it: "
-                    "normalisation; sizes"),
+    "Mul": Operator((2, 2), read=products.multiply, fold=sizes.multiply,
+                    becomes="the bias of the layer before, or `affine`",
+                    supported="a constant, one element a channel; behind a Conv, Gemm or MatMul, with an Add behind "
+                    "it, its bias; sizes"),
     "ReduceProd": Operator((1, 2), frozenset({"keepdims", "noop_with_empty_axes"}), fold=sizes.product, becomes=_SIZES,
                            supported="lists"),
 }

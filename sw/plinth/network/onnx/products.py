@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from plinth.network.layers import Convolution, Dense, Embedding, feeder
+from plinth.network.layers import Affine, Convolution, Dense, Embedding, feeder
 from plinth.network.network import INPUT
 from plinth.network.onnx.graph import Graph, UnknownError
 from plinth.network.onnx.layout import Value
@@ -93,7 +93,7 @@ def transpose(graph: Graph, node: Node) -> None:
 
 
 def add(graph: Graph, node: Node) -> None:
-    """Add: the bias of the MatMul or Conv before it, or a residual add."""
+    """Add: the bias of the MatMul, Conv or scale before it, or a residual add."""
     places = [place for place, name in enumerate(node.inputs) if name in graph.constants]
     if not places:
         join(graph, node)
@@ -104,10 +104,10 @@ def add(graph: Graph, node: Node) -> None:
         raise node.error("adds a constant to the network's input; add it to the samples instead")
     if graph.stands_in(value):
         raise UnknownError
-    if not isinstance(layer, Dense | Convolution) or not value.sole or (
+    if not isinstance(layer, Dense | Convolution | Affine) or not value.sole or (
             layer.bias and layer.name not in graph.scaled):
-        raise node.error("adds a constant to what is no MatMul or Conv of its own; only their bias is supported, leave "
-                         "it out of the model")
+        raise node.error("adds a constant to what is no MatMul, Conv or scale of its own; only their bias is "
+                         "supported, leave it out of the model")
     allowed = value.bias_dimensions() or [[value.shape.channels]]
     graph.vector(node, places[0], allowed, "the bias")
     graph.scaled.discard(layer.name)
@@ -115,8 +115,8 @@ def add(graph: Graph, node: Node) -> None:
 
 
 def multiply(graph: Graph, node: Node) -> None:
-    """Mul of a constant for each channel behind a product or convolution, as some exporters write a normalisation in
-    evaluation form, with an Add behind it: part of the layer before it."""
+    """Mul of a constant for each channel: behind a product or convolution, as some exporters write a normalisation in
+    evaluation form, with an Add behind it, part of the layer before it; elsewhere a layer of its own."""
     places = [place for place, name in enumerate(node.inputs) if name in graph.constants]
     if any(name in graph.unknown - graph.activations for name in node.inputs):
         raise UnknownError
@@ -132,17 +132,21 @@ def multiply(graph: Graph, node: Node) -> None:
     if graph.stands_in(value):
         raise UnknownError
     dimensions = list(graph.constants[node.inputs[places[0]]].dimensions)
-    if not isinstance(layer, Dense | Convolution) or not value.sole or dimensions not in value.bias_dimensions():
-        raise node.error("scales by a constant, which no layer does; leave it out of the model, the weights behind it "
-                         "learn it")
+    if dimensions not in value.bias_dimensions():
+        raise node.error("scales by a constant that is none for each channel, which no layer does; leave it out of the "
+                         "model, the weights behind it learn it")
     graph.vector(node, places[0], [dimensions], "the scale")
+    if not isinstance(layer, Dense | Convolution) or not value.sole:
+        _affine(graph, node, value, bias=False)
+        return
     graph.leave_out(node, "Mul")
     graph.scaled.add(layer.name)
     graph.define(node, value)
 
 
 def batch_normalization(graph: Graph, node: Node) -> None:
-    """BatchNormalization in evaluation form: a scale and a shift of each channel, part of the layer before it."""
+    """BatchNormalization in evaluation form: a scale and a shift of each channel, part of the product or convolution
+    before it, or a layer of its own."""
     if node.integer("training_mode", 0) or any(node.proto.output[1:]):
         raise node.error("normalises over the batch (training form), which no layer does; export in evaluation mode, "
                          "so that it becomes part of the layer before it")
@@ -151,16 +155,23 @@ def batch_normalization(graph: Graph, node: Node) -> None:
     if graph.stands_in(value):
         raise UnknownError
     channels_first = [value.shape.channels, *(1,) * (len(value.view) - 1)] in value.bias_dimensions()
-    if not isinstance(layer, Dense | Convolution) or not value.sole or not channels_first:
-        raise node.error("normalises what is no Conv, Gemm or MatMul that it alone reads, so that it cannot become "
-                         "part of one; put it between a convolution or Linear and its activation, or remove it")
+    if not channels_first:
+        raise node.error("normalises what has no channels behind the batch; export with channels first, or remove it")
     for place, what in enumerate(("the scale", "the shift", "the mean", "the variance"), start=1):
         graph.vector(node, place, ([value.shape.channels],), what)
+    if not isinstance(layer, Dense | Convolution) or not value.sole:
+        graph.leave_out(node, "BatchNormalization apart")
+        _affine(graph, node, value, bias=True)
+        return
     graph.leave_out(node, "BatchNormalization")
     _with_bias(graph, node, layer, value)
 
 
-def _with_bias(graph: Graph, node: Node, layer: Dense | Convolution, value: Value) -> None:
+def _affine(graph: Graph, node: Node, value: Value, *, bias: bool) -> None:
+    graph.define(node, replace(graph.add(node, Affine, [value], bias=bias), view=value.view, order=value.order))
+
+
+def _with_bias(graph: Graph, node: Node, layer: Dense | Convolution | Affine, value: Value) -> None:
     graph.layers[layer.name] = replace(layer, bias=True)
     graph.define(node, value)
 

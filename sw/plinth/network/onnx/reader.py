@@ -206,6 +206,8 @@ def _reaching(graph: Graph, end: str) -> list[Layer]:
 _BECAME = {
     "BatchNormalization": "folded into the layers before, whose bias and weights take it up: nothing is normalised "
                           "while training",
+    "BatchNormalization apart": "made affine layers: their scale and shift are trained, nothing is normalised while "
+                                "training",
     "Mul": "folded into the layers before: a scale of each channel is part of their weights",
     "Dropout": "left out: nothing is dropped while training",
     "Transpose": "left out: maps have one layout here",
