@@ -6,6 +6,14 @@ from typing import NamedTuple
 STATIC_BASE = 0
 
 
+class Extent(NamedTuple):
+    """Words of an allocated place, from the first to the one behind the last, whichever rows lie between."""
+
+    place: str
+    address: int
+    end: int
+
+
 class Buffer(NamedTuple):
     """A place in die memory, or a part of one: ``rows`` x ``columns`` elements, ``stride`` words between rows.
 
@@ -38,6 +46,11 @@ class Buffer(NamedTuple):
     def end(self) -> int:
         """The first word behind it."""
         return self.address + (self.rows - 1) * self.stride + self.row_words
+
+    @property
+    def extent(self) -> Extent:
+        """From its first to its last word."""
+        return Extent(self.place, self.address, self.end)
 
     @property
     def words(self) -> int:

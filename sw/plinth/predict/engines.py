@@ -31,10 +31,18 @@ class Die:
         while it runs; empty: none.
     speed : float
         Cycles of tasks are divided by it.
+    turns : bool
+        Whether tiles and reductions take turns on the links; without that each has them for itself, and nothing is done
+        later than with it: with turns, a tile that goes later may leave more of the links to a reduction.
+
+    Attributes
+    ----------
+    met : bool
+        Whether a tile would have taken turns with a reduction, if it had not had the links for itself.
     """
 
-    def __init__(self, machine: Machine, shares: Sequence[Shares], speed: float):
-        self.speed = speed
+    def __init__(self, machine: Machine, shares: Sequence[Shares], speed: float, *, turns: bool = True):
+        self.speed, self.turns, self.met = speed, turns, False
         control = machine.control
         self.period, self.issue = control["fetch"], control["issue"]
         #: Cycles in which a body goes to its engine.
@@ -56,7 +64,9 @@ class Die:
         self.reductions: list[tuple[float, float, float]] = []
         #: By lane, when all tiles so far have left the links.
         self.sent: dict[int, float] = {}
-        self._loaded = self._computed = 0.0
+        self._loaded = 0.0
+        #: When the vector engine has computed all so far.
+        self.computed = 0.0
         #: Words that memory moves a cycle, and each of its channels.
         self.rate, self.beat = float(machine.parameters.memory_words_per_cycle), machine.parameters.beat_words
         self._stored = [0.0, 0.0]
@@ -103,7 +113,7 @@ class Die:
         end = start + alone + (count - 1) * max(row, self.period) if count > 1 else start + alone
         return self._end(engine, start, max(end, self.last[engine] + count * row), words, count, parts)
 
-    def vector(self, ready: float, stages: tuple[float, float, float], words: Words, count: int = 1, *,
+    def vector(self, ready: float, stages: tuple[float, float, float], words: Words, count: int = 1,
                serial: bool = False) -> float:
         """End of ``count`` vector tasks; ``serial``: each waits for the one before."""
         load, compute, store = stages
@@ -114,12 +124,12 @@ class Die:
         compute /= self.speed
         start = max(start, self._loaded, self._stored[0])
         self._loaded = start + load
-        self._computed = max(self._loaded, self._computed) + compute
+        self.computed = max(self._loaded, self.computed) + compute
         if count > 1:
             whole = load + compute + store
-            self._computed += (count - 1) * (whole + self.issue if serial else
+            self.computed += (count - 1) * (whole + self.issue if serial else
                                              max(load, compute, store, whole / 2, self.period))
-        end = max(self._computed, self.last["vector"]) + store
+        end = max(self.computed, self.last["vector"]) + store
         self._stored = [self._stored[1], end]
         return self._end("vector", start, end, words, count)
 
@@ -157,6 +167,9 @@ class Die:
             begin, last, tail = self.reductions[place]
             begin, last = begin + later, last + later
             more = max(0.0, min(end - max(start, begin), last - max(start, begin)))
+            if not self.turns:
+                self.met |= more > 0.0
+                continue
             end, later = end + more, later + more
             self.reductions[place] = begin, last + more, tail
         self.last["collective"] += later

@@ -7,14 +7,16 @@ dies differ, one of each class is walked, all together: what others send has arr
 that send it has sent all that it sends, and a ring starts when its last member does.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from plinth.array.array import Array
+from plinth.buffers import Buffer, Extent
 from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
@@ -29,6 +31,7 @@ from plinth.sharding import Copies, Sharding
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
+from plinth.step.operations import Operation, Repeated
 from plinth.step.step import Step
 from plinth.step.tasks import Signal, Task, Work
 from plinth.step.tile_operations import Spread
@@ -39,6 +42,10 @@ from plinth.update.rule import PLAIN, UpdateRule
 MOST_TASKS, ALL_TASKS, LEAST_TASKS = 32, 2048, 8
 #: How often a step is walked through, with what engines took from each other the time before; of many operations.
 PASSES, LONG_PASSES = 4, 2
+#: Operations of which is kept what walks look at, at most.
+MOST_KNOWN = 1 << 10
+#: Share of a sum that rounding changes, at most.
+ROUNDED = 1e-9
 #: Classes of dies that are walked, at most: those that have most; and their operations together, unless it is one.
 MOST_CLASSES, MOST_OPERATIONS = 4, 4096
 
@@ -58,8 +65,58 @@ class Times:
     optimiser: float
 
 
-#: Runs on the engines from a time on; when it is done.
-Run = Callable[[Die, float], float]
+class _Begun(NamedTuple):
+    """A step that was walked once, as if nobody took anything from another, and its dies behind that."""
+
+    splits: Splits
+    walks: list["_Walk"]
+    dies: list[Die]
+
+
+class Run(NamedTuple):
+    """How engines of a die work on a task from a time on; ``work`` gives when it is done."""
+
+    work: Callable[..., float]
+    #: Behind the die and the time.
+    arguments: tuple[Any, ...] = ()
+
+
+class _Planned(NamedTuple):
+    """A task before a walk: the words that it reads and writes, and how it runs."""
+
+    reads: tuple[Extent, ...]
+    writes: tuple[Extent, ...]
+    run: Run
+
+
+class _Works(NamedTuple):
+    """The tasks of an operation on a die, and cycles that they take of its matrix and its vector engine at least, which
+    work on one after the other."""
+
+    tasks: tuple[_Planned, ...]
+    matrix: float
+    vector: float
+
+
+def _ready(die: Die, ready: float) -> float:
+    """Nothing is done."""
+    return ready
+
+
+def _sends(die: Die, ready: float, cycles: Cycles, words: Words, count: int, later: float) -> float:
+    """Tasks of the transfer engine, which are over so much later where they go."""
+    return die.task("transfer", ready, cycles, words, count) + later
+
+
+def _tiles(die: Die, ready: float, cycles: Cycles, words: Words, count: int, link: float, lane: int, held: float,
+           later: float) -> float:
+    """Tiles to other dies, which arrive so much after they have left."""
+    return die.tiles(ready, cycles, words, count, link, lane, held, FIRST_FLIT) + later
+
+
+def _task(die: Die, ready: float, engine: str, cycles: Cycles, words: Words, count: int, parts: int) -> float:
+    """Tasks of an engine that works on one after the other."""
+    return die.task(engine, ready, cycles, words, count, parts)
 
 
 class Schedule:
@@ -73,6 +130,9 @@ class Schedule:
         #: Of the slowest die, which all others wait for.
         self.speed = float(min(array.relative_speeds))
         self._kept = lru_cache(maxsize=1)(self._build)
+        #: What :meth:`least` has walked last, for a step that is walked to its end.
+        self._begun: _Begun | None = None
+        self._known: dict[Hashable, _Works] = {}
         self._words = lru_cache(maxsize=1 << 12)(lambda splits, lists: self.built(splits, lists).memory_words())
 
     def _build(self, splits: Splits, lists: Partition) -> Step:
@@ -90,6 +150,30 @@ class Schedule:
 
     def step(self, splits: Splits, lists: Partition = ()) -> Times:
         """A step under the given splits, and lists if there are any."""
+        begun, self._begun = self._begun, None
+        if begun is not None and begun.splits == splits and not lists:
+            return self._walked(begun.walks, None if any(die.met for die in begun.dies) else begun.dies)
+        return self._walked(self._walks(splits, lists))
+
+    def least(self, splits: Splits, limit: float = float("inf")) -> float:
+        """Cycles that a step under the given splits is certain to take, in much less time; as soon as they are
+        ``limit`` or more, no more is asked.
+
+        They are those of one walk in which no engine takes memory from another, nor tiles and reductions links. All
+        ends of a walk grow with what their tasks wait for and take, but where these take turns: so there is no other
+        walk in which any task ends before. On the way there an engine still has all its later tasks before it, one
+        after the other. Less a share for how sums are rounded.
+        """
+        walks = self._walks(splits, ())
+        dies = [Die(self.machine, [], self.speed, turns=False) for _ in walks]
+        found = _run(walks, dies, limit / (1 - ROUNDED))
+        if found is None:
+            self._begun = _Begun(splits, walks, dies)
+            found = max(die.end for die in dies)
+        return found * (1 - ROUNDED)
+
+    def _walks(self, splits: Splits, lists: Partition) -> list["_Walk"]:
+        """Of the dies that are walked together, the tasks."""
         step = self.built(splits, lists)
         which = np.zeros(step.dies, dtype=np.int64)
         firsts = [0]
@@ -100,13 +184,49 @@ class Schedule:
             for number, dies in enumerate(classes):
                 which[dies] = min(number, most - 1)
             firsts = [int(dies[0]) for dies in classes[:most]]
-        return self._walked([_Walk(self, step, die, which) for die in firsts])
+        return [_Walk(self, step, die, which) for die in firsts]
 
-    def _walked(self, walks: Sequence["_Walk"]) -> Times:
-        """Tasks of dies: walked through alone first, then with what engines take from each other."""
-        dies = [Die(self.machine, [], self.speed) for _ in walks]
-        _run(walks, dies)
-        for _ in range(1, PASSES if len(walks[0].operations) <= MOST_OPERATIONS else LONG_PASSES):
+    def works(self, operation: Operation, die: int, most: int) -> _Works:
+        """The tasks of an operation of one die alone, in at most so many groups; what steps have in common is kept."""
+        if not isinstance(operation, Repeated):
+            return self._works(operation, die, most)
+        key = type(operation), operation.on(die), most
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) == MOST_KNOWN:
+                self._known.clear()
+            found = self._known[key] = self._works(operation, die, most)
+        return found
+
+    def _works(self, operation: Operation, die: int, most: int) -> _Works:
+        tasks, busy = [], dict.fromkeys(ENGINES, 0.0)
+        for task in operation.tasks(die, most):
+            assert isinstance(task, Task)
+            cost, count, engine = self.cost(task.work), task.count, task.engine.name.lower()
+            if cost.stages is not None:
+                load, compute, store = stages = cost.stages
+                run = Run(Die.vector, (stages, (cost.reads, cost.writes), count, cost.serial))
+                row = load + compute + store if cost.serial else max(stages)
+                busy[engine] += (compute + (count - 1) * row) / self.speed
+            else:
+                (latency, interval), words = _together([cost])
+                cycles = max(latency, cost.fetch), max(interval, cost.fetch)
+                run = Run(_task, (engine, cycles, words, count, cost.descriptors))
+                busy[engine] += count * cycles[1] / self.speed
+            tasks.append(_Planned(_extents(task.reads), _extents(task.writes), run))
+        return _Works(tuple(tasks), busy["matrix"], busy["vector"])
+
+    def cost(self, work: Work) -> WorkCost:
+        """What work takes on a die of the array."""
+        return work_cost(self.machine, work, self.links.array.codes)
+
+    def _walked(self, walks: Sequence["_Walk"], dies: Sequence[Die] | None = None) -> Times:
+        """Tasks of dies: walked through alone first, unless that is done, then with what engines take from each
+        other."""
+        if dies is None:
+            dies = [Die(self.machine, [], self.speed) for _ in walks]
+            _run(walks, dies)
+        for _ in range(1, PASSES if len(walks[0].step.operations) <= MOST_OPERATIONS else LONG_PASSES):
             dies = [Die(self.machine, die.next_shares(), self.speed) for die in dies]
             _run(walks, dies)
         die = max(dies, key=lambda die: die.end)
@@ -119,25 +239,35 @@ class Schedule:
         return Times(die.end, die.end - last, **busy)
 
 
-def _run(walks: Sequence["_Walk"], dies: Sequence[Die]) -> None:
-    """The step on dies that are idle, operation by operation."""
+def _extents(buffers: Iterable[Buffer]) -> tuple[Extent, ...]:
+    return tuple([buffer.extent for buffer in buffers])
+
+
+def _run(walks: Sequence["_Walk"], dies: Sequence[Die], limit: float = float("inf")) -> float | None:
+    """The step on dies that are idle, operation by operation. Of one that is certain to take ``limit`` cycles or more
+    only so far, and how many it takes at least."""
     ends: list[list[float]] = [[] for _ in walks]
-    for operation in range(len(walks[0].operations)):
+    for operation in range(len(walks[0].step.operations)):
+        if limit < float("inf"):
+            least = max(walk.least(operation, die) for walk, die in zip(walks, dies, strict=True))
+            if least >= limit:
+                return least
         # What goes on together: by class, when it may go on there, and when what others wait for is done.
         ready: dict[int, float] = {}
         done: dict[int, float] = {}
         for number, (walk, die, ended) in enumerate(zip(walks, dies, ends, strict=True)):
-            for task in walk.operations[operation]:
-                at = max([ended[one] for one in task.waits], default=0.0)
-                if task.others is None:
-                    ended.append(task.run(die, at))
+            for waits, (work, arguments), others, sends in walk.operation(operation):
+                at = max([ended[one] for one in waits]) if waits else 0.0
+                if others is None:
+                    ended.append(work(die, at, *arguments))
                 else:
                     ready[number] = at
-                    done[number] = max([ended[one] for one in task.sends], default=at)
+                    done[number] = max([ended[one] for one in sends], default=at)
         for number, at in ready.items():
-            task = walks[number].operations[operation][-1]
-            assert task.others is not None
-            ends[number].append(task.run(dies[number], max([at, *(done.get(one, 0.0) for one in task.others)])))
+            _, (work, arguments), others, _ = walks[number].operation(operation)[-1]
+            assert others is not None
+            ends[number].append(work(dies[number], max([at, *(done.get(one, 0.0) for one in others)]), *arguments))
+    return None
 
 
 class _Walked(NamedTuple):
@@ -164,33 +294,51 @@ class _Walk:
     def __init__(self, given: Schedule, step: Step, number: int, which: Integers):
         self.given, self.machine, self.parameters = given, given.machine, given.machine.parameters
         self.step, self.die, self._which, self._several = step, number, which.tolist(), bool(which.any())
-        self.operations: list[list[_Walked]] = []
+        #: Of as many of the step's operations as were asked for.
+        self._operations: list[list[_Walked]] = []
         self._count = 0
         self._accesses: Accesses[int] = Accesses()
         #: Tasks that are reductions, and by number of their exchange those that are barriers.
         self._reductions: list[int] = []
         self._barriers: dict[int, int] = {}
         most = max(min(LEAST_TASKS, MOST_TASKS), min(MOST_TASKS, ALL_TASKS // len(step.operations)))
-        for operation in step.operations:
-            self.operations.append([])
-            if isinstance(operation, Exchange):
-                self._exchange(operation)
-            elif isinstance(operation, Reduce):
-                after = [] if operation.after is None else [self._barriers[operation.after]]
-                for task in operation.tasks(number):
-                    self._reductions.append(self._count)
-                    self._task(task, self._reduce(operation, task), after,
-                               self._classes(operation.rings.of(number)))
-            elif isinstance(operation, Barrier):
-                self._barrier(operation)
-            else:
-                for item in operation.tasks(number, most):
-                    assert isinstance(item, Task)
-                    self._task(item, self._work(item))
+        self._works = [None if isinstance(operation, (Exchange, Reduce, Barrier)) else
+                       given.works(operation, number, most) for operation in step.operations]
+        #: From each operation on, cycles that the matrix and the vector engine take at least.
+        self._left = [tuple(accumulate(0.0 if works is None else works[engine] for works in reversed(self._works)))
+                      for engine in (1, 2)]
+
+    def least(self, number: int, die: Die) -> float:
+        """When a die behind which all operations before this one lie is done at the soonest."""
+        matrix, vector = (left[-1 - number] for left in self._left)
+        return max(die.last["matrix"] + matrix, die.computed + vector)
+
+    def operation(self, number: int) -> list[_Walked]:
+        """The tasks of an operation; those of the ones before it have been asked for."""
+        if number == len(self._operations):
+            self._operations.append([])
+            self._plan(self.step.operations[number], self._works[number])
+        return self._operations[number]
+
+    def _plan(self, operation: Operation, works: _Works | None) -> None:
+        if works is not None:
+            for reads, writes, run in works.tasks:
+                self._task(reads, writes, run)
+        elif isinstance(operation, Exchange):
+            self._exchange(operation)
+        elif isinstance(operation, Reduce):
+            after = [] if operation.after is None else [self._barriers[operation.after]]
+            for task in operation.tasks(self.die):
+                self._reductions.append(self._count)
+                self._task(task.reads, task.writes, self._reduce(operation, task), after,
+                           self._classes(operation.rings.of(self.die)))
+        else:
+            assert isinstance(operation, Barrier)
+            self._barrier(operation)
 
     def _add(self, waits: Sequence[int], run: Run, others: tuple[int, ...] | None = None,
              sends: Sequence[int] = ()) -> None:
-        self.operations[-1].append(_Walked(waits, run, others, sends))
+        self._operations[-1].append(_Walked(waits, run, others, sends))
         self._count += 1
 
     def _classes(self, dies: Sequence[int]) -> tuple[int, ...]:
@@ -206,23 +354,11 @@ class _Walk:
                          for axis, size in flow.sizes], axis=0)
         return self._classes([die for die in np.flatnonzero(found).tolist() if die != self.die])
 
-    def _task(self, task: Task, run: Run, after: Sequence[int] = (), others: tuple[int, ...] | None = None) -> None:
-        waits = [*after, *self._accesses.needed(task.reads, task.writes)]
-        self._accesses.touch(task.reads, task.writes, self._count)
-        self._add(sorted(set(waits)), run, others)
-
-    def _cost(self, work: Work) -> WorkCost:
-        return work_cost(self.machine, work, self.given.links.array.codes)
-
-    def _work(self, task: Task) -> Run:
-        """How an engine works on a task, or on the equal ones that it stands for."""
-        cost, count, engine = self._cost(task.work), task.count, task.engine.name.lower()
-        if cost.stages is not None:
-            stages, moved = cost.stages, (cost.reads, cost.writes)
-            return lambda die, ready: die.vector(ready, stages, moved, count, serial=cost.serial)
-        (latency, interval), words = _together([cost])
-        cycles = max(latency, cost.fetch), max(interval, cost.fetch)
-        return lambda die, ready: die.task(engine, ready, cycles, words, count, cost.descriptors)
+    def _task(self, reads: Sequence[Buffer | Extent], writes: Sequence[Buffer | Extent], run: Run,
+              after: Sequence[int] = (), others: tuple[int, ...] | None = None) -> None:
+        waits = {*after, *self._accesses.needed(reads, writes)}
+        self._accesses.touch(reads, writes, self._count)
+        self._add(tuple(waits), run, others)
 
     def _reduce(self, operation: Reduce, task: Task) -> Run:
         """A reduction: its words on the links, its latency."""
@@ -236,21 +372,16 @@ class _Walk:
         else:
             cycles = share * given.links.ring_words(operation.rings, words, operation.going)
             latency = share * self.machine.ring_latency(size, given.links.ring_latency(operation.rings))
-        cost = self._cost(task.work)
-        moved = cost.reads, cost.writes
-
-        def run(die: Die, ready: float) -> float:
-            return die.reduce(ready, cycles, latency, moved, block, linked=size > 1)
-        return run
+        cost = given.cost(task.work)
+        return Run(Die.reduce, (cycles, latency, (cost.reads, cost.writes), block, size > 1))
 
     def _barrier(self, operation: Barrier) -> None:
         """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
         later = self.machine.control["arrival"] + self.given.links.longest_latency - LINK_LATENCY
-        cycles, words = _together([self._cost(Signal(self.die, operation.number, operation.engine))])
-        self._add(list(self._reductions), lambda die, ready: die.task(
-            "transfer", ready, cycles, words, operation.dies - 1) + later)
+        cycles, words = _together([self.given.cost(Signal(self.die, operation.number, operation.engine))])
+        self._add(list(self._reductions), Run(_sends, (cycles, words, operation.dies - 1, later)))
         self._barriers[operation.number] = self._count
-        self._add([], lambda die, ready: ready, self._classes(range(operation.dies)), [self._count - 1])
+        self._add([], Run(_ready), self._classes(range(operation.dies)), [self._count - 1])
 
     def _exchange(self, operation: Exchange) -> None:
         """Tiles of the die to all others; the operation's targets are there when what others send has arrived."""
@@ -298,26 +429,22 @@ class _Walk:
                 link *= operation.share
             (tiles if turn else kept).append(self._count)
             self._add(waits, self._tile(cycles, words, count, link, latency, copy, lane) if turn else
-                      self._own(cycles, words, count))
+                      Run(_task, ("transfer", cycles, words, count, 1)))
         last = self._count
         self._accesses.touch(mine, [], last)
-        self._add(kept or waits, lambda die, ready: ready, self._senders(operation), tiles)
+        self._add(kept or waits, Run(_ready), self._senders(operation), tiles)
         self._accesses.touch([], there, last)
 
     def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
         """Tasks of the transfer engine, all together."""
-        return _together(self._cost(task.work) for task in tasks)
-
-    @staticmethod
-    def _own(cycles: Cycles, words: Words, count: int) -> Run:
-        return lambda die, ready: die.task("transfer", ready, cycles, words, count)
+        return _together(self.given.cost(task.work) for task in tasks)
 
     def _tile(self, cycles: Cycles, words: Words, count: int, link: float, latency: float, copy: Copy,
               lane: int) -> Run:
         parameters, machine = self.parameters, self.machine
         later = machine.control["arrival"] + latency - LINK_LATENCY
         held = link * (waiting(parameters) + buffered(parameters)) / copy.flits(parameters)
-        return lambda die, ready: die.tiles(ready, cycles, words, count, count * link, lane, held, FIRST_FLIT) + later
+        return Run(_tiles, (cycles, words, count, count * link, lane, held, later))
 
 
 def _together(costs: Iterable[WorkCost]) -> tuple[Cycles, Words]:

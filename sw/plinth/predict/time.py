@@ -80,7 +80,7 @@ def _numbered(shapes: Iterable[Hashable]) -> list[int]:
 class StepTime:
     """Predicts steps of one network on one array; keeps what it has computed.
 
-    ``progress``, if any, is called with the number of steps that were predicted task by task, after each.
+    ``progress``, if any, is called with the number of steps that were walked through task by task, after each.
     """
 
     def __init__(self, graph: PlanGraph, batch: int, array: Array, die: Machine | None = None,
@@ -92,6 +92,9 @@ class StepTime:
         self.levels, self.factors = array.levels, array.factors
         self.schedule = Schedule(graph, batch, array, self.machine, self.links, rule, copies)
         self._steps: dict[tuple[Splits, Partition], Step] = {}
+        #: Cycles that steps take at least, and all steps about which anything is known.
+        self._least: dict[Splits, float] = {}
+        self._predicted: set[tuple[Splits, Partition]] = set()
         self._progress = progress
         self._speeds = tuple(map(float, array.relative_speeds))
         self._uneven = len(set(self._speeds)) > 1
@@ -275,9 +278,13 @@ class StepTime:
             found = self._steps[splits, lists] = Step(
                 compute=times.cycles - times.exposed - transfers, transfers=transfers, exposed=times.exposed,
                 reductions=times.collective)
-            if self._progress is not None:
-                self._progress(len(self._steps))
+            self._tell((splits, lists))
         return found
+
+    def _tell(self, step: tuple[Splits, Partition]) -> None:
+        self._predicted.add(step)
+        if self._progress is not None:
+            self._progress(len(self._predicted))
 
     def estimate(self, splits: Splits) -> float:
         """Cycles of a step, as a sum that is quick to compute."""
@@ -300,8 +307,15 @@ class StepTime:
                 done = max(done, time) + ring
         return max(done, time)
 
-    def cycles(self, splits: Splits) -> float:
-        """Cycles of a step."""
+    def cycles(self, splits: Splits, limit: float = float("inf")) -> float:
+        """Cycles of a step; of one that is certain to take at least ``limit`` any number from there on, in less
+        time."""
+        if limit < float("inf") and (splits, ()) not in self._steps:
+            if self._least.get(splits, 0.0) < limit:
+                self._least[splits] = self.schedule.least(splits, limit)
+                self._tell((splits, ()))
+            if self._least[splits] >= limit:
+                return self._least[splits]
         return self.step(splits).cycles
 
     def seconds(self, splits: Splits, lists: Partition = ()) -> float:

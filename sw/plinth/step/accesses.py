@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
-from plinth.buffers import Buffer
+from plinth.buffers import Buffer, Extent
 
 When = TypeVar("When")
 
@@ -46,7 +46,7 @@ class Accesses(Generic[When]):
     def __init__(self) -> None:
         self._places: defaultdict[str, _Place[When]] = defaultdict(_Place)
 
-    def needed(self, reads: Iterable[Buffer], writes: Iterable[Buffer]) -> list[When]:
+    def needed(self, reads: Iterable[Buffer | Extent], writes: Iterable[Buffer | Extent]) -> list[When]:
         """When everything that a task with these places waits for is done."""
         found = []
         for buffers, own in ((reads, False), (writes, True)):
@@ -57,7 +57,7 @@ class Accesses(Generic[When]):
                           if first < high and low < end]
         return found
 
-    def touch(self, reads: Iterable[Buffer], writes: Iterable[Buffer], when: When) -> None:
+    def touch(self, reads: Iterable[Buffer | Extent], writes: Iterable[Buffer | Extent], when: When) -> None:
         """Note a task that has waited for those before; what its writes cover is behind it."""
         for buffers, own in ((reads, False), (writes, True)):
             for buffer in buffers:

@@ -4,10 +4,10 @@ An operation is made of pieces (strips of samples, tasks of a pool, tiles). ``mo
 neighbouring pieces they go at most, each a task that stands for several; None: every piece is a task of its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from plinth.buffers import Buffer
 from plinth.machine.convolution import ConvolutionShape, FeatureMap, images_of
@@ -44,6 +44,16 @@ class Operation(Protocol):
         ...
 
 
+@runtime_checkable
+class Repeated(Operation, Protocol):
+    """An operation whose tasks on a die are often those of another step's: who compares steps keeps what follows from
+    them."""
+
+    def on(self, die: int) -> Hashable:
+        """All that the tasks of a die follow from; of operations of a type that have it equal they are equal."""
+        ...
+
+
 # Vector programs.
 
 
@@ -75,6 +85,10 @@ class Chained(Protocol):
 
     def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
         """Tasks of some neighbouring strips, in at most so many groups."""
+        ...
+
+    def on(self, die: int) -> Hashable:
+        """As :class:`Repeated`."""
         ...
 
 
@@ -111,6 +125,11 @@ class Sweep:
     images: bool = False
     #: Strips of rows, about, unless the scratchpad asks for more.
     pieces: int = granularity.STRIPS
+
+    def on(self, die: int) -> Hashable:
+        """As :class:`Repeated`."""
+        return (self.name, self.node, self.parameters, self.first.on(die), self.program.on(die), self.space.part(die),
+                self.regions, self.row_regions, self.column_regions, self.fold, self.images, self.pieces)
 
     def _cut(self, die: int, most: int | None = 1) -> Sequence[Strip]:
         part = self.space.part(die)
@@ -194,6 +213,10 @@ class LastStrip:
     space: Tensor
     rows: int
 
+    def on(self, die: int) -> Hashable:
+        """As :class:`Repeated`."""
+        return self.name, self.node, self.program.on(die), self.space.part(die), self.rows
+
     def strips(self, die: int) -> int:
         """As :class:`Chained`."""
         return 0
@@ -223,6 +246,11 @@ class Pool:
     layer: MaxPool | MeanPool
     backward: bool
     maps: tuple[tuple[Tensor, tuple[int, int]], ...]
+
+    def on(self, die: int) -> Hashable:
+        """As :class:`Repeated`."""
+        return (self.name, self.node, self.parameters, self.layer, self.backward,
+                tuple((tensor.part(die), tensor.buffer(die), size) for tensor, size in self.maps))
 
     def _cut(self, die: int) -> list[tuple[int, int]]:
         part = self.maps[0][0].part(die)
@@ -294,6 +322,10 @@ class Chain:
 
     name: str
     members: tuple[Sweep | Pool | LastStrip, ...]
+
+    def on(self, die: int) -> Hashable:
+        """As :class:`Repeated`."""
+        return self.name, tuple((type(member), member.on(die)) for member in self.members)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
@@ -369,6 +401,11 @@ class Products:
     def name(self) -> str:
         """Of its tasks."""
         return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
+
+    def on(self, die: int) -> Hashable:
+        """As :class:`Repeated`."""
+        return (self.node, self.parameters, self.direction, self.piece, self.weights.matrix(die),
+                *((tensor.part(die), tensor.buffer(die)) for tensor in (self.x, self.z)))
 
     def shape(self, die: int) -> ConvolutionShape | None:
         """Of a convolution: that of the die's slice."""

@@ -4,7 +4,7 @@ A program says what is done with each row and column of a space; how many of the
 may be told later: :meth:`VectorProgram.at` gives the program over a piece of a die's part.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -129,14 +129,23 @@ class VectorProgram:
             return self.written
         return [move.operand for move in self.stores if isinstance(move.operand, Buffer)]
 
+    def _placed(self, die: int) -> tuple[tuple[tuple[Buffer, str], ...], ...]:
+        """Where a die's operands lie, and their regions: of loads, and of stores."""
+        found: tuple[tuple[tuple[Buffer, str], ...], ...] | None = self.known.get(die)
+        if found is None:
+            found = self.known[die] = tuple(
+                tuple((operand if isinstance(operand, Buffer) else operand.buffer(die), region)
+                      for operand, region in moves) for moves in (self.loads, self.stores))
+        return found
+
+    def on(self, die: int) -> Hashable:
+        """What it is on a die: of equal ones the tasks are equal."""
+        return (self.rows, self.columns, tuple(self.regions.items()), self._placed(die), tuple(self.instructions),
+                None if self.written is None else tuple(self.written))
+
     def at(self, die: int, piece: Piece) -> "VectorProgram":
         """The program over a piece of what a die has of its operands."""
-        placed = self.known.get(die)
-        if placed is None:
-            placed = self.known[die] = [
-                [(operand if isinstance(operand, Buffer) else operand.buffer(die), region) for operand, region in moves]
-                for moves in (self.loads, self.stores)]
-        loads, stores = [[Move(piece.of(place), region) for place, region in moves] for moves in placed]
+        loads, stores = [[Move(piece.of(place), region) for place, region in moves] for moves in self._placed(die)]
         return VectorProgram(self.parameters, piece.rows, piece.columns, self.regions, loads, stores,
                              self.instructions, self.written, self._narrowed, self.known)
 

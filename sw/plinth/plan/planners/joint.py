@@ -141,11 +141,12 @@ def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], rows: _Rows, e
     return tuple(reversed(splits))
 
 
-def _improve(time: StepTime, cost: Callable[[Splits], float], splits: Splits,
+def _improve(time: StepTime, cost: Callable[[Splits, float], float], splits: Splits,
              candidates: Sequence[Sequence[Vector]], budget: int) -> Splits:
-    """Change a node, or two neighbours at a level, as long as that costs less."""
+    """Change a node, or two neighbours at a level, as long as that costs less; ``cost`` may stop where it is certain
+    that it is not less than a limit."""
     graph = time.graph
-    best, trials = cost(splits), 0
+    best, trials = cost(splits, float("inf")), 0
     choices = [[split for split in SPLITS if any(split in vector for vector in found)] for found in candidates]
     improved = True
     while improved and trials < budget:
@@ -166,12 +167,21 @@ def _improve(time: StepTime, cost: Callable[[Splits], float], splits: Splits,
                 trial = list(splits)
                 for node, vector in change.items():
                     trial[node] = vector
-                cycles = cost(tuple(trial))
-                if cycles < best * (1 - 1e-9):
+                cycles = cost(tuple(trial), limit := best * (1 - 1e-9))
+                if cycles < limit:
                     splits, best, improved = tuple(trial), cycles, True
                 if trials >= budget:
                     return splits
     return splits
+
+
+def _two_best(time: StepTime, plans: Iterable[Splits]) -> list[Splits]:
+    """The two plans with the shortest predicted steps, the best first; of equal ones the first."""
+    best: list[tuple[float, Splits]] = []
+    for splits in plans:
+        cycles = time.cycles(splits, best[-1][0] if len(best) > 1 else float("inf"))
+        best = sorted((*best, (cycles, splits)), key=lambda plan: plan[0])[:2]
+    return [splits for _, splits in best]
 
 
 def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Splits:
@@ -184,10 +194,9 @@ def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Spl
     ranked = sorted((*seeds, *(_beam(time, candidates, rows, exposed) for exposed in (1.0, 0.0))), key=time.estimate)
     budget = max(1, min(MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS // len(graph.nodes)))
     starts = list(dict.fromkeys(ranked))[:2]
-    improved = [_improve(time, time.estimate, start, candidates, budget) for start in starts]
-    best = sorted(dict.fromkeys((*seeds, *ranked[:2], *improved)), key=time.cycles)
+    improved = [_improve(time, lambda trial, _: time.estimate(trial), start, candidates, budget) for start in starts]
+    best = _two_best(time, dict.fromkeys((*seeds, *ranked[:2], *improved)))
     if time.levels > WALKED_LEVELS:
         return best[0]
     walks = min(MAXIMUM_WALKS, MAXIMUM_NODE_WALKS // len(graph.nodes))
-    return min((best[0], *(_improve(time, time.cycles, start, candidates, walks) for start in best[:2])),
-               key=time.cycles)
+    return min((best[0], *(_improve(time, time.cycles, start, candidates, walks) for start in best)), key=time.cycles)
