@@ -73,12 +73,9 @@ class _Begun(NamedTuple):
     dies: list[Die]
 
 
-class Run(NamedTuple):
-    """How engines of a die work on a task from a time on; ``work`` gives when it is done."""
-
-    work: Callable[..., float]
-    #: Behind the die and the time.
-    arguments: tuple[Any, ...] = ()
+#: How engines of a die work on a task from a time on: a function of the die, the time and what stands beside it, that
+#: gives when the task is done.
+Run = tuple[Callable[..., float], tuple[Any, ...]]
 
 
 class _Planned(NamedTuple):
@@ -187,8 +184,9 @@ class Schedule:
         return [_Walk(self, step, die, which) for die in firsts]
 
     def works(self, operation: Operation, die: int, most: int) -> _Works:
-        """The tasks of an operation of one die alone, in at most so many groups; what steps have in common is kept."""
-        if not isinstance(operation, Repeated):
+        """The tasks of an operation of one die alone, in at most so many groups; what steps have in common is kept, but
+        of steps of so many operations that few of them would find room."""
+        if most <= LEAST_TASKS or not isinstance(operation, Repeated):
             return self._works(operation, die, most)
         key = type(operation), operation.on(die), most
         found = self._known.get(key)
@@ -205,13 +203,13 @@ class Schedule:
             cost, count, engine = self.cost(task.work), task.count, task.engine.name.lower()
             if cost.stages is not None:
                 load, compute, store = stages = cost.stages
-                run = Run(Die.vector, (stages, (cost.reads, cost.writes), count, cost.serial))
+                run: Run = (Die.vector, (stages, (cost.reads, cost.writes), count, cost.serial))
                 row = load + compute + store if cost.serial else max(stages)
                 busy[engine] += (compute + (count - 1) * row) / self.speed
             else:
                 (latency, interval), words = _together([cost])
                 cycles = max(latency, cost.fetch), max(interval, cost.fetch)
-                run = Run(_task, (engine, cycles, words, count, cost.descriptors))
+                run = (_task, (engine, cycles, words, count, cost.descriptors))
                 busy[engine] += count * cycles[1] / self.speed
             tasks.append(_Planned(_extents(task.reads), _extents(task.writes), run))
         return _Works(tuple(tasks), busy["matrix"], busy["vector"])
@@ -305,8 +303,8 @@ class _Walk:
         self._works = [None if isinstance(operation, (Exchange, Reduce, Barrier)) else
                        given.works(operation, number, most) for operation in step.operations]
         #: From each operation on, cycles that the matrix and the vector engine take at least.
-        self._left = [tuple(accumulate(0.0 if works is None else works[engine] for works in reversed(self._works)))
-                      for engine in (1, 2)]
+        busy = [(0.0, 0.0) if works is None else (works.matrix, works.vector) for works in reversed(self._works)]
+        self._left = [list(accumulate(engine)) for engine in zip(*busy, strict=True)]
 
     def least(self, number: int, die: Die) -> float:
         """When a die behind which all operations before this one lie is done at the soonest."""
@@ -373,15 +371,15 @@ class _Walk:
             cycles = share * given.links.ring_words(operation.rings, words, operation.going)
             latency = share * self.machine.ring_latency(size, given.links.ring_latency(operation.rings))
         cost = given.cost(task.work)
-        return Run(Die.reduce, (cycles, latency, (cost.reads, cost.writes), block, size > 1))
+        return (Die.reduce, (cycles, latency, (cost.reads, cost.writes), block, size > 1))
 
     def _barrier(self, operation: Barrier) -> None:
         """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
         later = self.machine.control["arrival"] + self.given.links.longest_latency - LINK_LATENCY
         cycles, words = _together([self.given.cost(Signal(self.die, operation.number, operation.engine))])
-        self._add(list(self._reductions), Run(_sends, (cycles, words, operation.dies - 1, later)))
+        self._add(list(self._reductions), (_sends, (cycles, words, operation.dies - 1, later)))
         self._barriers[operation.number] = self._count
-        self._add([], Run(_ready), self._classes(range(operation.dies)), [self._count - 1])
+        self._add([], (_ready, ()), self._classes(range(operation.dies)), [self._count - 1])
 
     def _exchange(self, operation: Exchange) -> None:
         """Tiles of the die to all others; the operation's targets are there when what others send has arrived."""
@@ -429,10 +427,10 @@ class _Walk:
                 link *= operation.share
             (tiles if turn else kept).append(self._count)
             self._add(waits, self._tile(cycles, words, count, link, latency, copy, lane) if turn else
-                      Run(_task, ("transfer", cycles, words, count, 1)))
+                      (_task, ("transfer", cycles, words, count, 1)))
         last = self._count
         self._accesses.touch(mine, [], last)
-        self._add(kept or waits, Run(_ready), self._senders(operation), tiles)
+        self._add(kept or waits, (_ready, ()), self._senders(operation), tiles)
         self._accesses.touch([], there, last)
 
     def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
@@ -444,7 +442,7 @@ class _Walk:
         parameters, machine = self.parameters, self.machine
         later = machine.control["arrival"] + latency - LINK_LATENCY
         held = link * (waiting(parameters) + buffered(parameters)) / copy.flits(parameters)
-        return Run(_tiles, (cycles, words, count, count * link, lane, held, later))
+        return (_tiles, (cycles, words, count, count * link, lane, held, later))
 
 
 def _together(costs: Iterable[WorkCost]) -> tuple[Cycles, Words]:

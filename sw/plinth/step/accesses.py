@@ -2,19 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from plinth.buffers import Buffer, Extent
 
 When = TypeVar("When")
 
 
-class _Access(NamedTuple, Generic[When]):
-    """Words of a place that are touched until ``when``."""
-
-    low: int
-    high: int
-    when: When
+#: Words of a place, the first and the one behind the last, and until when they are touched.
+_Access = tuple[int, int, When]
 
 
 class _Place(Generic[When]):
@@ -28,7 +24,7 @@ class _Place(Generic[When]):
     def cover(self, low: int, high: int) -> None:
         """Forget what lies within these words."""
         for accesses in (self.touched, self.written):
-            accesses[:] = [one for one in accesses if one.low < low or high < one.high]
+            accesses[:] = [one for one in accesses if one[0] < low or high < one[1]]
 
     def add(self, access: _Access[When], writes: bool) -> None:
         """Note it behind all others."""
@@ -61,12 +57,12 @@ class Accesses(Generic[When]):
         """Note a task that has waited for those before; what its writes cover is behind it."""
         for buffers, own in ((reads, False), (writes, True)):
             for buffer in buffers:
-                place, access = self._places[buffer.place], _Access(buffer.address, buffer.end, when)
+                place, low, high = self._places[buffer.place], buffer.address, buffer.end
                 if own:
-                    place.cover(access.low, access.high)
-                place.add(access, own)
+                    place.cover(low, high)
+                place.add((low, high, when), own)
 
     def arrive(self, buffers: Iterable[Buffer], when: When) -> None:
         """Note what others write, beside all that is known."""
         for buffer in buffers:
-            self._places[buffer.place].add(_Access(buffer.address, buffer.end, when), True)
+            self._places[buffer.place].add((buffer.address, buffer.end, when), True)

@@ -4,10 +4,11 @@ An operation is made of pieces (strips of samples, tasks of a pool, tiles). ``mo
 neighbouring pieces they go at most, each a task that stands for several; None: every piece is a task of its own.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from plinth.buffers import Buffer
 from plinth.machine.convolution import ConvolutionShape, FeatureMap, images_of
@@ -44,14 +45,13 @@ class Operation(Protocol):
         ...
 
 
-@runtime_checkable
-class Repeated(Operation, Protocol):
+class Repeated(ABC):
     """An operation whose tasks on a die are often those of another step's: who compares steps keeps what follows from
     them."""
 
+    @abstractmethod
     def on(self, die: int) -> Hashable:
         """All that the tasks of a die follow from; of operations of a type that have it equal they are equal."""
-        ...
 
 
 # Vector programs.
@@ -93,7 +93,7 @@ class Chained(Protocol):
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Repeated):
     """A vector program over what each die has of a tensor, ``fold`` positions as one row.
 
     Parameters
@@ -204,7 +204,7 @@ def _strips(parameters: DieParameters, samples: int, size: int, columns: int, po
 
 
 @dataclass(frozen=True)
-class LastStrip:
+class LastStrip(Repeated):
     """Vector work that goes with the last strip of others: one task on each die that has a part of ``space``."""
 
     name: str
@@ -231,7 +231,7 @@ class LastStrip:
 
 
 @dataclass(frozen=True)
-class Pool:
+class Pool(Repeated):
     """A pool forwards or backwards, strip by strip of images.
 
     Parameters
@@ -317,7 +317,7 @@ def _pooled(parameters: DieParameters, layer: MaxPool | MeanPool, backward: bool
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Repeated):
     """Vector work of which a strip of images goes all its way before the next one starts."""
 
     name: str
@@ -375,7 +375,7 @@ class Matrices(Protocol):
 
 
 @dataclass(frozen=True)
-class Products:
+class Products(Repeated):
     """A product of a weighted layer: strips of samples, so that other engines follow strip by strip; of the gradient of
     the weights a piece, of all samples. Nothing where a die's part or slice is empty.
 
