@@ -170,15 +170,15 @@ def test_the_contract_needs_no_amaranth() -> None:
 HEAVY = ("amaranth", "cocotb", "matplotlib", "numpy", "onnx", "rich", "sklearn", "yaml", "plinth_sim", "plinth.plan")
 
 
-def _loaded(code: str) -> set[str]:
-    """Which of the heavy packages a fresh interpreter has loaded after ``code``."""
+def _loaded(code: str, packages: tuple[str, ...] = HEAVY) -> set[str]:
+    """Which of some packages, of the heavy ones by default, a fresh interpreter has loaded after ``code``."""
     script = f"""
 import sys
 try:
     {code}
 except SystemExit as end:
     assert not end.code, end.code
-print("loaded:", *(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)
+print("loaded:", *(name for name in {packages!r} if name in sys.modules), file=sys.stderr)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(ran.stderr.rpartition("loaded:")[2].split())
@@ -200,6 +200,16 @@ def test_the_library_loads_what_it_needs() -> None:
     assert _loaded("import plinth; plinth.array()") & {"matplotlib", "rich", "plinth_sim"} == set()
     assert _loaded("import plinth; plinth.plan().to_dict()") <= {"numpy", "yaml", "plinth.plan"}
     assert _loaded("import plinth; plinth.simulate().to_dict()") <= {"numpy", "yaml", "plinth.plan", "plinth_sim"}
+
+
+@pytest.mark.parametrize("name", ["train", "TrainingResult", "plan", "PlanResult", "load_plan"])
+def test_names_of_the_library_load_neither_planners_nor_dies(name: str) -> None:
+    """A name is looked up, documented and signed before anything is planned or trained."""
+    later = ("plinth.backends", "plinth.lower", "plinth.plan.planning", "plinth.predict", "plinth.step.build",
+             "plinth.train.job", "plinth_sim", "rich", "matplotlib")
+    code = f"import inspect, plinth; found = plinth.{name}; inspect.signature(found); assert found.__doc__"
+    assert _loaded(code, later) == set()
+    assert _loaded("import plinth; plinth.plan()", later) >= {"plinth.plan.planning", "plinth.predict"}
 
 
 def test_commands_load_what_they_need() -> None:

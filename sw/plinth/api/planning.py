@@ -1,4 +1,9 @@
-"""``plinth.plan`` and ``plinth.load_plan``: how a network is split over an array, and what that costs."""
+"""``plinth.plan`` and ``plinth.load_plan``: how a network is split over an array, and what that costs.
+
+Planners and the prediction are loaded when something is planned, not with the names of this module.
+"""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
@@ -14,7 +19,6 @@ from plinth.api.objects import array_given
 from plinth.api.objects import network as network_of
 from plinth.api.progress import Progress, activity
 from plinth.api.results import Result
-from plinth.api.splits import planned
 from plinth.array.array import Array
 from plinth.errors import UserError
 from plinth.network.network import Network
@@ -24,14 +28,13 @@ from plinth.partition.regions import Lists
 from plinth.plan import plan_file
 from plinth.plan.lists_file import layers_from_data, load_lists
 from plinth.plan.plan import Plan
-from plinth.plan.planning import PLANNERS, Outcome, Planned, check_prediction, costed
-from plinth.predict.models import MODELS
 from plinth.report import plan as shown_plan
 from plinth.sharding import MAXIMUM_BATCH
 
 if TYPE_CHECKING:
     from plinth.api.simulating import SimulationResult
     from plinth.api.training import TrainingResult
+    from plinth.plan.planning import Outcome, Planned
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -123,14 +126,14 @@ class PlanResult(Result):
 
     @library
     def simulate(self, cost: str = "die", slow: Mapping[int, float] | None = None, *, progress: Progress = None
-                 ) -> "SimulationResult":
+                 ) -> SimulationResult:
         """Simulate the plan's step, as :func:`plinth.simulate`."""
         from plinth.api.simulating import simulate
 
         return simulate(self, cost=cost, slow=slow, progress=progress)
 
     @library
-    def train(self, x: Any = None, y: Any = None, **options: Any) -> "TrainingResult":
+    def train(self, x: Any = None, y: Any = None, **options: Any) -> TrainingResult:
         """Train by the plan, as :func:`plinth.train`, which has the options."""
         from plinth.api.training import train
 
@@ -214,6 +217,9 @@ def split_settings(planner: Any, model: Any, batch: Any) -> dict[str, Any]:
     UserError
         If one is not what it may be.
     """
+    from plinth.plan.planning import PLANNERS
+    from plinth.predict.models import MODELS
+
     return {"planner": optional(choice, "planner", planner, PLANNERS),
             "model": optional(choice, "model", model, MODELS),
             "batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH)}
@@ -256,6 +262,8 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
     UserError
         If an argument is not what it may be, or the planner refuses the array.
     """
+    from plinth.api.splits import planned
+
     settings = split_settings(planner, model, batch) | update_settings(update, wide, stochastic)
     made = network_of(network)
     where = array_for(made, array_given(array))
@@ -274,6 +282,8 @@ def load_plan(path: str | Path) -> PlanResult:
     UserError
         If it is not such a file, or states what does not follow from its splits.
     """
+    from plinth.plan.planning import check_prediction
+
     place = arguments.path("path", path)
     found = plan_file.load_plan(place)
     check_prediction(found, str(place))
@@ -288,6 +298,8 @@ def result_of(plan: Plan) -> PlanResult:
     UserError
         If it does not say what its array is.
     """
+    from plinth.plan.planning import costed
+
     made = costed(plan)
     assert plan.hardware is not None, "a plan without an array is refused above"
     return PlanResult(made.plan, network_of_plan(plan), plan.hardware, made)

@@ -1,10 +1,15 @@
-"""``plinth.train``: a network trained on dies, with arrays in memory in and out."""
+"""``plinth.train``: a network trained on dies, with arrays in memory in and out.
+
+What runs a job (dies, lowering, checks) is loaded when one is run, not with the names of this module.
+"""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from plinth import defaults
 from plinth.api import arguments, html
 from plinth.api.arguments import choice, integer, library, optional, real, shown
-from plinth.api.jobs import check_used, training_job
 from plinth.api.objects import array_given
 from plinth.api.objects import network as network_of
 from plinth.api.planning import PlanResult, plan_given, refuse_beside, split_settings, update_settings
@@ -22,14 +26,12 @@ from plinth.array.array import Array
 from plinth.errors import UserError
 from plinth.network.network import Network
 from plinth.plan.plan import Plan
-from plinth.report import picture
-from plinth.report.progress import TrainingProgress
-from plinth.report.table import training_rows
 from plinth.sharding import MAXIMUM_BATCH
-from plinth.train.data import Samples
-from plinth.train.job import DEVICES, JobOptions, JobResult, run_job
-from plinth.train.scale import Scale, parse_scale
-from plinth.train.settings import MAXIMUM_EPOCHS
+
+if TYPE_CHECKING:
+    from plinth.train.data import Samples
+    from plinth.train.job import JobOptions, JobResult
+    from plinth.train.scale import Scale
 
 #: Bounds of seeds, memories of dies in MiB, and threads.
 _SEEDS, _MEMORIES, _THREADS = (0, 2**63 - 1), (1, 8192), (1, 256)
@@ -87,10 +89,14 @@ class TrainingResult(Result):
                 f"{report['device']}), {report['steps']} steps of {report['batch']}: test {right}")
 
     def _tables(self) -> list[str]:
+        from plinth.report.table import training_rows
+
         return [html.table(training_rows(self.report))]
 
     def _picture(self) -> bytes:
-        return picture.training_png(self.report)
+        from plinth.report.picture import training_png
+
+        return training_png(self.report)
 
 
 class TrainingError(UserError):
@@ -109,6 +115,8 @@ class TrainingError(UserError):
 
 def _data(x: Any, y: Any) -> Path | Samples | None:
     """Samples in memory, or of a file or data set by name."""
+    from plinth.train.data import Samples
+
     if y is None and (x is None or isinstance(x, (str, os.PathLike))):
         return None if x is None else arguments.path("x", x)
     if x is None or y is None or isinstance(x, (str, bytes, os.PathLike)):
@@ -118,6 +126,8 @@ def _data(x: Any, y: Any) -> Path | Samples | None:
 
 def _scale(given: Any) -> Scale | None:
     """Factors on samples and targets; None: the automatic ones."""
+    from plinth.train.scale import Scale, parse_scale
+
     if isinstance(given, str):
         return parse_scale(given)
     factors = tuple(given) if isinstance(given, (tuple, list)) else (given,)
@@ -192,6 +202,11 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     UserError
         If an argument is not what it may be, samples do not fit the network, or the network does not fit the dies.
     """
+    from plinth.api.jobs import check_used, training_job
+    from plinth.report.progress import TrainingProgress
+    from plinth.train.job import DEVICES, run_job
+    from plinth.train.settings import MAXIMUM_EPOCHS
+
     settings = update_settings(update, wide, stochastic)
     settings |= {key: value for key, value in split_settings(planner, None, None).items() if key == "planner"}
     settings |= {"batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH),

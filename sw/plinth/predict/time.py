@@ -282,9 +282,10 @@ class StepTime:
         return found
 
     def _tell(self, step: tuple[Splits, Partition]) -> None:
-        self._predicted.add(step)
-        if self._progress is not None:
-            self._progress(len(self._predicted))
+        if step not in self._predicted:
+            self._predicted.add(step)
+            if self._progress is not None:
+                self._progress(len(self._predicted))
 
     def estimate(self, splits: Splits) -> float:
         """Cycles of a step, as a sum that is quick to compute."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from plinth.partition.lists import AXES
 from plinth.plan.plan import Plan
-from plinth.plan.planning import Outcome, Planned
 from plinth.report.canvas import new_figure, png, write_png
 from plinth.units import duration, largest, size
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from plinth.plan.planning import Outcome, Planned
 
 #: Splits: what they are called, their style in tables, their colour in pictures.
 LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (input channels)", "yellow", "#ef8636"),
