@@ -44,7 +44,8 @@ def test_operations_that_say_they_are_equal_have_equal_tasks(preset: str) -> Non
     means = replace(cnn, layers=tuple(
         MeanPool(name=layer.name, kernel=layer.kernel, stride=layer.stride) if isinstance(layer, MaxPool) else layer
         for layer in cnn.layers))
-    counts = _check([from_network(cnn), from_network(means)], ring(2, preset=preset), (7, 32))
+    counts = _check([from_network(network) for network in (cnn, means, NETWORKS["digits-mlp"])],
+                    ring(2, preset=preset), (7, 32))
     assert {Products, Sweep, Chain} <= set(counts)
     for seen, different in counts.values():
-        assert 2 * different < seen, counts
+        assert 0 < different < 0.6 * seen, counts
