@@ -95,6 +95,15 @@ def plan_vgg_e_joint_seconds() -> list[Row]:
                 "mappings of products, and walks through steps")
 
 
+def plan_lenet_c_seconds() -> list[Row]:
+    """Processor time of ``plinth plan lenet-c`` for a ring of four dies by the joint planner; median of three."""
+    runs = [timed("plan", "lenet-c", "--array", "ring-4", "--planner", "joint", "--json") for _ in range(3)]
+    return [Row("plan_lenet_c_seconds", median(ran.processor_seconds for ran in runs), "processor seconds",
+                "making tasks of steps, and walks through them",
+                {"bytes": max(ran.bytes for ran in runs), "runs": [ran.processor_seconds for ran in runs],
+                 "seconds": [ran.seconds for ran in runs]})]
+
+
 def plan_1000_layers_command_seconds() -> list[Row]:
     """A thousand layers on 1,024 dies, HyPar's planner; the baselines `data` and `model` are predicted as well."""
     array = Array(name="torus-1024", topology="torus", dies=1024, dimensions=(32, 32), preset="ndp-bench")
@@ -130,6 +139,7 @@ def plan_200_branches_seconds() -> list[Row]:
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[Row]]] = {
     "help_seconds_over_click": help_seconds_over_click, "plan_vgg_e_joint_seconds": plan_vgg_e_joint_seconds,
+    "plan_lenet_c_seconds": plan_lenet_c_seconds,
     "plan_1000_layers_command_seconds": plan_1000_layers_command_seconds,
     "plan_200_branches_seconds": plan_200_branches_seconds,
 }

@@ -10,7 +10,7 @@
    predicted step itself.
 
 Everything that is found is scored by the same predicted step and the best is taken, so no other planner's plan is ever
-better.
+better. What is certain to take longer than the best so far is not walked to its end.
 Up to 4 levels a node may take any combination; above that those of the seeds, those in which each kind of split stands
 on neighbouring levels, and of a Winograd layer its tile elements in any number of groups, samples in clusters.
 """
