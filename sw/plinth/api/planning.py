@@ -286,8 +286,9 @@ def load_plan(path: str | Path) -> PlanResult:
 
     place = arguments.path("path", path)
     found = plan_file.load_plan(place)
-    check_prediction(found, str(place))
-    return result_of(found)
+    made = result_of(found)
+    check_prediction(found, str(place), made.plan.predicted_seconds)
+    return made
 
 
 def result_of(plan: Plan) -> PlanResult:

@@ -239,8 +239,8 @@ def predicted_seconds(plan: Plan, array: Array) -> float:
         plan.splits, plan.lists)
 
 
-def check_prediction(plan: Plan, where: str) -> None:
-    """Compare the step that a plan's file predicts with what the prediction gives.
+def check_prediction(plan: Plan, where: str, found: float | None = None) -> None:
+    """Compare the step that a plan's file predicts with what the prediction gives: ``found``, if that is known.
 
     Raises
     ------
@@ -249,7 +249,8 @@ def check_prediction(plan: Plan, where: str) -> None:
     """
     if plan.predicted_seconds is None or plan.hardware is None:
         return
-    found = predicted_seconds(plan, plan.hardware)
+    if found is None:
+        found = predicted_seconds(plan, plan.hardware)
     if not isclose(found, plan.predicted_seconds, rel_tol=ROUNDING):
         raise UserError(f"{where}: predicted_seconds is {plan.predicted_seconds:.9g}, but a step of this plan is "
                         f"predicted to take {found:.9g}; make the plan again with `plinth plan`")
