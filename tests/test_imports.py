@@ -75,15 +75,15 @@ MAY: dict[str, set[str]] = {
     "plinth.plan": _PREDICTED,
     "plinth.lower": {*_PLANS, "plinth.driver"},
     "plinth.driver": {*_BASE, *_GIVEN, ISA},
-    "plinth.runtime": {*_LOWERED},
+    "plinth.runtime": {*_LOWERED, INSTALLATION, "plinth_hw.board", "plinth_hw.tools", "plinth_sim.golden",
+                       "plinth_sim.rtl"},
     "plinth.simulate": {*_PLANS, "plinth_sim.array"},
     "plinth.report": {*_SIMULATED},
     "plinth.train": {*_LOWERED, "plinth.runtime", "plinth.backends", INSTALLATION},
-    "plinth.backends": {*_BASE, ISA, INSTALLATION, "plinth_hw.board", "plinth_hw.tools", *_GIVEN,
-                        "plinth.driver", "plinth_sim.golden", "plinth_sim.rtl"},
+    "plinth.backends": {*_GIVEN, "plinth_sim.golden"},
     "plinth.bench": {*_RUN, *_SIMULATED, "plinth.reproduce", INSTALLATION, CACHE},
-    "plinth.reproduce": {*_SIMULATED, "plinth.report", INSTALLATION, CACHE, "plinth.train", "plinth.backends",
-                         "plinth_sim.golden"},
+    "plinth.reproduce": {*_SIMULATED, "plinth.report", INSTALLATION, CACHE, "plinth.runtime", "plinth.train",
+                         "plinth.backends", "plinth_sim.golden"},
     "plinth.doctor": {*_BASE, INSTALLATION, "plinth_sim.rtl", "plinth.train"},
     "plinth.defaults": set(),
     "plinth.api": {*_RUN, *_SIMULATED, "plinth.defaults", "plinth.report", INSTALLATION},
@@ -218,6 +218,6 @@ def test_commands_load_what_they_need() -> None:
 
 
 @pytest.mark.parametrize("module", ["plinth.driver.driver", "plinth.plan.planning", "plinth.lower.training",
-                                    "plinth.simulate.step", "plinth_sim.golden.device", "plinth.backends"])
+                                    "plinth.simulate.step", "plinth_sim.golden.device", "plinth.runtime.arrays"])
 def test_software_loads_no_amaranth(module: str) -> None:
     assert _loaded(f"import {module}") & {"amaranth", "cocotb", "matplotlib", "onnx", "sklearn"} == set()

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plinth import backends
 from plinth.array.array import ring
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_training
@@ -13,6 +12,7 @@ from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planning import given_plan
+from plinth.runtime.arrays import cosim_array, golden_array
 from plinth.train.data import digits
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
@@ -37,8 +37,8 @@ def test_tiles_and_chunks_of_a_step_take_their_own_routes() -> None:
     plan = given_plan(graph, array, splits, BATCH)
     program = lower_training(network, plan, parameters, rule=UpdateRule(rate=0.1), steps=1, memory_words=MEMORY_WORDS)
     driver, golden = (Driver(dies, program, memory_words=MEMORY_WORDS, links=array) for dies in (
-        backends.cosim_array(parameters, DIES, MEMORY_WORDS, links=array.directed())[0],
-        backends.golden_array(parameters, DIES, MEMORY_WORDS)))
+        cosim_array(parameters, DIES, MEMORY_WORDS, links=array.directed())[0],
+        golden_array(parameters, DIES, MEMORY_WORDS)))
     session = Session(network, digits(), program, driver, golden, None, BATCH, 0)
     session.load_parameters(initial_parameters(network, 0))
     driver.clear_counters()

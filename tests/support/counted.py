@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-from plinth import backends
 from plinth.buffers import Buffer
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.errors import UserError
@@ -23,6 +22,7 @@ from plinth.partition.graph import Window
 from plinth.predict.copies import Copy
 from plinth.predict.machine import Cycles, Machine, Work
 from plinth.predict.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
+from plinth.runtime.arrays import cosim_array
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.formats import FP32, factor_word
 from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation, UpdateOperation, VectorOperation
@@ -283,7 +283,7 @@ def _run(sessions: list[_Session], setup: Callable[[int], GraphBuilder]) -> list
     parameters, dies = sessions[0].parameters, len(sessions)
     program = assemble([setup(die) for die in range(dies)], [session.builder for session in sessions],
                        memory_words=MEMORY_WORDS)
-    array, _ = backends.cosim_array(parameters, dies, MEMORY_WORDS)
+    array, _ = cosim_array(parameters, dies, MEMORY_WORDS)
     driver = Driver(array, program, memory_words=MEMORY_WORDS)
     driver.step(0)
     found = []

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from plinth import backends
+from plinth.driver.device import Array
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.plan.plan import Plan
+from plinth.runtime.arrays import cosim_array, golden_array
 from plinth.train.checks import against_float64
 from plinth.train.data import Dataset
 from plinth.train.session import Session
@@ -27,18 +28,18 @@ LEFT = 0x7FC00000
 def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, *, rtl: bool = False,
             left: int = LEFT, rule: UpdateRule = RULE) -> Session:
     """On golden dies; with ``rtl`` on co-simulated ones, beside golden dies that each step is compared with."""
-    def driver(array: backends.Array) -> Driver:
+    def driver(array: Array) -> Driver:
         for die in array.dies:
             die.write_memory(0, np.full(program.memory_words, left, dtype=np.uint32))
         return Driver(array, program, memory_words=MEMORY_WORDS)
 
     parameters = program.parameters
-    golden = driver(backends.golden_array(parameters, plan.dies, MEMORY_WORDS))
+    golden = driver(golden_array(parameters, plan.dies, MEMORY_WORDS))
     found = golden
     if rtl:
         # The driver sets the links' rate: one model runs all rates.
         model = replace(parameters, link_rate=preset(parameters.name).link_rate)
-        found = driver(backends.cosim_array(model, plan.dies, MEMORY_WORDS)[0])
+        found = driver(cosim_array(model, plan.dies, MEMORY_WORDS)[0])
     made = Session(network, data, program, found, golden if rtl else None,
                    against_float64(network, rule, parameters.number_format), plan.batch, 0)
     made.load_parameters(initial_parameters(network, 0))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plinth import backends, cli
+from plinth import cli
 from plinth.array.array import ARRAYS
 from plinth.bench import accuracy, agreement, holdouts, network, steps
 from plinth.bench.agreement import Agreement, Step
@@ -19,6 +19,7 @@ from plinth.errors import UserError
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import EP, from_network
+from plinth.runtime import verilog
 from plinth.update.rule import PLAIN
 
 STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data", "joint")), 1000, 990, 1010),
@@ -147,7 +148,7 @@ def test_holdouts_are_lowered_under_the_plans_of_their_first_measurement(case: C
 def test_counts_are_kept_for_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter(range(100, 110))
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
-    monkeypatch.setattr(backends, "die_digest", lambda die: "verilog")
+    monkeypatch.setattr(verilog, "die_digest", lambda die: "verilog")
     monkeypatch.setattr(steps, "counted_cycles", lambda *given: next(counts))
     network, array = NETWORKS["digits-mlp"], ARRAYS["ring-2"]
 
@@ -158,7 +159,7 @@ def test_counts_are_kept_for_the_same_program(tmp_path: Path, monkeypatch: pytes
     for path in tmp_path.rglob("*.json"):
         path.write_text("{")
     assert kept() == 103
-    monkeypatch.setattr(backends, "die_digest", lambda die: "other")
+    monkeypatch.setattr(verilog, "die_digest", lambda die: "other")
     assert kept() == 104
 
 

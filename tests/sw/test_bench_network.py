@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from plinth import backends
 from plinth.array.array import ARRAYS, ring
 from plinth.bench import network, workers
 from plinth.bench.network import PATTERNS, WORDS, Case, Found
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_step
+from plinth.runtime.arrays import golden_array
 
 MEMORY_WORDS = 1 << 18
 
@@ -18,7 +18,7 @@ def test_each_die_has_what_others_send_it(pattern: str) -> None:
     array = ring(6, preset="ndp-tiny")
     step = network.step_of_case(Case(pattern, array))
     program = lower_step(step, 1, MEMORY_WORDS)
-    driver = Driver(backends.golden_array(step.parameters, 6, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
+    driver = Driver(golden_array(step.parameters, 6, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
     for die in range(6):
         driver.write(die, program.buffers["sent"], np.full((1, WORDS), die + 1, dtype=np.uint32))
         driver.write(die, program.buffers["received"], np.zeros((1, 6 * WORDS), dtype=np.uint32))

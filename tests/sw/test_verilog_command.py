@@ -47,7 +47,7 @@ def test_mistakes_are_one_line(arguments: list[str], needles: list[str], capsys:
 def test_a_file_that_cannot_be_written_is_known_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                                capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr("plinth.backends.synthesizable_verilog", lambda parameters: pytest.fail("for nothing"))
+    monkeypatch.setattr("plinth.runtime.verilog.synthesizable_verilog", lambda parameters: pytest.fail("for nothing"))
     with pytest.raises(SystemExit) as stop:
         cli.main(["verilog", "ndp-tiny", "--out", str(tmp_path / "file" / "die.v")])
     assert stop.value.code == 2 and "cannot be written" in capsys.readouterr().err

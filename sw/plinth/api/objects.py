@@ -129,6 +129,6 @@ def verilog(preset: str) -> str:
     UserError
         If there is no such preset, or a tool is missing or fails.
     """
-    from plinth.backends import synthesizable_verilog
+    from plinth.runtime.verilog import synthesizable_verilog
 
     return synthesizable_verilog(die_of(named("preset", preset)))

@@ -16,6 +16,7 @@ from plinth.lower.training import lower_training
 from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.plan.planning import data_parallel
+from plinth.runtime.arrays import golden_array
 from plinth.train.data import digits
 from plinth.train.evaluation import evaluate
 from plinth.train.session import Session
@@ -65,7 +66,7 @@ def _trained(case: tuple[str, int]) -> float:
     plan = data_parallel(network, dies=1, batch=BATCH, chunk_words=parameters.chunk_words)
     program = lower_training(network, plan, parameters, rule=variant.rule, steps=len(samples.train_x) // BATCH,
                              memory_words=MEMORY_WORDS)
-    driver = Driver(backends.golden_array(parameters, 1, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
+    driver = Driver(golden_array(parameters, 1, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
     session = Session(network, samples, program, driver, None, None, BATCH, seed)
     session.load_parameters(initial_parameters(network, seed))
     for epoch in range(variant.epochs):

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from plinth import backends
 from plinth.array.array import Array, ring
 from plinth.bench.row import Row
 from plinth.bench.winograd import bench_die
@@ -17,6 +16,7 @@ from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.partition.graph import from_network
 from plinth.plan.planning import given_plan
+from plinth.runtime.arrays import cosim_array, golden_array
 from plinth.train.data import Dataset
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
@@ -43,9 +43,9 @@ def _records() -> tuple[tuple[TaskRecord, ...], ...]:
     parameters = bench_die()
     program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     dies, golden = (Driver(found, program, memory_words=MEMORY_WORDS, links=array.directed())
-                    for found in (backends.cosim_array(parameters, array.dies, MEMORY_WORDS,
+                    for found in (cosim_array(parameters, array.dies, MEMORY_WORDS,
                                                        links=array.directed())[0],
-                                  backends.golden_array(parameters, array.dies, MEMORY_WORDS)))
+                                  golden_array(parameters, array.dies, MEMORY_WORDS)))
     generator = np.random.default_rng(0)
     x, y = (generator.standard_normal((array.dies, CHANNELS * SIDE**2)).astype(np.float32) for _ in range(2))
     session = Session(network, Dataset(x, y, x[:0], y[:0], 0), program, dies, golden, None, array.dies, 0)

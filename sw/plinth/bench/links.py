@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from plinth import backends
 from plinth.array.array import Array, full, ring, torus
 from plinth.bench.row import Row, random_words
 from plinth.driver.driver import Driver
@@ -13,6 +12,7 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth.partition.groups import RING, process_groups
 from plinth.partition.ring_order import along_links, ring_hops
+from plinth.runtime.arrays import cosim_array, golden_array
 from plinth_hw.isa.formats import FP32, factor_word
 from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation, UpdateOperation
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -40,9 +40,9 @@ def _ring(parameters: DieParameters, dies: int, words: int, bit_errors: float = 
         step.append(builder)
     program = assemble(setup, step, memory_words=MEMORY_WORDS)
     drivers = [Driver(devices, program, memory_words=MEMORY_WORDS, links=array)
-               for devices in (backends.cosim_array(parameters, dies, MEMORY_WORDS, bit_errors=bit_errors,
+               for devices in (cosim_array(parameters, dies, MEMORY_WORDS, bit_errors=bit_errors,
                                                     links=links)[0],
-                             backends.golden_array(parameters, dies, MEMORY_WORDS))]
+                             golden_array(parameters, dies, MEMORY_WORDS))]
     for driver in drivers:
         for die in range(dies):
             driver.write(die, gradients, random_words(words, die).reshape(1, words))
@@ -123,8 +123,8 @@ def _tile(parameters: DieParameters, words: int, operation: TransferOperation, b
         step.append(builder)
     program = assemble(setup, step, memory_words=MEMORY_WORDS)
     drivers = [Driver(array, program, memory_words=MEMORY_WORDS)
-               for array in (backends.cosim_array(parameters, 2, MEMORY_WORDS, bit_errors=bit_errors)[0],
-                             backends.golden_array(parameters, 2, MEMORY_WORDS))]
+               for array in (cosim_array(parameters, 2, MEMORY_WORDS, bit_errors=bit_errors)[0],
+                             golden_array(parameters, 2, MEMORY_WORDS))]
     for driver in drivers:
         driver.write(0, source, random_words(words, 1).reshape(1, words))
         driver.write(1, target, random_words(words, 2).reshape(1, words))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import mean
 
-from plinth import backends
 from plinth.array.array import Array, ring
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
@@ -20,6 +19,7 @@ from plinth.network.layers import Convolution, Dense, Flatten, Shape, SoftmaxCro
 from plinth.network.network import Network, perceptron
 from plinth.partition.graph import from_network
 from plinth.plan.planners.mpt import grouped
+from plinth.runtime.arrays import cosim_array
 from plinth.sharding import Sharding
 from plinth.simulate.costs import DieCosts
 from plinth.simulate.tasks import TaskByTask
@@ -168,7 +168,7 @@ def compare(case: Case) -> Found:
     array, step = case.array, step_of_case(case)
     words = memory_words(step.parameters)
     program = lower_step(step, 1, words)
-    dies, _ = backends.cosim_array(built(array), array.dies, words, links=array.timed())
+    dies, _ = cosim_array(built(array), array.dies, words, links=array.timed())
     driver = Driver(dies, program, memory_words=words, links=array)
     return Found(case, driver.step(0), simulated(case))
 

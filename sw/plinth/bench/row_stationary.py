@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from plinth import backends
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.buffers import Buffer
@@ -20,6 +19,7 @@ from plinth.machine.products import MAKERS
 from plinth.partition.graph import Window
 from plinth.predict.machine import Machine
 from plinth.predict.products import BPROP, DIRECTIONS, FPROP, Product
+from plinth.runtime.arrays import cosim_array, golden_array
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 
@@ -98,7 +98,7 @@ def measure(case: Case) -> Measured:
                           reads=[first, second], writes=[result])
     program = assemble([ring_setup(parameters, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS)
     drivers = [Driver(array, program, memory_words=MEMORY_WORDS) for array in (
-        backends.cosim_array(parameters, 1, MEMORY_WORDS)[0], backends.golden_array(parameters, 1, MEMORY_WORDS))]
+        cosim_array(parameters, 1, MEMORY_WORDS)[0], golden_array(parameters, 1, MEMORY_WORDS))]
     for driver in drivers:
         for seed, buffer in enumerate((first, second)):
             driver.write(0, buffer, _random_words(buffer, seed))

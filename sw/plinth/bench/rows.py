@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth import backends
 from plinth.bench import (
     accuracy,
     agreement,
@@ -40,6 +39,7 @@ from plinth.network.layers import Convolution
 from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.plan.planning import data_parallel
+from plinth.runtime.arrays import cosim_array, golden_array
 from plinth.train.data import digits
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
@@ -72,8 +72,8 @@ def _gemm(parameters: DieParameters, m: int, n: int, k: int) -> tuple[TaskRecord
     memory_words = MEMORY_WORDS if parameters.axi_ports else parameters.block_ram_words
     setup = [ring_setup(parameters, [0], 0, 0)] if parameters.ports else []
     program = assemble(setup, [builder], memory_words=memory_words)
-    arrays = [backends.cosim_array(parameters, 1, memory_words)[0],
-              backends.golden_array(parameters, 1, memory_words)]
+    arrays = [cosim_array(parameters, 1, memory_words)[0],
+              golden_array(parameters, 1, memory_words)]
     drivers = [Driver(array, program, memory_words=memory_words) for array in arrays]
     for driver in drivers:
         driver.write(0, a, _operands(parameters, m * k, 1).reshape(m, k))
@@ -136,8 +136,8 @@ def _convolution(network: str, images: int) -> tuple[ConvolutionShape, list[Task
     memory_words = 2 * MEMORY_WORDS
     program = assemble([ring_setup(parameters, [0], 0, 0)], [builder], memory_words=memory_words)
     drivers = [Driver(array, program, memory_words=memory_words)
-               for array in (backends.cosim_array(parameters, 1, memory_words)[0],
-                             backends.golden_array(parameters, 1, memory_words))]
+               for array in (cosim_array(parameters, 1, memory_words)[0],
+                             golden_array(parameters, 1, memory_words))]
     for driver in drivers:
         for seed, buffer in enumerate((x, w)):
             words = random_words(buffer.rows * buffer.columns, seed)
@@ -176,7 +176,7 @@ def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Pro
     parameters, network, batch = preset("ndp-demo"), NETWORKS["digits-mlp"], 128
     plan = data_parallel(network, dies=dies, batch=batch, chunk_words=parameters.chunk_words)
     program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=11, memory_words=MEMORY_WORDS)
-    array, _ = backends.cosim_array(parameters, dies, MEMORY_WORDS, threads=threads)
+    array, _ = cosim_array(parameters, dies, MEMORY_WORDS, threads=threads)
     driver = Driver(array, program, memory_words=MEMORY_WORDS)
     session = Session(network, digits(), program, driver, None, None, batch, 0)
     session.load_parameters(initial_parameters(network, 0))

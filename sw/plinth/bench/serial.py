@@ -5,9 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from plinth import backends
 from plinth.bench.row import Row, random_words
 from plinth.driver.line import BAUD
+from plinth.runtime.arrays import simulated_serial_array
 from plinth_hw.isa.frames import BYTE_BITS
 from plinth_hw.isa.parameters import preset
 
@@ -18,7 +18,7 @@ WORDS = 4096
 
 def serial_efficiency() -> list[Row]:
     """A write and a read of 16 KiB of a die's memory over a serial line; the lesser share of the line's rate."""
-    array, simulation = backends.simulated_serial_array(preset("ndp-tiny"), WORDS, Fraction(CLOCK, BAUD), CLOCK)
+    array, simulation = simulated_serial_array(preset("ndp-tiny"), WORDS, Fraction(CLOCK, BAUD), CLOCK)
     (die,) = array.dies
     words = random_words(WORDS, 1)
     marks = [simulation.cycle]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from plinth import backends
 from plinth.array.array import ARRAYS, Array
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
@@ -21,6 +20,8 @@ from plinth.output import write_json
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, Task, given_plan, task
+from plinth.runtime import verilog
+from plinth.runtime.arrays import cosim_array
 from plinth.train.data import Dataset, digits, table_rows
 from plinth.train.session import Session
 from plinth.update.rule import PLAIN, UpdateRule
@@ -70,7 +71,7 @@ def counted_cycles(network: Network, array: Array, program: TrainingProgram, bat
     """Cycles of the first step of a training run on co-simulated dies."""
     die = built(array)
     words = memory_words(die)
-    dies, _ = backends.cosim_array(die, array.dies, words, links=array.timed())
+    dies, _ = cosim_array(die, array.dies, words, links=array.timed())
     driver = Driver(dies, program, memory_words=words, links=array)
     session = Session(network, _samples(network, batch), program, driver, None, None, batch, 0)
     session.load_parameters(initial_parameters(network, 0))
@@ -88,11 +89,11 @@ def kept_cycles(network: Network, array: Array, program: TrainingProgram, batch:
     """As :func:`counted_cycles`, which is asked once for the same Verilog, harness, program and links: counts lie in
     the cache, so that a measurement that was ended goes on where it was."""
     die = built(array)
-    key = (backends.die_digest(die), backends.harness_digest(), program_digest(program), array.timed(),
+    key = (verilog.die_digest(die), verilog.harness_digest(), program_digest(program), array.timed(),
            str(array.rate), array.directed_rates.tolist(), network.name, batch,
            *((array.route_table, str(array.port_rates)) if array.routes or array.has_rates else ()))
     folder = cache_root() / "agreement" / digest(repr(key))
-    with backends.tool_errors(), cached_folder(folder, "cycles.json") as scratch:
+    with verilog.tool_errors(), cached_folder(folder, "cycles.json") as scratch:
         if scratch is not None:
             write_json(scratch / "cycles.json", {
                 "cycles": counted_cycles(network, array, program, batch), "network": network.name, "batch": batch,

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from plinth import backends
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.lower.training import lower_training
@@ -19,6 +18,7 @@ from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planning import data_parallel
+from plinth.runtime.arrays import cosim_array, golden_array
 from plinth.train.data import Dataset
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
@@ -63,8 +63,8 @@ def _records(network: str, images: int, winograd: int | str) -> tuple[TaskRecord
     plan = data_parallel(given, dies=1, batch=images, chunk_words=parameters.chunk_words)
     program = lower_training(given, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     dies, golden = (Driver(array, program, memory_words=MEMORY_WORDS)
-                    for array in (backends.cosim_array(parameters, 1, MEMORY_WORDS)[0],
-                                  backends.golden_array(parameters, 1, MEMORY_WORDS)))
+                    for array in (cosim_array(parameters, 1, MEMORY_WORDS)[0],
+                                  golden_array(parameters, 1, MEMORY_WORDS)))
     generator = np.random.default_rng(0)
     x, y = (generator.standard_normal((images, size)).astype(np.float32)
             for size in (given.input.elements, given.output.elements))

@@ -128,8 +128,8 @@ def show_list(as_json: bool) -> None:
 def verilog(preset: str, out: Path | None) -> None:
     """Write the synthesizable Verilog of a die; its top module is PRESET, with underscores."""
     from plinth.api.choices import die_of
-    from plinth.backends import synthesizable_verilog
     from plinth.output import check_writable, write_whole
+    from plinth.runtime.verilog import synthesizable_verilog
     from plinth_hw.installation import output_root
 
     parameters = die_of(preset)

@@ -28,12 +28,12 @@ from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, RealRange
 
 if TYPE_CHECKING:
-    from plinth.backends import Window
+    from plinth.runtime.arrays import Window
 
 
 def _window(text: str | None, out: Path, dies: int) -> Window | None:
     """``die=0,from=1000,to=2000`` as a window."""
-    from plinth.backends import Window
+    from plinth.runtime.arrays import Window
 
     if text is None:
         return None
@@ -204,7 +204,7 @@ def train(network: str | None, array_name: str | None, planner: str | None, plan
 def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None:
     """Co-simulate dies of PRESET with a host bridge each; print the ports that lead to them, until Ctrl-C."""
     from plinth.api.choices import die_of
-    from plinth.backends import pseudo_terminals
+    from plinth.runtime.arrays import pseudo_terminals
 
     parameters = die_of(preset)
     memory_words = min(parameters.words_of(memory_mib << 18), parameters.most_memory_words)

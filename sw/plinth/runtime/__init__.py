@@ -1,5 +1,7 @@
-"""Executors beside the driver's dies.
+"""Executors of a step, and the arrays of devices that drivers run on: the one room that knows back ends.
 
+arrays           golden dies, co-simulated ones, and dies behind serial lines, as the driver takes them
+verilog          the Verilog of dies, its digests, and what goes wrong with its tools
 numpy_executor   a step in numpy, as the host runs it
 numpy_step       its operations: a kernel for each kind, for each die
 memory           the places of a die as arrays

@@ -9,6 +9,7 @@ from typing import Any
 
 from plinth import backends
 from plinth.array.array import Array
+from plinth.driver.device import Array as Devices
 from plinth.driver.driver import Driver
 from plinth.driver.executor import Executor
 from plinth.errors import UserError, one_line
@@ -21,6 +22,7 @@ from plinth.output import check_writable, write_json
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use
 from plinth.plan.planning import check_prediction, plan_network, predicted_seconds
+from plinth.runtime.arrays import Window, bitstream_digest, cosim_array, golden_array, serial_array, with_window
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.step.build import step_of
 from plinth.train import checkpoint
@@ -71,7 +73,7 @@ class JobOptions:
     #: What was said of the network's Winograd tiles, by option.
     tile_options: Mapping[str, str] = field(default_factory=dict)
     steps: int | None = None
-    window: backends.Window | None = None
+    window: Window | None = None
     #: Folder of the report; None: it is not written.
     out: RunFolder | None = None
     #: What messages call the plan.
@@ -115,7 +117,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     network, array = options.network, options.array
     parameters = array.die_parameters()
     if options.device == "serial":
-        parameters = backends.with_window(parameters)
+        parameters = with_window(parameters)
     if options.device != NUMPY:
         check_array(array)
     dataset = samples(options.data, network, _conversion(options))
@@ -198,23 +200,23 @@ def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, step
         check_network(options.network)
         made = NumpyExecutor(step_of(trained_sharding(plan, parameters, options.rule), parameters))
         return made.view, lambda: (made, None, None)
-    verilog_digest = backends.bitstream_digest(options.bitstream, parameters) if options.bitstream else None
+    verilog_digest = bitstream_digest(options.bitstream, parameters) if options.bitstream else None
     memory_words = min(options.memory_words, parameters.most_memory_words)
     # Memory on the chip is small: each batch is written before its step.
     program = lower_training(options.network, plan, parameters, rule=options.rule,
                              steps=steps if parameters.axi_ports else 1, memory_words=memory_words)
 
-    def driver(devices: backends.Array, digest: int | None = None) -> Driver:
+    def driver(devices: Devices, digest: int | None = None) -> Driver:
         return Driver(devices, program, memory_words=memory_words, links=array, verilog_digest=digest)
 
     def executors() -> Executors:
-        golden = driver(backends.golden_array(parameters, dies, memory_words))
+        golden = driver(golden_array(parameters, dies, memory_words))
         if options.device == GOLDEN:
             return golden, None, None
         if options.device == "serial":
-            return driver(backends.serial_array(parameters, options.ports), verilog_digest), golden, None
+            return driver(serial_array(parameters, options.ports), verilog_digest), golden, None
         say(f"building {dies} x {parameters.name} (cached after the first time)")
-        devices, digest = backends.cosim_array(parameters, dies, memory_words, threads=options.threads,
+        devices, digest = cosim_array(parameters, dies, memory_words, threads=options.threads,
                                                links=array.timed(), window=options.window)
         return driver(devices), golden, digest
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from plinth.backends import tool_errors
+from plinth.runtime.verilog import tool_errors
 from plinth.train.data import named
 from plinth.train.datasets import photographs
 from plinth_hw.cache import cached_folder
