@@ -68,8 +68,9 @@ class HostedDie:
     def write_register(self, address: int, value: int) -> None:
         resume(self.write)(REGISTERS + address, (value & 0xFFFF_FFFF).to_bytes(4, "little"))
 
-    def meet(self) -> None:
+    def meet(self, told: Any = None) -> list[Any]:
         """There are no other processes to meet."""
+        return [told]
 
     def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
         """Run until the interrupt, or for so many cycles."""

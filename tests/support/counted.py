@@ -10,7 +10,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from plinth.buffers import Buffer
-from plinth.driver.driver import Driver, TaskRecord
+from plinth.driver.driver import Driver
+from plinth.driver.statistics import TaskRecord
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup

@@ -16,6 +16,7 @@ from plinth.train.data import Dataset
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
+from plinth_sim.golden.transport import Transport
 
 #: Memory of a die.
 MEMORY_WORDS = 1 << 20
@@ -26,15 +27,16 @@ LEFT = 0x7FC00000
 
 
 def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, *, rtl: bool = False,
-            left: int = LEFT, rule: UpdateRule = RULE) -> Session:
-    """On golden dies; with ``rtl`` on co-simulated ones, beside golden dies that each step is compared with."""
+            left: int = LEFT, rule: UpdateRule = RULE, transport: Transport | None = None) -> Session:
+    """On golden dies, with a transport on those of this process; with ``rtl`` on co-simulated ones, beside golden dies
+    that each step is compared with."""
     def driver(array: Array) -> Driver:
         for die in array.dies:
             die.write_memory(0, np.full(program.memory_words, left, dtype=np.uint32))
         return Driver(array, program, memory_words=MEMORY_WORDS)
 
     parameters = program.parameters
-    golden = driver(golden_array(parameters, plan.dies, MEMORY_WORDS))
+    golden = driver(golden_array(parameters, plan.dies, MEMORY_WORDS, transport))
     found = golden
     if rtl:
         # The driver sets the links' rate: one model runs all rates.

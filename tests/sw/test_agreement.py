@@ -14,7 +14,8 @@ from plinth.bench import accuracy, agreement, holdouts, network, steps
 from plinth.bench.agreement import Agreement, Step
 from plinth.bench.holdouts import Case, First
 from plinth.bench.page import default_page, write_tables
-from plinth.bench.steps import lowered_step, program_digest
+from plinth.bench.steps import lowered_step
+from plinth.driver.program import program_digest
 from plinth.errors import UserError
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS

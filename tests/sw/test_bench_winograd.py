@@ -3,7 +3,7 @@
 import pytest
 
 from plinth.bench import winograd
-from plinth.driver.driver import TaskRecord
+from plinth.driver.statistics import TaskRecord
 from plinth_hw.isa.operations import Engine
 
 

@@ -125,7 +125,7 @@ def test_nothing_changes_between_steps(rule: UpdateRule) -> None:
     assert run.checks.failure is None
     for vectors in run.program.kept.values():
         for place in vectors.values():
-            place.spread(np.zeros_like(place.join(run.driver.read_floats)), run.driver.write_floats)
+            place.spread(np.zeros_like(place.reading().of(run.driver)), run.driver)
     list(run.epoch(3))
     assert run.checks.failure is not None and run.checks.failure.startswith("step 4: state error")
 
@@ -146,7 +146,7 @@ def test_a_run_goes_on_from_what_was_loaded(rule: UpdateRule, lost: str) -> None
         run.driver.write_floats(die, buffer, np.zeros((1, buffer.columns), np.float32))
     elif lost == "state":
         for place in run.program.kept[layer].values():
-            place.spread(np.zeros_like(place.join(run.driver.read_floats)), run.driver.write_floats)
+            place.spread(np.zeros_like(place.reading().of(run.driver)), run.driver)
     list(run.epoch(1))
     if lost == "nothing" or (lost == "state" and not any(kept.values())):
         assert run.checks.failure is None

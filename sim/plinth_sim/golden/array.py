@@ -8,7 +8,7 @@ several processes, each with an array of its own that owns some of them: the bit
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -35,29 +35,28 @@ class GoldenArray:
         Number of dies of the whole array.
     memory_words : int
         Memory of each die.
-    numbers : iterable of int or None
-        Numbers of the dies that this array owns; default: all.
     transport : Transport or None
-        The way to and from the other dies, whose arrays have ends of it.
+        The way to and from the dies of other processes, which says whose they are; default: all dies live in this one.
     patience_seconds : float
         How long it listens to others while all its dies wait; then they report TIMEOUT.
 
     Raises
     ------
     ValueError
-        If a number is none of the array's, comes twice, or there are other dies and no transport.
+        If the processes of the transport do not own each die once, or one owns none.
     """
 
     def __init__(self, parameters: DieParameters, dies: int, memory_words: int, *,
-                 numbers: Iterable[int] | None = None, transport: Transport | None = None,
-                 patience_seconds: float = PATIENCE_SECONDS):
+                 transport: Transport | None = None, patience_seconds: float = PATIENCE_SECONDS):
         self.parameters = parameters
         self.size = dies
-        self.numbers: Sequence[int] = sorted(range(dies) if numbers is None else numbers)
-        if not set(self.numbers) <= set(range(dies)) or len(set(self.numbers)) < len(self.numbers):
-            raise ValueError(f"numbers must be different ones below {dies}, not {self.numbers!r}")
-        if transport is None and len(self.numbers) < dies:
-            raise ValueError(f"An array that owns {len(self.numbers)} of {dies} dies needs a transport to the others")
+        self._processes = [sorted(one) for one in transport.processes] if transport else [list(range(dies))]
+        self._own = transport.own if transport else 0
+        self._process_of = {die: number for number, one in enumerate(self._processes) for die in one}
+        if sorted(die for one in self._processes for die in one) != list(range(dies)) or not all(self._processes):
+            raise ValueError(f"Processes must own dies 0 to {dies - 1}, each die once and each process at least one, "
+                             f"not {self._processes!r}")
+        self.numbers: Sequence[int] = self._processes[self._own]
         kind = word_type(parameters.memory_format)
         self.dies = [GoldenDevice(number, dies, parameters, np.zeros(memory_words, dtype=kind),
                                   counters=[0] * parameters.counters) for number in self.numbers]
@@ -66,8 +65,8 @@ class GoldenArray:
         self._transport = transport
         self._patience_seconds = patience_seconds
         self._told = False
-        #: Dies of other arrays that have come to the next meeting, each with the die that it has told.
-        self._met: set[tuple[int, int]] = set()
+        #: Processes that have come to the next meeting, and what they have told.
+        self._met: dict[int, Any] = {}
         #: What they have sent since; after the meeting, what is to be looked at next.
         self._later: deque[Message] = deque()
         self._kept: deque[Message] = deque()
@@ -89,12 +88,13 @@ class GoldenArray:
                 if die.running:
                     die.hang()
             self._tell()
-        if self._transport is None:
+        if len(self._processes) == 1:
             self._settle()
         return 0
 
-    def meet(self) -> None:
-        """Come to a meeting of all arrays: return when the others have come, or a die has failed.
+    def meet(self, told: Any = None) -> list[Any]:
+        """Come to a meeting of all processes, and tell the others something: return when they have come, or a die of
+        this process has failed. Returns what each process has told, in their order; of those that have not come None.
 
         What they have sent before is there then; what they send after it waits until this array runs again.
 
@@ -105,22 +105,24 @@ class GoldenArray:
         TimeoutError
             If one does not come.
         """
-        others = set(range(self.size)) - set(self.numbers)
+        others = [number for number in range(len(self._processes)) if number != self._own]
         with self._giving_up():
-            for own, other in product(self.numbers, others):
-                self._send(Met(own, other))
-            while not self._tell() and (missing := set(product(others, self.numbers)) - self._met):
+            for other in others:
+                self._send(Met(self.numbers[0], self._processes[other][0], told))
+            while not self._tell() and (missing := [other for other in others if other not in self._met]):
                 if not self._listen(self._patience_seconds):
                     for die in self.dies:
                         die.fail(ErrorCode.TIMEOUT, 0, SCHEDULER)
                     self._tell()
-                    numbers = ", ".join(str(number) for number in sorted({source for source, _ in missing}))
-                    raise TimeoutError(f"dies {numbers} did not come to the end of the run within "
+                    numbers = ", ".join(map(str, sorted(die for other in missing for die in self._processes[other])))
+                    raise TimeoutError(f"dies {numbers} did not come to where all processes meet within "
                                        f"{self._patience_seconds:g} s")
         self._settle()
+        found = {**self._met, self._own: told}
         self._met.clear()
         self._kept.extend(self._later)
         self._later.clear()
+        return [found.get(number) for number in range(len(self._processes))]
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:
@@ -158,11 +160,11 @@ class GoldenArray:
             message = self._transport.receive(seconds) if self._transport else None
         if message is None:
             return False
-        pair = message.source, message.destination
-        if pair in self._met or (not isinstance(message, Met) and any(source == pair[0] for source, _ in self._met)):
+        process = self._process_of[message.source]
+        if process in self._met:
             self._later.append(message)
         elif isinstance(message, Met):
-            self._met.add(pair)
+            self._met[process] = message.told
         else:
             self._by_number[message.destination].deliver(message)
         return True

@@ -2,13 +2,13 @@
 
 A process owns some dies of an array (:class:`plinth_sim.golden.array.GoldenArray`). What its dies send to each other
 is delivered on the spot; what they send to dies of other processes goes through a :class:`Transport`: tiles, advances
-of counters, ring chunks, failures, and that they have come to a meeting of all processes.
+of counters, ring chunks and failures. Processes themselves meet by it, and tell each other what their hosts have read.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,16 +55,35 @@ class Failure(Message):
 
 @dataclass(frozen=True)
 class Met(Message):
-    """The source has ended what it ran; what it sends from now on belongs to what is run after the meeting."""
+    """The source's process has come to a meeting of all, where it tells something; what it sends from now on belongs
+    to what is run after the meeting. Sent once from process to process, between the first die of each."""
+
+    told: Any = None
 
 
 class Transport(Protocol):
-    """Carries messages to and from dies that other arrays own."""
+    """Carries messages between the processes that own the dies of an array.
+
+    Members
+    -------
+    processes : sequence of sequences of int
+        The dies of each process, in the order of the processes: each die of the array once, each process at least one.
+    own : int
+        Which of the processes this one is.
+    """
+
+    @property
+    def processes(self) -> Sequence[Sequence[int]]:
+        """The dies of each process."""
+
+    @property
+    def own(self) -> int:
+        """Number of this process."""
 
     def send(self, message: Message) -> None:
-        """Hand over a message to the array that owns its destination; does not wait until that array takes it.
+        """Hand over a message to the process that owns its destination; does not wait until that process takes it.
 
-        What one array sends to another arrives in order.
+        What one process sends to another arrives in order, whichever of its dies is the source.
 
         Raises
         ------
@@ -73,7 +92,7 @@ class Transport(Protocol):
         """
 
     def receive(self, seconds: float) -> Message | None:
-        """The next message for a die of this array; None if ``seconds`` pass without one, or no array is left that
+        """The next message for a die of this process; None if ``seconds`` pass without one, or no process is left that
         could send one.
 
         Raises
@@ -84,12 +103,12 @@ class Transport(Protocol):
 
 
 class PeerLostError(ConnectionError):
-    """The process of some dies is gone."""
+    """The process of some dies is gone; ``why`` says what it told of that, in one line, if anything."""
 
-    def __init__(self, dies: Iterable[int]):
+    def __init__(self, dies: Iterable[int], why: str = ""):
         numbers = sorted(dies)
         super().__init__(f"{'die' if len(numbers) == 1 else 'dies'} {', '.join(map(str, numbers))} lost: their "
-                         "process has ended")
+                         f"process has ended{f' with an error: {why}' if why else ''}")
 
 
 @dataclass

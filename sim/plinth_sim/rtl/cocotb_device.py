@@ -204,8 +204,9 @@ class CocotbArray:
         """Numbers of the dies, which are all here."""
         return range(len(self._devices))
 
-    def meet(self) -> None:
+    def meet(self, told: Any = None) -> list[Any]:
         """There are no other processes to meet."""
+        return [told]
 
     @property
     def dies(self) -> Sequence[CocotbDevice]:

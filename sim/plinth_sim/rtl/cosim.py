@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -353,8 +354,9 @@ class CosimArray:
         """Numbers of the dies, which are all here."""
         return range(len(self._dies))
 
-    def meet(self) -> None:
+    def meet(self, told: Any = None) -> list[Any]:
         """There are no other processes to meet."""
+        return [told]
 
     @property
     def dies(self) -> Sequence[CosimDevice]:

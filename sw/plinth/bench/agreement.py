@@ -17,7 +17,8 @@ from plinth.bench import holdouts
 from plinth.bench.holdouts import Case, First
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
-from plinth.bench.steps import BATCH, kept_cycles, lowered_step, program_digest, text
+from plinth.bench.steps import BATCH, kept_cycles, lowered_step, text
+from plinth.driver.program import program_digest
 from plinth.errors import UserError
 from plinth.network.network import Network
 from plinth.network.winograd import with_tiles

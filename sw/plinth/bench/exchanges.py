@@ -9,7 +9,8 @@ import numpy as np
 from plinth.array.array import Array, ring
 from plinth.bench.row import Row
 from plinth.bench.winograd import bench_die
-from plinth.driver.driver import Driver, TaskRecord
+from plinth.driver.driver import Driver
+from plinth.driver.statistics import TaskRecord
 from plinth.lower.training import lower_training
 from plinth.network.layers import Convolution, MeanSquaredError, Shape
 from plinth.network.network import Network

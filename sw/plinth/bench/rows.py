@@ -28,8 +28,9 @@ from plinth.bench import (
     workers,
 )
 from plinth.bench.row import Row, random_words
-from plinth.driver.driver import Driver, TaskRecord
+from plinth.driver.driver import Driver
 from plinth.driver.program import Program
+from plinth.driver.statistics import TaskRecord
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.training import lower_training

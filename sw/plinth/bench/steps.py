@@ -1,6 +1,5 @@
 """Training steps under plans: how their cycles are counted, and what a hybrid plan is worth."""
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ import numpy as np
 from plinth.array.array import ARRAYS, Array
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
+from plinth.driver.program import program_digest
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
@@ -76,13 +76,6 @@ def counted_cycles(network: Network, array: Array, program: TrainingProgram, bat
     session = Session(network, _samples(network, batch), program, driver, None, None, batch, 0)
     session.load_parameters(initial_parameters(network, 0))
     return int(next(iter(session.epoch(0))).cycles)
-
-
-def program_digest(program: TrainingProgram) -> str:
-    """What dies run, in short."""
-    graphs = [(graph.address, [task.words for task in graph.tasks], sorted(graph.advances.items()))
-              for graph in (*program.setup, *program.step)]
-    return hashlib.sha256(repr((graphs, sorted(program.moving.items()), program.records)).encode()).hexdigest()[:16]
 
 
 def kept_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from plinth.bench.row import Row
-from plinth.driver.driver import Driver, TaskRecord
+from plinth.driver.driver import Driver
+from plinth.driver.statistics import TaskRecord
 from plinth.lower.training import lower_training
 from plinth.network.layers import Convolution, MeanSquaredError, Shape
 from plinth.network.network import Network

@@ -6,7 +6,7 @@ code is the same on all of them. Addresses of memory count words, which are 32 o
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -60,9 +60,19 @@ class Array(Protocol):
             If dies of another process cannot be reached any more; the message says which.
         """
 
-    def meet(self) -> None:
-        """Return when the processes of all other dies have called this as well, or a die has reported an error. All
-        that their dies have sent before is there then, and nothing of what they send after it.
+    def meet(self, told: Any = None) -> list[Any]:
+        """Return when the processes of all other dies have called this as well, or a die of this one has reported an
+        error. All that their dies have sent before is there then, and nothing of what they send after it.
+
+        Parameters
+        ----------
+        told : any
+            Plain data for the other processes.
+
+        Returns
+        -------
+        list
+            What each process has told, in an order that all have; after an error None in place of what is missing.
 
         Raises
         ------

@@ -31,8 +31,9 @@ class Diagnosis:
     size: int
     engines: Collection[Engine]
 
-    def error(self, states: Mapping[int, int]) -> str:
-        """The first cause, not the dies that were only told of it; ``states``: STATUS of each die."""
+    def error(self, states: Mapping[int, int]) -> tuple[str, bool]:
+        """The first cause, not the dies that were only told of it, and whether it lies in another process; ``states``:
+        STATUS of each die."""
         found = []
         for number, state in states.items():
             if state & Status.ERROR:
@@ -58,12 +59,12 @@ class Diagnosis:
                            "that does not exist"
                 if code is ErrorCode.TIMEOUT:
                     text += f"; {self.waits([number])}"
+                elsewhere = code is ErrorCode.REMOTE and other not in self.devices
                 if code is ErrorCode.REMOTE:
                     text = f"die {number} was stopped by an error of die {other}"
-                    if other not in self.devices:
-                        text += ", whose process says more"
-                found.append((code is ErrorCode.REMOTE, number, text))
-        return min(found)[2]
+                    text += ", whose process says more" if elsewhere else ""
+                found.append((code is ErrorCode.REMOTE, number, text, elsewhere))
+        return min(found)[2:]
 
     def _packet(self, number: int) -> str:
         """A tile from another die does not fit this one's memory: which tasks of which dies may have sent it."""

@@ -1,8 +1,7 @@
 """Runs lowered programs on an array of devices. Knows no back end: see :mod:`plinth.driver.device`."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +9,9 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.device import Array, Device, Words
 from plinth.driver.diagnosis import Diagnosis
-from plinth.driver.program import Graph, Program, descriptor_words
+from plinth.driver.executor import Piece
+from plinth.driver.program import Graph, Program, descriptor_words, program_digest
+from plinth.driver.statistics import DieStatistics, EngineCounters, TaskRecord
 from plinth.driver.wiring import Wiring, wiring_registers
 from plinth.errors import UserError
 from plinth_hw.isa import layout
@@ -23,6 +24,7 @@ from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.registers import ControlBits, EngineRegister, Register, Status
 
 Floats = NDArray[np.float32]
+Found = TypeVar("Found")
 
 #: Cycles without progress after which a die reports a hang: longer than one waits for the tiles of all others.
 WATCHDOG_CYCLES = 2_000_000
@@ -36,40 +38,16 @@ class DieError(UserError):
     """A die stopped with an error, or hangs; the message names the die, the task and the cause."""
 
 
-@dataclass(frozen=True)
-class EngineCounters:
-    """Counters of one engine since they were cleared: cycles, then what was done in them.
-
-    ``first_busy`` and ``last_busy`` are cycle numbers modulo 2^32.
-    """
-
-    busy: int
-    stall_input: int
-    stall_output: int
-    stall_memory: int
-    words: int
-    useful_macs: int
-    issued_macs: int
-    tasks: int
-    first_busy: int
-    last_busy: int
-
-
-@dataclass(frozen=True)
-class TaskRecord:
-    """One completion record: when a task ran, by the die's own cycle counter."""
-
-    task: str
-    engine: Engine
-    start: int
-    end: int
-    stall_cycles: int
-    payload_words: int
-    useful_macs: int
+class RemoteDieError(DieError):
+    """Dies of this process have ended for an error of another process, which says more of it."""
 
 
 class Driver:
-    """The host's side of one program on one array: of those dies that live in this process.
+    """The host's side of one program on one array, an :class:`~plinth.driver.executor.Executor`.
+
+    Of an array whose dies live in several processes each process has a driver of its own dies. All of them run the
+    same program, and the same host code: what is asked of a single die is asked where it lives, what is asked of dies
+    together by all.
 
     Parameters
     ----------
@@ -90,13 +68,12 @@ class Driver:
     Raises
     ------
     DieError
-        If a device is not a Plinth die of this version, not of the program's parameters, or of other Verilog.
+        If a device is not a Plinth die of this version, not of the program's parameters, or of other Verilog; or a
+        process of other dies is gone.
     UserError
-        If links name dies or ports that there are not, or a register cannot hold what it is to hold.
+        If links name dies or ports that there are not, a register cannot hold what it is to hold, or other processes
+        run another program.
     """
-
-    #: Cycles and words.
-    counts = True
 
     def __init__(self, array: Array, program: Program, *, memory_words: int,
                  watchdog_cycles: int = WATCHDOG_CYCLES, links: Wiring | None = None,
@@ -119,7 +96,25 @@ class Driver:
             raise UserError(f"the dies cannot be set up: {error}; choose another link_rate") from None
         self._memory_words, self._watchdog_cycles = memory_words, watchdog_cycles
         self._verilog_digest = verilog_digest
+        if not self._has_all:
+            self._compare_programs()
         self._set_up()
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Numbers of the dies that live in this process, ascending."""
+        return self.array.numbers
+
+    @property
+    def _has_all(self) -> bool:
+        return len(self._devices) == self.array.size
+
+    def _compare_programs(self) -> None:
+        """Refuse to run with processes that run another program."""
+        digests = self._told("program", program_digest(self.program))
+        if len(set(digests)) > 1:
+            raise UserError(f"processes run different programs, of digests {', '.join(digests)}; start all of them "
+                            "with the same network, plan and options, of the same version")
 
     def _set_up(self) -> None:
         """Registers, routes and descriptors of all dies of this process; then the graph that sets them up."""
@@ -166,7 +161,7 @@ class Driver:
         UserError
             If dies live in other processes, which may still send what is of before.
         """
-        if len(self._devices) < self.array.size:
+        if not self._has_all:
             raise UserError("dies of other processes cannot be stopped from here; end all processes and begin anew")
         for die in self._devices.values():
             die.write_register(Register.CONTROL, ControlBits.STOP)
@@ -218,20 +213,20 @@ class Driver:
 
     def step(self, place: int) -> int:
         """Run the training step on the batch at a place of the moving buffers; returns its cycles."""
-        for number in self._devices:
-            self.start(number, place)
+        self.start(place=place)
         return self.wait()
 
-    def start(self, number: int, index: int) -> None:
-        """Start the training step of one die, on the batch at place ``index``; see :meth:`wait`.
+    def start(self, number: int | None = None, place: int = 0) -> None:
+        """Start the training step of one die, or of all of this process, on the batch at a place; see :meth:`wait`.
 
         Raises
         ------
         ValueError
             If the die lives in another process, or has been started and not awaited.
         """
-        bases = {base: first + index * words for base, (first, words) in self.program.moving.items()}
-        self._start(number, self.program.step[number], bases)
+        bases = {base: first + place * words for base, (first, words) in self.program.moving.items()}
+        for die in self._devices if number is None else [number]:
+            self._start(die, self.program.step[die], bases)
 
     def run(self, graphs: Sequence[Graph], bases: Mapping[int, int]) -> int:
         """Run one graph of every die's on each to its end; returns the cycles it took.
@@ -277,8 +272,8 @@ class Driver:
         awaited = list(self._running) if number is None else [number]
         try:
             cycles = self._await(awaited)
-            if number is None and len(self._devices) < self.array.size:
-                self._meet()
+            if number is None:
+                self._told("end of a run")
         except DieError:
             self._running.clear()
             raise
@@ -291,7 +286,7 @@ class Driver:
         try:
             cycles = self.array.wait(GRAPH_LIMIT_CYCLES, numbers)
         except ConnectionError as error:
-            raise DieError(f"{error}; {self._diagnosis.waits(numbers)}") from error
+            raise RemoteDieError(f"{error}; {self._diagnosis.waits(numbers)}") from error
         self.cycles += cycles
         states = self._check()
         stuck = [number for number in numbers if not states[number] & Status.DONE]
@@ -300,19 +295,49 @@ class Driver:
                            f"{self._diagnosis.waits(stuck)}")
         return cycles
 
-    def _meet(self) -> None:
+    def _told(self, point: str, value: Any = None) -> list[Any]:
+        """Come to a point of the host's code that all processes come to; what each has told there.
+
+        Raises
+        ------
+        DieError
+            If a die of this process has failed, or been told of another's failure; if another process is gone, does
+            not come, or is at another point.
+        """
+        if self._has_all:
+            return [value]
         try:
-            self.array.meet()
+            told = self.array.meet((point, value))
         except (ConnectionError, TimeoutError) as error:
-            raise DieError(str(error)) from error
+            raise RemoteDieError(str(error)) from error
         self._check()
+        for other, _ in told:
+            if other != point:
+                raise DieError(f"processes are at different points of their runs, {point!r} here and {other!r} "
+                               "elsewhere; run the same program with the same options in all")
+        return [value for _, value in told]
+
+    def _of_all(self, dies: Sequence[int], ask: Callable[[int], Found]) -> list[Found]:
+        """What ``ask`` finds for each place of a list of dies, asked where that die lives, in every process."""
+        own = {place: ask(place) for place, die in enumerate(dies) if die in self._devices}
+        found = {place: value for values in self._told(f"read of {len(dies)}", own) for place, value in values.items()}
+        return [found[place] for place in range(len(dies))]
 
     def _check(self) -> dict[int, int]:
         """The status of every die of this process; raises ``DieError`` if one has failed."""
         states = {number: die.read_register(Register.STATUS) for number, die in self._devices.items()}
         if any(state & Status.ERROR for state in states.values()):
-            raise DieError(self._diagnosis.error(states))
+            text, elsewhere = self._diagnosis.error(states)
+            raise RemoteDieError(text) if elsewhere else DieError(text)
         return states
+
+    def collect(self, pieces: Sequence[Piece]) -> list[Words]:
+        """The words of pieces ``[rows, row_words]`` of any dies, in every process: all of them ask for the same."""
+        return self._of_all([die for die, _ in pieces], lambda place: self.read(*pieces[place]))
+
+    def collect_floats(self, pieces: Sequence[Piece]) -> list[Floats]:
+        """The elements of pieces as FP32 ``[rows, columns]``, likewise."""
+        return self._of_all([die for die, _ in pieces], lambda place: self.read_floats(*pieces[place]))
 
     def read(self, die: int, buffer: Buffer, place: int = 0) -> Words:
         """The words of a buffer as ``[rows, row_words]``."""
@@ -411,6 +436,18 @@ class Driver:
             return 0
         return (device.read_register(Register.WORDS_INJECTED)
                 | device.read_register(Register.WORDS_INJECTED + 4) << 32)
+
+    def statistics(self) -> list[DieStatistics]:
+        """What each die has counted, those of other processes too: all processes ask."""
+        return self._of_all(range(self.array.size), lambda die: DieStatistics(
+            self.counters(die), self.link_words(die), self.injected_words(die), self.records(die)))
+
+    def saturated(self) -> list[dict[str, int]] | None:
+        """:meth:`saturations` of each die, those of other processes too: all processes ask; None of dies that are not
+        of fixed point."""
+        if not isinstance(self.program.parameters.multiply_format, Fixed):
+            return None
+        return self._of_all(range(self.array.size), lambda die: self.saturations(die) or {})
 
     def saturations(self, die: int) -> dict[str, int] | None:
         """Of a fixed-point die, the sums that matrix tasks stored at an end of the format and the results of

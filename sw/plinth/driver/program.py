@@ -1,5 +1,6 @@
 """What lowering hands to the driver: graphs, memory map and array wiring as data, nothing of the network left."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -62,6 +63,13 @@ class Program:
     def dies(self) -> int:
         """Dies of the array."""
         return len(self.step)
+
+
+def program_digest(program: Program) -> str:
+    """16 hexadecimal digits of what dies run: graphs, their addresses and counters, and how base registers move."""
+    graphs = [(graph.address, [task.words for task in graph.tasks], sorted(graph.advances.items()))
+              for graph in (*program.setup, *program.step)]
+    return hashlib.sha256(repr((graphs, sorted(program.moving.items()), program.records)).encode()).hexdigest()[:16]
 
 
 def descriptor_words(tasks: Iterable[Task]) -> Words:

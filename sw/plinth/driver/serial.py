@@ -12,6 +12,7 @@ import select
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import serial
@@ -240,8 +241,9 @@ class SerialArray:
                 pause = min(2 * pause, LAST_LOOK)
         return passed
 
-    def meet(self) -> None:
+    def meet(self, told: Any = None) -> list[Any]:
         """There are no other processes to meet."""
+        return [told]
 
     def close(self) -> None:
         """Give the ports back."""

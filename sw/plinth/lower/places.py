@@ -1,15 +1,19 @@
-"""Tensors and weights in die memory, as the host reads and writes them: gathered from and spread over dies."""
+"""Tensors and weights in die memory, as the host reads and writes them: gathered from and spread over dies.
 
-from collections.abc import Callable, Mapping, Sequence
+The host writes what the dies of its process hold, and reads of all dies together, whatever process they live in: who
+reads says which pieces of which dies, and what is made of their numbers, as a :class:`Reading`; so that one request to
+the executor serves for as many tensors as are wanted at once.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.driver.executor import Executor
+from plinth.driver.executor import Executor, Piece
 from plinth.lower.codes import LevelPlace
 from plinth.network.parameters import Flats, KeptVectors, Parameters
 from plinth.partition.groups import RING
@@ -18,9 +22,31 @@ from plinth.step.owned import Block, Kept
 from plinth.step.step import Step
 from plinth.step.tensors import Part, Selected, WeightSlice
 from plinth.step.tile_operations import ElementRates
+from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.parameters import DieParameters
 
 Floats = NDArray[np.float32]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Reading(Generic[Value]):
+    """Pieces of dies' places to read, and what is made of the numbers ``[rows, columns]`` of each."""
+
+    pieces: Sequence[Piece]
+    make: Callable[[Sequence[Floats]], Value]
+
+    def of(self, executor: Executor) -> Value:
+        """What dies hold now; collective."""
+        return self.make(executor.collect_floats(self.pieces))
+
+
+def read_together(executor: Executor, readings: Mapping[Key, Reading[Value]]) -> dict[Key, Value]:
+    """Several readings by name, with one request to the executor; collective."""
+    values: Iterator[Floats] = iter(executor.collect_floats([
+        piece for reading in readings.values() for piece in reading.pieces]))
+    return {name: reading.make([next(values) for _ in reading.pieces]) for name, reading in readings.items()}
 
 
 def _grid(axes: Sequence[Selected]) -> tuple[Any, ...]:
@@ -40,21 +66,30 @@ class Tensor:
     parts: Sequence[Part]
     buffers: Sequence[Buffer]
 
-    def gather(self, read: Callable[[int, Buffer], Floats]) -> Floats:
+    def reading(self) -> Reading[Floats]:
         """The whole tensor; of what several dies hold, the last one's."""
-        whole = np.zeros((self.samples, self.positions, self.channels), dtype=np.float32)
-        for die, (part, buffer) in enumerate(zip(self.parts, self.buffers, strict=True)):
-            if part.words:
-                whole[_grid(part.index())] = read(die, buffer).reshape(part.samples, part.positions, part.channels)
-        return whole
+        held = [(die, part) for die, part in enumerate(self.parts) if part.words]
 
-    def spread(self, values: NDArray[Any], write: Callable[[int, Buffer, NDArray[Any]], None]) -> None:
-        """Give every die its part."""
+        def make(values: Sequence[Floats]) -> Floats:
+            whole = np.zeros((self.samples, self.positions, self.channels), dtype=np.float32)
+            for (_, part), numbers in zip(held, values, strict=True):
+                whole[_grid(part.index())] = numbers.reshape(part.samples, part.positions, part.channels)
+            return whole
+
+        return Reading([(die, self.buffers[die]) for die, _ in held], make)
+
+    def gather(self, executor: Executor) -> Floats:
+        """The whole tensor as dies hold it now; collective."""
+        return self.reading().of(executor)
+
+    def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
+        """Give every die of this process its part."""
         whole = values.reshape(self.samples, self.positions, self.channels)
-        for die, (part, buffer) in enumerate(zip(self.parts, self.buffers, strict=True)):
+        for die in executor.numbers:
+            part, buffer = self.parts[die], self.buffers[die]
             if part.words:
                 some = np.ascontiguousarray(whole[_grid(part.index())])
-                write(die, buffer, some.reshape(buffer.rows, buffer.columns))
+                executor.write_floats(die, buffer, some.reshape(buffer.rows, buffer.columns), place)
 
 
 @dataclass(frozen=True)
@@ -65,10 +100,11 @@ class RowNumbers(Tensor):
 
     slices: Sequence[WeightSlice]
 
-    def spread(self, values: NDArray[Any], write: Callable[[int, Buffer, NDArray[Any]], None]) -> None:
-        """Give every die its part of the rows' numbers in the whole table."""
+    def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
+        """Give every die of this process its part of the rows' numbers in the whole table."""
         whole = values.reshape(self.samples, self.positions)
-        for die, (part, buffer, piece) in enumerate(zip(self.parts, self.buffers, self.slices, strict=True)):
+        for die in executor.numbers:
+            part, buffer, piece = self.parts[die], self.buffers[die], self.slices[die]
             if part.words:
                 numbers = whole[part.index()[0]].astype(np.int64).ravel()
                 if piece.input_order is None:
@@ -81,7 +117,7 @@ class RowNumbers(Tensor):
                     outside = (numbers < 0) | (numbers >= piece.inputs)
                     spare = piece.inputs + np.arange(len(numbers)) % piece.spare
                     numbers = np.where(outside, spare, numbers)
-                write(die, buffer, numbers.astype(np.uint32).reshape(buffer.rows, buffer.columns))
+                executor.write(die, buffer, numbers.astype(np.uint32).reshape(buffer.rows, buffer.columns), place)
 
 
 @dataclass(frozen=True)
@@ -109,6 +145,31 @@ class LayerWeights:
     def _index(self, piece: WeightSlice) -> tuple[Any, ...]:
         return _grid((piece.tap_index, piece.input_index, piece.output_index))
 
+    def reading(self) -> Reading[Floats]:
+        """All of it, flat: of every slice the copy on its ring's first die."""
+        return self._copy(0)
+
+    def copies(self) -> Reading[list[Floats]]:
+        """All of it, flat, as often as dies hold copies of its slices."""
+        copies = [self._copy(copy) for copy in range(len(self.rings[0]))]
+        count = len(self.rings)
+        return Reading([piece for one in copies for piece in one.pieces], lambda values: [
+            one.make(values[number * count:(number + 1) * count]) for number, one in enumerate(copies)])
+
+    def _copy(self, copy: int) -> Reading[Floats]:
+        return Reading([(ring[copy], self.buffers[ring[copy]]) for ring in self.rings], lambda values: np.asarray(
+            self.join([rows[0] for rows in values], np.float32), np.float32))
+
+    def sums(self) -> Reading[NDArray[np.float64]]:
+        """All of it, flat: of every slice the sum over its ring."""
+        def make(values: Sequence[Floats]) -> NDArray[np.float64]:
+            numbers = iter(values)
+            slices = [sum((next(numbers)[0].astype(np.float64) for _ in ring),
+                          np.zeros(self.buffers[ring[0]].columns)) for ring in self.rings]
+            return np.asarray(self.join(slices, np.float64), np.float64)
+
+        return Reading([(die, self.buffers[die]) for ring in self.rings for die in ring], make)
+
     def join(self, values: Sequence[NDArray[np.floating]], dtype: type[np.floating]) -> NDArray[np.floating]:
         """All weights and bias, flat, of one slice from each ring."""
         size = self.shape[0] * self.shape[1] * self.shape[2]
@@ -132,23 +193,29 @@ class KeptWeights:
     weights: LayerWeights
     blocks: Sequence[Sequence[tuple[Block, Buffer]]]
 
-    def join(self, read: Callable[[int, Buffer], NDArray[np.floating]]) -> NDArray[np.floating]:
-        """The whole vector, flat, as the weights of the layer."""
-        slices = []
-        for ring in self.weights.rings:
-            flat = np.zeros(self.weights.buffers[ring[0]].columns)
-            for die in ring:
-                for block, buffer in self.blocks[die]:
-                    block.view(flat)[...] = read(die, buffer)
-            slices.append(flat)
-        return self.weights.join(slices, np.float64)
+    def pieces(self) -> list[Piece]:
+        """All of it, die by die."""
+        return [(die, buffer) for die, blocks in enumerate(self.blocks) for _, buffer in blocks]
 
-    def spread(self, flat: NDArray[np.floating], write: Callable[[int, Buffer, Floats], None]) -> None:
-        """Give every die what it owns."""
-        for die, blocks in enumerate(self.blocks):
+    def reading(self) -> Reading[NDArray[np.float64]]:
+        """The whole vector, flat, as the weights of the layer."""
+        owned = [(ring, die, block, buffer) for ring in self.weights.rings for die in ring
+                 for block, buffer in self.blocks[die]]
+
+        def make(values: Sequence[Floats]) -> NDArray[np.float64]:
+            slices = {ring: np.zeros(self.weights.buffers[ring[0]].columns) for ring in self.weights.rings}
+            for (ring, _, block, _), numbers in zip(owned, values, strict=True):
+                block.view(slices[ring])[...] = numbers
+            return np.asarray(self.weights.join(list(slices.values()), np.float64), np.float64)
+
+        return Reading([(die, buffer) for _, die, _, buffer in owned], make)
+
+    def spread(self, flat: NDArray[np.floating], executor: Executor) -> None:
+        """Give every die of this process what it owns."""
+        for die in executor.numbers:
             own = self.weights.cut(flat, die)
-            for block, buffer in blocks:
-                write(die, buffer, block.view(own))
+            for block, buffer in self.blocks[die]:
+                executor.write_floats(die, buffer, block.view(own))
 
 
 class _HostPlaces:
@@ -260,47 +327,82 @@ class HostView:
         return len(self.predictions.parts)
 
     def load(self, executor: Executor, parameters: Parameters) -> None:
-        """Give every die the constants, and its slices of all variables."""
-        for buffer, constant in self.constants:
-            for die in range(self.dies):
+        """Give every die of this process the constants, and its slices of all variables."""
+        for die in executor.numbers:
+            for buffer, constant in self.constants:
                 executor.write_floats(die, buffer, np.array(constant, dtype=np.float32))
         for layer in self.weights.values():
             values = layer.flats.join(parameters)
-            for die, buffer in enumerate(layer.buffers):
-                if buffer.columns:
-                    executor.write_floats(die, buffer, layer.cut(values, die)[None])
+            for die in executor.numbers:
+                if layer.buffers[die].columns:
+                    executor.write_floats(die, layer.buffers[die], layer.cut(values, die)[None])
 
     def load_kept(self, executor: Executor, kept: KeptVectors) -> None:
-        """Give every die what it owns of the vectors beside the weights."""
+        """Give every die of this process what it owns of the vectors beside the weights."""
         for vectors in self.kept.values():
             for vector, place in vectors.items():
                 values = {name: kept[name][vector] for name in place.weights.flats.names}
-                place.spread(place.weights.flats.join(values), executor.write_floats)
-
-    def parameters_of(self, executor: Executor) -> dict[str, NDArray[np.float32]]:
-        """All variables: of every slice the copy on its ring's first die."""
-        found: dict[str, NDArray[np.float32]] = {}
-        for layer in self.weights.values():
-            slices = [executor.read_floats(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings]
-            found |= layer.flats.split(layer.join(slices, np.float32))
-        return found
-
-    def kept_of(self, executor: Executor) -> dict[str, dict[str, NDArray[np.float32]]]:
-        """The vectors beside all variables: of wide numbers each half as a number."""
-        found: dict[str, dict[str, NDArray[np.float32]]] = {}
-        for vectors in self.kept.values():
-            for vector, place in vectors.items():
-                flat = place.join(executor.read_floats).astype(np.float32)
-                for name, values in place.weights.flats.split(flat).items():
-                    found.setdefault(name, {})[vector] = values
-        return found
+                place.spread(place.weights.flats.join(values), executor)
 
     def write_batch(self, executor: Executor, x: NDArray[Any], targets: NDArray[Any], place: int = 0) -> None:
         """Samples ``[sample, ...]``, and one-hot classes or targets."""
-        floats, words = partial(executor.write_floats, place=place), partial(executor.write, place=place)
         for tensor in self.inputs:
-            tensor.spread(x, words if isinstance(tensor, RowNumbers) else floats)
-        self.targets.spread(targets, floats)
+            tensor.spread(x, executor, place)
+        self.targets.spread(targets, executor, place)
+
+    def write_generators(self, executor: Executor, states: Sequence[int]) -> None:
+        """Give every die of this process the state of its generator of random bits, if there are any."""
+        for die in executor.numbers if self.generators else ():
+            words = np.array([states[die]], dtype=np.uint32).view(word_type(self.parameters.memory_format))
+            executor.write(die, self.generators[die], words[None])
+
+    # What follows reads of all dies, each with one request, and is collective.
+
+    def parameters_of(self, executor: Executor) -> dict[str, Floats]:
+        """All variables: of every slice the copy on its ring's first die."""
+        found = read_together(executor, {name: one.reading() for name, one in self.weights.items()})
+        return {name: values for layer, flat in found.items()
+                for name, values in self.weights[layer].flats.split(flat).items()}
+
+    def copies_of(self, executor: Executor) -> dict[str, list[Floats]]:
+        """Variables of each layer as one, as often as dies hold copies of their slices."""
+        return read_together(executor, {name: one.copies() for name, one in self.weights.items()})
+
+    def gradients_of(self, executor: Executor) -> dict[str, NDArray[np.float64]]:
+        """The loss's own gradients of each layer's variables as one: of every slice the sum over its ring."""
+        sums = read_together(executor, {name: one.sums() for name, one in self.gradients.items()})
+        return {name: values / self.gradient_scale for name, values in sums.items()}
+
+    def kept_of(self, executor: Executor) -> dict[str, dict[str, Floats]]:
+        """The vectors beside all variables: of wide numbers each half as a number."""
+        found: dict[str, dict[str, Floats]] = {}
+        for layer, vectors in self.kept_flats_of(executor).items():
+            for vector, flat in vectors.items():
+                for name, values in self.weights[layer].flats.split(flat.astype(np.float32)).items():
+                    found.setdefault(name, {})[vector] = values
+        return found
+
+    def kept_flats_of(self, executor: Executor) -> dict[str, dict[str, NDArray[np.float64]]]:
+        """The vectors beside each layer's variables as one, by layer and name."""
+        found = read_together(executor, {(name, vector): one.reading() for name, vectors in self.kept.items()
+                                         for vector, one in vectors.items()})
+        return {name: {vector: found[name, vector] for vector in vectors} for name, vectors in self.kept.items()}
+
+    def maps_of(self, executor: Executor) -> dict[str, Floats]:
+        """Maps that decide kinks, by layer."""
+        return read_together(executor, {name: one.reading() for name, one in self.maps.items()})
+
+    def generators_of(self, executor: Executor) -> tuple[int, ...]:
+        """States of the dies' generators of random bits, if they have any."""
+        return tuple(int(np.ascontiguousarray(words[0]).view(np.uint32)[0])
+                     for words in executor.collect(list(enumerate(self.generators)))) if self.generators else ()
+
+    def state_of(self, executor: Executor) -> list[NDArray[Any]]:
+        """Words of all that a step hands on to the next: weights on every die, what is kept beside them, generators."""
+        return executor.collect([(die, buffer) for die, buffer in (
+            *(piece for layer in self.weights.values() for piece in enumerate(layer.buffers)),
+            *(piece for vectors in self.kept.values() for one in vectors.values() for piece in one.pieces()),
+            *enumerate(self.generators)) if buffer.columns])
 
 
 def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer, *,

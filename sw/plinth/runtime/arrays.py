@@ -16,6 +16,7 @@ from plinth_hw.board.manifest import Manifest, ManifestError
 from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden.array import GoldenArray
+from plinth_sim.golden.transport import Transport
 
 if TYPE_CHECKING:
     from plinth.driver.serial import SerialArray
@@ -33,9 +34,15 @@ class Window:
     path: Path
 
 
-def golden_array(parameters: DieParameters, dies: int, memory_words: int) -> Array:
-    """Dies on the golden model."""
-    return GoldenArray(parameters, dies, memory_words)
+def golden_array(parameters: DieParameters, dies: int, memory_words: int, transport: Transport | None = None) -> Array:
+    """Dies on the golden model: all of them, or, with a transport, those of this process among several.
+
+    Raises
+    ------
+    ValueError
+        If the processes of the transport do not own each of the dies once, or one owns none.
+    """
+    return GoldenArray(parameters, dies, memory_words, transport=transport)
 
 
 def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None,

@@ -12,6 +12,7 @@ from plinth.array.array import Array
 from plinth.driver.device import Array as Devices
 from plinth.driver.driver import Driver
 from plinth.driver.executor import Executor
+from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError, one_line
 from plinth.lower.places import HostView
 from plinth.lower.stages import check_network
@@ -143,8 +144,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     session.load_parameters(start.parameters)
     if start.kept:
         session.load_kept(start.kept)
-    if isinstance(driver, Driver):
-        driver.clear_counters()
+    driver.clear_counters()
     if options.out is not None:
         options.out.clear()
     setup_seconds = time.perf_counter() - started
@@ -282,14 +282,13 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
                                         session.parameters(driver), dataset.test_x, dataset.test_y,
                                         classes=bool(dataset.classes))
     engines: dict[str, dict[str, int]] = {}
-    counted = driver if isinstance(driver, Driver) else None
-    for found in map(counted.counters, range(dies)) if counted else ():
-        for engine, counters in found.items():
+    counted = driver.statistics()
+    for die in counted:
+        for engine, counters in die.counters.items():
             values = {key: value for key, value in asdict(counters).items() if not key.endswith("_busy")}
             total = engines.setdefault(engine.name.lower(), dict.fromkeys(values, 0))
             for key, value in values.items():
                 total[key] += value
-    links = [counted.link_words(die) for die in range(dies)] if counted else []
     macs = engines[Engine.MATRIX.name.lower()]["useful_macs"] if counted else 0
     pes = parameters.rows * parameters.columns
     rtl = options.device not in (GOLDEN, NUMPY)
@@ -315,26 +314,21 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
         "die_cycles_per_second": cycles * dies / wall if rtl and wall else None,
         "matrix_utilisation": macs / (pes * cycles * dies) if cycles else None,
         "engines": engines,
-        "link_bytes": [[parameters.word_bytes * words for words in ports] for ports in links],
-        "injected_bytes": [parameters.word_bytes * counted.injected_words(die) for die in range(dies)] if counted
-        else [],
+        "link_bytes": [[parameters.word_bytes * words for words in die.link_words] for die in counted],
+        "injected_bytes": [parameters.word_bytes * die.injected_words for die in counted],
         "injected_bytes_predicted": parameters.word_bytes * steps * plan.words,
         "injected_bytes_bounds": [parameters.word_bytes * steps * words for words in plan.word_bounds],
         "levels": session.levels,
-        "saturations": None if parameters.number_format != "fixed" else [
-            driver.saturations(die) for die in range(dies)],
-        "layers": layer_report(plan, counted if rtl and steps else None),
+        "saturations": driver.saturated(),
+        "layers": layer_report(plan, counted if rtl and steps else ()),
         "plan": plan.to_data(),
         "verilog_sha256": digest, "commit": commit(),
-        "losses": session.losses, "timeline": _timeline(counted) if rtl and counted else [],
+        "losses": session.losses, "timeline": _timeline(counted[0]) if rtl and counted else [],
     }
 
 
-def _timeline(driver: Driver) -> list[dict[str, Any]]:
-    """Tasks of the last step on die 0, in cycles from the step's first start."""
-    records = driver.records(0)
-    if not records:
-        return []
-    zero = min(record.start for record in records)
+def _timeline(die: DieStatistics) -> list[dict[str, Any]]:
+    """Tasks of a die's last step, in cycles from the first one's start."""
+    zero = min((record.start for record in die.records), default=0)
     return [{"task": record.task, "engine": record.engine.name.lower(), "start": record.start - zero,
-             "end": record.end - zero} for record in records]
+             "end": record.end - zero} for record in die.records]

@@ -1,9 +1,10 @@
 """What a step moved and took, layer by layer: predicted by the plan, counted by the dies' completion records."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
-from plinth.driver.driver import Driver
+from plinth.driver.statistics import DieStatistics
 from plinth.partition.graph import LOSS
 from plinth.plan.plan import Plan
 from plinth.step.step import transfer_name
@@ -11,17 +12,16 @@ from plinth.step.tasks import Phase
 from plinth_hw.isa.operations import Engine
 
 
-def layer_report(plan: Plan, driver: Driver | None) -> list[dict[str, Any]]:
+def layer_report(plan: Plan, dies: Sequence[DieStatistics]) -> list[dict[str, Any]]:
     """For each layer its splits, transfers and reduction with words, and matrix cycles of the last step.
 
-    Without a driver nothing is counted.
+    Without statistics of dies nothing is counted.
     """
     words: dict[str, int] = defaultdict(int)
     cycles: dict[str, int] = defaultdict(int)
-    for die in range(plan.dies) if driver else ():
-        assert driver is not None
+    for die in dies:
         spent: dict[str, int] = defaultdict(int)
-        for record in driver.records(die):
+        for record in die.records:
             name = record.task.split("[")[0]
             if record.engine in (Engine.TRANSFER, Engine.COLLECTIVE):
                 words[name] += record.payload_words
@@ -35,13 +35,13 @@ def layer_report(plan: Plan, driver: Driver | None) -> list[dict[str, Any]]:
             continue
         transfers = [{"phase": one.exchange.phase, "kind": one.exchange.kind, "consumer": one.exchange.consumer,
                       "words_predicted": one.words, "words_bounds": list(one.bounds),
-                      "words_counted": words[transfer_name(one.exchange)] if driver else None}
+                      "words_counted": words[transfer_name(one.exchange)] if dies else None}
                      for one in plan.transfers if one.exchange.layer == node.name]
         reduction = next((one for one in plan.reductions if one.layer == node.name), None)
         found.append({
             "layer": node.name, "kind": node.kind, "splits": list(splits), "transfers": transfers,
             "reduction": None if reduction is None else {
                 "words_predicted": reduction.words,
-                "words_counted": sum(words[f"{node.name}.{phase.value}"] for phase in Phase) if driver else None},
-            "matrix_cycles": cycles[node.name] if driver and node.weighted else None})
+                "words_counted": sum(words[f"{node.name}.{phase.value}"] for phase in Phase) if dies else None},
+            "matrix_cycles": cycles[node.name] if dies and node.weighted else None})
     return found

@@ -1,29 +1,31 @@
 """The step loop: batches in, weights out, every step compared with the golden run.
 
 A session drives one array (the device under test) and, if given, a second one (the golden model) with the
-same program and the same driver, and compares every weight of every die after every step.
+same program and the same driver, and compares every weight of every die after every step. Where dies live in several
+processes, each runs the whole session: what is read is read by all together (:mod:`plinth.driver.executor`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.driver.driver import Driver
 from plinth.driver.executor import Executor
 from plinth.lower.codes import LEVEL_WORD, level_of
-from plinth.lower.places import HostView, LayerWeights
+from plinth.lower.places import HostView
 from plinth.network.network import Network
 from plinth.network.parameters import KeptVectors, Parameters, flats
 from plinth.train.checks import Checks, FoundStep, Generators
 from plinth.train.data import Dataset
 from plinth.train.losses import accuracy
 from plinth.update.rule import HALF_BITS, SGD, STATE, STATE_LOW, WEIGHTS_LOW
-from plinth_hw.isa.formats import Fixed, word_type
+from plinth_hw.isa.formats import Fixed
 
 Floats = NDArray[np.float32]
+#: Vectors beside each layer's variables as one, by layer and name.
+Kept = Mapping[str, Mapping[str, NDArray[np.float64]]]
 
 #: What a number in a low half counts for, which is read as if it were a high one.
 LOW_UNIT = 2.0**-HALF_BITS
@@ -46,6 +48,18 @@ class StepResult:
     #: None where there are no classes.
     accuracy: float | None
     cycles: int
+
+
+class _Held(NamedTuple):
+    """What dies hold between two steps."""
+
+    #: Weights of each layer, flat, as often as dies hold copies.
+    copies: list[list[Floats]]
+    states: list[NDArray[np.float64] | None]
+    low_halves: list[NDArray[np.float64]]
+    #: Numbers that were beyond a fixed-point format so far.
+    saturated: int
+    generators: tuple[int, ...]
 
 
 @dataclass
@@ -138,32 +152,33 @@ class Session:
                     return f"{vector!r} of {name!r} is not what was loaded"
         return None
 
-    def _states(self, driver: Executor) -> list[NDArray[np.float64] | None]:
-        """States of each layer as of the loss's own gradients."""
+    def _states(self, kept: Kept) -> list[NDArray[np.float64] | None]:
+        """States of each layer as of the loss's own gradients, of the vectors beside the weights."""
         assert self.checks is not None
         if self.checks.rule.kind == SGD:
             return [None] * len(self.network.weighted)
         scale = self.checks.rule.state_scale(self.program.gradient_scale)
         found: list[NDArray[np.float64] | None] = []
         for layer in self.network.weighted:
-            vectors = self.program.kept[layer.name]
-            halves = [vectors[half].join(driver.read_floats) * weight
+            vectors = kept[layer.name]
+            halves = [vectors[half] * weight
                       for half, weight in ((STATE, 1.0), (STATE_LOW, LOW_UNIT)) if half in vectors]
             found.append(np.asarray(sum(halves), np.float64) / scale)
         return found
 
-    def _low_halves(self, driver: Executor) -> list[NDArray[np.float64]]:
-        """What low halves add to the weights of each layer; nothing at all, if there are none."""
-        return [np.asarray(vectors[WEIGHTS_LOW].join(driver.read_floats), np.float64) * LOW_UNIT
-                for layer in self.network.weighted
-                if WEIGHTS_LOW in (vectors := self.program.kept.get(layer.name, {}))]
+    def _low_halves(self, kept: Kept) -> list[NDArray[np.float64]]:
+        """What low halves add to the weights of each layer, of the vectors beside these; nothing at all, if there are
+        none."""
+        return [vectors[WEIGHTS_LOW] * LOW_UNIT for layer in self.network.weighted
+                if WEIGHTS_LOW in (vectors := kept.get(layer.name, {}))]
 
     def _saturated(self, driver: Executor) -> int:
         """How many numbers were beyond a fixed-point format so far, on all dies."""
-        return sum(sum((driver.saturations(die) or {}).values()) for die in range(self.program.dies))
+        return sum(sum(one.values()) for one in driver.saturated() or ())
 
-    def _layers(self, places: Mapping[str, LayerWeights]) -> list[LayerWeights]:
-        return [places[layer.name] for layer in self.network.weighted]
+    def _by_layer(self, found: Mapping[str, Any]) -> list[Any]:
+        """In the order of the network's layers."""
+        return [found[layer.name] for layer in self.network.weighted]
 
     def parameters(self, driver: Executor) -> Parameters:
         """All variables: of every slice the copy on its ring's first die."""
@@ -180,14 +195,14 @@ class Session:
         for name, level in levels.items():
             for place in self.program.levels[name] if self.levels.get(name) != level else ():
                 for driver in self.drivers:
-                    if isinstance(driver, Driver):
+                    if place.die in driver.numbers:
                         driver.rewrite(place.die, place.task, LEVEL_WORD, place.word(level))
             self.levels[name] = level
 
     def _follow_levels(self) -> None:
         """Levels of the next step by the neurons that live in this one; where none does, they stay."""
         for name, outputs in self.program.living.items():
-            values = outputs.gather(self.drivers[-1].read_floats)
+            values = outputs.gather(self.drivers[-1])
             living = values[values > 0].astype(np.float64)
             if living.size and np.isfinite(living).all():
                 part = self.program.levels[name][0].part
@@ -201,18 +216,17 @@ class Session:
 
     def _seed_generators(self, epoch: int, states: Sequence[int]) -> None:
         """Random bits of an epoch follow from seed and epoch alone; within it they go on from states."""
-        for die, buffer in enumerate(self.program.generators):
-            (seed,) = np.random.default_rng([self.seed, 2, epoch, die]).integers(1, 1 << 32, 1, dtype=np.uint64)
-            state = states[die] if len(states) == len(self.program.generators) else seed
-            words = np.array([state], dtype=np.uint32).view(word_type(self.program.parameters.memory_format))
-            for driver in self.drivers:
-                driver.write(die, buffer, words[None])
+        dies = range(len(self.program.generators))
+        if len(states) != len(dies):
+            states = [int(np.random.default_rng([self.seed, 2, epoch, die]).integers(1, 1 << 32, dtype=np.uint64))
+                      for die in dies]
+        for driver in self.drivers:
+            self.program.write_generators(driver, states)
         self._generators = self.generators(self.drivers[-1])
 
     def generators(self, driver: Executor) -> tuple[int, ...]:
-        """States of the dies' generators of random bits, if they have any."""
-        return tuple(int(np.ascontiguousarray(driver.read(die, buffer)[0]).view(np.uint32)[0])
-                     for die, buffer in enumerate(self.program.generators))
+        """States of the dies' generators of random bits, if they have any. Collective."""
+        return self.program.generators_of(driver)
 
     def epoch(self, epoch: int, first: int = 0, generators: Sequence[int] = ()) -> Iterator[StepResult]:
         """Run one epoch step by step.
@@ -231,11 +245,9 @@ class Session:
             if not place or step == first:
                 self._load(order[step - place:step - place + self.program.batches])
             last = self.drivers[-1]
-            before = None if self.checks is None else (
-                self._copies(last), self._states(last), self._low_halves(last), self._saturated(last),
-                self.generators(last))
+            before = None if self.checks is None else self._held(last)
             if self.checks is not None and before is not None:
-                self.checks.start(self._not_loaded(before[0], last))
+                self.checks.start(self._not_loaded(before.copies, last))
                 self._loaded, self._loaded_kept = {}, {}
             cycles = self.driver.step(place)
             if self.golden is not None:
@@ -244,13 +256,13 @@ class Session:
             self._follow_levels()
             loss, right = self._result(batch)
             if self.checks is not None and before is not None:
-                self._check(self.checks, *before, batch, loss)
+                self._check(self.checks, before, batch, loss)
             self.losses.append(loss)
             self.step_cycles.append(cycles)
             yield StepResult(epoch, step, loss, right, cycles)
 
     def _predictions(self, batch: NDArray[np.int64]) -> Floats:
-        return self.program.predictions.gather(self.driver.read_floats).reshape(len(batch), -1)
+        return self.program.predictions.gather(self.driver).reshape(len(batch), -1)
 
     def _result(self, batch: NDArray[np.int64]) -> tuple[float, float | None]:
         """Loss and accuracy of a step, from what the array predicted."""
@@ -263,38 +275,24 @@ class Session:
     def _compare(self) -> None:
         """Every weight of every die, and all that is kept beside them."""
         assert self.golden is not None
-        weights = [(die, buffer) for layer in self._layers(self.program.weights)
-                   for die, buffer in enumerate(layer.buffers)]
-        kept = [(die, buffer) for vectors in self.program.kept.values() for place in vectors.values()
-                for die, blocks in enumerate(place.blocks) for _, buffer in blocks]
-        for die, buffer in [*weights, *kept, *enumerate(self.program.generators)]:
-            if buffer.columns:
-                self.equal &= bool(np.array_equal(self.driver.read(die, buffer), self.golden.read(die, buffer)))
+        found, wanted = (self.program.state_of(executor) for executor in (self.driver, self.golden))
+        self.equal &= all(map(np.array_equal, found, wanted))
         self.compared_steps += 1
 
-    def _gradients(self) -> list[NDArray[np.float64]]:
-        """Gradients of each layer, weights then bias, flat: of every slice the sum over its ring."""
-        return [np.asarray(layer.join(
-            [sum((self.driver.read_floats(die, layer.buffers[die])[0].astype(np.float64) for die in ring),
-                 np.zeros(layer.buffers[ring[0]].columns)) for ring in layer.rings], np.float64))
-            / self.program.gradient_scale for layer in self._layers(self.program.gradients)]
+    def _held(self, driver: Executor) -> _Held:
+        """What dies hold between two steps."""
+        kept = self.program.kept_flats_of(driver)
+        return _Held(self._by_layer(self.program.copies_of(driver)), self._states(kept), self._low_halves(kept),
+                     self._saturated(driver), self.generators(driver))
 
-    def _copies(self, driver: Executor) -> list[list[Floats]]:
-        """Weights of each layer, flat, as often as dies hold copies of its slices."""
-        return [[np.asarray(layer.join([driver.read_floats(ring[copy], layer.buffers[ring[copy]])[0]
-                                        for ring in layer.rings], np.float32), dtype=np.float32)
-                 for copy in range(len(layer.rings[0]))] for layer in self._layers(self.program.weights)]
-
-    def _check(self, checks: Checks, copies_before: list[list[Floats]], states: Sequence[NDArray[np.float64] | None],
-               low_before: Sequence[NDArray[np.float64]], saturated_before: int, generators: tuple[int, ...],
-               batch: NDArray[np.int64], loss: float) -> None:
+    def _check(self, checks: Checks, before: _Held, batch: NDArray[np.int64], loss: float) -> None:
         """Compare the step with the reference."""
-        decided = {name: tensor.gather(self.driver.read_floats) for name, tensor in self.program.maps.items()}
-        last = self.drivers[-1]
-        before, self._generators = self._generators, self.generators(last)
-        found = FoundStep(self._predictions(batch), loss, self._gradients(), [copies[0] for copies in copies_before],
-                          states, self._copies(self.driver), self._states(last), low_before, self._low_halves(last),
-                          copies_before, self.program.gradient_scale,
-                          self._saturated(last) - saturated_before,
-                          Generators(before, generators, self._generators) if self.program.generators else None)
+        decided, after = self.program.maps_of(self.driver), self._held(self.drivers[-1])
+        copies = after.copies if self.golden is None else self._by_layer(self.program.copies_of(self.driver))
+        last, self._generators = self._generators, after.generators
+        found = FoundStep(self._predictions(batch), loss, self._by_layer(self.program.gradients_of(self.driver)),
+                          [one[0] for one in before.copies], before.states, copies, after.states, before.low_halves,
+                          after.low_halves, before.copies, self.program.gradient_scale,
+                          after.saturated - before.saturated,
+                          Generators(last, before.generators, after.generators) if self.program.generators else None)
         checks.step(found, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.graphs import random_program, tangled
-from tests.support.shares import Owners, in_threads, memories
+from tests.support.shares import Processes, in_threads, memories
 from tests.support.tiles import RandomTiles
 
 from plinth.driver.driver import DieError, Driver
@@ -17,6 +17,7 @@ from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
+from plinth.runtime.transports import QueueTransport
 from plinth_hw.isa.operations import CollectiveOperation, Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
@@ -28,6 +29,8 @@ TINY = preset("ndp-tiny")
 MEMORY_WORDS = 1 << 14
 #: Sums of these depend on their order.
 SUMMANDS = (1e8, 1.0, -1e8, 3.0)
+#: What drivers tell each other when their dies have ended.
+END = ("end of a run", None)
 
 
 def whole(array: GoldenArray, program: Program) -> dict[int, np.ndarray]:
@@ -90,21 +93,21 @@ def test_tasks_whose_numbers_do_not_fit_are_named() -> None:
         builder.finish(record=True)
 
 
-@pytest.mark.parametrize("owners", [((0, 1), (2, 3)), ((2,), (1, 3), (0,))])
+@pytest.mark.parametrize("processes", [((0, 1), (2, 3)), ((2,), (1, 3), (0,))])
 @pytest.mark.parametrize(("die", "seed"), [("ndp-tiny", 1), ("ndp-tiny", 2), ("hypar-tiny", 3), ("ndp-demo-mixed", 4)])
-def test_random_graphs_of_several_arrays(die: str, seed: int, owners: Owners) -> None:
+def test_random_graphs_of_several_arrays(die: str, seed: int, processes: Processes) -> None:
     """All engines, rings over all dies, advances of counters of the next die."""
     parameters = preset(die)
     program, _ = random_program(parameters, 4, seed, 40, 1 << 15)
     program = tangled(program, seed)
 
-    def run(dies: Sequence[int], transport: Transport | None) -> dict[int, np.ndarray]:
-        array = GoldenArray(parameters, 4, 1 << 15, numbers=dies, transport=transport)
+    def run(transport: Transport | None) -> dict[int, np.ndarray]:
+        array = GoldenArray(parameters, 4, 1 << 15, transport=transport)
         fill(array, program.records)
         return whole(array, program)
 
-    wanted = run(range(4), None)
-    for found in in_threads(owners, run):
+    wanted = run(None)
+    for found in in_threads(processes, run):
         for number, image in found.items():
             assert np.array_equal(image, wanted[number])
 
@@ -119,14 +122,14 @@ def test_random_tiles_of_several_arrays(seed: int) -> None:
     program = tiles.finish(MEMORY_WORDS)
     lists = np.random.default_rng(seed).integers(0, 14, tiles.lists[0].words).astype(np.uint32)
 
-    def run(dies: Sequence[int], transport: Transport | None) -> dict[int, np.ndarray]:
-        array = GoldenArray(parameters, 4, MEMORY_WORDS, numbers=dies, transport=transport)
+    def run(transport: Transport | None) -> dict[int, np.ndarray]:
+        array = GoldenArray(parameters, 4, MEMORY_WORDS, transport=transport)
         fill(array, tiles.lists[0].address)
         for die in array.dies:
             die.write_memory(tiles.lists[0].address, lists)
         return whole(array, program)
 
-    wanted = run(range(4), None)
+    wanted = run(None)
     for found in in_threads(((0, 2), (1, 3)), run):
         for number, image in found.items():
             assert np.array_equal(image, wanted[number])
@@ -187,9 +190,11 @@ def test_adds_of_one_array_apply_in_die_order(late: int | None) -> None:
 
 
 class Given:
-    """A transport on which given messages come; the others are at every meeting unless they are ``absent``."""
+    """A transport on which given messages come; the others are at every meeting, and say the same, unless they are
+    ``absent``. Each other die has a process of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, dies: Sequence[int] = (0,)) -> None:
+        self.processes, self.own = (dies, *((die,) for die in range(4) if die not in dies)), 0
         self.messages: list[Message] = []
         self.sent: list[Message] = []
         self.absent = False
@@ -197,7 +202,7 @@ class Given:
     def send(self, message: Message) -> None:
         self.sent.append(message)
         if isinstance(message, Met) and not self.absent:
-            self.messages.append(Met(message.destination, message.source))
+            self.messages.append(Met(message.destination, message.source, message.told))
 
     def receive(self, seconds: float) -> Message | None:
         return self.messages.pop(0) if self.messages else None
@@ -206,7 +211,7 @@ class Given:
 def alone(program: Program) -> tuple[Driver, Given]:
     """A driver of die 0, and what comes from the other three."""
     transport = Given()
-    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0], transport=transport, patience_seconds=0.01)
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, transport=transport, patience_seconds=0.01)
     return Driver(array, program, memory_words=MEMORY_WORDS), transport
 
 
@@ -262,8 +267,8 @@ def test_own_dies_are_told_though_others_are_gone() -> None:
                 raise PeerLostError([message.destination])
             super().send(message)
 
-    program, transport = adders(), Going()
-    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0, 3], transport=transport, patience_seconds=0.01)
+    program, transport = adders(), Going((0, 3))
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, transport=transport, patience_seconds=0.01)
     driver = Driver(array, program, memory_words=MEMORY_WORDS)
     transport.gone = True
     words = np.array(program.step[0].tasks[0].words, dtype=np.uint32)
@@ -278,9 +283,9 @@ def test_own_dies_are_told_though_others_are_gone() -> None:
 def test_other_dies_that_do_not_end_are_named() -> None:
     driver, transport = alone(adders())
     transport.messages += [Advance(die, 0, 8) for die in (1, 2, 3)]
-    transport.messages.append(Met(2, 0))
+    transport.messages.append(Met(2, 0, END))
     transport.absent = True
-    with pytest.raises(DieError, match=r"dies 1, 3 did not come to the end of the run within 0\.01 s"):
+    with pytest.raises(DieError, match=r"dies 1, 3 did not come to where all processes meet within 0\.01 s"):
         driver.step(0)
 
 
@@ -292,10 +297,10 @@ def test_what_belongs_to_the_next_step_waits_for_it() -> None:
     number = [np.array([[value]], np.float32).view(np.uint32) for value in (1, 2, 3)]
     for step in range(3):
         transport.messages.append(Tile(1, 0, Rows(np.array([total]), number[step], False), 8))
-        transport.messages.append(Met(1, 0))
+        transport.messages.append(Met(1, 0, END))
     for _ in range(3):
         for die in (2, 3):
-            transport.messages += [Advance(die, 0, 8), Met(die, 0)]
+            transport.messages += [Advance(die, 0, 8), Met(die, 0, END)]
     transport.absent = True
     for step in range(3):
         driver.step(0)
@@ -308,10 +313,10 @@ def test_an_error_is_told_to_dies_of_other_arrays() -> None:
     program = adders()
     words = list(program.step[2].tasks[0].words)
 
-    def run(dies: Sequence[int], transport: Transport) -> str:
-        array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=dies, transport=transport)
+    def run(transport: Transport) -> str:
+        array = GoldenArray(TINY, 4, MEMORY_WORDS, transport=transport)
         driver = Driver(array, program, memory_words=MEMORY_WORDS)
-        if 2 in dies:
+        if 2 in array.numbers:
             words[0] |= 0xF
             driver.device(2).write_memory(program.step[2].address, np.array(words, dtype=np.uint32))
         with pytest.raises(DieError) as error:
@@ -397,13 +402,10 @@ def test_a_die_that_was_never_started_is_waited_for_in_vain() -> None:
         driver.wait(0)
 
 
-@pytest.mark.parametrize(("numbers", "message"), [
-    ([0, 4], r"numbers must be different ones below 4, not \[0, 4\]"),
-    ([1, 1], r"numbers must be different ones below 4, not \[1, 1\]"),
-    ([1, 2], "An array that owns 2 of 4 dies needs a transport to the others")])
-def test_bad_shares_are_refused(numbers: list[int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        GoldenArray(TINY, 4, MEMORY_WORDS, numbers=numbers)
+@pytest.mark.parametrize("processes", [((0,), (1, 2)), ((0,), (1, 2, 3), (3,)), ((0, 1, 2, 3), ()), ((0, 1, 2, 4),)])
+def test_bad_shares_are_refused(processes: Processes) -> None:
+    with pytest.raises(ValueError, match="Processes must own dies 0 to 3, each die once and each process at least"):
+        GoldenArray(TINY, 4, MEMORY_WORDS, transport=QueueTransport(processes, 0))
 
 
 def test_a_driver_knows_the_dies_of_its_process() -> None:

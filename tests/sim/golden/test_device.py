@@ -434,6 +434,8 @@ def test_counters_of_remote_advances_exist() -> None:
 class _Lost:
     """A transport whose other process is gone."""
 
+    processes, own = ((0, 2, 3), (1, 4)), 0
+
     def send(self, message: Any) -> None:
         raise PeerLostError([4, 1])
 
@@ -443,17 +445,20 @@ class _Lost:
 
 
 def test_a_die_whose_peer_is_gone_says_for_what_it_waited() -> None:
-    array = GoldenArray(TINY, 5, WORDS, numbers=[0, 2, 3], transport=_Lost(), patience_seconds=1.5)
+    array = GoldenArray(TINY, 5, WORDS, transport=_Lost(), patience_seconds=1.5)
     program(array, 0, [task(copy(5, 600), **waiting((9, 1)))])
     array.dies[0].write_register(Register.CONTROL, ControlBits.START)
     with pytest.raises(PeerLostError, match="dies 1, 4 lost: their process has ended"):
         array.wait(0)
     assert error(array) == (ErrorCode.TIMEOUT.value, TASKS, Engine.TRANSFER.value | 9 << 8)
     assert str(PeerLostError([7])) == "die 7 lost: their process has ended"
+    assert str(PeerLostError([3, 1], "no memory")) == "dies 1, 3 lost: their process has ended with an error: no memory"
 
 
 class _Silent:
     """A transport to dies that never send; keeps what it was asked and given."""
+
+    processes, own = ((0,), (1,)), 1
 
     def __init__(self) -> None:
         self.patience: list[float] = []
@@ -469,7 +474,7 @@ class _Silent:
 def test_dies_listen_to_others_for_as_long_as_they_have_nothing_to_do() -> None:
     for waits, error_code, patience in (({}, 0, []), (waiting((1, 1)), ErrorCode.TIMEOUT.value, [2.5])):
         transport = _Silent()
-        array = GoldenArray(TINY, 2, WORDS, numbers=[1], transport=transport, patience_seconds=2.5)
+        array = GoldenArray(TINY, 2, WORDS, transport=transport, patience_seconds=2.5)
         program(array, 0, [task(copy(5, 600)), task(copy(5, 601), **waits)])
         run(array)
         assert error(array)[0] == error_code

@@ -324,7 +324,7 @@ def test_levels_follow_the_neurons_of_the_step_before() -> None:
         if set_first:
             made.set_levels({"conv1": LAYER_LEVELS[-1], "conv2": LAYER_LEVELS[0]})
         for _ in made.epoch(0):
-            living = made.program.living["conv1"].gather(made.driver.read_floats)
+            living = made.program.living["conv1"].gather(made.driver)
             size = float(np.sqrt((living[living > 0].astype(np.float64) ** 2).mean()))
             assert made.levels["conv1"] == level_of(size, CodePart("conv1", 0, 1, 2, pooled=True))
         found.append(made)

@@ -64,7 +64,7 @@ def check(network: Network, plan: Plan, die: str, rule: UpdateRule = RULE) -> No
     one, other = (one.parameters(one.driver) for one in (made, golden))
     assert one.keys() == other.keys() == network.variables.keys()
     assert not [name for name, values in one.items() if not near(values, other[name])]
-    one, other = (one.program.predictions.gather(one.driver.read_floats) for one in (made, golden))
+    one, other = (one.program.predictions.gather(one.driver) for one in (made, golden))
     assert near(one, other) and np.allclose(made.losses, golden.losses, rtol=1e-4)
 
 
