@@ -64,6 +64,9 @@ class Driver:
         :func:`plinth.array.array.ring`.
     verilog_digest : int or None
         VERILOG_DIGEST of the bitstream that the dies are to hold; default: of any.
+    lead : int
+        How many steps a process may be ahead of another; 0: none begins a step before all have ended the one before.
+        A step has no barrier of its own: it writes each place once, and counts on its runner for the rest.
 
     Raises
     ------
@@ -71,13 +74,13 @@ class Driver:
         If a device is not a Plinth die of this version, not of the program's parameters, or of other Verilog; or a
         process of other dies is gone.
     UserError
-        If links name dies or ports that there are not, a register cannot hold what it is to hold, or other processes
-        run another program.
+        If links name dies or ports that there are not, a register cannot hold what it is to hold, other processes run
+        another program, or these dies can have no lead.
     """
 
     def __init__(self, array: Array, program: Program, *, memory_words: int,
                  watchdog_cycles: int = WATCHDOG_CYCLES, links: Wiring | None = None,
-                 verilog_digest: int | None = None):
+                 verilog_digest: int | None = None, lead: int = 0):
         self.array = array
         self.program = program
         self.cycles = 0
@@ -96,6 +99,10 @@ class Driver:
             raise UserError(f"the dies cannot be set up: {error}; choose another link_rate") from None
         self._memory_words, self._watchdog_cycles = memory_words, watchdog_cycles
         self._verilog_digest = verilog_digest
+        self._lead = lead
+        #: Steps that were started since all processes met.
+        self._ahead = 0
+        self._check_lead()
         if not self._has_all:
             self._compare_programs()
         self._set_up()
@@ -108,6 +115,17 @@ class Driver:
     @property
     def _has_all(self) -> bool:
         return len(self._devices) == self.array.size
+
+    def _check_lead(self) -> None:
+        """Refuse a lead that dies cannot have: nothing tells when a place, or a counter, is free for the next step."""
+        if self._lead < 0:
+            raise UserError(f"a lead must be 0 steps or more, not {self._lead}")
+        if self._lead and self._has_all:
+            raise UserError(f"a lead of {self._lead} steps is for processes, and all dies live in this one, which "
+                            "starts and awaits them together; choose 0")
+        if self._lead and self.program.tiles_between_dies:
+            raise UserError(f"dies cannot lead by {self._lead} steps in this plan: they send each other tiles, which "
+                            "in the next step would meet what others are still to read; choose 0, or planner data")
 
     def _compare_programs(self) -> None:
         """Refuse to run with processes that run another program."""
@@ -225,6 +243,8 @@ class Driver:
             If the die lives in another process, or has been started and not awaited.
         """
         bases = {base: first + place * words for base, (first, words) in self.program.moving.items()}
+        if number is None:
+            self._ahead += 1
         for die in self._devices if number is None else [number]:
             self._start(die, self.program.step[die], bases)
 
@@ -238,6 +258,7 @@ class Driver:
         """
         for number in self._devices:
             self._start(number, graphs[number], bases)
+        self._ahead = 0
         return self.wait()
 
     def _start(self, number: int, graph: Graph, bases: Mapping[int, int]) -> None:
@@ -257,8 +278,8 @@ class Driver:
     def wait(self, number: int | None = None) -> int:
         """Await the graph of one die, or of all that were started; returns the cycles until then.
 
-        All together includes the dies of other processes: it ends when every process has come to it, with what their
-        dies have sent. Lowered steps count on that: they write each buffer once a step.
+        All together includes the dies of other processes: unless this one may still lead, it ends when every process
+        has come to it, with what their dies have sent.
 
         Raises
         ------
@@ -272,7 +293,7 @@ class Driver:
         awaited = list(self._running) if number is None else [number]
         try:
             cycles = self._await(awaited)
-            if number is None:
+            if number is None and not 0 < self._ahead <= self._lead:
                 self._told("end of a run")
         except DieError:
             self._running.clear()
@@ -311,6 +332,7 @@ class Driver:
         except (ConnectionError, TimeoutError) as error:
             raise RemoteDieError(str(error)) from error
         self._check()
+        self._ahead = 0
         for other, _ in told:
             if other != point:
                 raise DieError(f"processes are at different points of their runs, {point!r} here and {other!r} "

@@ -64,6 +64,13 @@ class Program:
         """Dies of the array."""
         return len(self.step)
 
+    @property
+    def tiles_between_dies(self) -> bool:
+        """Whether dies send each other tiles or signals in a step, for which they wait by counters that no engine of
+        their own advances; else all that goes between them is messages of rings."""
+        engines = {engine.value for engine in Engine}
+        return any(counter not in engines for graph in self.step for counter in graph.advances)
+
 
 def program_digest(program: Program) -> str:
     """16 hexadecimal digits of what dies run: graphs, their addresses and counters, and how base registers move."""

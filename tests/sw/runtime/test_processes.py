@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.networks import random_plan, trainable_network
-from tests.support.shares import Training, in_threads
+from tests.support.shares import Processes, Training, in_threads, memories
 
 from plinth.driver.driver import DieError, Driver
 from plinth.errors import UserError
-from plinth.lower.training import lower_training
+from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.layers import (
     Add,
     Convolution,
@@ -27,17 +27,20 @@ from plinth.network.layers import (
     SoftmaxCrossEntropy,
 )
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.runtime.arrays import golden_array
 from plinth.runtime.processes import run_processes, split_dies
+from plinth.runtime.transports import QueueTransport
 from plinth.sharding import Sharding
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
-from plinth_sim.golden.transport import Transport
+from plinth_sim.golden.array import GoldenArray
+from plinth_sim.golden.transport import Message, Met, Transport
 
 #: By number of dies: one process, two, and three, uneven ones among them.
 SHARES = {2: (((0, 1),), ((1,), (0,))), 4: (((0, 1, 2, 3),), ((2,), (0, 1, 3)), ((0,), (1, 3), (2,))),
@@ -124,6 +127,7 @@ def test_elements_of_tiles() -> None:
     check(Training(*tiled(), "ndp-demo-winograd", steps=2))
 
 
+@pytest.mark.slow
 def test_levels_of_predicted_gathers_follow_neurons_of_all_processes() -> None:
     read = check(Training(*tiled(1), "ndp-demo-predict", steps=2), shares=2)
     assert read["levels"]
@@ -148,6 +152,66 @@ def test_numbers_of_16_bits() -> None:
 @pytest.mark.slow
 def test_processes_joined_by_pipes() -> None:
     check(Training(*tiled(), "ndp-demo-winograd", steps=2), run_processes, shares=2)
+
+
+# How far a process may lead.
+
+class Counting:
+    """A transport that counts meetings."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.processes, self.own, self.receive = transport.processes, transport.own, transport.receive
+        self.meetings = 0
+
+    def send(self, message: Message) -> None:
+        self.meetings += isinstance(message, Met)
+        self._transport.send(message)
+
+
+def led(lead: int, steps: int, transport: Transport) -> tuple[dict[int, Any], int]:
+    """Memories after some steps that no host looks at between, and how many times the process told another that it
+    had come to a meeting."""
+    program, counting = mlp_program("dp", "dp", steps=steps), Counting(transport)
+    driver = Driver(golden_array(preset("ndp-tiny"), 4, WORDS, counting), program, memory_words=WORDS, lead=lead)
+    program.load(driver, initial_parameters(NETWORKS["digits-mlp"], 0))
+    generator, before = np.random.default_rng(5), counting.meetings
+    for place in range(steps):
+        program.write_batch(driver, generator.random((8, 64)), np.eye(10)[generator.integers(0, 10, 8)], place)
+    for place in range(steps):
+        driver.step(place)
+    meetings = counting.meetings - before
+    driver.collect([])
+    assert isinstance(driver.array, GoldenArray)
+    return memories(driver.array, program), meetings
+
+
+def mlp_program(*split: str, steps: int = 1) -> TrainingProgram:
+    network = NETWORKS["digits-mlp"]
+    return lower_training(network, planned(network, *split), preset("ndp-tiny"), rule=UpdateRule(), steps=steps,
+                          memory_words=WORDS)
+
+
+@pytest.mark.parametrize(("lead", "meetings"), [(0, 5), (1, 2), (2, 1), (5, 0)])
+def test_processes_meet_as_seldom_as_their_lead_allows(lead: int, meetings: int) -> None:
+    """Of a plan whose dies send each other messages of rings alone, with the same bits."""
+    (wanted, _), = in_threads(((0, 1, 2, 3),), lambda transport: led(0, 5, transport))
+    found = in_threads(((2,), (0, 3, 1)), lambda transport: led(lead, 5, transport))
+    assert [count for _, count in found] == [meetings, meetings]
+    assert_same({die: image for images, _ in found for die, image in images.items()},
+                {die: wanted[die] for die in (2, 0, 1, 3)}, "die")
+
+
+@pytest.mark.parametrize(("processes", "split", "lead", "message"), [
+    (((0, 1), (2, 3)), ("mp", "dp"), 1, "dies cannot lead by 1 steps in this plan: they send each other tiles, .*; "
+     "choose 0, or planner data"),
+    (((0, 1, 2, 3),), ("dp", "dp"), 2, "a lead of 2 steps is for processes, and all dies live in this one, .*; choose"),
+    (((0, 1), (2, 3)), ("dp", "dp"), -1, "a lead must be 0 steps or more, not -1")])
+def test_dies_that_cannot_lead_are_refused(processes: Processes, split: tuple[str, str], lead: int, message: str
+                                           ) -> None:
+    array = golden_array(preset("ndp-tiny"), 4, WORDS, QueueTransport(processes, 0))
+    with pytest.raises(UserError, match=message):
+        Driver(array, mlp_program(*split), memory_words=WORDS, lead=lead)
 
 
 # Errors, of which all processes hear.
@@ -189,12 +253,9 @@ def test_an_error_of_one_hosts_code_ends_the_others() -> None:
     def run(transport: Transport) -> str:
         if transport.own != 1:
             return mlp(break_down, transport)
-        network = NETWORKS["digits-mlp"]
-        try:
-            Training(network, planned(network, "mp", "dp"), "ndp-tiny", before_step=break_down)(transport)
-        finally:
-            pass
-        return ""
+        Training(NETWORKS["digits-mlp"], planned(NETWORKS["digits-mlp"], "mp", "dp"), "ndp-tiny",
+                 before_step=break_down)(transport)
+        raise AssertionError
 
     heard: list[str] = []
     with pytest.raises(UserError, match="cannot be read"):
@@ -206,6 +267,7 @@ def test_an_error_of_one_hosts_code_ends_the_others() -> None:
     assert any("samples.npz" in text for text in heard)
 
 
+@pytest.mark.slow
 def test_whoever_breaks_off_is_named_and_his_word_counts() -> None:
     """The process whose error it is is quoted, not those that have heard of it."""
     with pytest.raises(UserError, match=r"^process 2 \(dies 1\): die 1: task .* stopped with BAD_ENGINE$"):
@@ -213,9 +275,7 @@ def test_whoever_breaks_off_is_named_and_his_word_counts() -> None:
 
 
 def bad_task(transport: Transport) -> None:
-    network = NETWORKS["digits-mlp"]
-    program = lower_training(network, planned(network, "mp", "dp"), preset("ndp-tiny"), rule=UpdateRule(), steps=1,
-                             memory_words=WORDS)
+    program = mlp_program("mp", "dp")
     driver = Driver(golden_array(preset("ndp-tiny"), 4, WORDS, transport), program, memory_words=WORDS)
     if 1 in driver.numbers:
         driver.rewrite(1, 0, 0, program.step[1].tasks[0].words[0] | 0xF)
