@@ -21,8 +21,9 @@ layer::
 
 Sums over members run in ascending die order, sums over readers in the order of the network's layers, column sums
 strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each. Where a reader's part is what its
-die has at home, nothing is copied. Nothing is written twice in a step, and a step starts once all dies have ended the
-one before; so a tile never meets what still is to be read.
+die has at home, nothing is copied. Nothing is written twice in a step, so that within it a tile never meets what still
+is to be read. Between steps there is no barrier here: who runs several sees to it that none begins too early
+(:class:`plinth.driver.driver.Driver`).
 
 Of a Winograd layer tiles stand between: :mod:`plinth.step.winograd`. Of these
 operands alone are FP16, not X and dZ.

@@ -233,13 +233,14 @@ def test_adds_of_other_arrays_apply_in_die_order(order: tuple[int, ...]) -> None
     assert total_of(program, driver.array) == ordered_sum()
 
 
-def test_adds_that_nobody_waits_for_apply_in_die_order() -> None:
+@pytest.mark.parametrize("transport", [None, QueueTransport(((0, 1, 2, 3),), 0)])
+def test_adds_that_nobody_waits_for_apply_in_die_order(transport: Transport | None) -> None:
     program = adders()
     tasks = program.step[0].tasks
     hasty = replace(tasks[0], words=(*tasks[0].words[:3], tasks[0].words[3] & ~0xF, *tasks[0].words[4:]))
     assert hasty != tasks[0]
     program = replace(program, step=[replace(program.step[0], tasks=(hasty,)), *program.step[1:]])
-    array = GoldenArray(TINY, 4, MEMORY_WORDS)
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, transport=transport)
     driver = Driver(array, program, memory_words=MEMORY_WORDS)
     put_summands(program, array)
     driver.step(0)
