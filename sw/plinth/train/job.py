@@ -67,6 +67,7 @@ class JobOptions:
     bitstream: Path | None = None
     memory_words: int
     threads: int | None = None
+    #: The file of weights; of several processes all have it, and that of die 0 writes it.
     save: Path | None = None
     resume: Path | None = None
     #: Go on from ``resume`` with settings that are not its own.
@@ -75,7 +76,7 @@ class JobOptions:
     tile_options: Mapping[str, str] = field(default_factory=dict)
     steps: int | None = None
     window: Window | None = None
-    #: Folder of the report; None: it is not written.
+    #: Folder of the report; None: it is not written. Of several processes that train together one has it.
     out: RunFolder | None = None
     #: What messages call the plan.
     plan_name: str = "plan"
@@ -154,6 +155,10 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     progress(None, total)
     training_started = time.perf_counter()
 
+    def save(found: Checkpoint) -> None:
+        if options.save and 0 in driver.numbers:
+            checkpoint.save(options.save, network, found)
+
     def state(of: Executor, result: StepResult) -> Checkpoint:
         epochs, step = divmod(result.epoch * steps_per_epoch + result.step + 1, steps_per_epoch)
         return Checkpoint(session.parameters(of), epochs, start.seed, step, settings,
@@ -171,13 +176,13 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
                 checks.finish()
                 if checks.failure is not None:
                     break
-                checkpoint.save(options.save, network, state(driver, result))
+                save(state(driver, result))
                 latest = None
             elif options.save and session.equal:
                 latest = state(session.drivers[-1], result)
     except (KeyboardInterrupt, UserError):
-        if options.save and latest is not None:
-            checkpoint.save(options.save, network, latest)
+        if latest is not None:
+            save(latest)
         raise
     wall = time.perf_counter() - training_started
     checks.finish()

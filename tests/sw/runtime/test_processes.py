@@ -1,6 +1,7 @@
 """Training steps on golden dies of several processes: the bits are those of one, in memory and as hosts read them."""
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from tests.support.networks import random_plan, trainable_network
 from tests.support.shares import Processes, Training, in_threads, memories
 
+from plinth.api.training import TrainingResult, train
 from plinth.driver.driver import DieError, Driver
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
@@ -36,6 +38,7 @@ from plinth.runtime.arrays import golden_array
 from plinth.runtime.processes import run_processes, split_dies
 from plinth.runtime.transports import QueueTransport
 from plinth.sharding import Sharding
+from plinth.train import checkpoint, job
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
@@ -147,6 +150,30 @@ def test_numbers_of_16_bits() -> None:
     rule = UpdateRule("momentum", rate=0.2, stochastic=True)
     read = check(Training(network, planned(network, "dp", "dp"), "fpga-demo", rule), shares=2)
     assert len(set(read["generators"])) == len(read["saturated"]) == 4
+
+
+def test_a_whole_run_on_dies_of_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setting up, steps, checks, checkpoints and the report; the process of die 0 writes weights."""
+    here, saved = threading.local(), []
+    save = checkpoint.save
+    monkeypatch.setattr(job, "golden_array", lambda *given: golden_array(*given, transport=here.transport))
+    monkeypatch.setattr(checkpoint, "save", lambda *given: (saved.append(here.transport), save(*given)))
+
+    def run(transport: Transport | None) -> TrainingResult:
+        here.transport = transport
+        path = tmp_path / ("several" if transport else "one")
+        return train("digits-mlp", array="ring-4", planner="hypar", batch=128, epochs=2, steps=13, update="momentum",
+                     device="golden", save=path)
+
+    one = run(None)
+    several = in_threads(((3, 1), (2, 0)), run)
+    for result in several:
+        assert_same(result.parameters, one.parameters, "parameters")
+        for key in set(one.report) - {"wall_seconds", "setup_seconds"}:
+            assert result.report[key] == one.report[key], key
+    assert [transport and transport.own for transport in saved] == [None, None, 1, 1]
+    found, wanted = (checkpoint.load(tmp_path / name, one.network) for name in ("several", "one"))
+    assert_same(vars(found), vars(wanted), "checkpoint")
 
 
 @pytest.mark.slow
