@@ -162,7 +162,7 @@ def test_a_whole_run_on_dies_of_two_processes(tmp_path: Path, monkeypatch: pytes
     def run(transport: Transport | None) -> TrainingResult:
         here.transport = transport
         path = tmp_path / ("several" if transport else "one")
-        return train("digits-mlp", array="ring-4", planner="hypar", batch=128, epochs=2, steps=13, update="momentum",
+        return train("digits-mlp", array="ring-4", planner="hypar", batch=16, epochs=1, steps=3, update="momentum",
                      device="golden", save=path)
 
     one = run(None)
@@ -171,7 +171,7 @@ def test_a_whole_run_on_dies_of_two_processes(tmp_path: Path, monkeypatch: pytes
         assert_same(result.parameters, one.parameters, "parameters")
         for key in set(one.report) - {"wall_seconds", "setup_seconds"}:
             assert result.report[key] == one.report[key], key
-    assert [transport and transport.own for transport in saved] == [None, None, 1, 1]
+    assert [transport and transport.own for transport in saved] == [None, 1]
     found, wanted = (checkpoint.load(tmp_path / name, one.network) for name in ("several", "one"))
     assert_same(vars(found), vars(wanted), "checkpoint")
 
