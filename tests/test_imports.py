@@ -28,7 +28,7 @@ _PREDICTED = {*_STEP, "plinth.predict"}
 _PLANS = {*_PREDICTED, "plinth.plan"}
 _LOWERED = {*_PLANS, "plinth.driver", "plinth.lower"}
 _SIMULATED = {*_LOWERED, "plinth_sim.array", "plinth.simulate"}
-_RUN = {*_LOWERED, "plinth.runtime", "plinth.train", "plinth.backends"}
+_RUN = {*_LOWERED, "plinth.runtime", "plinth.train"}
 #: What each room may import; itself goes without saying.
 MAY: dict[str, set[str]] = {
     TERMINAL: set(),
@@ -79,11 +79,10 @@ MAY: dict[str, set[str]] = {
                        "plinth_sim.rtl"},
     "plinth.simulate": {*_PLANS, "plinth_sim.array"},
     "plinth.report": {*_SIMULATED},
-    "plinth.train": {*_LOWERED, "plinth.runtime", "plinth.backends", INSTALLATION},
-    "plinth.backends": {*_GIVEN, "plinth_sim.golden"},
+    "plinth.train": {*_LOWERED, "plinth.runtime", "plinth_sim.golden", INSTALLATION},
     "plinth.bench": {*_RUN, *_SIMULATED, "plinth.reproduce", INSTALLATION, CACHE},
     "plinth.reproduce": {*_SIMULATED, "plinth.report", INSTALLATION, CACHE, "plinth.runtime", "plinth.train",
-                         "plinth.backends", "plinth_sim.golden"},
+                         "plinth_sim.golden"},
     "plinth.doctor": {*_BASE, INSTALLATION, "plinth_sim.rtl", "plinth.train"},
     "plinth.defaults": set(),
     "plinth.api": {*_RUN, *_SIMULATED, "plinth.defaults", "plinth.report", INSTALLATION},

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-from plinth import backends
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
@@ -19,6 +18,7 @@ from plinth.plan.planning import data_parallel
 from plinth.runtime.arrays import golden_array
 from plinth.train.data import digits
 from plinth.train.evaluation import evaluate
+from plinth.train.float64 import float64_predictor
 from plinth.train.session import Session
 from plinth.update.rule import ADAGRAD, UpdateRule
 from plinth_hw.isa.parameters import preset
@@ -72,7 +72,7 @@ def _trained(case: tuple[str, int]) -> float:
     for epoch in range(variant.epochs):
         for _ in session.epoch(epoch):
             pass
-    _, right = evaluate(network, backends.float64_predictor(network), session.parameters(driver), samples.test_x,
+    _, right = evaluate(network, float64_predictor(network), session.parameters(driver), samples.test_x,
                         samples.test_y, classes=True)
     assert right is not None
     return right

@@ -231,11 +231,11 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
     """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64); with the
     --winograd and --weights that it was trained with."""
     from plinth.api.choices import with_settings
-    from plinth.backends import float64_predictor
     from plinth.network.file import load_network
     from plinth.train import checkpoint as checkpoints
     from plinth.train.data import samples
     from plinth.train.evaluation import evaluate as evaluated
+    from plinth.train.float64 import float64_predictor
     from plinth.train.scale import UNSCALED, Conversion, parse_scale
 
     made = with_settings(load_network(network), winograd, weights)

@@ -33,12 +33,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth import backends
 from plinth.network.layers import SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.network.parameters import Reference, ReferenceStep, Sizes
 from plinth.network.winograd import parameter_rates
 from plinth.train.causes import Causes
+from plinth.train.float64 import float64_predictor, float64_reference
 from plinth.train.kinks import Kinks, bounded
 from plinth.train.stored import FP32_STORAGE, OwnUpdate, Storage, norm, storage
 from plinth.train.unsaturated import (
@@ -454,11 +454,11 @@ def against_float64(network: Network, rule: UpdateRule, number_format: str, *, k
         Largest share of a step's kinks that the dies may decide; None: as the number format asks for.
     """
     bounds, closer = BOUNDS[number_format], UNSATURATED_BOUNDS.get(number_format)
-    reference = backends.float64_reference(network, bounds.rounding)
+    reference = float64_reference(network, bounds.rounding)
     rates = () if rule.squares else parameter_rates(network)
     return Checks(
         reference, rule, [layer.name for layer in network.weighted], number_format, rates,
         biases=[network.layer_parameters(layer.name) - network.layer_weights(layer.name) for layer in network.weighted],
         carried=bounds.carried if isinstance(network.loss, SoftmaxCrossEntropy) else bounds.carried_else,
         unsaturated=UnsaturatedSteps(closer) if closer else None, kinks=bounded(number_format, kinks),
-        causes=Causes(reference, backends.float64_predictor(network), network, rule, rates, number_format))
+        causes=Causes(reference, float64_predictor(network), network, rule, rates, number_format))

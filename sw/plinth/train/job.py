@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from plinth import backends
 from plinth.array.array import Array
 from plinth.driver.device import Array as Devices
 from plinth.driver.driver import Driver
@@ -31,6 +30,7 @@ from plinth.train.checkpoint import Checkpoint
 from plinth.train.checks import Checks, against_float64
 from plinth.train.data import Dataset, Samples, samples
 from plinth.train.evaluation import evaluate
+from plinth.train.float64 import float64_predictor
 from plinth.train.folder import REPORT, RunFolder
 from plinth.train.layers import layer_report
 from plinth.train.resume import starting_point, state_scale
@@ -283,7 +283,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
     """Everything measured; from counters and comparisons, never from estimates."""
     dies, parameters = options.array.dies, options.array.die_parameters()
     steps = len(session.losses)
-    test_loss, test_accuracy = evaluate(options.network, backends.float64_predictor(options.network),
+    test_loss, test_accuracy = evaluate(options.network, float64_predictor(options.network),
                                         session.parameters(driver), dataset.test_x, dataset.test_y,
                                         classes=bool(dataset.classes))
     engines: dict[str, dict[str, int]] = {}

@@ -15,8 +15,8 @@ from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 from tests.support.onnx_models import model, node, read, shape_of
 
-from plinth.backends import float64_predictor
 from plinth.errors import UserError
+from plinth.train.float64 import float64_predictor
 
 Array = NDArray[Any]
 RANDOM = np.random.default_rng(0)

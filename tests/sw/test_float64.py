@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from tests.support.networks import random_network
 
-from plinth import backends
 from plinth.network.layers import Embedding, SoftmaxCrossEntropy
 from plinth.network.network import INPUT, Network
 from plinth.network.parameters import flats, initial_parameters, named
 from plinth.network.zoo import NETWORKS
+from plinth.train import float64
 from plinth_sim.golden import reference
 
 SAMPLES = 3
@@ -29,14 +29,14 @@ def inputs(network: Network, rng: np.random.Generator):
 def test_random_networks_have_their_shapes_and_the_slope_of_their_loss(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng)
-    layers, (x, targets) = backends.reference_layers(network), inputs(network, rng)
+    layers, (x, targets) = float64.reference_layers(network), inputs(network, rng)
     start = [np.float32(0.5) * rng.standard_normal(network.layer_parameters(layer.name), dtype=np.float32)
              for layer in network.weighted]
     outputs = reference.forward(layers, named(network, start), x)
     for layer in network.layers[:-1]:
         channels, *sides = network.output_shape(layer.name)
         assert outputs[layer.name].shape == (SAMPLES, *sides, channels)
-    found = backends.float64_reference(network)(start, x.reshape(SAMPLES, -1), targets, {})
+    found = float64.float64_reference(network)(start, x.reshape(SAMPLES, -1), targets, {})
     gradients = found.gradients
     assert found.kinks == 0
     wanted = reference.loss(layers, named(network, start), x, targets)
@@ -54,9 +54,9 @@ def test_rounded_maps_decide_alike() -> None:
     network, rng = NETWORKS["digits-cnn"], np.random.default_rng(0)
     x, targets = inputs(network, rng)
     parameters = initial_parameters(network, 0)
-    compute, flat = backends.float64_reference(network), x.reshape(SAMPLES, -1)
+    compute, flat = float64.float64_reference(network), x.reshape(SAMPLES, -1)
     weights = [one.join(parameters) for one in flats(network)]
-    outputs = reference.forward(backends.reference_layers(network), parameters, x)
+    outputs = reference.forward(float64.reference_layers(network), parameters, x)
     decided = {layer.name: outputs[layer.name if layer.kind == "relu" else layer.inputs[0]].astype(np.float32)
                for layer in network.layers if layer.kind in ("relu", "max-pool") and layer.inputs[0] != INPUT}
     plain, same = compute(weights, flat, targets, {}), compute(weights, flat, targets, decided)
