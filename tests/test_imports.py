@@ -67,7 +67,7 @@ MAY: dict[str, set[str]] = {
     "plinth.update": {*_BASE, ISA, "plinth.files"},
     "plinth.units": set(),
     "plinth.buffers": set(),
-    "plinth.partition": {*_BASE, *_GIVEN, ISA},
+    "plinth.partition": {*_BASE, *_GIVEN, ISA, "plinth.machine"},
     "plinth.machine": {*_BASE, ISA, "plinth.network"},
     "plinth.sharding": {*_BASE, *_GIVEN, "plinth.partition"},
     "plinth.step": _STEP,

@@ -1,4 +1,4 @@
-"""Cycles of tasks, counted on co-simulated dies beside what the formulas of predict/ say.
+"""Cycles of tasks, counted on co-simulated dies beside what the formulas of machine/ say.
 
 A task is counted three times in a row, without anything between them but that all three wait for a copy before: the
 first gives the time of a task alone, the last the time that one more takes.
@@ -15,14 +15,13 @@ from plinth.driver.statistics import TaskRecord
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap
-from plinth.machine.products import MAKERS
-from plinth.machine.row_stationary import RowStationary
-from plinth.machine.systolic import Systolic
-from plinth.partition.graph import Window
-from plinth.predict.copies import Copy
-from plinth.predict.machine import Cycles, Machine, Work
-from plinth.predict.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
+from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap, Window
+from plinth.machine.copies import Copy
+from plinth.machine.die import Cycles, Machine
+from plinth.machine.products import BPROP, DIRECTIONS, FPROP, MAKERS, UPDATE, Product
+from plinth.machine.row_stationary_tasks import RowStationary
+from plinth.machine.systolic_tasks import Systolic
+from plinth.machine.vector import ProgramWork
 from plinth.runtime.arrays import cosim_array
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.formats import FP32, factor_word
@@ -32,13 +31,13 @@ from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 
 #: Vector programs.
 PROGRAMS = {
-    "forward": Work(1, 1, row_loads=1, wise=2),
-    "sum": Work(4, 1, wise=3),
-    "backward": Work(2, 1, row_loads=1, row_stores=1, wise=1, sums=1),
-    "bias": Work(1, 0, row_loads=1, row_stores=1, sums=1),
-    "pool": Work(2, 1, wise=1),
-    "unpool": Work(4, 2, wise=6),
-    "loss": Work(2, 2, row_loads=2, row_stores=1, wise=5, sums=1, reductions=2, functions=1, column_functions=1),
+    "forward": ProgramWork(1, 1, row_loads=1, wise=2),
+    "sum": ProgramWork(4, 1, wise=3),
+    "backward": ProgramWork(2, 1, row_loads=1, row_stores=1, wise=1, sums=1),
+    "bias": ProgramWork(1, 0, row_loads=1, row_stores=1, sums=1),
+    "pool": ProgramWork(2, 1, wise=1),
+    "unpool": ProgramWork(4, 2, wise=6),
+    "loss": ProgramWork(2, 2, row_loads=2, row_stores=1, wise=5, sums=1, reductions=2, functions=1, column_functions=1),
 }
 #: Copies within a die, to the next one of a ring and to the one behind that, by hops; all dies send at once.
 COPIES = ("local", "remote", "far")

@@ -10,7 +10,7 @@ from plinth.driver.program import Program, Task
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth.machine.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
-from plinth.machine.row_stationary import RowStationary
+from plinth.machine.row_stationary_tasks import RowStationary
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.descriptors import HEADER_WORDS, WAITS, TaskHeader
 from plinth_hw.isa.formats import factor_word

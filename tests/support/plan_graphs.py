@@ -2,9 +2,10 @@
 
 import random
 
+from plinth.machine.convolution import Window
 from plinth.network.layers import MaxPool
 from plinth.network.variables import bias, weights
-from plinth.partition.graph import LOSS, Edge, Epilogue, Node, PlanGraph, Window, chain
+from plinth.partition.graph import LOSS, Edge, Epilogue, Node, PlanGraph, chain
 from plinth.partition.regions import Splits
 
 

@@ -14,11 +14,9 @@ from plinth.buffers import Buffer
 from plinth.driver.driver import Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.machine.convolution import ConvolutionShape, FeatureMap
-from plinth.machine.products import MAKERS
-from plinth.partition.graph import Window
-from plinth.predict.machine import Machine
-from plinth.predict.products import BPROP, DIRECTIONS, FPROP, Product
+from plinth.machine.convolution import ConvolutionShape, FeatureMap, Window
+from plinth.machine.die import Machine
+from plinth.machine.products import BPROP, DIRECTIONS, FPROP, MAKERS, Product
 from plinth.runtime.arrays import cosim_array, golden_array
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset

@@ -1,6 +1,14 @@
-"""How products lie on the two matrix machines: the choices that descriptors and costs follow from.
+"""The physics of one die: how products lie on the two matrix machines, and what tasks take.
 
-``convolution`` (shapes, feature maps, tasks of the systolic machine), ``tiles`` (its interleave shapes), ``systolic``
-and ``row_stationary`` (tasks of a product on each machine), ``mappings`` (mappings onto the row-stationary machine:
-which there are, what they cost, which one is taken), ``products`` (either machine's tasks).
+Whoever lowers, predicts, simulates or chooses reads it here; no room above has constants of its own.
+
+Products: ``convolution`` (shapes, feature maps, bodies of convolutions), ``tiles`` (interleave shapes of the systolic
+machine), ``choices`` of ``mappings`` (onto the row-stationary machine: which there are, what they cost, which one is
+taken), ``systolic_tasks`` and ``row_stationary_tasks`` (tasks of a product on each machine), ``products`` (either
+machine's).
+
+Cycles: ``memory`` (latencies, beats), ``control`` (descriptors, queues, waits, reductions), ``links`` (routers),
+``systolic_cycles`` (a product, panel by panel), ``vector`` (programs), ``copies`` (tiles, rows by their numbers),
+``transforms`` (Winograd stages), ``codes`` (coding, predicting), ``optimiser``; ``record`` has what a piece of work
+takes, and ``die`` asks for all of a preset.
 """

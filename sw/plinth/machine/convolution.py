@@ -22,7 +22,7 @@ from itertools import product
 from typing import Any
 
 from plinth.buffers import Buffer
-from plinth.machine.tiles import tile_shape
+from plinth.machine.tiles import CUT_CYCLES, tile_shape
 from plinth.network.layers import Convolution, Shape
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK
@@ -31,8 +31,22 @@ Body = dict[str, Any]
 Pair = tuple[int, int]
 #: Largest number of elements of a run, and of positions or rows of a grid.
 LONGEST = (1 << 16) - 1
-#: Cycles of a task in which the array does not multiply, about, besides its drain.
-TASK_CYCLES = 150
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows of a convolution: its input map, kernel, stride, padding and output map, [rows, columns] each."""
+
+    size: Pair
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    output: Pair
+
+    @property
+    def positions(self) -> int:
+        """Height times width of the output map."""
+        return self.output[0] * self.output[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +170,7 @@ class Part:
 
 def parts(parameters: DieParameters, grid: Grid, n: int, k: int) -> list[Part]:
     """Tasks that cover a grid: one, or one of whole tiles and another, of another shape, for the last rows."""
-    overhead = TASK_CYCLES + parameters.rows * parameters.interleave
+    overhead = CUT_CYCLES + parameters.rows * parameters.interleave
     positions = grid.images * grid.rows * grid.columns
     whole, shape = tile_shape(parameters, positions, n)
     best, found = whole * k, [Part(0, 0, grid.rows, positions, shape)]

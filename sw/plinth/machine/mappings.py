@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from plinth.machine.memory import SPAN_CYCLES
 from plinth_hw.isa.parameters import DieParameters
 
 #: Cycles, about: of a task beside its rounds, and from the end of one with a single round to the first load of the next
@@ -27,8 +28,6 @@ from plinth_hw.isa.parameters import DieParameters
 TASK_CYCLES, START_CYCLES, LOAD_CYCLES, HALF_CYCLES, RETURN_CYCLES = 20, 190, 6, 100, 20
 #: Largest fields of a body.
 LONGEST = (1 << 16) - 1
-#: Cycles of each span of neighbouring words, at least: memory's latency over the spans that a load has in flight.
-SPAN_CYCLES = 56 / 32
 
 
 @dataclass(frozen=True, kw_only=True)

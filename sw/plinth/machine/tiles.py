@@ -1,9 +1,19 @@
-"""Which interleave shapes products have on the systolic array."""
+"""Which interleave shapes products have on the systolic array, cycles of their tiles, and of a task beside them.
+
+Cycles of tiles alone are what cuts of products are chosen by; :mod:`plinth.machine.systolic_cycles` walks through all
+that a task does.
+"""
 
 from fractions import Fraction
 from math import ceil
 
 from plinth_hw.isa.parameters import DieParameters
+
+#: Cycles from a task to the next one of a single panel, as counted: what a task among many costs beside its tiles.
+TASK_PERIOD = 64
+#: Cycles, about, of a task in which the array does not multiply, besides its drain, if nothing hides them: what a
+#: convolution is cut for. It holds a task's latency, which :data:`TASK_PERIOD` does not.
+CUT_CYCLES = 150
 
 
 def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
@@ -15,6 +25,15 @@ def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
         return ceil(m / tile_m) * ceil(n / tile_n), tile_m + tile_n
 
     return min(range(depth + 1), key=tiles)
+
+
+def element_cycles(parameters: DieParameters, rows: int, inputs: int, outputs: int) -> float:
+    """Cycles of the tiles of rows x inputs times inputs x outputs: each takes as many a k step as it has slots, or as
+    its operands have beats."""
+    log2, depth = interleave_m_log2(parameters, rows, outputs), parameters.interleave
+    tile_m, tile_n = parameters.rows << log2, parameters.columns * depth >> log2
+    return ceil(rows / tile_m) * ceil(outputs / tile_n) * inputs * max(
+        depth, (tile_m + tile_n) / parameters.beat_words)
 
 
 def tile_shape(parameters: DieParameters, m: int, n: int) -> tuple[Fraction, int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from plinth.errors import UserError
+from plinth.machine.convolution import Window
 from plinth.network.layers import (
     REGIONS,
     Add,
@@ -64,22 +65,6 @@ class Epilogue:
     def name(self) -> str:
         """Of the layer, for names of tasks and maps."""
         return self.layer.name
-
-
-@dataclass(frozen=True)
-class Window:
-    """Windows of a convolution: its input map, kernel, stride, padding and output map, [rows, columns] each."""
-
-    size: tuple[int, int]
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    output: tuple[int, int]
-
-    @property
-    def positions(self) -> int:
-        """Height times width of the output map."""
-        return self.output[0] * self.output[1]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from plinth.array.array import Array
+from plinth.machine.transforms import word_cycles
 from plinth.partition.cuts import Factors, parts
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES, ProcessGroups
@@ -31,8 +32,8 @@ def tile_words(node: Node, here: Layout, phase: str, kind: str, factors: Factors
     rows = (node.window.size if phase == "fprop" else node.window.output)[0]
     lines = rows * tiling.tiles[1], tiling.form.sides[1]
     free = 1 - lines[0] * lines[1] / (whole[0] * whole[1])
-    return lines if array is not None and free * _link_cycles(array, here.groups(TILES, factors)) > _pass_cycles(
-        array) else whole
+    return lines if array is not None and free * _link_cycles(array, here.groups(TILES, factors)) > word_cycles(
+        array.die_parameters()) else whole
 
 
 @lru_cache(maxsize=256)
@@ -45,8 +46,3 @@ def _link_cycles(array: Array, clusters: ProcessGroups) -> float:
     for _, over in ways.walk(at, to):
         np.add.at(loads, over, 1 / clusters.size)
     return float((loads / array.directed_rates).max())
-
-
-def _pass_cycles(array: Array) -> float:
-    """Cycles of a word in a pass of transforms within a die."""
-    return 1 / array.die_parameters().within.flit_words

@@ -1,50 +1,37 @@
 """What the tasks of predicted gathers and skipped scatters cost, of strings as long as expected (docs/prediction.md).
 
-Cycles are those of stages as they are built. Of an array whose ``codes`` are ``at-links`` they are a model of what MPT
-(section VI.C) has in its place, between buffers and links: words of a gather are coded on their way out of the output
-buffer, strings leave a flit a cycle, and land as words; tiles of a scatter are made, packed and sent in one pass
-(:mod:`plinth.step.winograd`); masks are made, and strings decoded, on the way, without memory or an engine.
+Cycles are those of stages as they are built (:mod:`plinth.machine.codes`). Of an array whose ``codes`` are ``at-links``
+they are a model of what MPT (section VI.C) has in its place, between buffers and links: words of a gather are coded on
+their way out of the output buffer, strings leave a flit a cycle, and land as words; tiles of a scatter are made, packed
+and sent in one pass (:mod:`plinth.step.winograd`); masks are made, and strings decoded, on the way, without memory or
+an engine.
 """
 
 from dataclasses import replace
 
 from plinth.array.array import AT_LINKS, Array
-from plinth.predict.copies import MEMORY_LATENCY
-from plinth.predict.machine import row_words
-from plinth.predict.record import WorkCost
+from plinth.machine.codes import (
+    NEXT_CYCLES,
+    block_word,
+    named_word,
+    prediction_cycles,
+    region_word,
+    runs_cycles,
+    skipped_word,
+)
+from plinth.machine.memory import row_words
+from plinth.machine.record import WorkCost
 from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
-from plinth_hw.isa.codes import BLOCK
-from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 
-#: Cycles of a run beside its words, encoding; decoding memory's latency comes twice, as strings begin with lengths.
-RUN_CYCLES, DECODE_CYCLES = 36, 28
-#: Cycles of a block in a first part beside its planes, encoding and decoding.
-BLOCK_CYCLES, DECODE_BLOCK_CYCLES = 2, 1
-#: Codes of regions that are made, or read, a cycle at most.
-REGION_WORDS = 4
-#: Cycles of the words that a mask names, for each word of a next part's string: to exact words, to a lower level, whose
-#: string has fewer bits of each.
-EXACT_CYCLES, LOWER_CYCLES = 1.65, 7.0
-#: Cycles of a window of tiles for each of its elements, in a prediction: its highest and its lowest value.
-ELEMENT_CYCLES = 2
-#: From a task's end to the start of the next one.
-NEXT_CYCLES = 32
 
-
-def _cycles(lanes: int, part: CodePart | SkipPart, decodes: bool) -> float:
-    """Of a word of a run: of a first part a block at a time, a plane of bits a cycle, if its words do not take longer;
-    of a next one a flit at a time, and the words of it that masks name; of what is skipped a flit at a time, and
-    its mask; of regions a flit at a time, and, decoding the next part, words that masks name."""
+def _word(lanes: int, part: CodePart | SkipPart, decodes: bool) -> float:
+    """Cycles of a word of a run."""
     if isinstance(part, SkipPart):
-        return 1 / lanes + 1 / WORD_BITS
+        return skipped_word(lanes)
     if part.regions:
-        if part.number:
-            return 1 / lanes + (part.share if decodes else 1 / WORD_BITS)
-        return max(1 / lanes, 1 / REGION_WORDS) + 1 / WORD_BITS
-    if part.number:
-        return 1 / lanes + (EXACT_CYCLES if part.exact else LOWER_CYCLES) * part.share
-    return max(1 / lanes, part.share * WORD_BITS / BLOCK + (DECODE_BLOCK_CYCLES if decodes else BLOCK_CYCLES) / BLOCK)
+        return region_word(lanes, part.share if part.number else None, decodes)
+    return named_word(lanes, part.share, part.exact) if part.number else block_word(lanes, part.share, decodes)
 
 
 def codes_source(array: Array) -> str:
@@ -60,8 +47,7 @@ AT_NO_COST = WorkCost(0.0, 0.0)
 def _coded(parameters: DieParameters, work: Encode | Decode, decodes: bool) -> tuple[float, float, float, float]:
     """Of runs and strings: cycles alone; words of the masks, of the runs' beats and of the strings."""
     runs, words = work.runs.rows, work.runs.columns
-    each = _cycles(parameters.within.flit_words, work.part, decodes)
-    alone = runs * (words * each + (DECODE_CYCLES + 2 * MEMORY_LATENCY if decodes else RUN_CYCLES))
+    alone = runs_cycles(runs, words, _word(parameters.within.flit_words, work.part, decodes), decodes)
     return (alone, 0.0 if work.masks is None else float(runs * work.masks.columns), runs * row_words(parameters, words),
             runs * (1 + work.part.share * words))
 
@@ -98,7 +84,7 @@ def predict_cost(parameters: DieParameters, work: Predict, codes: str | None = N
     adds = 2.0 * tiles * channels * elements
     if codes == AT_LINKS:
         return replace(AT_NO_COST, adds=adds)
-    alone = elements * tiles * (channels / parameters.within.flit_words) * ELEMENT_CYCLES + MEMORY_LATENCY
+    alone = prediction_cycles(parameters.within.flit_words, elements, tiles, channels)
     reads = elements * tiles * row_words(parameters, channels)
     if work.added is not None:
         reads += work.added.rows * row_words(parameters, channels)

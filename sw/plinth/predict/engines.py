@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plinth.predict.copies import MEMORY_LATENCY
-from plinth.predict.machine import Cycles, Machine
+from plinth.machine.control import BODIES, HEADERS
+from plinth.machine.die import Cycles, Machine
+from plinth.machine.memory import MEMORY_LATENCY
 from plinth_hw.isa.operations import Engine
 
-#: Tasks of an engine from fetch to completion, and those of them that are fetched ahead of it (docs/control.md).
-HEADERS, BODIES = 8, 4
 #: Engines of a die.
 ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
 #: Words read and written.

@@ -17,15 +17,16 @@ import numpy as np
 
 from plinth.array.array import Array
 from plinth.buffers import Buffer, Extent
+from plinth.machine.copies import FIRST_FLIT, Copy
+from plinth.machine.die import Cycles, Machine
+from plinth.machine.links import LINK_LATENCY, buffered, lookups, waiting
+from plinth.machine.record import WorkCost
 from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
-from plinth.predict.copies import FIRST_FLIT, Copy, buffered, lookups, waiting
 from plinth.predict.engines import ENGINES, Die, Words
 from plinth.predict.links import Links
-from plinth.predict.machine import LINK_LATENCY, Cycles, Machine
-from plinth.predict.record import WorkCost
 from plinth.predict.work import work_cost
 from plinth.sharding import Copies, Sharding
 from plinth.step.accesses import Accesses

@@ -1,15 +1,15 @@
 """What products, vector programs, rows of embeddings and copies of a step take on a die."""
 
 from plinth.buffers import Buffer
-from plinth.machine import mappings
-from plinth.machine.convolution import FeatureMap
-from plinth.machine.products import matrix_tasks
-from plinth.partition.graph import Window
-from plinth.predict import systolic
-from plinth.predict.copies import Copy
-from plinth.predict.machine import Machine, Work, full_words, row_words, unlike
-from plinth.predict.products import Product, row_stationary_parts
-from plinth.predict.record import WorkCost
+from plinth.machine import mappings, systolic_cycles
+from plinth.machine.convolution import FeatureMap, Window
+from plinth.machine.copies import Copy, unlike
+from plinth.machine.die import Machine
+from plinth.machine.memory import row_words
+from plinth.machine.products import Product, matrix_tasks, row_stationary_parts
+from plinth.machine.record import WorkCost
+from plinth.machine.vector import ProgramWork, full_words
+from plinth.partition.graph import Node
 from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Rows, Tile, Vector
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import SYSTOLIC
@@ -19,7 +19,7 @@ from plinth_hw.isa.vector_body import VectorOp
 _SINGLE = {"full": (False, False), "row": (True, False), "column": (False, True), "element": (True, True)}
 
 
-def vector_work(program: VectorProgram) -> Work:
+def vector_work(program: VectorProgram) -> ProgramWork:
     """What a vector program does."""
     regions = {name: _SINGLE[shape] for name, shape in program.regions.items()}
     wise = sums = reductions = functions = column_functions = 0
@@ -35,10 +35,11 @@ def vector_work(program: VectorProgram) -> Work:
             column_functions += target[1] and function
     row_loads, row_stores = (sum(any(regions[move.region]) for move in moves)
                              for moves in (program.loads, program.stores))
-    return Work(len(program.loads) - row_loads, len(program.stores) - row_stores, row_loads, row_stores, wise=wise,
-                sums=sums, reductions=reductions, functions=functions, column_functions=column_functions,
-                packed_loads=sum(move.packed for move in program.loads),
-                packed_stores=sum(move.packed for move in program.stores))
+    return ProgramWork(
+        len(program.loads) - row_loads, len(program.stores) - row_stores, row_loads, row_stores, wise=wise, sums=sums,
+        reductions=reductions, functions=functions, column_functions=column_functions,
+        packed_loads=sum(move.packed for move in program.loads),
+        packed_stores=sum(move.packed for move in program.stores))
 
 
 def vector_cost(machine: Machine, vector: Vector) -> WorkCost:
@@ -55,7 +56,7 @@ def vector_cost(machine: Machine, vector: Vector) -> WorkCost:
     return found
 
 
-def _vector(machine: Machine, work: Work, vector: Vector) -> WorkCost:
+def _vector(machine: Machine, work: ProgramWork, vector: Vector) -> WorkCost:
     parameters, rows, columns = machine.parameters, vector.rows, vector.columns
     stages = machine.vector(work, rows, columns)
     load, compute, store = stages
@@ -104,13 +105,20 @@ def _systolic(machine: Machine, work: Multiplication) -> WorkCost:
     bodies = [body for bodies in groups for body in bodies]
     for body in bodies:
         m, n, k = body["m"], body["n"], body["k"]
-        found = systolic.cost(parameters, systolic.Shape(
+        found = systolic_cycles.cost(parameters, systolic_cycles.Shape(
             m, n, k, body["interleave_m_log2"], bool(body.get("transpose_a")), bool(body.get("transpose_b")),
             0 if work.shape is None else body["a_run"], body["a_stride"] % beat == 0, body["b_stride"] % beat == 0,
             body["c_stride"] % beat == 0))
         alone, row = (alone + found.row if row else found.alone), row + found.row
         reads, writes, macs = reads + beat * found.reads, writes + beat * found.writes, macs + m * n * k
     return _bounded(machine, work, alone, row, reads, writes, len(bodies), macs)
+
+
+def node_product(direction: str, node: Node, samples: int, inputs: int, outputs: int) -> Product:
+    """A product of a weighted node; channels of a flattened map have several features."""
+    if node.kind == "convolution":
+        return Product(direction, samples, inputs, outputs, node.window, node.name)
+    return Product(direction, samples, inputs * node.matrix[0], outputs, layer=node.name)
 
 
 def product_of(work: Multiplication) -> Product:

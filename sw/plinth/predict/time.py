@@ -9,8 +9,8 @@ and the slowest die decides each:
             for the weights' gradient, whose ring reduction runs beside everything that follows, one after the other
     step    until the last product and the last reduction have finished
 
-There tile transfers between layers hide behind nothing. Cycles of tasks are those of :mod:`machine`, divided by the
-die's speed; cycles of words those of :mod:`links`.
+There tile transfers between layers hide behind nothing. Cycles of tasks are those of
+:mod:`plinth.machine`, divided by the die's speed; cycles of words those of :mod:`links`.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -18,6 +18,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from plinth.array.array import Array
+from plinth.machine.copies import unlike
+from plinth.machine.die import Machine, machine
+from plinth.machine.products import DIRECTIONS, Product
+from plinth.machine.vector import BACKWARD, FORWARD, SUM, ProgramWork
 from plinth.partition.axes import CHANNELS, SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges, unpredictable
 from plinth.partition.cuts import bounds, parts
@@ -29,9 +33,8 @@ from plinth.partition.predicted import expected_share
 from plinth.partition.regions import Layout, Partition, Splits, has_elements, layout, tile_levels, weight_words
 from plinth.partition.ring_order import along_links
 from plinth.predict.links import Links
-from plinth.predict.machine import BACKWARD, FORWARD, SUM, Machine, Work, machine, unlike
-from plinth.predict.products import DIRECTIONS, Product
 from plinth.predict.schedule import Schedule
+from plinth.predict.tasks import node_product
 from plinth.predict.transforms import node_transforms
 from plinth.predict.updates import update_cycles
 from plinth.sharding import Copies
@@ -174,7 +177,7 @@ class StepTime:
             if node.tiling is not None:
                 fprop, error, update = self._tiled(node, here, samples, inputs, outputs)
             elif node.weighted and node.macs:
-                fprop, error, update = (die.product(Product.of(direction, node, samples, inputs, outputs)).cycles[0]
+                fprop, error, update = (die.product(node_product(direction, node, samples, inputs, outputs)).cycles[0]
                                         for direction in DIRECTIONS)
             elif node.gathers:
                 fprop, update = (die.rows(samples * raw, outputs, one)[0]
@@ -203,7 +206,7 @@ class StepTime:
                      for which, channels in ((False, inputs), (True, outputs)))
         if self.machine.parameters.packing > 1:
             # Tiles are made operands of 16 bits.
-            narrow = Work(1, 1).packed(0, 1)
+            narrow = ProgramWork(1, 1).packed(0, 1)
             products[:2] = (one + sum(self.machine.vector(narrow, elements * tiles, channels))
                             for one, channels in zip(products, (inputs, outputs), strict=False))
         return products[0] + ins + outs, products[1] + ins + outs, products[2]

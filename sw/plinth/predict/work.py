@@ -1,15 +1,15 @@
 """The cost of each kind of work of a step: one table, which predictions and both forms of simulation read.
 
-A kind of work is added here by the function that gives its :class:`~plinth.predict.record.WorkCost`.
+A kind of work is added here by the function that gives its :class:`~plinth.machine.record.WorkCost`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from plinth.machine.die import Machine
+from plinth.machine.memory import MEMORY_LATENCY
+from plinth.machine.record import WorkCost
 from plinth.predict.codes import decode_cost, encode_cost, predict_cost
-from plinth.predict.copies import MEMORY_LATENCY
-from plinth.predict.machine import Machine
-from plinth.predict.record import Setting, WorkCost
 from plinth.predict.tasks import copy_cost, matrix_cost, rows_cost, vector_cost
 from plinth.predict.transforms import line_cost, spread_cost, transform_cost
 from plinth.predict.updates import message_cost, optimiser_cost
@@ -28,6 +28,22 @@ from plinth.step.tasks import (
     Vector,
     Work,
 )
+
+
+class Setting(NamedTuple):
+    """What the cost of work depends on beside the work and its die.
+
+    Attributes
+    ----------
+    codes : str or None
+        How dies of the array code tiles (:class:`plinth.array.array.Array`).
+    flit_cycles : float or None
+        Cycles of a flit on the slowest link between the die and the one that gets the words; None: they stay on the
+        die, or links do not count.
+    """
+
+    codes: str | None = None
+    flit_cycles: float | None = None
 
 
 def _tile(machine: Machine, work: Tile, setting: Setting) -> WorkCost:
@@ -64,6 +80,6 @@ def work_cost(machine: Machine, work: Work, codes: str | None = None, flit_cycle
     Parameters
     ----------
     codes, flit_cycles
-        The setting that the cost depends on (:class:`~plinth.predict.record.Setting`).
+        The setting that the cost depends on (:class:`Setting`).
     """
     return COSTS[type(work)](machine, work, Setting(codes, flit_cycles))

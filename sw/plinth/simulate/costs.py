@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 from plinth.array.array import Array
 from plinth.buffers import Buffer
+from plinth.machine.copies import Copy, copy_formula
+from plinth.machine.die import Machine, machine
+from plinth.machine.links import LINK_LATENCY
+from plinth.machine.record import WorkCost
 from plinth.predict.codes import codes_source
-from plinth.predict.copies import Copy, copy_formula
-from plinth.predict.machine import Machine, machine
-from plinth.predict.record import WorkCost
 from plinth.predict.updates import message_words
 from plinth.predict.work import work_cost
 from plinth.step.tasks import Multiplication, Phase, Rows, Task, Work
@@ -50,9 +51,8 @@ class Costs(Protocol):
     source: str
     #: Words that the memory moves a second, reads and writes together.
     memory: float
-    #: From one task's end to the start of one that waits for it: on the die, and on another behind a transfer.
+    #: From one task's end to the start of one that waits for it on the die.
     issue: float
-    arrival: float
     #: Words that memory moves for each word of a transfer that is added at its receiver, beside those of the vector
     #: work that does it.
     added: float
@@ -63,6 +63,11 @@ class Costs(Protocol):
 
     def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
         """Seconds that a die takes to send ``words`` in tiles of rows x width, and words on a link over those sent."""
+        ...
+
+    def arrival(self, latency: float) -> float:
+        """Seconds from a transfer's end to the start of what waits for it on another die, over links of so many cycles'
+        latency."""
         ...
 
     def ring(self, phase: Phase, members: int, links: float) -> float:
@@ -96,11 +101,10 @@ class DieCosts:
         self.parameters = array.die_parameters()
         self.machine: Machine = machine(self.parameters)
         self.second = 1 / float(array.clock_mhz * 1_000_000)
-        control = self.machine.control
         self.source = self.machine.source + codes_source(array)
         self.codes = array.codes
         self.memory = float(self.parameters.memory_words_per_cycle) / self.second
-        self.issue, self.arrival = control["issue"] * self.second, control["arrival"] * self.second
+        self.issue = self.machine.control["issue"] * self.second
 
     def work(self, work: Work, flit_cycles: float | None = None) -> WorkCost:
         """What a piece of work takes if nothing else uses the memory.
@@ -134,6 +138,10 @@ class DieCosts:
         of = copy.rows * copy.columns
         share = words / of * copy.cycles(parameters) * row / copy_formula(parameters, copy, 0.0)[1]
         return share * self.second, copy.flits(parameters) * parameters.flit_words / of
+
+    def arrival(self, latency: float) -> float:
+        """As :class:`Costs`; shorter links than those that were counted save nothing."""
+        return self.machine.arrival(max(latency, LINK_LATENCY)) * self.second
 
     def ring(self, phase: Phase, members: int, links: float) -> float:
         """As :class:`Costs`."""
@@ -180,7 +188,7 @@ class Paper:
 
     source = "HyPar's section 6.1: 168 PEs at 250 MHz, a multiply-add each a cycle, 320 GB/s"
     memory = PAPER_WORDS
-    issue = arrival = 0.0
+    issue = 0.0
     #: What arrives is added to what is read, and the sum is written.
     added = 1.0
 
@@ -196,6 +204,10 @@ class Paper:
     def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
         """Nothing beside the words."""
         return 0.0, 1.0
+
+    def arrival(self, latency: float) -> float:
+        """The links' latencies, but for one of the dies' own arrays."""
+        return max(0.0, latency - LINK_LATENCY) * self.cycle
 
     def ring(self, phase: Phase, members: int, links: float) -> float:
         """The links' latencies."""

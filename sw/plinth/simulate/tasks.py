@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plinth.array.array import Array
-from plinth.predict.copies import MEMORY_LATENCY, buffered, lookups, waiting
-from plinth.predict.machine import LINK_LATENCY
-from plinth.predict.record import WorkCost
+from plinth.machine.control import BODIES, FETCH_CYCLES, HEADERS, body_cycles
+from plinth.machine.links import buffered, lookups, waiting
+from plinth.machine.record import WorkCost
+from plinth.machine.vector import latencies
 from plinth.simulate.costs import VAULTS, Cost, DieCosts
 from plinth.simulate.phases import Collected, phase
 from plinth.step.accesses import Accesses
@@ -43,15 +44,10 @@ from plinth.step.tasks import (
     Vector,
     Work,
 )
-from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS
 from plinth_hw.isa.operations import Engine
 from plinth_sim.array import machine as simulated
 from plinth_sim.array.machine import Activity, Flow, Wait
 
-#: Headers and bodies that control holds for an engine.
-HEADERS, QUEUED_BODIES = 8, 4
-#: Cycles in which a word of a body goes to its engine.
-BODY_WORD_CYCLES = 2
 NOTHING = Cost()
 
 
@@ -185,7 +181,7 @@ class _Die:
 
     def __init__(self, given: TaskByTask, die: int):
         self.given, self.die, self.costs, self.cycle = given, die, given.costs, given.cycle
-        self.parameters, self.control = given.parameters, given.costs.machine.control
+        self.parameters = given.parameters
         #: What is waited for: counters of this die and their values.
         self._accesses: Accesses[tuple[str, int]] = Accesses()
         self._arrived: dict[int, int] = {}
@@ -233,14 +229,14 @@ class _Die:
         self._counts[engine] += 1
         key = self.given.named(f"{task.name}.{part}@{die}" if cost.descriptors > 1 else f"{task.name}@{die}")
         room, started = [], f"{die}.{engine.name} started"
-        if place >= QUEUED_BODIES:
-            room.append(Wait(started, place - QUEUED_BODIES + 1))
+        if place >= BODIES:
+            room.append(Wait(started, place - BODIES + 1))
         if place >= HEADERS:
             room.append(Wait(self._done(engine), place - HEADERS + 1))
-        self._add(simulated.Task(name=f"{key} fetch", die=die, engine="fetch", seconds=DESCRIPTOR_WORDS * cycle,
+        self._add(simulated.Task(name=f"{key} fetch", die=die, engine="fetch", seconds=FETCH_CYCLES * cycle,
                                  waits=room))
         self._add(simulated.Task(name=f"{key} body", die=die, engine=f"{engine.name.lower()} body",
-                                 seconds=BODY_WORD_CYCLES * self.parameters.body_words(engine) * cycle,
+                                 seconds=body_cycles(self.parameters, engine) * cycle,
                                  waits=[Wait(f"{key} fetch")]))
         waits = [Wait(f"{key} body"), *(Wait(counter, value, self.costs.issue) for counter, value in needed.items())]
         if engine is Engine.VECTOR and place >= 2:
@@ -295,8 +291,7 @@ class _Die:
         cost, key, beat = one.cost, one.name, self.parameters.beat_words
         assert cost.stages is not None
         load, compute, store = cost.stages
-        before = MEMORY_LATENCY * load / (MEMORY_LATENCY + 5 + cost.reads / beat)
-        behind = MEMORY_LATENCY * store / (MEMORY_LATENCY + cost.writes / beat)
+        before, behind = latencies(load, store, cost.reads / beat, cost.writes / beat)
         self._work(f"{key} load", "vector load", load - before, cost.reads, 0.0, one.waits, latency=before,
                    counted=self.costs.task(one.task))
         self._add(simulated.Task(name=f"{key} compute", die=self.die, engine="vector",
@@ -394,8 +389,7 @@ class _Die:
 
     def _arrival(self, keys: Sequence[str], other: int, exchange: int) -> None:
         """A counter of another die advances once a task's words are there: after some activities."""
-        latency = (self.control["arrival"] - self.control["issue"]
-                   + int(self.given.array.route_latencies[self.die, other]) - LINK_LATENCY)
+        latency = self.costs.machine.advance(int(self.given.array.route_latencies[self.die, other]))
         self._add(Flow(name=f"{keys[0]} arrival {other}", latency=max(0.0, latency) * self.cycle,
                        waits=[Wait(key) for key in keys], signals=[f"{other}.exchange {exchange}"]))
 

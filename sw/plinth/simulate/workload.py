@@ -18,7 +18,6 @@ from plinth.errors import UserError
 from plinth.partition.axes import common
 from plinth.partition.graph import DP, MP
 from plinth.plan.plan import Plan
-from plinth.predict.machine import LINK_LATENCY
 from plinth.predict.published import PublishedWords
 from plinth.simulate.costs import VAULTS, Cost, Costs, DieCosts
 from plinth.simulate.phases import Collected, phase
@@ -255,7 +254,7 @@ class Groups(Collected):
                         self._work(f"{label} codes@{one}", one, Engine.TRANSFER, Cost(coding.seconds), ready[one])
             received = share * group.received * positions * self.costs.added * sums
             self._flow(label, group, share * positions * packets, ready, seconds=seconds,
-                       latency=self.costs.arrival + max(0, group.latency - LINK_LATENCY) * self.second,
+                       latency=self.costs.arrival(group.latency),
                        die_words=through + 2 * kept * positions + received,
                        adds=float(group.received.sum()) * positions if sums and self.costs.added else 0.0)
             found |= dict.fromkeys(group.dies.tolist(), Wait(label))

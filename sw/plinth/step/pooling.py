@@ -30,6 +30,7 @@ from itertools import groupby
 
 from plinth.buffers import Buffer
 from plinth.machine.convolution import FeatureMap
+from plinth.machine.vector import PROGRAM_CYCLES
 from plinth.network.layers import MaxPool, MeanPool, Shape
 from plinth.step.vector import VectorProgram, scratchpad_lines
 from plinth_hw.isa.parameters import DieParameters
@@ -38,8 +39,6 @@ from plinth_hw.isa.vector_body import VECTOR_LOADS, VECTOR_STORES, VectorOp
 Pool = MaxPool | MeanPool
 #: Largest number of rows or columns of a task.
 LONGEST = (1 << 16) - 1
-#: What a task costs beside its data, about, in beats.
-TASK_BEATS = 64
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class _Direction:
             return found
 
         def cost(found: list[_Tile]) -> int:
-            return sum(TASK_BEATS + tile.rows * -(-tile.columns // beat) for tile in found)
+            return sum(PROGRAM_CYCLES + tile.rows * -(-tile.columns // beat) for tile in found)
 
         return min(cut(by_outer), cut(by_window), key=cost)
 

@@ -18,19 +18,20 @@ room to wait.
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
-from math import ceil, prod
+from math import prod
 from typing import NamedTuple
 
-from plinth.machine.tiles import interleave_m_log2
+from plinth.machine.control import STRIP_ARRIVAL_CYCLES
+from plinth.machine.links import buffered, waiting
+from plinth.machine.tiles import TASK_PERIOD, element_cycles
+from plinth.machine.transforms import PASS_CYCLES, place_cycles, place_flits
 from plinth.partition.graph import Tiling
 from plinth_hw.isa.parameters import DieParameters
 
-#: Cycles that an element's product of all tiles takes at least; fewer are not cut. Cycles of a task beside its product.
-LEAST_CYCLES, TASK_CYCLES = 8192, 64
+#: Cycles that an element's product of all tiles takes at least; fewer are not cut.
+LEAST_CYCLES = 8192
 #: Pieces that are put together as strips, at most; strips of a gather.
 MOST_PIECES, MOST_GATHERED = 24, 5
-#: Cycles of a descriptor of a transform beside its blocks, and from a strip's last word on a link until it may begin.
-BEGIN_CYCLES, ARRIVAL_CYCLES = 160, 300
 
 
 class TileStrip(NamedTuple):
@@ -45,19 +46,6 @@ class TileStrip(NamedTuple):
         """The first tile among those of all images, and how many, given an image's down and across."""
         down, across = tiles
         return (self.image * down + self.line) * across, self.images * self.lines * across
-
-
-def _product(parameters: DieParameters, rows: int, inputs: int, outputs: int) -> float:
-    """Cycles of an element's product: a tile takes as many as it has slots, or as its operands have beats."""
-    log2, depth = interleave_m_log2(parameters, rows, outputs), parameters.interleave
-    tile_m, tile_n = parameters.rows << log2, parameters.columns * depth >> log2
-    return ceil(rows / tile_m) * ceil(outputs / tile_n) * inputs * max(
-        depth, (tile_m + tile_n) / parameters.beat_words)
-
-
-def _place(parameters: DieParameters, channels: int) -> float:
-    """Cycles of a place of a tile: as the stages take it, or as memory reads it and writes it."""
-    return max(-(-channels // parameters.within.flit_words), 2 * channels / float(parameters.memory_words_per_cycle))
 
 
 def _pieces(images: int, tiles: tuple[int, int]) -> tuple[int, int]:
@@ -89,9 +77,9 @@ def tile_strips(parameters: DieParameters, images: int, tiles: tuple[int, int], 
         Rows and columns of an element's weights.
     """
     pieces, each = _pieces(images, tiles)
-    if not parameters.systolic or _product(parameters, pieces * each, inputs, outputs) < LEAST_CYCLES:
+    if not parameters.systolic or element_cycles(parameters, pieces * each, inputs, outputs) < LEAST_CYCLES:
         return ()
-    made, mapped = (elements * _place(parameters, channels) for channels in (inputs, outputs))
+    made, mapped = (elements * place_cycles(parameters, channels) for channels in (inputs, outputs))
 
     def end(bounds: Sequence[int]) -> float:
         """Cycles until the last map is there."""
@@ -100,7 +88,7 @@ def tile_strips(parameters: DieParameters, images: int, tiles: tuple[int, int], 
         for count in rows:
             scattered += count * made
             multiplied = max(multiplied, scattered) + elements * (
-                _product(parameters, count, inputs, outputs) + TASK_CYCLES)
+                element_cycles(parameters, count, inputs, outputs) + TASK_PERIOD)
             products.append(multiplied)
         for count, ready in zip(rows, products, strict=True):
             scattered = max(scattered, ready) + count * mapped
@@ -142,9 +130,10 @@ def gather_strips(parameters: DieParameters, images: int, tiling: Tiling, channe
     words = elements * channels * each
     sent, flits, link = words * dies / wide, words * (dies - 1) / flit, words * dies * (dies + 2) / 8 / flit
     # Cycles for which links have what waits.
-    held = (parameters.leaving_flits * wide / flit + parameters.inject_buffer_flits) * link / flits
+    held = (waiting(parameters) + buffered(parameters)) * link / flits
     # A beat a cycle, read or written.
-    mapped = each * (tiling.elements + prod(one.outputs for one in tiling.form.transforms)) * -(-channels // wide)
+    mapped = each * (tiling.elements + prod(one.outputs for one in tiling.form.transforms)) * place_flits(
+        parameters.within, channels)
     by_column = images > 1 and (added or tiling.tiles[1] < images)
 
     def ahead(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -152,7 +141,7 @@ def gather_strips(parameters: DieParameters, images: int, tiling: Tiling, channe
         found = []
         for number in range(1, len(sizes) + 1):
             more = [last for last in range(number + 2, len(sizes) + 1)
-                    if sum(sizes[number:last]) * link <= held + ARRIVAL_CYCLES]
+                    if sum(sizes[number:last]) * link <= held + STRIP_ARRIVAL_CYCLES]
             found.append(max([min(number + 1, len(sizes)), *more]))
         return tuple(found)
 
@@ -162,12 +151,12 @@ def gather_strips(parameters: DieParameters, images: int, tiling: Tiling, channe
         engine, links, came = 0.0, 0.0, list[float]()
         for number, (size, before) in enumerate(zip(sizes, ahead(sizes), strict=True)):
             for more in sizes[len(came):before]:
-                engine += BEGIN_CYCLES
+                engine += PASS_CYCLES
                 links = max(links, engine) + more * link
-                came.append(links + ARRIVAL_CYCLES)
+                came.append(links + STRIP_ARRIVAL_CYCLES)
                 engine = max(engine + more * sent, links - held)
             descriptors = tiling.tiles[1] if by_column else size if images > 1 else 1
-            engine = max(engine, came[number]) + descriptors * BEGIN_CYCLES + size * mapped
+            engine = max(engine, came[number]) + descriptors * PASS_CYCLES + size * mapped
         return engine
 
     places = range(0, pieces, -(-pieces // MOST_PIECES))[1:]

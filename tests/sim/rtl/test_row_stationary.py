@@ -10,7 +10,7 @@ from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth.machine.convolution import ConvolutionShape, FeatureMap
-from plinth.machine.row_stationary import RowStationary
+from plinth.machine.row_stationary_tasks import RowStationary
 from plinth_hw.isa.operations import Engine, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_sim.rtl.cosim import CosimArray

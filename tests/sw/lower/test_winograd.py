@@ -155,7 +155,7 @@ def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, mo
     plan = Plan(sharding=Sharding(graph=graph, splits=(("dp",) * levels,) * len(graph.nodes), batch=batch),
                 planner="data", model="exact", array=f"ring-{dies}")
     data, found = random_data(network, batch, np.random.default_rng(6)), []
-    monkeypatch.setattr(tile_strips, "TASK_CYCLES", 0)
+    monkeypatch.setattr(tile_strips, "TASK_PERIOD", 0)
     for cycles in (1, 1 << 40):
         monkeypatch.setattr(tile_strips, "LEAST_CYCLES", cycles)
         tile_strips.tile_strips.cache_clear()
@@ -197,8 +197,8 @@ def test_maps_made_while_the_rest_is_sent_change_no_bit(dies: int, batch: int, o
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
                 array=f"ring-{dies}")
     data, found = random_data(network, batch, np.random.default_rng(6)), []
-    monkeypatch.setattr(tile_strips, "BEGIN_CYCLES", 0)
-    monkeypatch.setattr(tile_strips, "ARRIVAL_CYCLES", 0)
+    monkeypatch.setattr(tile_strips, "PASS_CYCLES", 0)
+    monkeypatch.setattr(tile_strips, "STRIP_ARRIVAL_CYCLES", 0)
     for most in (4, 1):
         monkeypatch.setattr(tile_strips, "MOST_GATHERED", most)
         tile_strips.gather_strips.cache_clear()

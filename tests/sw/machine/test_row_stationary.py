@@ -17,7 +17,7 @@ from plinth.lower.builder import pack
 from plinth.machine.choices import _cut_choices, choose
 from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.machine.mappings import Loops, pieces
-from plinth.machine.row_stationary import RowStationary
+from plinth.machine.row_stationary_tasks import RowStationary
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Format
 from plinth_hw.isa.operations import Engine, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset

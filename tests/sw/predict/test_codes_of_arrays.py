@@ -10,12 +10,12 @@ from plinth.array.file import array_from_data, array_to_data
 from plinth.bench.workers import late_layers
 from plinth.errors import UserError
 from plinth.lower.training import check_array
+from plinth.machine.die import machine
 from plinth.network.winograd import with_tiles
 from plinth.partition.graph import EP, from_network
 from plinth.partition.predicted import SKIPPED
 from plinth.plan.planners.mpt import communication, grouped, in_groups
 from plinth.plan.planning import given_plan
-from plinth.predict.machine import machine
 from plinth.predict.time import StepTime
 from plinth.predict.work import work_cost
 from plinth.sharding import Sharding

@@ -6,7 +6,7 @@ import pytest
 from tests.support import counted
 from tests.support.counted import COPIES, PROGRAMS, Counted
 
-from plinth.predict.machine import CONTROL
+from plinth.machine.control import CONTROL
 from plinth_hw.isa.parameters import preset
 
 #: Before a test puts fewer in their place.

@@ -9,12 +9,12 @@ import pytest
 from plinth.buffers import Buffer
 from plinth.machine import choices, mappings
 from plinth.machine.choices import balanced
-from plinth.machine.convolution import ConvolutionShape, FeatureMap
+from plinth.machine.convolution import ConvolutionShape, FeatureMap, Window
+from plinth.machine.die import Machine
 from plinth.machine.mappings import pieces, task_work, work
-from plinth.machine.row_stationary import RowStationary
-from plinth.partition.graph import Window, square
-from plinth.predict.machine import Machine
-from plinth.predict.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
+from plinth.machine.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
+from plinth.machine.row_stationary_tasks import RowStationary
+from plinth.partition.graph import square
 from plinth_hw.isa.parameters import DieParameters, preset
 
 DEMO, MIXED, PAPER = (preset(f"hypar-{name}") for name in ("demo", "demo-mixed", "paper"))

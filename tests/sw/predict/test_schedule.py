@@ -8,15 +8,17 @@ import pytest
 
 from plinth.array.array import Array, full, ring, torus
 from plinth.bench.steps import hybrid_speedup
+from plinth.machine.control import CONTROL
+from plinth.machine.copies import ADD_CYCLES, ADD_PACKETS, INDEXED_CYCLES, Copy
+from plinth.machine.die import Machine, machine
+from plinth.machine.memory import MEMORY_LATENCY
 from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.network.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
 from plinth.partition.graph import PlanGraph, from_network
-from plinth.predict.copies import MEMORY_LATENCY, Copy
 from plinth.predict.engines import Die
 from plinth.predict.links import Links
-from plinth.predict.machine import ADD_CYCLES, ADD_PACKETS, CONTROL, INDEXED_CYCLES, Machine, machine
 from plinth.predict.schedule import Times, _Walk
 from plinth.predict.time import StepTime
 from plinth.step.between import Barrier, Reduce

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from plinth.array.array import ring
+from plinth.machine.record import WorkCost
 from plinth.network.layers import Convolution, Dense, Flatten, Relu, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.partition.graph import from_network
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planning import given_plan
-from plinth.predict.record import WorkCost
 from plinth.predict.transforms import transform_cost
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of

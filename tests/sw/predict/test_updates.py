@@ -13,13 +13,14 @@ from tests.support.verilated_engine import VerilatedEngine
 
 from plinth import cli
 from plinth.array.array import ring
+from plinth.machine.memory import MEMORY_LATENCY
+from plinth.machine.optimiser import optimiser_formula
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planners.simple import data
 from plinth.plan.planning import plan_network
-from plinth.predict.copies import MEMORY_LATENCY
 from plinth.predict.time import StepTime
-from plinth.predict.updates import message_words, optimiser_formula, update_cycles
+from plinth.predict.updates import message_words, update_cycles
 from plinth.sharding import Sharding
 from plinth.simulate import workload
 from plinth.simulate.step import simulated

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from plinth.array.array import Array, ring
+from plinth.machine.die import machine
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.partition.regions import Splits
 from plinth.plan.plan import Plan
 from plinth.plan.planners.simple import data, one_weird_trick
-from plinth.predict.machine import machine
 from plinth.predict.tasks import matrix_cost, vector_cost
 from plinth.predict.time import StepTime
 from plinth.sharding import Sharding

@@ -10,12 +10,12 @@ from tests.support.sessions import MEMORY_WORDS, session
 from plinth.array.array import ARRAYS
 from plinth.buffers import Buffer
 from plinth.lower.training import lower_training
+from plinth.machine.die import machine
 from plinth.network.layers import Convolution, Dense, Flatten, Layer, Shape, SoftmaxCrossEntropy, Tanh
 from plinth.network.network import Network
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import DP, PlanGraph, from_network
 from plinth.plan.planners.simple import data, one_weird_trick
-from plinth.predict.machine import machine
 from plinth.predict.tasks import matrix_cost, product_of
 from plinth.predict.time import StepTime
 from plinth.sharding import Sharding

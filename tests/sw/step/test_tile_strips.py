@@ -5,11 +5,11 @@ from math import ceil
 
 import pytest
 
-from plinth.machine.tiles import interleave_m_log2
+from plinth.machine.tiles import TASK_PERIOD, interleave_m_log2
 from plinth.network.layers import Convolution, MeanSquaredError, Shape
 from plinth.network.network import Network
 from plinth.partition.graph import Tiling, from_network
-from plinth.step.tile_strips import TASK_CYCLES, TileStrip, gather_strips, tile_strips
+from plinth.step.tile_strips import TileStrip, gather_strips, tile_strips
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.winograd import TRANSFORMS
 
@@ -47,7 +47,7 @@ def ended(parameters: DieParameters, lines: Sequence[int], inputs: int, outputs:
     transfers, products, ready = 0.0, 0.0, []
     for count in lines:
         transfers += 36 * 14 * count * place(inputs)
-        products = max(products, transfers) + 36 * (product(14 * count) + TASK_CYCLES)
+        products = max(products, transfers) + 36 * (product(14 * count) + TASK_PERIOD)
         ready.append(products)
     for count, begin in zip(lines, ready, strict=True):
         transfers = max(transfers, begin) + 36 * 14 * count * place(outputs)

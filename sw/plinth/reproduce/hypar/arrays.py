@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from functools import lru_cache, partial
 
+from plinth.machine.convolution import Window
 from plinth.network.variables import weights
-from plinth.partition.graph import Node, Window, chain
+from plinth.partition.graph import Node, chain
 from plinth.reproduce.hypar.cases import BATCH, CONSTANT, NAMES, Case, case, mean, with_mean
 from plinth.reproduce.hypar.simulated import (
     HALF_ROW_TORUS,

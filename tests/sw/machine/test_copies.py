@@ -2,16 +2,9 @@
 
 import pytest
 
-from plinth.predict.copies import (
-    BEAT_CYCLES,
-    BEATS,
-    LOOKUP_CYCLES,
-    MEMORY_LATENCY,
-    Copy,
-    buffered,
-    copy_formula,
-    lookups,
-)
+from plinth.machine.copies import BEAT_CYCLES, BEATS, Copy, copy_formula
+from plinth.machine.links import LOOKUP_CYCLES, buffered, lookups
+from plinth.machine.memory import MEMORY_LATENCY
 from plinth_hw.isa.parameters import preset
 
 DIE = preset("ndp-demo")

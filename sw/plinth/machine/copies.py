@@ -1,29 +1,23 @@
-"""What a tile costs the transfer engine, links and memory: docs/memory.md, docs/network.md."""
+"""What a tile costs the transfer engine, links and memory: docs/memory.md, docs/network.md.
+
+``tests/support/counted.py`` counts copies within a die and to others; ``tests/sw/machine/test_copies.py`` has cycles of
+rows as they were counted.
+"""
 
 from functools import lru_cache
 from typing import NamedTuple
 
+from plinth.machine.links import buffered, waiting
+from plinth.machine.memory import MEMORY_LATENCY
 from plinth_hw.isa.parameters import DieParameters
 
-#: Latency of a read, and of a write response, that the formulas assume, in cycles.
-MEMORY_LATENCY = 50
 #: Beats that a transfer engine has under way, and cycles beside memory's latency until the place of one is free again.
 BEATS, BEAT_CYCLES = 61, 16
 #: Cycles from a copy's start to its first flit.
 FIRST_FLIT = MEMORY_LATENCY + 11
-#: Cycles in which a router that does not look ahead looks up the route of a packet.
-LOOKUP_CYCLES = 3
-
-
-def buffered(parameters: DieParameters, links: int = 0) -> int:
-    """Flits that routers hold between a die and another, so many links away: in the buffer of the first, and in those
-    behind the links."""
-    return parameters.inject_buffer_flits + links * parameters.link_buffer_flits
-
-
-def waiting(parameters: DieParameters) -> int:
-    """Flits that wait for the network behind a die's engine."""
-    return parameters.leaving_flits * parameters.within.flit_words // parameters.flit_words
+#: Of rows by their numbers (docs/memory.md): cycles of a row at least; cycles from an add's read until what it wrote
+#: may be read again, but for its flits, as counted; longest packets whose places in memory are told apart.
+INDEXED_CYCLES, ADD_CYCLES, ADD_PACKETS = 4.0, 125.0, 32
 
 
 @lru_cache(maxsize=1 << 12)
@@ -94,18 +88,6 @@ class Copy(NamedTuple):
         return max(self.rows * steps, beats * (MEMORY_LATENCY + BEAT_CYCLES) / BEATS)
 
 
-def lookups(parameters: DieParameters, packets: float, flits: float, hops: int) -> float:
-    """Cycles in which the input behind a link looks up the routes of a tile's packets that go on, while all dies send
-    over as many links.
-
-    A router that looks ahead knows all routes in time. Any other knows that of a packet that goes where the last one
-    went that did not end there. Over two links all do so; over more, those of several dies come in turn, but in runs:
-    while a router looks up a route, its own die's packets leave, so that a run is as long as a lookup, and a packet
-    that is shorter has its part of one.
-    """
-    return min(LOOKUP_CYCLES * packets, flits) if hops > 2 and not parameters.looks_ahead else 0.0
-
-
 def copy_formula(parameters: DieParameters, copy: Copy, link: float | None = None) -> tuple[float, float]:
     """Cycles of a copy alone, and of a further one in a row.
 
@@ -120,3 +102,32 @@ def copy_formula(parameters: DieParameters, copy: Copy, link: float | None = Non
         return MEMORY_LATENCY + 40 + cycles, MEMORY_LATENCY + 52 + cycles
     alone = FIRST_FLIT + max(cycles, link * (1 - copy.held(parameters)))
     return alone, max(MEMORY_LATENCY + 23 + cycles, link)
+
+
+def rows_formula(parameters: DieParameters, rows: int, columns: int, unlike: float = 0.0) -> tuple[float, float]:
+    """Cycles of rows of an embedding, alone and behind others, that are copied to those of its output, or added to
+    those of its gradient.
+
+    Parameters
+    ----------
+    unlike : float
+        0: they are copied. Else one in so many pairs of them is added to the same row. The second of a pair waits
+        until the first is in memory: if that is under way, half of an add's l cycles on the average. Adds that take
+        t cycles each have l / t of them under way, so ``t = p + l**2 / (2 t unlike)``, p the cycles of a copied
+        row. Rows of equal places in blocks that the die does not tell apart wait as equal ones do.
+    """
+    alone, row = copy_formula(parameters, Copy.part(rows, columns))
+    period = max(row / rows, INDEXED_CYCLES)
+    more = MEMORY_LATENCY + rows * period - row
+    if unlike:
+        flits = -(-columns // parameters.flit_words)
+        latency, apart = ADD_CYCLES + 2 * flits, ADD_PACKETS * parameters.chunk_words / columns
+        added = (period + (period ** 2 + 2 * latency ** 2 / max(1.0, min(unlike, apart))) ** 0.5) / 2
+        more += MEMORY_LATENCY + rows * max(0.0, min(added, latency) - period)
+    return alone + more, row + more
+
+
+def unlike(table: int, own: int) -> float:
+    """One in so many pairs of row numbers is of one of a die's ``own`` rows, and the same, if all rows of the table are
+    as likely."""
+    return table ** 2 / max(1, own)

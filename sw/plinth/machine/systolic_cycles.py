@@ -11,14 +11,12 @@ from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
-from plinth.machine.tiles import interleave_m_log2, tile_shape
+from plinth.machine.memory import MEMORY_LATENCY, READ_LATENCY, ROWS_UNDER_WAY
+from plinth.machine.tiles import TASK_PERIOD, interleave_m_log2, tile_shape
 from plinth_hw.isa.parameters import DieParameters
 
-#: Cycles from a read request to its first beat, and from a write's last beat to its answer, crossbar included.
-READ_LATENCY, WRITE_LATENCY = 60, 50
-#: Rows that a load has under way, at most.
-ROWS_UNDER_WAY = 32
-#: Cycles from a task's start to its first request, and in which the sequencer makes the jobs of a panel.
+#: Cycles from a task's start to its first request, and in which the sequencer makes the jobs of a panel: counted on
+#: `ndp-demo`.
 START, PANEL = 27, 4
 #: Turns of each loop that are walked.
 WALKED = 4
@@ -211,9 +209,31 @@ def _walk(parameters: DieParameters, given: Shape) -> Cost:
                 writes += beats
                 begin = max(stores[1], feed + parameters.rows + parameters.columns + 21)
                 stores = [stores[1], begin + max(beats + 8, parameters.rows * slots)]
-        ends.append(stores[1] + WRITE_LATENCY)
-        issue += 64
+        ends.append(stores[1] + MEMORY_LATENCY)
+        issue += TASK_PERIOD
     reads, writes = reads / tasks, writes / tasks
     memory = (reads + writes) * parameters.beat_words / float(parameters.memory_words_per_cycle)
     row = max(ends[-1] - ends[-2], memory)
     return Cost(max(ends[0], row), row, reads, writes)
+
+
+def matrix_formula(parameters: DieParameters, m: int, n: int, k: int, run: int = 0, product: str = "fprop"
+                   ) -> tuple[float, float]:
+    """Cycles of one product on a systolic die alone, and of a further one in a row.
+
+    Parameters
+    ----------
+    run : int
+        Elements of the first operand that lie next to each other; 0: all.
+    """
+    return cost(parameters, shape(parameters, product, m, n, k, run))[:2]
+
+
+def matrix_memory(parameters: DieParameters, m: int, n: int, k: int, run: int = 0, product: str = "fprop"
+                  ) -> tuple[float, float]:
+    """Words of the beats that a product moves, and the share of its time in a row that memory takes for them."""
+    if not (m and n and k):
+        return 0.0, 0.0
+    found = cost(parameters, shape(parameters, product, m, n, k, run))
+    words = parameters.beat_words * (found.reads + found.writes)
+    return words, max(words / float(parameters.memory_words_per_cycle), found.reads) / found.row

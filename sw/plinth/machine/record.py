@@ -1,23 +1,6 @@
-"""What a piece of work takes on its engine, as one record for every kind of work (:mod:`plinth.predict.work`)."""
+"""What a piece of work takes on its engine of a die, as one record for every kind of work."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
-
-
-class Setting(NamedTuple):
-    """What the cost of work depends on beside the work and its die.
-
-    Attributes
-    ----------
-    codes : str or None
-        How dies of the array code tiles (:class:`plinth.array.array.Array`).
-    flit_cycles : float or None
-        Cycles of a flit on the slowest link between the die and the one that gets the words; None: they stay on the
-        die, or links do not count.
-    """
-
-    codes: str | None = None
-    flit_cycles: float | None = None
 
 
 @dataclass(frozen=True)

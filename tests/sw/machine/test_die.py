@@ -4,21 +4,13 @@ from fractions import Fraction
 
 import pytest
 
+from plinth.machine.copies import Copy
+from plinth.machine.die import Machine, machine
+from plinth.machine.memory import SPAN_CYCLES, row_words
+from plinth.machine.products import DIRECTIONS, Product
+from plinth.machine.systolic_cycles import matrix_formula, matrix_memory
+from plinth.machine.vector import FORWARD, ProgramWork, full_words, vector_formula
 from plinth.partition.graph import square
-from plinth.predict.copies import Copy
-from plinth.predict.machine import (
-    FORWARD,
-    ROW_CYCLES,
-    Machine,
-    Work,
-    full_words,
-    machine,
-    matrix_formula,
-    matrix_memory,
-    row_words,
-    vector_formula,
-)
-from plinth.predict.products import DIRECTIONS, Product
 from plinth_hw.isa.parameters import PRESETS, SYSTOLIC, preset
 
 TINY = preset("ndp-tiny")
@@ -55,14 +47,14 @@ def test_short_runs_and_words_in_memory_cost() -> None:
     (32, 2, 4), (16, 1, 2), (8, 1, 1.5), (20, 2, 3.5), (7, 1, 1.5), (6, 10 / 8, 2.0)])
 def test_packed_rows_take_two_cycles_a_beat(columns: int, beats: float, cycles: float) -> None:
     die, rows = preset("ndp-demo-mixed"), 48
-    load, compute, store = vector_formula(die, Work(1, 1), rows, columns)
+    load, compute, store = vector_formula(die, ProgramWork(1, 1), rows, columns)
     full = rows * row_words(die, columns)
     slowly, more = (rows * (max(cycles, bound) - max(full / rows / die.beat_words, bound))
-                    for bound in (ROW_CYCLES, 0.0))
-    _, one_more, _ = vector_formula(die, Work(1, 1, wise=1), rows, columns)
+                    for bound in (SPAN_CYCLES, 0.0))
+    _, one_more, _ = vector_formula(die, ProgramWork(1, 1, wise=1), rows, columns)
     assert one_more > compute
     words = rows * beats * die.beat_words
-    loaded, stored = Work(1, 1).packed(1, 0), Work(1, 1).packed(0, 1)
+    loaded, stored = ProgramWork(1, 1).packed(1, 0), ProgramWork(1, 1).packed(0, 1)
     assert vector_formula(die, loaded, rows, columns) == pytest.approx((load + slowly, one_more, store))
     assert vector_formula(die, stored, rows, columns) == pytest.approx((load, one_more, store + more))
     assert full_words(die, loaded, rows, columns) == pytest.approx((words, full))
@@ -89,6 +81,6 @@ def test_tiles_over_slow_links_take_what_the_links_take() -> None:
 def test_short_rows_wait_for_memory(columns: int, beats: float, cycles: float) -> None:
     die, rows = preset("ndp-demo"), 64
     assert row_words(die, columns) == beats * die.beat_words
-    load, _, store = vector_formula(die, Work(1, 1), rows, columns)
-    assert load - vector_formula(die, Work(0, 1), rows, columns)[0] == pytest.approx(rows * cycles)
-    assert store - vector_formula(die, Work(1, 0), rows, columns)[2] == pytest.approx(rows * beats)
+    load, _, store = vector_formula(die, ProgramWork(1, 1), rows, columns)
+    assert load - vector_formula(die, ProgramWork(0, 1), rows, columns)[0] == pytest.approx(rows * cycles)
+    assert store - vector_formula(die, ProgramWork(1, 0), rows, columns)[2] == pytest.approx(rows * beats)

@@ -1,0 +1,71 @@
+"""Cycles of the stages that make Winograd tiles of maps, or maps of tiles, and send parts to several dies
+(docs/winograd.md)."""
+
+from typing import NamedTuple
+
+from plinth.machine.memory import row_words
+from plinth.machine.record import WorkCost
+from plinth_hw.isa.parameters import DieParameters
+
+#: Cycles of a descriptor beside its blocks, and from its end to the start of the next one.
+STAGES_CYCLES, NEXT_CYCLES = 115, 32
+#: Cycles of a further descriptor beside its blocks, as the step chooses strips by: the two above together, once more,
+#: with a little of what fills the stages, which differs from layer to layer and is a term of its own below.
+PASS_CYCLES = 160
+
+
+def word_cycles(parameters: DieParameters) -> float:
+    """Cycles of a word in a pass within a die."""
+    return 1 / parameters.within.flit_words
+
+
+def place_flits(parameters: DieParameters, columns: int) -> int:
+    """Flits of a place: each of its blocks, of a beat at most, begins with one."""
+    full, rest = divmod(columns, parameters.beat_words)
+    return full * (parameters.beat_words // parameters.flit_words) + -(-rest // parameters.flit_words)
+
+
+def place_cycles(parameters: DieParameters, columns: int) -> float:
+    """Cycles of a place of a tile, about: as the stages take it, or as memory reads it and writes it."""
+    return max(place_flits(parameters.within, columns), 2 * columns / float(parameters.memory_words_per_cycle))
+
+
+def _turned(parameters: DieParameters, columns: int) -> int:
+    """Cycles of a place in the stages: a block goes into a turn while the one before leaves it, so that a shorter one
+    takes as long as those beside it."""
+    return -(-columns // parameters.beat_words) * place_flits(parameters, min(columns, parameters.beat_words))
+
+
+class Blocks(NamedTuple):
+    """Of a task's descriptor: tiles, and words of a place; places of a window, what is made of them one way, and of a
+    tile; of these how many are read, and written."""
+
+    tiles: float
+    columns: int
+    places: int
+    middle: int
+    made: int
+    read: float
+    written: float
+
+
+def blocks_cost(parameters: DieParameters, blocks: Blocks, leaves: bool, *, passes: int = 1, added: bool = False,
+                adds: float = 0.0) -> WorkCost:
+    """What one of a task's descriptors costs, in the mean, for all dies that it goes to together.
+
+    Parameters
+    ----------
+    leaves : bool
+        It goes to other dies, a flit of the links at a time.
+    added : bool
+        To what the map holds.
+    """
+    tiles, columns, places, middle, elements, read, made = blocks
+    within = parameters.within
+    block = place_flits(within, min(columns, parameters.beat_words))
+    moved = place_flits(parameters if leaves else within, columns)
+    pieces, words = -(-columns // parameters.beat_words), row_words(parameters, columns)
+    begin = float(STAGES_CYCLES + (places + middle + elements) * block)
+    alone = begin + tiles * max(places, elements) * _turned(within, columns)
+    return WorkCost(alone, alone + NEXT_CYCLES, tiles * read * words, tiles * made * (1 + added) * words, passes=passes,
+                    begin=begin, flits=tiles * made * moved, packets=tiles * made * pieces, adds=adds)
