@@ -23,7 +23,7 @@ from plinth.runtime.arrays import cosim_array
 from plinth.sharding import Sharding
 from plinth.simulate.costs import DieCosts
 from plinth.simulate.tasks import TaskByTask
-from plinth.step.between import Barrier, Exchange, Reduce
+from plinth.step.between import Barrier, Exchange, Reduce, Regroup
 from plinth.step.build import step_of
 from plinth.step.operations import Operation
 from plinth.step.step import Step
@@ -50,7 +50,7 @@ RINGS = "rings of all gradients"
 KINDS: dict[str, Callable[[Operation], bool]] = {
     "scatter of a layer's tiles": lambda one: isinstance(one, Scatter) and not one.outputs,
     "gather of a layer's tiles": lambda one: isinstance(one, Gather),
-    RINGS: lambda one: isinstance(one, (Reduce, Barrier)),
+    RINGS: lambda one: isinstance(one, (Reduce, Regroup, Barrier)),
 }
 #: Eight and sixteen dies.
 ARRAYS: tuple[Array, ...] = (ring(8, preset="ndp-demo-winograd"), ring(16, preset="ndp-tiny-winograd"))

@@ -14,11 +14,15 @@ def ring_setup(parameters: DieParameters, members: Sequence[int], die: int, grou
                builder: GraphBuilder | None = None) -> GraphBuilder:
     """The graph that tells a die its place in a ring of dies; with ``builder``, one that tells of others before."""
     builder = builder or GraphBuilder(parameters)
-    index = members.index(die)
-    builder.add(f"set_group[{group}]", Engine.COLLECTIVE, CollectiveOperation.SET_GROUP, {
-        "group": group, "members": len(members), "index": index,
-        "next_die": members[(index + 1) % len(members)]})
+    builder.add(f"set_group[{group}]", Engine.COLLECTIVE, CollectiveOperation.SET_GROUP,
+                group_body(members, die, group))
     return builder
+
+
+def group_body(members: Sequence[int], die: int, row: int) -> dict[str, int]:
+    """The body of a task that gives a row of a die's group table to a ring of dies."""
+    index = members.index(die)
+    return {"group": row, "members": len(members), "index": index, "next_die": members[(index + 1) % len(members)]}
 
 
 def route_setup(traffic: Traffic, ports: Sequence[int | None], builder: GraphBuilder,

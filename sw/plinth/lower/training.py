@@ -17,7 +17,7 @@ from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.codes import LevelPlace, decode_body, encode_body, predict_body
 from plinth.lower.places import HostView, host_view
-from plinth.lower.program import assemble, ring_setup, route_setup
+from plinth.lower.program import assemble, group_body, ring_setup, route_setup
 from plinth.lower.stages import check_network
 from plinth.lower.traffic import check_circles
 from plinth.lower.transforms import bodies as transform_bodies
@@ -45,6 +45,7 @@ from plinth.step.tasks import (
     CodePart,
     Decode,
     Encode,
+    GroupRow,
     LineTransform,
     Multiplication,
     Optimisation,
@@ -62,7 +63,7 @@ from plinth.step.vector import Move, VectorProgram
 from plinth.update.numbers import epsilon_word
 from plinth.update.rule import KINDS, SGD, UpdateRule
 from plinth_hw.isa.formats import Fixed, factor_word
-from plinth_hw.isa.limits import GROUPS, field_bits
+from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.operations import (
     CollectiveOperation,
     Engine,
@@ -217,10 +218,6 @@ class _Lowering:
         if len(Engine) + step.exchanges > self.parameters.counters:
             raise UserError(f"the plan needs more than the {self.parameters.counters} update counters of preset "
                             f"{self.parameters.name!r} for its transfers; choose a plan with fewer transfers")
-        #: Rows of the group table that hold one group all along; if there are more groups, those behind take turns in
-        #: the last row: for each die the group that it holds at this place of the step.
-        self.fixed_rows = len(step.groups) if len(step.groups) <= GROUPS else GROUPS - 1
-        self.last_row: dict[int, int] = {}
         #: For gradients as they are in memory.
         self.rule = step.rule.scaled(step.scale)
         self.rate = factor_word(self.parameters.memory_format, self.rule.rate)
@@ -269,7 +266,7 @@ class _Lowering:
     def program(self, memory_words: int) -> TrainingProgram:
         """The whole."""
         step = self.step
-        fixed = step.groups[:self.fixed_rows] if Engine.COLLECTIVE in self.parameters.engines else ()
+        fixed = step.groups[:step.fixed_groups] if Engine.COLLECTIVE in self.parameters.engines else ()
         for group, rings in enumerate(fixed):
             for members in rings.members:
                 for die in members:
@@ -429,19 +426,18 @@ class _Lowering:
             "planes": 1}, after=[to.builder.done(work.engine)], remote=(work.die, self._counter(work.exchange)))
 
     def _reduction(self, to: _Lowered, work: Reduction) -> None:
-        """A message, behind the task that gives the group table's last row to its group, unless it has the group
-        already. What a step has left there the next one does not count on."""
-        if work.group >= self.fixed_rows and self.last_row.get(to.die) != work.group:
-            self.last_row[to.die] = work.group
-            ring_setup(self.parameters, work.ring, to.die, self.fixed_rows, to.builder)
+        """A message."""
         body = {"source": self.at(work.source).pointer, "destination": self.at(work.target).pointer,
-                "words": work.target.columns, "group": min(work.group, self.fixed_rows),
+                "words": work.target.columns, "group": work.row,
                 "message": work.message % MESSAGES}
         if work.phase is Phase.UPDATE:
             rate = factor_word(self.parameters.memory_format, self.rule.rate * work.rate)
             body |= {"update": UpdateOperation.SGD, "rate": rate}
         to.add(COLLECTIVE_OPERATIONS[work.phase], body,
                after=[] if work.after is None else [to.builder.advanced(self._counter(work.after), 0)])
+
+    def _group_row(self, to: _Lowered, work: GroupRow) -> None:
+        to.add(CollectiveOperation.SET_GROUP, group_body(work.ring, to.die, work.row))
 
     def _optimisation(self, to: _Lowered, work: Optimisation) -> None:
         to.add(OPTIMISER_OPERATIONS[self.rule.kind], self._optimiser_body(work))
@@ -467,4 +463,4 @@ LOWERS: dict[type, Callable[[_Lowering, _Lowered, Any], None]] = {
     Multiplication: _Lowering._multiply, Vector: _Lowering._vector, Tile: _Lowering._tile,
     TileTransform: _Lowering._transform, LineTransform: _Lowering._lines, Encode: _Lowering._encode,
     Decode: _Lowering._decode, Predict: _Lowering._predict, Rows: _Lowering._rows, Reduction: _Lowering._reduction,
-    Optimisation: _Lowering._optimisation, Signal: _Lowering._signal}
+    GroupRow: _Lowering._group_row, Optimisation: _Lowering._optimisation, Signal: _Lowering._signal}

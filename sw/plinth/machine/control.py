@@ -24,6 +24,9 @@ BODY_WORD_CYCLES, FETCH_CYCLES = 2, DESCRIPTOR_WORDS
 #: - ``reduce``: of a reduction on a single die beside its words.
 CONTROL: dict[str, float] = {
     "fetch": BODY_WORD_CYCLES * BODY_WORDS + 8, "issue": 15, "arrival": 80, "ring": 340, "hop": 28, "reduce": 200}
+#: Cycles in which the collective engine sets a row of its group table, as counted of several in a row; that they come a
+#: descriptor behind each other is control's.
+GROUP_CYCLES = 3.0
 #: Cycles from a strip's last word on a link to the start of the maps made of it, as the step chooses strips by. It is
 #: more than ``arrival``: all dies of a cluster send to all others meanwhile, and it stands for what routers and receive
 #: paths hold then as well, which predictions and simulation have by themselves.

@@ -6,6 +6,7 @@ A kind of work is added here by the function that gives its :class:`~plinth.mach
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from plinth.machine.control import GROUP_CYCLES
 from plinth.machine.die import Machine
 from plinth.machine.memory import MEMORY_LATENCY
 from plinth.machine.record import WorkCost
@@ -16,6 +17,7 @@ from plinth.predict.updates import message_cost, optimiser_cost
 from plinth.step.tasks import (
     Decode,
     Encode,
+    GroupRow,
     LineTransform,
     Multiplication,
     Optimisation,
@@ -69,6 +71,7 @@ COSTS: dict[type, Callable[[Machine, Any, Setting], WorkCost]] = {
     Predict: lambda machine, work, setting: predict_cost(machine.parameters, work, setting.codes),
     Rows: lambda machine, work, setting: rows_cost(machine, work),
     Reduction: lambda machine, work, setting: message_cost(machine, work),
+    GroupRow: lambda machine, work, setting: WorkCost(GROUP_CYCLES, GROUP_CYCLES),
     Optimisation: lambda machine, work, setting: optimiser_cost(machine.parameters, work),
     Signal: _signal,
 }

@@ -22,6 +22,7 @@ from plinth.step.tasks import (
     Arrivals,
     Decode,
     Encode,
+    GroupRow,
     Item,
     LineTransform,
     Multiplication,
@@ -121,6 +122,10 @@ def _reduction(work: Reduction) -> str:
     return f"{work.phase.value} of {work.target.columns} words over {len(work.ring)} dies"
 
 
+def _group_row(work: GroupRow) -> str:
+    return f"row {work.row} of the group table to a ring of {len(work.ring)} dies"
+
+
 def _optimisation(work: Optimisation) -> str:
     return f"update of {_sides(work.weights)} weights"
 
@@ -133,7 +138,7 @@ def _signal(work: Signal) -> str:
 SAYS: dict[type, Callable[[Any], str]] = {
     Multiplication: _product, Vector: _vector, Tile: _tile, TileTransform: _transform, LineTransform: _lines,
     Encode: _encode, Decode: _decode, Predict: _predict, Rows: _rows, Reduction: _reduction,
-    Optimisation: _optimisation, Signal: _signal}
+    GroupRow: _group_row, Optimisation: _optimisation, Signal: _signal}
 assert set(SAYS) == set(get_args(Work))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from plinth.step.between import Barrier, Exchange, Reduce
+from plinth.step.between import Barrier, Exchange, Reduce, Regroup
 from plinth.step.kernel_sums import KernelProducts, KernelSums
 from plinth.step.operations import Gather, Operation, Products
 from plinth.step.step import Step
@@ -23,7 +23,7 @@ def _product(operation: Products | ElementProducts | KernelProducts | KernelSums
 #: What operations are for, by their kind; "", and others: the pass where they stand.
 FOR: dict[type, Callable[[Any], str]] = {
     Exchange: lambda operation: TRANSFER, Barrier: lambda operation: TRANSFER,
-    Reduce: lambda operation: REDUCTION, StateUpdate: lambda operation: REDUCTION,
+    Regroup: lambda operation: REDUCTION, Reduce: lambda operation: REDUCTION, StateUpdate: lambda operation: REDUCTION,
     Products: _product, ElementProducts: _product, KernelProducts: _product, KernelSums: _product,
     Gather: lambda operation: GRADIENT if operation.added else ""}
 

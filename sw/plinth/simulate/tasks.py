@@ -30,6 +30,7 @@ from plinth.step.tasks import (
     Arrivals,
     Decode,
     Encode,
+    GroupRow,
     LineTransform,
     Multiplication,
     Optimisation,
@@ -396,10 +397,20 @@ class _Die:
     def _reduce(self, one: _Descriptor, work: Reduction) -> None:
         """A reduction: the dies of a ring go on together once all have started."""
         name = self.given.join(work, [wait.counter for wait in one.waits])
-        # Tasks of an engine end in order.
+        self._ended(one, self._block(work), [Wait(name)])
+
+    def _group_row(self, one: _Descriptor, work: GroupRow) -> None:
+        """A row of the group table, which is set beside the messages that are under way."""
+        name = f"{one.name} set"
+        self._add(simulated.Task(name=name, die=self.die, engine="group table", seconds=one.cost.latency * self.cycle,
+                                 waits=one.waits))
+        self._ended(one, "group table", [Wait(name)])
+
+    def _ended(self, one: _Descriptor, unit: str, waits: Sequence[Wait]) -> None:
+        """The end of a task of the collective engine, whose units work side by side: they end in order."""
         before = [Wait(self._done(Engine.COLLECTIVE), one.place)] if one.place else []
-        self._add(simulated.Task(name=one.name, die=self.die, engine=self._block(work), seconds=0.0,
-                                 waits=[Wait(name), *before], signals=one.signals))
+        self._add(simulated.Task(name=one.name, die=self.die, engine=unit, seconds=0.0, waits=[*waits, *before],
+                                 signals=one.signals))
 
 
 class _Kind(NamedTuple):
@@ -427,6 +438,7 @@ DOES: dict[type, _Kind] = {
     Predict: _Kind(_Die._on_engine, _on("transfer")),
     Rows: _Kind(_Die._on_engine, _on("transfer")),
     Reduction: _Kind(_Die._reduce, _Die._block, _Die._arrived_before),
+    GroupRow: _Kind(_Die._group_row, _on("group table")),
     Optimisation: _Kind(_Die._on_engine, _on("optimiser")),
     Signal: _Kind(_Die._signal, _on("transfer"), _Die._all_done),
 }

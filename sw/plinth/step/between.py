@@ -13,7 +13,7 @@ from plinth.partition.axes import Region, Sizes, plane
 from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
 from plinth.step.slots import Slots
-from plinth.step.tasks import Arrivals, Item, Phase, Reduction, Signal, Task, Tile
+from plinth.step.tasks import Arrivals, GroupRow, Item, Phase, Reduction, Signal, Task, Tile
 from plinth.step.tensors import WHOLE, Tensor, WeightPiece, Weights
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -154,6 +154,26 @@ class Barrier:
 
 
 @dataclass(frozen=True)
+class Regroup:
+    """Some dies give a row of their group tables, which several rings take turns in, to the ring whose message is next.
+    """
+
+    row: int
+    rings: ProcessGroups
+    dies: frozenset[int]
+
+    @property
+    def name(self) -> str:
+        """Of its task."""
+        return f"set_group[{self.row}]"
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        if die in self.dies:
+            yield Task(self.name, Engine.COLLECTIVE, GroupRow(self.row, self.rings.of(die)))
+
+
+@dataclass(frozen=True)
 class Reduce:
     """A message of rings about a piece of a layer's weights or gradients.
 
@@ -165,15 +185,15 @@ class Reduce:
         Gradients and weights, or what the phase takes and gives instead.
     rings : ProcessGroups
         The rings of dies that have the same slice.
-    group : int
-        Their number in the step.
+    row : int
+        Which their members' group tables have for them.
     messages : tuple
         Of each ring the number of its message; None: another reduction is the ring's.
     """
 
     node: Node
     rings: ProcessGroups
-    group: int
+    row: int
     messages: tuple[int | None, ...]
     phase: Phase
     source: Weights
@@ -202,6 +222,10 @@ class Reduce:
         """Of the message."""
         return self.piece.words(self.parameters, self.target.slice(die))[1]
 
+    def takes_part(self, die: int) -> bool:
+        """Whether a die has a message of it."""
+        return self.message(die) is not None and self.words(die) > 0
+
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
         message, piece = self.message(die), self.target.slice(die)
@@ -210,6 +234,6 @@ class Reduce:
             source, target = (one.buffer(die) for one in (self.source, self.target))
             if words < source.columns:
                 source, target = (one.part(one.name, first, 1, words) for one in (source, target))
-            work = Reduction(self.phase, self.group, self.rings.of(die), message, source, target, self.after,
+            work = Reduction(self.phase, self.row, self.rings.of(die), message, source, target, self.after,
                              self.piece.rate(piece))
             yield Task(self.name, Engine.COLLECTIVE, work, (source,), (target,), 1, self.node)

@@ -3,7 +3,7 @@
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
 from plinth.sharding import MOST_PIECES, Ring
-from plinth.step.between import Barrier, Reduce
+from plinth.step.between import Barrier, Reduce, Regroup
 from plinth.step.copies import copies_of
 from plinth.step.step import Step
 from plinth.step.tasks import Phase
@@ -34,6 +34,8 @@ class Reductions:
         sets = [(rings, number) for rings in found for number in range(len(self._rounds[rings]))]
         self._blocks = {one: range(number % blocks, blocks, len(sets)) for number, one in enumerate(sets)}
         self._last: dict[int, _Set] = {}
+        #: Of each die the group that has its table's last row now, where groups take turns in it.
+        self._in_turn: dict[int, int] = {}
         self._turn = 0
         self._copies = copies_of(step.sharding, step.parameters)
 
@@ -100,9 +102,12 @@ class Reductions:
         def message(phase: Phase, source: Weights, target: Weights, turn: int, after: int | None = None) -> None:
             first = (number + (piece.number + turn * MOST_PIECES) * len(step.graph.nodes)) * (
                 step.parameters.reduce_blocks)
-            step.add(Reduce(node, rings, group, tuple(
+            reduce = Reduce(node, rings, min(group, step.fixed_groups), tuple(
                 first + blocks[ring] if ring in blocks else None for ring in range(len(rings.members))),
-                phase, source, target, step.parameters, after, piece))
+                phase, source, target, step.parameters, after, piece)
+            if group >= step.fixed_groups:
+                self._regroup(group, reduce)
+            step.add(reduce)
 
         if kept is None:
             message(Phase.UPDATE, gradients, weights, 0, after)
@@ -114,3 +119,12 @@ class Reductions:
                              kept, step.generator, piece, frozenset(blocks)))
         if rings.size > 1:
             message(Phase.GATHER, weights, weights, 1)
+
+    def _regroup(self, group: int, reduce: Reduce) -> None:
+        """Before a message of a group that takes turns in the last row: on the dies that take part, unless they have it
+        there. What a step has left there the next one does not count on."""
+        dies = frozenset(die for die in range(self._step.dies)
+                         if self._in_turn.get(die) != group and reduce.takes_part(die))
+        if dies:
+            self._in_turn.update(dict.fromkeys(dies, group))
+            self._step.add(Regroup(reduce.row, reduce.rings, dies))

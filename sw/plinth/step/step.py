@@ -67,6 +67,7 @@ from plinth.step.tasks import Item
 from plinth.step.tensors import Constant, OnDies, Place, Reservable, Tensor, Tiles, Weights
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Fixed, Format
+from plinth_hw.isa.limits import GROUPS
 from plinth_hw.isa.parameters import DieParameters
 
 #: Factor on errors in FP16; a power of two, so that it rounds nothing.
@@ -175,6 +176,12 @@ class Step:
     def scale(self) -> float:
         """Factor on errors and gradients in memory."""
         return loss_scale(self.parameters.multiply_format)
+
+    @property
+    def fixed_groups(self) -> int:
+        """How many of the groups, the first ones, have a row of dies' group tables all along; if there are more than
+        rows, those behind take turns in the last row."""
+        return len(self.groups) if len(self.groups) <= GROUPS else GROUPS - 1
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """What a die does, in program order; pieces of an operation in at most so many groups."""

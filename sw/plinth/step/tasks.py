@@ -391,8 +391,8 @@ class Reduction(Kind):
     """A message of a ring."""
 
     phase: Phase
-    #: The process group, and the die's ring.
-    group: int
+    #: Row of the die's group table that its ring has, and the ring.
+    row: int
     ring: tuple[int, ...]
     #: Number in the step; modulo the number of reduce blocks it is the block's.
     message: int
@@ -404,6 +404,14 @@ class Reduction(Kind):
     after: int | None = None
     #: Factor on the learning rate.
     rate: float = 1.0
+
+
+@dataclass(frozen=True)
+class GroupRow(Kind):
+    """Gives a row of the die's group table to a ring."""
+
+    row: int
+    ring: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -442,7 +450,7 @@ class Share(NamedTuple):
 Sent = Tile | TileTransform | LineTransform | Encode
 #: All kinds of work. Who interprets them has a table, with an entry for each (docs/step.md).
 Work = (Multiplication | Vector | Tile | TileTransform | LineTransform | Encode | Decode | Predict | Rows | Reduction
-        | Optimisation | Signal)
+        | GroupRow | Optimisation | Signal)
 
 
 @dataclass(frozen=True, slots=True)

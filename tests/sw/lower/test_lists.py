@@ -187,7 +187,7 @@ def test_more_groups_than_a_table_has_rows_take_turns_in_its_last_one() -> None:
 @pytest.mark.parametrize(("name", "rows"), [("ndp-tiny", 16), ("ndp-tiny", 1), ("hypar-tiny", 16)])
 def test_lists_and_owners_on_rtl(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where every ring is set by a task before its reduction."""
-    monkeypatch.setattr("plinth.lower.training.GROUPS", rows)
+    monkeypatch.setattr("plinth.step.step.GROUPS", rows)
     network, plan = mixed()
     made = trained(network, plan, 0, name, rtl=True)
     assert any(task.name == "set_group[0]" for task in made.program.step[0].tasks) == (rows == 1)

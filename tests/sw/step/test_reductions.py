@@ -9,11 +9,13 @@ from plinth.network.network import perceptron
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.rounds import ring_links
+from plinth.plan.planning import given_plan
 from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
+from plinth.simulate.step import simulated
 from plinth.step.between import Barrier, Reduce
 from plinth.step.build import step_of
-from plinth.step.tasks import Reduction, Task
+from plinth.step.tasks import GroupRow, Reduction, Task
 from plinth_hw.isa.parameters import preset
 
 PARAMETERS = preset("ndp-demo")
@@ -82,3 +84,37 @@ def test_the_prediction_waits_for_the_rings_whose_turn_is_first() -> None:
     alone = StepTime(graph, 64, full(8)).schedule.step(splits)
     found = time.schedule.step(splits)
     assert found.collective > alone.collective and found.cycles > alone.cycles
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 16])
+def test_rows_of_the_group_table_have_the_rings_whose_messages_come(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rings take turns in the last row where there are more than rows: it is given to one right before its message,
+    unless that has it."""
+    array, graph = ring(8), from_network(perceptron("deep", (8,) * 9))
+    vectors = (("dp", "mp", "mp"), ("dp", "dp", "mp"), ("dp", "dp", "mp"), ("dp", "mp", "dp"), ("dp", "dp", "dp"))
+    splits = tuple(vectors[number % 5] if number < 8 else ("dp",) * 3 for number in range(len(graph.nodes)))
+    monkeypatch.setattr("plinth.step.step.GROUPS", rows)
+    plan = given_plan(graph, array, splits, 64)
+    step = step_of(plan.sharding, PARAMETERS)
+    assert len(step.groups) == 4 and any(isinstance(one, Reduce) and one.going for one in step.operations)
+    given = 0
+    for die in range(step.dies):
+        table: dict[int, tuple[int, ...]] = {row: step.groups[row].of(die) for row in range(step.fixed_groups)}
+        works = [getattr(item, "work", None) for item in step.tasks(die)]
+        for work, after in zip(works, [*works[1:], None], strict=True):
+            if isinstance(work, GroupRow):
+                assert work.row == step.fixed_groups == rows - 1 and table.get(work.row) != work.ring
+                assert isinstance(after, Reduction) and (after.row, after.ring) == (work.row, work.ring)
+                table[work.row] = work.ring
+                given += 1
+            elif isinstance(work, Reduction):
+                assert table[work.row] == work.ring
+    assert bool(given) == (rows < 4)
+    # Predictions and the simulator have them; they end in the order of the engine's tasks.
+    cycles = StepTime(graph, 64, array).cycles(splits)
+    ends = [one for one in simulated(plan, array).work.activities if one.name.startswith("set_group") and "@" in
+            one.name and one.signals and one.signals[0].endswith("done")]
+    assert len(ends) == given
+    assert sum(any(wait.counter == one.signals[0] for wait in one.waits) for one in ends) >= given - step.dies
+    monkeypatch.setattr("plinth.step.step.GROUPS", 16)
+    assert StepTime(graph, 64, array).cycles(splits) <= cycles
