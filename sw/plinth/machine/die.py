@@ -56,12 +56,12 @@ class Machine:
             elif self.parameters.machine == SYSTOLIC:
                 shape = (*product.gemm, product.run(self.parameters.packing))
                 found = ProductCycles(matrix_formula(self.parameters, *shape, product.name),
-                                       *matrix_memory(self.parameters, *shape, product.name))
+                                      *matrix_memory(self.parameters, *shape, product.name))
             else:
                 moved = work(self.parameters, row_stationary_parts(self.parameters, product))
                 words = moved.read + moved.written
                 found = ProductCycles((moved.alone, moved.row), words,
-                                       words / float(self.parameters.memory_words_per_cycle) / moved.row)
+                                      words / float(self.parameters.memory_words_per_cycle) / moved.row)
             self._products[product] = found
         return self._products[product]
 
