@@ -1,6 +1,7 @@
 """Defaults of commands and of the library, said once; they load nothing, since `--help` shows them.
 
-What `plinth plan` writes by default is what `plinth train`, `plinth simulate` and `plinth step` take.
+What `plinth plan` writes by default is what `plinth train`, `plinth simulate` and `plinth step` take. Numbers of update
+rules are said by the rules themselves (`plinth.update`).
 """
 
 #: What is planned, simulated and trained: a network, on a ring of so many dies (one of a preset for one), how its
@@ -16,16 +17,10 @@ MACHINES = {"ndp": {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"},
             "hypar": {"fp32": "hypar-demo", "mixed": "hypar-demo-mixed", "fixed": "hypar-demo-fixed"}}
 #: Epochs and learning rate: sixteen epochs reach 95% test accuracy of the digits for every seed that was tried.
 EPOCHS, RATE = 16, 0.15
-#: What momentum keeps of its state; memory of a die in MiB.
-MOMENTUM, MEMORY_MIB = 0.9, 16
+#: Memory of a die in MiB.
+MEMORY_MIB = 16
 #: Where `plinth train` runs; and where `plinth.train` does, in seconds and without a compiler.
 DEVICE, LIBRARY_DEVICE = "cosim", "golden"
-#: Updates, as `plinth.update.rule` has them, and the numbers of those of Adagrad. A step of what Deep3 prints is
-#: rate / (2 sqrt(epsilon)) at most, where it is the gradient's size: as large as weights with the other one's epsilon.
-UPDATES = ("sgd", "momentum", "adagrad", "adagrad-printed")
-ADAGRAD_EPOCHS = 24
-ADAGRAD_RATES = {"adagrad": 0.01, "adagrad-printed": 0.005}
-ADAGRAD_EPSILONS = {"adagrad": 1e-6, "adagrad-printed": 0.01}
 #: Largest share of a step's kinks that dies may decide, as `plinth.train.kinks` has it: in FP32, and with 16 bits.
 KINKS = 0.01, 0.1
 #: Epochs and rate of other networks: 97% for each of twelve seeds; of `lenet-c` on --data mnist 94%.

@@ -26,17 +26,8 @@ from plinth.lower.training import TrainingProgram
 from plinth.train import job
 from plinth.train.checks import Checks
 from plinth.train.session import Session
-from plinth.update.rule import (
-    ADAGRAD,
-    ADAGRAD_PRINTED,
-    KINDS,
-    MOMENTUM,
-    SGD,
-    STATE,
-    STATE_LOW,
-    WEIGHTS_LOW,
-    UpdateRule,
-)
+from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD
+from plinth.update.rule import STATE, STATE_LOW, WEIGHTS_LOW, UpdateRule
 from plinth_sim.golden import optimiser
 from plinth_sim.golden.array import GoldenArray
 

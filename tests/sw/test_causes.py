@@ -12,7 +12,8 @@ from plinth.network.layers import Dense, MeanSquaredError, Shape
 from plinth.network.network import Network, perceptron
 from plinth.network.parameters import flats, initial_parameters
 from plinth.train.checks import FoundStep, against_float64
-from plinth.update.rule import ADAGRAD_PRINTED, MOMENTUM, SGD, UpdateRule
+from plinth.update.kinds import ADAGRAD_PRINTED, MOMENTUM, SGD
+from plinth.update.rule import UpdateRule
 
 NETWORK = perceptron("small", (12, 16, 6))
 REGRESSION = Network(name="fit", input=Shape((4,)), layers=(Dense(name="fc", outputs=2), MeanSquaredError(name="loss")))

@@ -13,7 +13,8 @@ from plinth import cli
 from plinth.train.checks import FoundStep
 from plinth.train.stored import NARROW_PLACE, WIDE_PLACE, OwnUpdate, Storage, storage
 from plinth.train.unsaturated import bias_error, gain_error, sample_errors
-from plinth.update.rule import MOMENTUM, UpdateRule
+from plinth.update.kinds import MOMENTUM
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Q3_12
 
 NEAREST = Storage(NARROW_PLACE, 0.5)

@@ -16,7 +16,8 @@ from plinth.network.network import perceptron
 from plinth.network.parameters import Flats, KeptVectors, Parameters, flats, initial_parameters
 from plinth.plan.planning import data_parallel
 from plinth.train.data import Dataset
-from plinth.update.rule import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD, UpdateRule
+from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 Doubles = NDArray[np.float64]

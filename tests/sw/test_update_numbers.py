@@ -9,8 +9,9 @@ import pytest
 from plinth import cli
 from plinth.errors import UserError
 from plinth.step.step import loss_scale
+from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, SGD
 from plinth.update.numbers import check_numbers
-from plinth.update.rule import ADAGRAD, ADAGRAD_PRINTED, SGD, UpdateRule
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 

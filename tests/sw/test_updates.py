@@ -15,7 +15,8 @@ from plinth.network.layers import Convolution, Dense, Flatten, MeanPool, Shape, 
 from plinth.network.network import Network, perceptron
 from plinth.plan.planning import data_parallel
 from plinth.train.session import Session
-from plinth.update.rule import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD, UpdateRule
+from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from plinth.errors import UserError, one_line
+from plinth.update.law import NUMBERS
 
 #: Arguments by the options that messages name.
 WORDS = {"data": "x and y", "memory": "memory_mib", "narrow": "wide=False", "parts": "lists", "preset": "machine",
          **{name: name for name in (
-             "array", "batch", "cost", "device", "die", "dies", "epochs", "epsilon", "format", "kinks", "machine",
-             "model", "momentum", "planner", "predict", "rate", "save", "scale", "seed", "shares", "slow", "steps",
-             "stochastic", "threads", "update", "weights", "wide", "winograd")}}
+             "array", "batch", "cost", "device", "die", "dies", "epochs", "format", "kinks", "machine",
+             "model", "planner", "predict", "rate", "save", "scale", "seed", "shares", "slow", "steps",
+             "stochastic", "threads", "update", "weights", "wide", "winograd", *NUMBERS)}}
 _OPTION = re.compile(r"(?<![\w-])--([a-z]+)(?![\w-])")
 
 P = ParamSpec("P")

@@ -17,6 +17,7 @@ from plinth.network.winograd import predicts, tiled, with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import is_plan
+from plinth.update.kinds import LAWS
 from plinth.update.rule import UpdateRule, rule_for
 from plinth_hw.isa.parameters import LONE_ENGINES, PRESETS, DieParameters
 
@@ -212,8 +213,7 @@ def _job(network: str) -> tuple[int, float]:
 
 def epochs_of(network: str, rule: UpdateRule) -> int:
     """Epochs that a network by its name is trained for by default."""
-    epochs = _job(network)[0]
-    return max(epochs, defaults.ADAGRAD_EPOCHS) if rule.squares else epochs
+    return max(_job(network)[0], rule.law.epochs)
 
 
 def rule_of(array: Array, update: str | None, wide: bool | None, network: str, **options: Any) -> UpdateRule:
@@ -229,7 +229,7 @@ def rule_of(array: Array, update: str | None, wide: bool | None, network: str, *
     network : str
         Name of the network, which plain descent has a default rate for.
     options
-        Further fields of :class:`~plinth.update.rule.UpdateRule`; a rate or an epsilon of None is the rule's default.
+        Further fields of :class:`~plinth.update.rule.UpdateRule`; a number of None is the rule's default.
 
     Raises
     ------
@@ -237,12 +237,9 @@ def rule_of(array: Array, update: str | None, wide: bool | None, network: str, *
         If there is no such rule, or not with these numbers on such dies.
     """
     parameters = array.die_parameters()
-    kind = rule_for(parameters, update).kind
-    for name, default in (("rate", defaults.ADAGRAD_RATES.get(kind, _job(network)[1])),
-                          ("epsilon", defaults.ADAGRAD_EPSILONS.get(kind))):
-        if options.get(name) is None:
-            options[name] = default
-    options = {name: value for name, value in options.items() if value is not None}
+    law = LAWS[rule_for(parameters, update).kind]
+    options = {"rate": _job(network)[1], **law.defaults,
+               **{name: value for name, value in options.items() if value is not None}}
     try:
         rule = rule_for(parameters, update, wide=wide, **options)
     except ValueError as error:

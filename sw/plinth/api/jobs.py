@@ -20,17 +20,17 @@ from plinth.network.network import Network
 from plinth.plan.plan import Plan
 from plinth.plan.planning import arranged
 from plinth.train.job import COSIM, NUMPY, JobOptions
-from plinth.update.rule import MOMENTUM
+from plinth.update.law import NUMBERS
 
 
 def training_job(*, network: Network | None = None, plan: Plan | None = None, array: str | Array | None = None,
                  dies: int | None = None, machine: str | None = None, number_format: str | None = None,
                  planner: str | None = None, batch: int | None = None, epochs: int | None = None,
-                 rate: float | None = None, update: str | None = None, momentum: float = defaults.MOMENTUM,
-                 epsilon: float | None = None, wide: bool | None = None, stochastic: bool | None = None,
-                 tiles: Mapping[str, Any] | None = None, tile_options: Mapping[str, str] | None = None,
-                 memory_mib: int = defaults.MEMORY_MIB, seed: int = 0, device: str,
-                 ports: Sequence[tuple[str, int]] = (), **rest: Any) -> JobOptions:
+                 rate: float | None = None, update: str | None = None,
+                 numbers: Mapping[str, float | None] | None = None, wide: bool | None = None,
+                 stochastic: bool | None = None, tiles: Mapping[str, Any] | None = None,
+                 tile_options: Mapping[str, str] | None = None, memory_mib: int = defaults.MEMORY_MIB, seed: int = 0,
+                 device: str, ports: Sequence[tuple[str, int]] = (), **rest: Any) -> JobOptions:
     """The job of a run; what is None follows from the plan, or is by default.
 
     Parameters
@@ -43,8 +43,10 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
         As :func:`plinth.api.choices.array_of`.
     planner, batch, epochs
         As :class:`~plinth.train.job.JobOptions`.
-    update, rate, momentum, epsilon, wide, stochastic
+    update, rate, wide, stochastic
         As :func:`plinth.api.choices.rule_of`.
+    numbers : mapping of str to float or None
+        Numbers of the rule by name (:data:`plinth.update.law.NUMBERS`).
     tiles : mapping or None
         Arguments of :func:`plinth.api.choices.with_settings`.
     tile_options : mapping or None
@@ -75,8 +77,7 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
             wide = plan.rule.wide if wide is None else wide
     if ports and len(ports) != where.dies:
         raise UserError(f"the array has {where.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
-    rule = rule_of(where, update, wide, made.name, rate=rate, momentum=momentum, epsilon=epsilon,
-                   stochastic=bool(stochastic))
+    rule = rule_of(where, update, wide, made.name, rate=rate, stochastic=bool(stochastic), **(numbers or {}))
     return JobOptions(network=made, array=where, batch=batch, planner=planner, plan=plan,
                       epochs=epochs or epochs_of(made.name, rule), rule=rule, seed=seed, device=device,
                       ports=tuple(ports), memory_words=(memory_mib << 20) // where.die_parameters().word_bytes,
@@ -105,8 +106,8 @@ def check_used(job: JobOptions, given: Container[str]) -> None:
                                                   f"--device {job.device}; leave one of them out"),
             ("memory_mib", job.device != NUMPY, f"--memory is that of dies, and --device {NUMPY} has none; leave "
                                                      "it out"),
-            ("momentum", job.rule.kind == MOMENTUM, f"update {job.rule.kind!r} has no --momentum; leave it out"),
-            ("epsilon", job.rule.squares, f"update {job.rule.kind!r} has no --epsilon; leave it out"),
+            *((number, number in job.rule.numbers, f"update {job.rule.kind!r} has no --{number}; leave it out")
+              for number in NUMBERS),
             ("change", job.resume is not None, "--change is for runs that go on from a checkpoint, without --resume "
                                                "there is none; leave it out")):
         if not used and name in given:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plinth import defaults
 from plinth.api import arguments, html
 from plinth.api.arguments import choice, flag, integer, library, optional
 from plinth.api.choices import array_for, network_of_plan, network_or_plan
@@ -30,6 +29,7 @@ from plinth.plan.lists_file import layers_from_data, load_lists
 from plinth.plan.plan import Plan
 from plinth.report import plan as shown_plan
 from plinth.sharding import MAXIMUM_BATCH
+from plinth.update.kinds import KINDS
 
 if TYPE_CHECKING:
     from plinth.api.simulating import SimulationResult
@@ -205,7 +205,7 @@ def update_settings(update: Any, wide: Any, stochastic: Any) -> dict[str, Any]:
     UserError
         If one is not what it may be.
     """
-    return {"update": optional(choice, "update", update, defaults.UPDATES), "wide": optional(flag, "wide", wide),
+    return {"update": optional(choice, "update", update, KINDS), "wide": optional(flag, "wide", wide),
             "stochastic": flag("stochastic", stochastic)}
 
 
@@ -245,8 +245,9 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
         How words are counted: as the dies move them (None), or as HyPar publishes them.
     batch : int or None
         Samples of a step, up to 1,048,576; None: 128.
-    update : {"sgd", "momentum", "adagrad", "adagrad-printed"} or None
-        None: what the dies do best, Adagrad with an optimiser engine, else plain descent.
+    update : str or None
+        An update rule of :data:`plinth.update.kinds.KINDS`: ``"sgd"``, ``"momentum"``, ``"adagrad"`` and others. None:
+        what the dies do best, Adagrad with an optimiser engine, else plain descent.
     wide : bool or None
         Whether fixed-point weights and states have 32 bits; None: with Adagrad.
     stochastic : bool

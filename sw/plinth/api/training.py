@@ -212,15 +212,15 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     settings |= {"batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH),
                  "epochs": optional(integer, "epochs", epochs, 1, MAXIMUM_EPOCHS),
                  "steps": optional(integer, "steps", steps, 1, 2**63 - 1),
-                 "rate": optional(real, "rate", rate), "epsilon": optional(real, "epsilon", epsilon),
+                 "rate": optional(real, "rate", rate),
                  "kinks": optional(real, "kinks", kinks, 0, 1), "seed": integer("seed", seed, *_SEEDS),
                  "device": choice("device", device, DEVICES),
                  "memory_mib": defaults.MEMORY_MIB if memory_mib is None else (
                      integer("memory_mib", memory_mib, *_MEMORIES)),
                  "threads": optional(integer, "threads", threads, *_THREADS),
                  "save": _file_to_save(save), "scale": _scale(scale), "data": _data(x, y)}
-    if momentum is not None:
-        settings["momentum"] = real("momentum", momentum)
+    numbers = {"momentum": momentum, "epsilon": epsilon}
+    settings["numbers"] = {number: optional(real, number, value) for number, value in numbers.items()}
     plan, name = plan_given(network)
     if plan is not None:
         refuse_beside([] if planner is None else ["planner"])
@@ -229,8 +229,8 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     job = training_job(plan=plan, plan_name=name or "plan", array=array_given(array),
                        network=None if plan is not None or isinstance(network, PlanResult) else network_of(network),
                        **settings)
-    check_used(job, {key for key, value in (("momentum", momentum), ("epsilon", epsilon), ("threads", threads),
-                                            ("memory_mib", memory_mib)) if value is not None})
+    check_used(job, {key for key, value in (*numbers.items(), ("threads", threads), ("memory_mib", memory_mib))
+                     if value is not None})
     with activity(progress, f"setting up {job.network.name} on {job.array.name}", "") as told:
         found = run_job(job, TrainingProgress(told), told.say)
     result = _result(job, found, told.said if isinstance(told, Told) else ())

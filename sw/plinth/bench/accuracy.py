@@ -20,7 +20,8 @@ from plinth.train.data import digits
 from plinth.train.evaluation import evaluate
 from plinth.train.float64 import float64_predictor
 from plinth.train.session import Session
-from plinth.update.rule import ADAGRAD, UpdateRule
+from plinth.update.kinds import ADAGRAD
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
 NETWORK, BATCH, SEEDS, MEMORY_WORDS = "digits-mlp", 128, 10, 1 << 22

@@ -13,7 +13,9 @@ import click
 from plinth import defaults
 from plinth.cli.names import MODEL_NAMES, PLANNER_NAMES
 from plinth.errors import UserError
-from plinth_hw.terminal.options import Integer, Name
+from plinth.update.kinds import LAWS
+from plinth.update.law import NUMBERS
+from plinth_hw.terminal.options import Integer, Name, RealRange
 
 if TYPE_CHECKING:
     from plinth.network.network import Network
@@ -56,9 +58,28 @@ def update_options(command: Any) -> Any:
                          help="round fixed-point weights and states of 16 bits at random"),
             click.option("--wide/--narrow", default=None, help="fixed-point weights and states of 32 or 16 bits; "
                          "default: wide with --update adagrad"),
-            click.option("--update", type=click.Choice(defaults.UPDATES), help="update rule; default: the plan's, else "
+            click.option("--update", type=click.Choice(list(LAWS)), help="update rule; default: the plan's, else "
                          "adagrad on dies with an optimiser engine, sgd on others")):
         command = option(command)
+    return command
+
+
+def rate_option(command: Any) -> Any:
+    """The learning rate of an update rule."""
+    own = " and ".join(f"{kind} {law.defaults['rate']}" for kind, law in LAWS.items() if "rate" in law.defaults)
+    return click.option("--rate", type=RealRange(0, min_open=True),
+                        help=f"learning rate; default: {defaults.RATE}, or as --epochs; of {own}")(command)
+
+
+def number_options(command: Any) -> Any:
+    """Numbers of update rules; each is None where it is the rule's default."""
+    for name, number in reversed(list(NUMBERS.items())):
+        of = {kind: law.defaults.get(name, number.default) for kind, law in LAWS.items() if name in law.numbers}
+        usual = " and ".join(f"{kind} {value:g}" for kind, value in of.items())
+        usual = f"of {usual}" if len(of) > 1 else f"{number.default:g}"
+        command = click.option(f"--{name}", type=RealRange(
+            0, number.below, min_open=number.positive, max_open=number.below is not None),
+            help=f"{number.what}; default: {usual}")(command)
     return command
 
 

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from plinth.errors import UserError
+from plinth.update.law import NUMBERS
 
 if TYPE_CHECKING:
     from plinth.train.checkpoint import Header
@@ -22,7 +23,7 @@ _INSTEAD = {
     "array_name": ("dies",), "dies": ("array_name",),
     # Dies of another format have another default, and need not have a lowering of what a planner finds.
     "machine": ("number_format", "planner"), "number_format": ("machine", "planner"),
-    "update": ("rate", "momentum", "epsilon", "wide", "stochastic"),
+    "update": ("rate", *NUMBERS, "wide", "stochastic"),
     "plan_file": ("array_name", "dies", "machine", "planner", "winograd", "weights", "predict", "shares"),
 }
 
@@ -117,7 +118,7 @@ def _options(header: Header) -> dict[str, Any]:
         return found
     rule = settings.rule
     found |= {"epochs": settings.epochs, "batch": settings.batch, "scale": str(settings.scale), "update": rule.kind,
-              "rate": rule.rate, "momentum": rule.momentum, "epsilon": rule.epsilon, "wide": rule.wide,
+              "rate": rule.rate, **{name: getattr(rule, name) for name in NUMBERS}, "wide": rule.wide,
               "stochastic": rule.stochastic, **settings.tile_options}
     if settings.preset in PRESETS:
         found["machine"] = settings.preset

@@ -15,15 +15,18 @@ from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.options import (
     array_options,
     file_of,
+    number_options,
     open_network,
     planner_option,
     predict_options,
+    rate_option,
     shares_of,
     tile_options,
     update_options,
 )
 from plinth.cli.resume import ResumeOption, naming_checkpoint
 from plinth.errors import UserError
+from plinth.update.law import NUMBERS
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, RealRange
 
@@ -94,17 +97,11 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
               help=f"default: {defaults.EPOCHS}, or what a network of the zoo needs")
 @click.option("--steps", type=IntegerRange(1), help="stop after so many steps")
 @click.option("--batch", type=IntegerRange(1, 1 << 20), help=f"default: the plan's, or {defaults.BATCH}")
-@click.option("--rate", type=RealRange(0, min_open=True),
-              help=f"learning rate; default: {defaults.RATE}, or as --epochs; of "
-              + " and ".join(f"{kind} {rate}" for kind, rate in defaults.ADAGRAD_RATES.items()))
+@rate_option
 @tile_options
 @predict_options
 @update_options
-@click.option("--momentum", type=RealRange(0, 1, max_open=True), default=defaults.MOMENTUM, show_default=True,
-              help="what momentum keeps of its state")
-@click.option("--epsilon", type=RealRange(0, min_open=True),
-              help="what adagrad adds to its sum of squares; default: of "
-              + " and ".join(f"{kind} {epsilon:g}" for kind, epsilon in defaults.ADAGRAD_EPSILONS.items()))
+@number_options
 @click.option("--kinks", type=RealRange(0, 1), metavar="SHARE",
               help="largest share of a step's kinks (ReLUs, windows of max-pools) that roundings of the dies may "
               f"decide; a run of more ends; default: {defaults.KINKS[0]}, with 16 bits {defaults.KINKS[1]}")
@@ -167,7 +164,8 @@ def train(network: str | None, array_name: str | None, planner: str | None, plan
         network=given, plan=plan, plan_name=str(plan_file), array=array_name, dies=dies, planner=planner, wide=wide,
         stochastic=False if typed_wide else stochastic or None, tiles=tile_options | {"shares": shares_of(shares)},
         tile_options={name: text for name, text in tile_options.items() if text is not None},
-        device=device, ports=ports, scale=parse_scale(scale), out=folder, **options)
+        numbers={name: options.pop(name) for name in NUMBERS}, device=device, ports=ports, scale=parse_scale(scale),
+        out=folder, **options)
     check_used(job, typed)
     job = replace(job, window=_window(waves, out, job.array.dies))
     written: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}

@@ -60,8 +60,9 @@ from plinth.step.tasks import (
     Vector,
 )
 from plinth.step.vector import Move, VectorProgram
+from plinth.update.kinds import LAWS
 from plinth.update.numbers import epsilon_word
-from plinth.update.rule import KINDS, SGD, UpdateRule
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Fixed, factor_word
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.operations import (
@@ -79,7 +80,7 @@ from plinth_hw.isa.update_bodies import CollectiveBody
 from plinth_hw.isa.vector_body import VECTOR_LOADS
 
 #: What the optimiser engine calls rules, and collectives call phases.
-OPTIMISER_OPERATIONS = dict(zip(KINDS, OptimiserOperation, strict=True))
+OPTIMISER_OPERATIONS = dict(zip((kind for kind, law in LAWS.items() if law.optimised), OptimiserOperation, strict=True))
 COLLECTIVE_OPERATIONS = {Phase.UPDATE: CollectiveOperation.ALL_REDUCE, Phase.SUM: CollectiveOperation.REDUCE_SCATTER,
                          Phase.GATHER: CollectiveOperation.ALL_GATHER}
 #: Numbers of messages, which follow each other around.
@@ -449,7 +450,7 @@ class _Lowering:
                 "columns": weights.columns, "rows": weights.rows, "rate": self.rate,
                 "decay": factor_word(self.parameters.memory_format, rule.momentum),
                 "epsilon": epsilon_word(rule),
-                "wide_weights": int(rule.wide), "wide_state": int(rule.wide and rule.kind != SGD),
+                "wide_weights": int(rule.wide), "wide_state": int(rule.wide and rule.law.stateful),
                 "stochastic": int(rule.stochastic)}
         if weights.rows > 1:
             body |= {"stride": weights.stride, "state_stride": weights.columns}

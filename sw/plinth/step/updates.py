@@ -1,12 +1,7 @@
 """Updates of weights that keep vectors beside them: each die updates what it owns of a message (:mod:`.owned`).
 
-Of a fixed-point die the optimiser engine does it, of others the vector engine, chunk by chunk::
-
-    momentum         s = (momentum s) + g;  w = w - (rate s)
-    adagrad          s = s + (g g);         w = w - (rate (g / sqrt(s + epsilon)))        by the function's table
-    adagrad-printed  s = s + (g g);         w = w - (rate (g / (s + epsilon)))
-
-each operation rounded; what the optimiser engine does stands in :mod:`plinth_sim.golden.optimiser`.
+Of a fixed-point die the optimiser engine does it, as :mod:`plinth_sim.golden.optimiser` says; of others the vector
+engine, chunk by chunk, by the rule's own program (:mod:`plinth.update`), each operation rounded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +14,7 @@ from plinth.step.owned import Block, Kept, Owned
 from plinth.step.tasks import Optimisation, Task, Vector
 from plinth.step.tensors import Placed, WeightPiece, Weights
 from plinth.step.vector import VectorProgram
-from plinth.update.rule import ADAGRAD, MOMENTUM, STATE, UpdateRule
+from plinth.update.rule import STATE, UpdateRule
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -113,19 +108,36 @@ def update_program(parameters: DieParameters, rule: UpdateRule, rows: int, weigh
     w, g, s = (one.lines(0, rows) for one in (weights, gradients, state))
     for name, buffer in (("w", w), ("s", s), ("g", g)):
         program.load(name, buffer)
-    if rule.kind == MOMENTUM:
-        program.run(VectorOp.SCALE, "s", "s", immediate=rule.momentum)
-        program.run(VectorOp.ADD, "s", "s", "g")
-        program.run(VectorOp.SCALE, "q", "s", immediate=rule.rate)
-    else:
-        function = VectorFunction.INVERSE_ROOT if rule.kind == ADAGRAD else VectorFunction.RECIPROCAL
-        program.run(VectorOp.MUL, "q", "g", "g")
-        program.run(VectorOp.ADD, "s", "s", "q")
-        program.run(VectorOp.ADD_IMMEDIATE, "q", "s", immediate=rule.epsilon)
-        program.run(VectorOp.FUNCTION, "q", "q", function)
-        program.run(VectorOp.MUL, "q", "q", "g")
-        program.run(VectorOp.SCALE, "q", "q", immediate=rule.rate)
+    rule.law.program(_Operations(program), rule)
     program.run(VectorOp.SUB, "w", "w", "q")
     program.store("s", s)
     program.store("w", w)
     return program
+
+
+@dataclass(frozen=True)
+class _Operations:
+    """A vector program as rules write it."""
+
+    program: VectorProgram
+
+    def add(self, to: str, a: str, b: str) -> None:
+        self.program.run(VectorOp.ADD, to, a, b)
+
+    def subtract(self, to: str, a: str, b: str) -> None:
+        self.program.run(VectorOp.SUB, to, a, b)
+
+    def multiply(self, to: str, a: str, b: str) -> None:
+        self.program.run(VectorOp.MUL, to, a, b)
+
+    def shift(self, to: str, a: str, number: float) -> None:
+        self.program.run(VectorOp.ADD_IMMEDIATE, to, a, immediate=number)
+
+    def scale(self, to: str, a: str, number: float) -> None:
+        self.program.run(VectorOp.SCALE, to, a, immediate=number)
+
+    def reciprocal(self, to: str, a: str) -> None:
+        self.program.run(VectorOp.FUNCTION, to, a, VectorFunction.RECIPROCAL)
+
+    def inverse_root(self, to: str, a: str) -> None:
+        self.program.run(VectorOp.FUNCTION, to, a, VectorFunction.INVERSE_ROOT)

@@ -17,7 +17,7 @@ from plinth.network.layers import SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.network.parameters import Predictor, Reference, named
 from plinth.train.losses import loss_of
-from plinth.update.rule import ADAGRAD_PRINTED, UpdateRule
+from plinth.update.rule import UpdateRule
 
 Doubles = NDArray[np.float64]
 Arrays = Sequence[NDArray[Any]]
@@ -83,7 +83,7 @@ class Causes:
             if self._diverges(weights, states, x, targets, first_loss):
                 scale = (f"scale samples of up to {largest:.2g} to about 1 (--scale auto), or "
                          if largest > LARGE_SAMPLE else "")
-                epsilon = " or a larger --epsilon" if self.rule.kind == ADAGRAD_PRINTED else ""
+                epsilon = " or a larger --epsilon" if self.rule.law.bounded_by_epsilon else ""
                 return f"training diverges, in float64 as well; {scale}give a smaller --rate{epsilon}"
         if 0 < largest < SMALLEST[self.number_format]:
             return (f"samples of up to {largest:.2g} are so small that their products vanish in format "

@@ -26,7 +26,7 @@ from plinth.network.parameters import Flats, KeptVectors, Parameters, flats
 from plinth.network.winograd import converted, other_forms, setting
 from plinth.output import write_whole
 from plinth.train.settings import MAXIMUM_EPOCHS, RunSettings
-from plinth.update.rule import KINDS, VECTORS, UpdateRule
+from plinth.update.rule import FORMS, VECTORS
 
 #: Version of the checkpoint format, and those that are read as well.
 CHECKPOINT_VERSION, OLDER_VERSIONS = 3, (2, 1)
@@ -38,8 +38,7 @@ MAXIMUM_STATE_SCALE = 2.0**32
 MAXIMUM_HEADER = 1 << 19
 
 #: Vectors of updates that have a state, by :attr:`~plinth.update.rule.UpdateRule.kept`.
-UPDATES = {rule.kept: rule.vectors for kind in KINDS for wide in (False, True)
-           if (rule := UpdateRule(kind, wide=wide)).vectors}
+UPDATES = {rule.kept: rule.vectors for rule in FORMS.values() if rule.vectors}
 
 _REMEDY = "give a file that `plinth train --save` wrote"
 

@@ -20,7 +20,7 @@ from plinth.network.parameters import KeptVectors, Parameters, flats
 from plinth.train.checks import Checks, FoundStep, Generators
 from plinth.train.data import Dataset
 from plinth.train.losses import accuracy
-from plinth.update.rule import HALF_BITS, SGD, STATE, STATE_LOW, WEIGHTS_LOW
+from plinth.update.rule import HALF_BITS, STATE, STATE_LOW, WEIGHTS_LOW
 from plinth_hw.isa.formats import Fixed
 
 Floats = NDArray[np.float32]
@@ -155,7 +155,7 @@ class Session:
     def _states(self, kept: Kept) -> list[NDArray[np.float64] | None]:
         """States of each layer as of the loss's own gradients, of the vectors beside the weights."""
         assert self.checks is not None
-        if self.checks.rule.kind == SGD:
+        if not self.checks.rule.law.stateful:
             return [None] * len(self.network.weighted)
         scale = self.checks.rule.state_scale(self.program.gradient_scale)
         found: list[NDArray[np.float64] | None] = []

@@ -16,7 +16,8 @@ from plinth.network.network import Network
 from plinth.output import json_text
 from plinth.sharding import MAXIMUM_BATCH
 from plinth.train.scale import Scale
-from plinth.update.rule import MOMENTUM, UpdateRule
+from plinth.update.law import NUMBERS
+from plinth.update.rule import UpdateRule
 
 #: Most epochs of a run.
 MAXIMUM_EPOCHS = 10_000
@@ -24,6 +25,8 @@ MAXIMUM_EPOCHS = 10_000
 NUMBER_FORMATS = ("fp32", "mixed", "fixed")
 #: Options of a network's convolutions, as commands take them.
 TILE_OPTIONS = ("winograd", "weights", "predict", "shares")
+#: What headers have always said of a rule; numbers that they do not say are those of rules which came later.
+_RULE = ("kind", "rate", "momentum", "epsilon", "wide", "stochastic")
 #: Longest text of a setting.
 MAXIMUM_TEXT = 1 << 18
 
@@ -88,11 +91,7 @@ class RunSettings:
             "tiles": (self.tiles, f"Winograd tiles of {self.tiles}" if self.tiles else "no Winograd tiles"),
             "network": (self.network_sha256, f"a network of definition {self.network_sha256[:8]}"),
         }
-        if rule.kind == MOMENTUM:
-            found["momentum"] = (rule.momentum, f"--momentum {rule.momentum!r}")
-        if rule.squares:
-            found["epsilon"] = (rule.epsilon, f"--epsilon {rule.epsilon!r}")
-        return found
+        return found | {name: (value, f"--{name} {value!r}") for name, value in rule.numbers.items()}
 
     def differences(self, other: "RunSettings") -> Iterator[tuple[str, str, str]]:
         """Settings that are others: name, these and the other ones in words (empty where a rule has none)."""
@@ -118,7 +117,7 @@ class RunSettings:
         names = [key for key in cls.__dataclass_fields__ if key not in ("tile_options",)]
         check_mapping(data, where, "settings of a run", required=names, optional=("tile_options",))
         rule, scale, options = data["rule"], data["scale"], data.get("tile_options", {})
-        check_mapping(rule, where, "the rule of a run", required=UpdateRule.__dataclass_fields__)
+        check_mapping(rule, where, "the rule of a run", required=_RULE, optional=UpdateRule.__dataclass_fields__)
         check_mapping(scale, where, "the scale of a run", required=Scale.__dataclass_fields__)
         check_mapping(options, where, "options of tiles", required=(), optional=TILE_OPTIONS)
         for key, most in (("epochs", MAXIMUM_EPOCHS), ("batch", MAXIMUM_BATCH), ("dies", MAXIMUM_BATCH)):
@@ -134,7 +133,7 @@ class RunSettings:
         for key in ("wide", "stochastic"):
             if not isinstance(rule[key], bool):
                 raise _wrong(where, key, rule[key], "true or false")
-        numbers = {key: _number(rule[key], where, key) for key in ("rate", "momentum", "epsilon")}
+        numbers = {key: _number(rule[key], where, key) for key in ("rate", *NUMBERS) if key in rule}
         factors = {key: _number(value, where, f"scale of {key}") for key, value in scale.items()}
         try:
             made = UpdateRule(**{**rule, **numbers})

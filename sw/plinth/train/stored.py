@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.update.rule import MOMENTUM, UpdateRule
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Q3_12
 
 Doubles = NDArray[np.float64]
@@ -170,7 +170,7 @@ class OwnUpdate:
         those of the loss's own gradients."""
         size = self.rule.state_scale(self.scale)
         wanted = self.held.clipped(self._new_state(before))
-        decayed = np.abs(before * size) if self.rule.kind == MOMENTUM else np.zeros_like(wanted)
+        decayed = np.abs(before * size) if self.rule.law.keeps else np.zeros_like(wanted)
         change = wanted - before * size
         return self.held.distance(after * size, wanted, change, FACTOR_ROUNDING * decayed) / norm(change)
 

@@ -1,1 +1,15 @@
-"""Update rules: the forms that descriptors and references share, and the numbers that dies are given."""
+"""Update rules, a file each: how gradients change weights, with which numbers, and what is kept from step to step.
+
+======================== ==============================================================================================
+:mod:`.law`              what a rule says of itself, and the numbers that rules have
+:mod:`.sgd`, :mod:`.momentum`, :mod:`.adagrad`, :mod:`.adagrad_printed`
+                         the rules
+:mod:`.kinds`            the rules by name
+:mod:`.rule`             a rule with its numbers, as steps, references and checkpoints have it
+:mod:`.numbers`          which numbers a memory format holds
+======================== ==============================================================================================
+
+A new rule is a file and a line of :mod:`.kinds`; with a number of its own also an entry of
+:data:`~plinth.update.law.NUMBERS`, a field of :class:`~plinth.update.rule.UpdateRule` and an argument of
+:func:`plinth.train`.
+"""

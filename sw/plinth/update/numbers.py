@@ -13,7 +13,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 import numpy as np
 
 from plinth.errors import UserError
-from plinth.update.rule import ADAGRAD, ADAGRAD_PRINTED, UpdateRule
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Q3_12, Factor, Fixed, Format
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.update_bodies import OptimiserBody
@@ -24,8 +24,7 @@ STATE_UNIT, MOST_EPSILON = 2.0**-28, (1 << field_bits(OptimiserBody, "epsilon"))
 _MOST_SHIFT, _MOST_MANTISSA = ((1 << Factor.FIELDS[name].shape.bits) - 1 for name in ("shift", "mantissa"))
 #: The last place of weights that are not held wide; of others it is that of states.
 _NARROW_PLACE = 2.0**-Q3_12.fraction_bits
-#: The most that a rate is multiplied by: a gradient or momentum, g / sqrt(sum of g^2), the clipped g / sum of g^2.
-_MOST_STEP = {ADAGRAD: 1.0, ADAGRAD_PRINTED: 16.0}
+#: The most that a rate is multiplied by where the rule says nothing else: a gradient or momentum.
 _MOST_GRADIENT = 2.0**Q3_12.integer_bits
 #: Two digits of a bound, inside of it.
 _DIGITS_UP, _DIGITS_DOWN = Context(2, ROUND_CEILING), Context(2, ROUND_FLOOR)
@@ -37,7 +36,7 @@ _FLOAT_RANGES = {"rate": _FP32, "epsilon": _FP32}
 def _fixed_ranges(rule: UpdateRule) -> dict[str, tuple[float, float]]:
     """As :data:`_FLOAT_RANGES`, of Q3.12."""
     place = STATE_UNIT if rule.wide else _NARROW_PLACE
-    least = 0.0 if rule.stochastic and not rule.wide else place / 2 / _MOST_STEP.get(rule.kind, _MOST_GRADIENT)
+    least = 0.0 if rule.stochastic and not rule.wide else place / 2 / (rule.law.most_step or _MOST_GRADIENT)
     return {"rate": (max(2.0**-_MOST_SHIFT, least), float(_MOST_MANTISSA)),
             "epsilon": (STATE_UNIT, MOST_EPSILON * STATE_UNIT)}
 
@@ -60,7 +59,7 @@ def check_numbers(rule: UpdateRule, scale: float, fmt: Format) -> None:
     unit = UpdateRule(rule.kind, rate=1.0, epsilon=1.0).scaled(scale)
     for name, (least, most) in (_fixed_ranges(rule) if isinstance(fmt, Fixed) else _FLOAT_RANGES).items():
         value, factor = getattr(rule, name), getattr(unit, name)
-        if (name == "rate" or rule.squares) and not least <= value * factor <= most:
+        if (name == "rate" or name in rule.law.numbers) and not least <= value * factor <= most:
             raise UserError(
                 f"{name} {value:g} of update {rule.kind!r} is {'below' if value * factor < least else 'above'} what "
                 f"{'Q3.12' if isinstance(fmt, Fixed) else 'FP32'} holds; give --{name} from "

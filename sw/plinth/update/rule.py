@@ -1,16 +1,10 @@
-"""Rules by which weights are updated, with the vectors that they keep from step to step.
+"""An update rule with its numbers: what steps, references and checkpoints know of how weights are updated.
 
-With g the gradient of a weight w, s its state, and float64 arithmetic::
-
-    sgd              w -= rate g
-    momentum         s = momentum s + g;   w -= rate s
-    adagrad          s += g^2;             w -= rate g / sqrt(s + epsilon)
-    adagrad-printed  s += g^2;             w -= rate g / (s + epsilon)
-
-The last is what Deep3 prints in section 4.2, the one before what it cites (``docs/decisions.md``). Dies compute with
-gradients that are larger by the scale of errors: :meth:`UpdateRule.scaled`.
+Its law is a file of this room. Dies compute with gradients that are larger by the scale of errors:
+:meth:`UpdateRule.scaled`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.errors import UserError
+from plinth.update.kinds import ADAGRAD, KINDS, LAWS, SGD
+from plinth.update.law import NUMBERS, Law
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 
 Doubles = NDArray[np.float64]
 
-SGD, MOMENTUM, ADAGRAD, ADAGRAD_PRINTED = KINDS = ("sgd", "momentum", "adagrad", "adagrad-printed")
 #: Bits of a half of a wide number.
 HALF_BITS = 16
 #: Vectors beside weights, by name: low halves of weights, states, and low halves of these.
@@ -37,13 +32,11 @@ class UpdateRule:
     Parameters
     ----------
     kind : str
-        One of :data:`KINDS`.
+        One of :data:`~plinth.update.kinds.KINDS`.
     rate : float
         Learning rate.
-    momentum : float
-        What is kept of the state, with momentum.
-    epsilon : float
-        What Adagrad adds to its state.
+    momentum, epsilon : float
+        As :data:`~plinth.update.law.NUMBERS` has them; of a rule that has no such number they mean nothing.
     wide : bool
         Weights and states have 32 bits; of fixed-point dies only.
     stochastic : bool
@@ -57,8 +50,8 @@ class UpdateRule:
 
     kind: str = SGD
     rate: float = 0.1
-    momentum: float = 0.9
-    epsilon: float = 1e-6
+    momentum: float = NUMBERS["momentum"].default
+    epsilon: float = NUMBERS["epsilon"].default
     wide: bool = False
     stochastic: bool = False
 
@@ -67,15 +60,23 @@ class UpdateRule:
             raise ValueError(f"update must be one of {', '.join(KINDS)}, not {self.kind!r}")
         if not 0 < self.rate < float("inf"):
             raise ValueError(f"rate must be above 0 and finite, not {self.rate}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be from 0 to below 1, not {self.momentum}")
-        if not 0 < self.epsilon < float("inf"):
-            raise ValueError(f"epsilon must be above 0 and finite, not {self.epsilon}")
+        for name, number in NUMBERS.items():
+            number.check(name, getattr(self, name))
+
+    @property
+    def law(self) -> Law:
+        """What the rule says of itself."""
+        return LAWS[self.kind]
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """Its numbers beside the rate, by name."""
+        return {name: getattr(self, name) for name in self.law.numbers}
 
     @property
     def plain(self) -> bool:
         """Whether a weight is all that it reads and writes: what a reduction does on its way."""
-        return self.kind == SGD and not (self.wide or self.stochastic)
+        return not self.law.stateful and not (self.wide or self.stochastic)
 
     @property
     def form(self) -> "UpdateRule":
@@ -89,13 +90,13 @@ class UpdateRule:
 
     @property
     def squares(self) -> bool:
-        """Whether states are sums of squares."""
-        return self.kind in (ADAGRAD, ADAGRAD_PRINTED)
+        """Whether states are made of squares of gradients, by which steps are divided."""
+        return self.law.state_power == 2
 
     @property
     def vectors(self) -> tuple[str, ...]:
         """What is kept beside weights, by name."""
-        state = () if self.kind == SGD else (STATE, STATE_LOW) if self.wide else (STATE,)
+        state = () if not self.law.stateful else (STATE, STATE_LOW) if self.wide else (STATE,)
         return ((WEIGHTS_LOW,) if self.wide else ()) + state
 
     @property
@@ -105,27 +106,21 @@ class UpdateRule:
 
     def state_scale(self, scale: float) -> float:
         """How much larger states are with gradients that are ``scale`` times as large."""
-        return scale ** (2 if self.squares else 1)
+        return float(scale**self.law.state_power)
 
     def scaled(self, scale: float) -> "UpdateRule":
         """The rule that does the same with gradients that are ``scale`` times as large."""
-        power = {ADAGRAD: 0, ADAGRAD_PRINTED: 1}.get(self.kind, -1)
-        return replace(self, rate=self.rate * scale**power, epsilon=self.epsilon * self.state_scale(scale)
-                       if self.squares else self.epsilon)
+        factors: dict[str, Any] = {name: getattr(self, name) * scale**power for name, power in self.law.powers.items()}
+        return replace(self, **factors)
 
     def next_state(self, gradient: NDArray[Any], state: NDArray[Any]) -> Doubles:
         """The state after an update in float64; ``state`` is that before it."""
-        g = gradient.astype(np.float64)
-        return self.momentum * state + g if self.kind == MOMENTUM else state + g**2
+        return self.law.next_state(self, gradient.astype(np.float64), np.asarray(state, np.float64))
 
     def direction(self, gradient: NDArray[Any], state: NDArray[Any] | None) -> Doubles:
         """What an update multiplies by the rate, in float64; ``state`` is that *after* it, None with sgd."""
-        g = gradient.astype(np.float64)
-        if state is None:
-            return g
-        if self.kind == MOMENTUM:
-            return np.asarray(state, np.float64)
-        return g / (np.sqrt(state + self.epsilon) if self.kind == ADAGRAD else state + self.epsilon)
+        kept = np.zeros(0) if state is None else np.asarray(state, np.float64)
+        return self.law.direction(self, gradient.astype(np.float64), kept)
 
     def apply(self, weights: NDArray[Any], gradient: NDArray[Any], state: NDArray[Any] | None) -> Doubles:
         """Weights after an update in float64; ``state`` is that before it, None with sgd."""
@@ -136,8 +131,8 @@ class UpdateRule:
 #: Gradient descent, whatever the rate.
 PLAIN = UpdateRule()
 #: Forms of rules by title.
-FORMS = {rule.title: rule for kind in KINDS for wide in (False, True) for stochastic in (False, True)
-         for rule in (UpdateRule(kind, wide=wide, stochastic=stochastic),)}
+FORMS = {rule.title: rule for kind, law in LAWS.items() for wide in (False, True) for stochastic in (False, True)
+         if law.optimised or not (wide or stochastic) for rule in (UpdateRule(kind, wide=wide, stochastic=stochastic),)}
 
 
 def rule_for(parameters: DieParameters, kind: str | None = None, *, wide: bool | None = None, stochastic: bool = False,
@@ -166,6 +161,9 @@ def check_engines(rule: UpdateRule, parameters: DieParameters) -> None:
         With a rule or dies to choose.
     """
     if parameters.number_format == "fixed":
+        if not rule.law.optimised:
+            raise UserError(f"dies of preset {parameters.name!r} compute in Q3.12, where no engine has update "
+                            f"{rule.kind!r}; choose another --update, or dies of FP32, such as preset ndp-demo")
         if not rule.plain and Engine.OPTIMISER not in parameters.engines:
             raise UserError(f"dies of preset {parameters.name!r} have no optimiser engine for update {rule.kind!r}; "
                             "choose --update sgd of 16 bits, or a preset that has one, such as fpga-demo")

@@ -27,7 +27,8 @@ from plinth.simulate.step import simulated
 from plinth.step.build import step_of
 from plinth.step.tasks import Phase, Vector
 from plinth.step.updates import StateUpdate
-from plinth.update.rule import ADAGRAD, FORMS, MOMENTUM, PLAIN, UpdateRule, rule_for
+from plinth.update.kinds import ADAGRAD, MOMENTUM
+from plinth.update.rule import FORMS, PLAIN, UpdateRule, rule_for
 from plinth_hw.isa.operations import OptimiserOperation
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.update_bodies import OptimiserBody

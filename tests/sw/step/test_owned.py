@@ -12,7 +12,8 @@ from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.step.owned import _blocks
 from plinth.step.updates import StateUpdate
-from plinth.update.rule import ADAGRAD, MOMENTUM, UpdateRule
+from plinth.update.kinds import ADAGRAD, MOMENTUM
+from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 from plinth_sim.golden.collective import owners
 

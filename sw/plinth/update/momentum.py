@@ -1,0 +1,38 @@
+"""Gradient descent with momentum::
+
+    s = momentum s + g
+    w -= rate s
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plinth.update.law import Law, Program
+
+if TYPE_CHECKING:
+    from plinth.update.rule import Doubles, UpdateRule
+
+
+class Momentum(Law):
+    """The state is a decaying sum of gradients."""
+
+    kind = "momentum"
+    numbers = ("momentum",)
+    powers = {"rate": -1}
+    keeps = "momentum"
+    optimised = True
+
+    def next_state(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
+        """The decayed sum, and the gradient."""
+        return rule.momentum * state + gradient
+
+    def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
+        """The sum."""
+        return state
+
+    def program(self, to: Program, rule: UpdateRule) -> None:
+        """``s = (momentum s) + g;  q = rate s``."""
+        to.scale("s", "s", rule.momentum)
+        to.add("s", "s", "g")
+        to.scale("q", "s", rule.rate)

@@ -1,0 +1,34 @@
+"""Plain gradient descent::
+
+    w -= rate g
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plinth.update.law import Law, Program
+
+if TYPE_CHECKING:
+    from plinth.update.rule import Doubles, UpdateRule
+
+
+class Sgd(Law):
+    """Gradient descent without a state."""
+
+    kind = "sgd"
+    stateful = False
+    powers = {"rate": -1}
+    optimised = True
+
+    def next_state(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
+        """There is none, which stays."""
+        return state
+
+    def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
+        """The gradient."""
+        return gradient
+
+    def program(self, to: Program, rule: UpdateRule) -> None:
+        """``q = rate g``."""
+        to.scale("q", "g", rule.rate)
