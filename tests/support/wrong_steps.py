@@ -26,7 +26,9 @@ from plinth.lower.training import TrainingProgram
 from plinth.train import job
 from plinth.train.checks import Checks
 from plinth.train.session import Session
-from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD
+from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, KINDS, LAWS, MOMENTUM, RMSPROP, SGD
+from plinth.update.law import Program
+from plinth.update.rmsprop import RmsProp
 from plinth.update.rule import STATE, STATE_LOW, WEIGHTS_LOW, UpdateRule
 from plinth_sim.golden import optimiser
 from plinth_sim.golden.array import GoldenArray
@@ -73,18 +75,21 @@ class Machine:
         """Of the command."""
         rule = self.rule
         return ["--preset", self.preset, "--update", rule.kind, "--rate", str(rule.rate),
-                *(["--epsilon", str(rule.epsilon)] if rule.squares else []), "--wide" if rule.wide else "--narrow",
+                *(word for name, value in rule.numbers.items() for word in (f"--{name}", str(value))),
+                "--wide" if rule.wide else "--narrow",
                 *(["--stochastic"] if rule.stochastic else [])]
 
 
 #: Rates at which each rule trains, and an epsilon that 16 bits can hold.
 RULES = {SGD: UpdateRule(SGD, rate=0.15), MOMENTUM: UpdateRule(MOMENTUM, rate=0.02),
          ADAGRAD: UpdateRule(ADAGRAD, rate=0.01, epsilon=1e-4),
-         ADAGRAD_PRINTED: UpdateRule(ADAGRAD_PRINTED, rate=0.001, epsilon=1e-2)}
+         ADAGRAD_PRINTED: UpdateRule(ADAGRAD_PRINTED, rate=0.001, epsilon=1e-2),
+         RMSPROP: UpdateRule(RMSPROP, rate=0.003, epsilon=1e-4, decay=0.9)}
 FLOATS = "ndp-tiny", "ndp-demo-mixed", "hypar-tiny"
 MACHINES = [*(Machine(preset, RULES[kind]) for preset in FLOATS for kind in KINDS),
             *(Machine("fpga-demo", replace(RULES[kind], wide=wide, stochastic=stochastic))
-              for kind in KINDS for wide, stochastic in ((False, False), (True, False), (False, True)))]
+              for kind in KINDS if LAWS[kind].optimised
+              for wide, stochastic in ((False, False), (True, False), (False, True)))]
 
 
 @dataclass
@@ -399,7 +404,7 @@ def _update_kinds() -> None:
             at.rule(lambda rule, scale: replace(rule, rate=rule.rate * factor))
 
     @_kind("loss scale forgotten", lambda machine: machine.preset.startswith(("fpga", "ndp-demo-mixed"))
-           and machine.rule.kind != ADAGRAD)
+           and machine.rule.scaled(2.0).rate != machine.rule.rate)
     def scale(at: Injection) -> None:
         at.rule(lambda rule, scale: replace(rule, rate=rule.rate * (1 / scale if rule.squares else scale)))
 
@@ -524,11 +529,33 @@ def _state_kinds() -> None:
     def momentum(at: Injection) -> None:
         at.rule(lambda rule, scale: replace(rule, momentum=0.8))
 
-    @_kind("epsilon ignored", _of(ADAGRAD, ADAGRAD_PRINTED))
-    def epsilon(at: Injection) -> None:
-        at.rule(lambda rule, scale: replace(rule, epsilon=1e-12))
+    @_kind("decay 0.99 for 0.9", _of(RMSPROP))
+    def decay(at: Injection) -> None:
+        at.rule(lambda rule, scale: replace(rule, decay=0.99))
 
-    @_kind("epsilon doubled", _of(ADAGRAD, ADAGRAD_PRINTED))
+    @_kind("squares summed, not averaged", _of(RMSPROP))
+    def summed(at: Injection) -> None:
+        at.rule(lambda rule, scale: replace(rule, kind=ADAGRAD))
+
+    @_kind("epsilon under the root", _of(RMSPROP))
+    def under(at: Injection) -> None:
+        def program(law: RmsProp, to: Program, rule: UpdateRule) -> None:
+            to.multiply("q", "g", "g")
+            to.subtract("q", "q", "s")
+            to.scale("q", "q", 1 - rule.decay)
+            to.add("s", "s", "q")
+            to.shift("q", "s", rule.epsilon)
+            to.inverse_root("q", "q")
+            to.multiply("q", "q", "g")
+            to.scale("q", "q", rule.rate)
+        at.patch.setattr(RmsProp, "program", program)
+
+    @_kind("epsilon ignored", _of(ADAGRAD, ADAGRAD_PRINTED, RMSPROP))
+    def epsilon(at: Injection) -> None:
+        # Of fixed point the least that there is.
+        at.rule(lambda rule, scale: replace(rule, epsilon=2.0**-28 / scale**2 if at.machine.fixed else 1e-12))
+
+    @_kind("epsilon doubled", _of(ADAGRAD, ADAGRAD_PRINTED, RMSPROP))
     def twice(at: Injection) -> None:
         at.rule(lambda rule, scale: replace(rule, epsilon=2 * rule.epsilon))
 

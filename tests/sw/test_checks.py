@@ -288,6 +288,24 @@ def test_rounding_a_weight_is_no_error() -> None:
     assert error(np.nextafter(before, np.float32(9))) > 10
 
 
+@pytest.mark.parametrize(("kind", "amplifies"), [("rmsprop", True), ("adagrad", False), ("momentum", False)])
+def test_roundings_of_small_gradients_count_where_a_rule_makes_large_steps_of_them(kind: str, amplifies: bool) -> None:
+    """Gradients of all magnitudes, which a state of their squares makes alike; some are 0, and exact."""
+    rng, rule = np.random.default_rng(0), UpdateRule(kind, rate=0.1, epsilon=1e-8, decay=0.5)
+    slope = rng.standard_normal(400) * 10.0**rng.uniform(-6, 0, 400)
+    slope[::5] = 0
+    noise = np.where(slope == 0, 0, rng.standard_normal(400) * 1e-7)
+    before, state = np.zeros(400, np.float32), slope**2
+    step = ReferenceStep(np.ones(1), 1.0, [slope], Sizes(1.0, 1.0, 1.0, [1.0]), 0)
+    after = rule.apply(before, slope + noise, state)
+    found = FoundStep(np.float32([1]), 1.0, [slope + noise], [before], [state], [[after]],
+                      [rule.next_state(slope + noise, state)])
+    errors = {each.name: each for each in step_errors(["fc"], rule, step, found)}
+    gradient, update = errors["gradient"], errors["update"]
+    assert gradient.scale == 1.0 and (update.scale > 1000) == amplifies == (update.scale != 1.0)
+    assert not amplifies or 0.1 < update.value / update.scale / gradient.value < 3
+
+
 def test_dies_count_what_becomes_an_end_of_its_format() -> None:
     """Weights beyond the format; other formats have no such counters."""
     made = stepped(lowered("fpga-demo"))

@@ -60,6 +60,7 @@ def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("rule", [
     (), ("--update", "momentum", "--momentum", "0.5"), ("--update", "adagrad", "--epsilon", "0.001", "--rate", "0.02"),
+    ("--update", "rmsprop", "--decay", "0.8", "--epsilon", "0.001"),
     ("--machine", "fpga", "--update", "momentum", "--wide"),
     ("--machine", "fpga", "--update", "momentum", "--stochastic", "--seed", "4")],
     ids=lambda rule: "-".join(word.lstrip("-") for word in rule) or "sgd")
@@ -120,6 +121,8 @@ def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     (("--batch", "4"), "--batch 8", "--batch 4"),
     (("--rate", "0.1", "--seed", "3"), "--seed 0, --rate 0.15", "--seed 3, --rate 0.1"),
     (("--update", "momentum"), "--update sgd", "--update momentum, --momentum 0.9"),
+    (("--update", "rmsprop", "--decay", "0.8"), "--update sgd, --rate 0.15",
+     "--update rmsprop, --rate 0.003, --epsilon 1e-08, --decay 0.8"),
     (("--format", "mixed"), "--format fp32", "--format mixed"),
     (("--machine", "fpga", "--update", "sgd", "--stochastic"), "rounding to nearest, --format fp32",
      "--stochastic, --format fixed"),

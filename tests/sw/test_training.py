@@ -42,6 +42,14 @@ def test_every_weight_equals_the_golden_run(dies: int, tmp_path: Path) -> None:
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("preset", ["ndp-tiny", "ndp-demo-mixed"])
+def test_rmsprop(preset: str, tmp_path: Path) -> None:
+    """Of FP32 and of gradients of FP16 products."""
+    report = train(tmp_path, "--dies", "2", "--steps", "3", "--preset", preset, "--update", "rmsprop")
+    assert_report_exact(report)
+    assert report["failure"] is None and report["update"]["kind"] == "rmsprop"
+
+
 @pytest.mark.parametrize("array", ["full-4", pytest.param("torus-2x4", marks=pytest.mark.long)])
 def test_other_arrays(array: str, tmp_path: Path) -> None:
     """Rings of members that are not neighbours, and transfers between any two dies."""

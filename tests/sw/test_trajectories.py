@@ -1,5 +1,5 @@
 """Several steps of every rule on every machine, against a float64 training of its own that starts from initial weights
-and is never told what the dies have: a perceptron, its gradients and the four rules, written out here once more."""
+and is never told what the dies have: a perceptron, its gradients and the rules, written out here once more."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from plinth.network.network import perceptron
 from plinth.network.parameters import Flats, KeptVectors, Parameters, flats, initial_parameters
 from plinth.plan.planning import data_parallel
 from plinth.train.data import Dataset
-from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD
+from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, KINDS, LAWS, MOMENTUM, RMSPROP, SGD
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 
@@ -26,10 +26,12 @@ SIZES, BATCH, STEPS = (12, 40, 24, 6), 32, 4
 NETWORK = perceptron("small", SIZES)
 RULES = {SGD: UpdateRule(SGD, rate=0.1), MOMENTUM: UpdateRule(MOMENTUM, rate=0.05),
          ADAGRAD: UpdateRule(ADAGRAD, rate=0.01, epsilon=1e-2),
-         ADAGRAD_PRINTED: UpdateRule(ADAGRAD_PRINTED, rate=0.001, epsilon=1e-2)}
+         ADAGRAD_PRINTED: UpdateRule(ADAGRAD_PRINTED, rate=0.001, epsilon=1e-2),
+         RMSPROP: UpdateRule(RMSPROP, rate=0.01, epsilon=1e-2, decay=0.9)}
 CASES = [*((die, RULES[kind]) for die in ("ndp-tiny", "ndp-demo-mixed", "hypar-tiny") for kind in KINDS),
          *(("fpga-demo", replace(RULES[kind], wide=wide, stochastic=stochastic))
-           for kind in KINDS for wide, stochastic in ((False, False), (True, False), (False, True)))]
+           for kind in KINDS if LAWS[kind].optimised
+           for wide, stochastic in ((False, False), (True, False), (False, True)))]
 
 
 @dataclass
@@ -78,6 +80,9 @@ def trajectory(rule: UpdateRule, data: Dataset, start: list[Doubles], most: floa
             elif rule.kind == MOMENTUM:
                 states[number] = 0.9 * states[number] + slope
                 weights[number] = weights[number] - rule.rate * states[number]
+            elif rule.kind == RMSPROP:
+                states[number] = 0.9 * states[number] + 0.1 * slope * slope
+                weights[number] = weights[number] - rule.rate * slope / (np.sqrt(states[number]) + 1e-2)
             else:
                 states[number] = np.minimum(states[number] + slope * slope, most)
                 root = states[number] + rule.epsilon
@@ -91,7 +96,7 @@ def trained(die: str, rule: UpdateRule, data: Dataset) -> Iterator[Trained]:
     plan = data_parallel(NETWORK, dies=2, batch=BATCH)
     program = lower_training(NETWORK, plan, preset(die), rule=rule, steps=1, memory_words=MEMORY_WORDS)
     run = session(NETWORK, plan, data, program, rule=rule)
-    scale = program.gradient_scale ** (2 if rule.kind in (ADAGRAD, ADAGRAD_PRINTED) else 1)
+    scale = program.gradient_scale ** (2 if rule.kind in (ADAGRAD, ADAGRAD_PRINTED, RMSPROP) else 1)
     for epoch in range(STEPS):
         list(run.epoch(epoch))
         weights, kept = run.parameters(run.driver), run.kept(run.driver)

@@ -150,9 +150,10 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
           y: ArrayLike | None = None, *, array: str | Path | Array | None = None, planner: str | None = None,
           batch: int | None = None, epochs: int | None = None, steps: int | None = None, update: str | None = None,
           rate: float | None = None, momentum: float | None = None, epsilon: float | None = None,
-          wide: bool | None = None, stochastic: bool = False, scale: Any = 1, kinks: float | None = None,
-          seed: int = 0, device: str = defaults.LIBRARY_DEVICE, memory_mib: int | None = None,
-          threads: int | None = None, save: str | Path | None = None, progress: Progress = None) -> TrainingResult:
+          decay: float | None = None, wide: bool | None = None, stochastic: bool = False, scale: Any = 1,
+          kinks: float | None = None, seed: int = 0, device: str = defaults.LIBRARY_DEVICE,
+          memory_mib: int | None = None, threads: int | None = None, save: str | Path | None = None,
+          progress: Progress = None) -> TrainingResult:
     """Train a network; every step is compared with a float64 reference, and on simulated RTL every weight of every die
     with the golden model's.
 
@@ -174,7 +175,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
         Up to 10,000. None: 16, with Adagrad 24, or what a network of the zoo needs.
     steps : int or None
         Stop after so many.
-    rate, momentum, epsilon : float or None
+    rate, momentum, epsilon, decay : float or None
         Numbers of the update rule. None: its defaults.
     scale : "auto", float or pair of float
         Factors on samples and on targets of mean-squared-error; "auto": powers of two that bring the largest magnitudes
@@ -219,7 +220,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
                      integer("memory_mib", memory_mib, *_MEMORIES)),
                  "threads": optional(integer, "threads", threads, *_THREADS),
                  "save": _file_to_save(save), "scale": _scale(scale), "data": _data(x, y)}
-    numbers = {"momentum": momentum, "epsilon": epsilon}
+    numbers = {"momentum": momentum, "epsilon": epsilon, "decay": decay}
     settings["numbers"] = {number: optional(real, number, value) for number, value in numbers.items()}
     plan, name = plan_given(network)
     if plan is not None:

@@ -22,7 +22,8 @@ with norms over all elements:
 Sizes are :class:`~plinth.network.parameters.Sizes`. Gradients start from ``p - targets``, which nearly cancels where a
 network predicts well, while its rounding stays; so bounds of gradients and updates are times that cancellation, and,
 where the terms of a layer's sum over samples cancel to less than 1 / :data:`BATCH_CANCELLATION`, times what is beyond
-that. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as the dies took them,
+that; those of updates, by rules that forget large gradients and then make large steps of small ones, also times what
+this makes of roundings. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as the dies took them,
 and counted (:mod:`.kinks`).
 """
 
@@ -225,6 +226,17 @@ def _scales(sizes: Sizes, carried: float) -> Iterator[float]:
         yield (sizes.cancellation - beyond + carried * beyond) * max(1.0, terms / BATCH_CANCELLATION)
 
 
+def _amplification(rule: UpdateRule, gradient: Doubles, state: Doubles | None) -> float:
+    """How much larger an update's error is than its gradient's, each over its size, if roundings of the gradient are
+    alike in all of its elements but those that are 0; 1 of rules that do not amplify them, and at least."""
+    some = gradient != 0
+    if state is None or not rule.law.amplifies or not some.any():
+        return 1.0
+    slope = gradient[some]
+    factors = rule.direction(np.ones_like(slope), rule.next_state(slope, state[some]))
+    return max(1.0, float(np.sqrt((factors**2).mean())) * norm(slope) / norm(factors * slope))
+
+
 def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
                 held: Storage = FP32_STORAGE, rates: Sequence[Doubles | None] = (), carried: float = 1.0
                 ) -> Iterator[StepError]:
@@ -252,7 +264,8 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
         yield StepError("gradient", name, _distance(own, gradient) / norm(gradient), scale)
         target = held.clipped(rule.apply(update.before, rate * gradient, update.state))
         worst = max(_update_distance(copy, target, held.place) for copy in update.copies)
-        yield StepError("update", name, worst / norm(target - update.before), scale)
+        yield StepError("update", name, worst / norm(target - update.before),
+                        scale * _amplification(rule, rate * gradient, update.state))
         by_own = OwnUpdate(rule, held, found.scale, rate * own)
         if update.state is not None and update.state_after is not None:
             yield StepError("state", name, by_own.state_error(update.state, update.state_after), 1.0)

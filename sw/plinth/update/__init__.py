@@ -2,7 +2,7 @@
 
 ======================== ==============================================================================================
 :mod:`.law`              what a rule says of itself, and the numbers that rules have
-:mod:`.sgd`, :mod:`.momentum`, :mod:`.adagrad`, :mod:`.adagrad_printed`
+:mod:`.sgd`, :mod:`.momentum`, :mod:`.adagrad`, :mod:`.adagrad_printed`, :mod:`.rmsprop`
                          the rules
 :mod:`.kinds`            the rules by name
 :mod:`.rule`             a rule with its numbers, as steps, references and checkpoints have it

@@ -54,7 +54,9 @@ class Number:
 #: Numbers of rules by name, fields of :class:`~plinth.update.rule.UpdateRule`.
 NUMBERS: Mapping[str, Number] = MappingProxyType({
     "momentum": Number("what momentum keeps of its state", 0.9, positive=False, below=1),
-    "epsilon": Number("what adagrad adds to its sum of squares", 1e-6, positive=True)})
+    "epsilon": Number("what adagrad adds to its sum of squares, and rmsprop to the root of its mean of squares", 1e-6,
+                      positive=True),
+    "decay": Number("what rmsprop keeps of its mean of squares", 0.99, positive=False, below=1)})
 
 
 class Program(Protocol):
@@ -104,6 +106,8 @@ class Law(ABC):
     powers: ClassVar[Mapping[str, int]] = {}
     #: The number that the old state is multiplied by; empty: it is kept as it is.
     keeps: ClassVar[str] = ""
+    #: Whether steps of small gradients, of which much is rounding, become as large as others'.
+    amplifies: ClassVar[bool] = False
     #: Whether nothing but epsilon bounds the steps of small gradients.
     bounded_by_epsilon: ClassVar[bool] = False
     #: Whether the optimiser engine does it, of dies of fixed point.

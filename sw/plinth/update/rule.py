@@ -35,7 +35,7 @@ class UpdateRule:
         One of :data:`~plinth.update.kinds.KINDS`.
     rate : float
         Learning rate.
-    momentum, epsilon : float
+    momentum, epsilon, decay : float
         As :data:`~plinth.update.law.NUMBERS` has them; of a rule that has no such number they mean nothing.
     wide : bool
         Weights and states have 32 bits; of fixed-point dies only.
@@ -54,6 +54,7 @@ class UpdateRule:
     epsilon: float = NUMBERS["epsilon"].default
     wide: bool = False
     stochastic: bool = False
+    decay: float = NUMBERS["decay"].default
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

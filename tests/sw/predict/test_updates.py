@@ -136,7 +136,8 @@ def test_tasks_of_an_update_are_grouped_on_the_vector_engine() -> None:
 
 
 @pytest.mark.parametrize(("name", "title"), [("fpga-demo", "adagrad wide"), ("fpga-demo", "momentum stochastic"),
-                                             ("ndp-demo", "momentum"), ("hypar-demo", "adagrad")])
+                                             ("ndp-demo", "momentum"), ("hypar-demo", "adagrad"),
+                                             ("ndp-demo", "rmsprop")])
 def test_estimates_know_what_an_update_takes(name: str, title: str) -> None:
     """At least what it makes the walk longer, where other engines work beside it."""
     graph, array = from_network(MLP), ring(1, preset=name)
@@ -185,11 +186,13 @@ def test_plans_say_their_rule_and_are_used_with_it(capsys: Any, tmp_path: Any) -
     (("simulate", "digits-mlp", "--array", "ring-2", "--stochastic"), "without stochastic rounding"),
     (("simulate", "PLAN", "--update", "sgd"), "--update, --wide and --stochastic are said by the plan"),
     (("simulate", "EDITED"), "update must be one of sgd, "),
+    (("plan", "digits-mlp", "--machine", "fpga", "--update", "rmsprop"), "where no engine has update 'rmsprop'"),
+    (("simulate", "digits-mlp", "--machine", "fpga", "--update", "rmsprop"), "where no engine has update 'rmsprop'"),
     (("simulate", "OTHER"), "without wide weights")])
 def test_rules_that_cannot_be_are_refused_in_one_line(arguments: tuple[str, ...], needle: str, capsys: Any,
                                                       tmp_path: Any) -> None:
     plan = plan_network(MLP, ring(2), planner="data", batch=16, rule=UpdateRule(MOMENTUM)).plan
-    for name, update in (("PLAN", "momentum"), ("EDITED", "rmsprop"), ("OTHER", "momentum wide")):
+    for name, update in (("PLAN", "momentum"), ("EDITED", "lars"), ("OTHER", "momentum wide")):
         (tmp_path / f"{name}.yaml").write_text(plan.to_yaml().replace("update: momentum", f"update: {update}"))
     with pytest.raises(SystemExit) as stop:
         cli.main([str(tmp_path / f"{one}.yaml") if one.isupper() else one for one in arguments])

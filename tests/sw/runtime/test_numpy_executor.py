@@ -104,7 +104,7 @@ def test_what_is_predicted_is_sent(rounds: int | str) -> None:
     check(*tiled(2, "winograd", rounds, batch=8), "ndp-demo-predict")
 
 
-@pytest.mark.parametrize("kind", ["momentum", "adagrad", "adagrad-printed"])
+@pytest.mark.parametrize("kind", ["momentum", "adagrad", "adagrad-printed", "rmsprop"])
 def test_rules_that_keep_states(kind: str) -> None:
     network = NETWORKS["digits-cnn"]
     plan = random_plan(network, 4, 10, np.random.default_rng(5))
