@@ -17,8 +17,9 @@ PASSES = ("forward", "input_gradient", "weight_gradient")
 
 def direct(layer: ConvolutionShape, x: Tensor, w: Tensor, dz: Tensor) -> dict[str, Tensor]:
     """Output, input gradient and weight gradient, tap by tap from the definition, in float64."""
-    images, (down, right), (top, left) = len(x), layer.stride, layer.padding
-    padded = np.zeros((images, layer.height + 2 * top, layer.width + 2 * left, layer.inputs))
+    images, (down, right) = len(x), layer.stride
+    (top, left), (bottom, after) = layer.padding[:2], layer.padding[-2:]
+    padded = np.zeros((images, top + layer.height + bottom, left + layer.width + after, layer.inputs))
     inner = (slice(None), slice(top, top + layer.height), slice(left, left + layer.width))
     padded[inner] = x
     z = np.zeros((images, layer.out_height, layer.out_width, layer.outputs))
@@ -37,12 +38,11 @@ def random_layer(rng: np.random.Generator, channels: int = 20) -> tuple[Convolut
     while True:
         few = (1, 2, 3, int(rng.integers(1, channels + 1)), int(rng.integers(1, channels + 1)))
         kernel, stride = ((int(first), int(second)) for first, second in rng.integers(1, (6, 4), (2, 2)).T)
+        padding = tuple(int(rng.integers(0, taps + 1)) for taps in kernel * int(rng.integers(1, 3)))
         try:
             return ConvolutionShape(
                 height=int(rng.integers(1, 9)), width=int(rng.integers(1, 9)), inputs=int(rng.choice(few)),
-                outputs=int(rng.choice(few)), kernel=kernel, stride=stride,
-                padding=(int(rng.integers(0, kernel[0] + 1)), int(rng.integers(0, kernel[1] + 1)))), int(
-                    rng.integers(1, 4))
+                outputs=int(rng.choice(few)), kernel=kernel, stride=stride, padding=padding), int(rng.integers(1, 4))
         except ValueError:
             continue
 

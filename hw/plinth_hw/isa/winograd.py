@@ -222,15 +222,17 @@ class Form:
         """Of a tile."""
         return self.sides[0] * self.sides[1]
 
-    def lattices(self, sides: Pair, padding: Pair) -> tuple[tuple[Lattice, Lattice], tuple[Lattice, Lattice]]:
+    def lattices(self, sides: Pair, padding: tuple[int, ...]
+                 ) -> tuple[tuple[Lattice, Lattice], tuple[Lattice, Lattice]]:
         """Of the inputs and of the outputs, down and across.
 
         Parameters
         ----------
         sides : pair of int
             Of the map of inputs, rows and columns.
-        padding : pair of int
-            0 to a tap less than the kernel has.
+        padding : tuple of int
+            Above and left of the map, then below and right where these differ; from 0 to a tap less than the kernel
+            has.
 
         Raises
         ------
@@ -238,13 +240,15 @@ class Form:
             If a padding is not in that range, or the kernel does not fit in the padded map.
         """
         inputs, outputs = [], []
-        for one, side, pad in zip(self.transforms, sides, padding, strict=True):
-            if not 0 <= pad < one.taps:
-                raise ValueError(f"a padding of {pad} is not between 0 and {one.taps - 1}, a tap less than the kernel "
-                                 "has; use direct convolution")
-            made = side + 2 * pad - one.taps + 1
+        for one, side, pad, far in zip(self.transforms, sides, padding[:2], padding[-2:], strict=True):
+            for each in (pad, far):
+                if not 0 <= each < one.taps:
+                    raise ValueError(f"a padding of {each} is not between 0 and {one.taps - 1}, a tap less than the "
+                                     "kernel has; use direct convolution")
+            made = side + pad + far - one.taps + 1
             if made < 1:
-                raise ValueError(f"a kernel of {one.taps} taps does not fit in {side} places with padding {pad}")
+                raise ValueError(f"a kernel of {one.taps} taps does not fit in {side} places with padding "
+                                 f"{pad if pad == far else f'{pad} and {far}'}")
             count = -(-made // one.outputs)
             inputs.append(Lattice(one.b, one.outputs, -pad, count))
             outputs.append(Lattice(transposed(one.a), one.outputs, 0, count))

@@ -33,9 +33,10 @@ _DEFAULTS = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0), "ceil": Fals
 class Layer:
     """One layer: its kind, what feeds it, and its settings, which are attributes.
 
-    Windows of convolutions and pools are ``kernel``, ``stride`` and ``padding`` as (vertical, horizontal); ``ceil``: a
-    last window may hang over the far edge if it starts inside the map or its near padding. ``tile``: outputs of a
-    Winograd tile, m each way. All others are as networks' files name them.
+    Windows of convolutions and pools are ``kernel``, ``stride`` and ``padding`` as (vertical, horizontal), the last one
+    as (top, left, bottom, right) where opposite sides differ; ``ceil``: a last window may hang over the far edge if it
+    starts inside the map or its near padding. ``tile``: outputs of a Winograd tile, m each way. All others are as
+    networks' files name them.
     """
 
     def __init__(self, name: str, kind: str, inputs: tuple[str, ...], **settings: Any) -> None:
@@ -117,11 +118,17 @@ class Call:
         return self.variables["weights"], self.variables.get("bias")
 
 
-def _windows_along(size: int, kernel: int, stride: int, padding: int, ceil: bool) -> int:
+def _rims(padding: tuple[int, ...]) -> tuple[Pair, Pair]:
+    """Padding (above, below) a map and (left, right) of it."""
+    top, left, bottom, right = padding if len(padding) == 4 else (*padding, *padding)
+    return (top, bottom), (left, right)
+
+
+def _windows_along(size: int, kernel: int, stride: int, rim: Pair, ceil: bool) -> int:
     """Windows along one side of a map."""
-    room = size + 2 * padding - kernel
+    room = size + sum(rim) - kernel
     count = room // stride + 1
-    return count + 1 if ceil and room % stride and count * stride < size + padding else count
+    return count + 1 if ceil and room % stride and count * stride < size + rim[0] else count
 
 
 @dataclass(frozen=True)
@@ -135,16 +142,16 @@ class _Windows:
     def counts(self) -> Pair:
         """Windows down and across."""
         layer = self.layer
-        down, across = (_windows_along(size, kernel, stride, padding, layer.ceil) for size, kernel, stride, padding
-                        in zip(self.shape[1:3], layer.kernel, layer.stride, layer.padding, strict=True))
+        down, across = (_windows_along(size, kernel, stride, rim, layer.ceil) for size, kernel, stride, rim
+                        in zip(self.shape[1:3], layer.kernel, layer.stride, _rims(layer.padding), strict=True))
         return down, across
 
     @cached_property
     def rims(self) -> list[Pair]:
         """What is put around each dimension of a map so that it holds all windows."""
         layer = self.layer
-        sides = [(near, max(0, (count - 1) * stride + kernel - near - size)) for size, count, kernel, stride, near
-                 in zip(self.shape[1:3], self.counts, layer.kernel, layer.stride, layer.padding, strict=True)]
+        sides = [(near, max(0, (count - 1) * stride + kernel - near - size)) for size, count, kernel, stride, (near, _)
+                 in zip(self.shape[1:3], self.counts, layer.kernel, layer.stride, _rims(layer.padding), strict=True)]
         return [(0, 0), *sides, (0, 0)]
 
     def taps(self, x: Array, outside: float = 0.0) -> Array:
@@ -235,8 +242,8 @@ class _Tiles:
         self.tile, self.sizes = (self.down.outputs, self.across.outputs), (self.down.size, self.across.size)
         self.windows = _Windows(Layer(layer.name, layer.kind, layer.inputs, kernel=self.sizes, stride=self.tile,
                                       padding=layer.padding, ceil=True), shape)
-        self.rows, self.columns = (side + 2 * pad - taps + 1 for side, pad, taps
-                                   in zip(shape[1:3], layer.padding, layer.kernel, strict=True))
+        self.rows, self.columns = (side + sum(rim) - taps + 1 for side, rim, taps
+                                   in zip(shape[1:3], _rims(layer.padding), layer.kernel, strict=True))
         self.shares = [np.einsum("iu,ua->iua", _floats(one.a), _floats(one.b)) for one in (self.down, self.across)]
         self.channels = channels
 

@@ -102,6 +102,38 @@ class Pair(Integer):
 
 
 @dataclass(frozen=True)
+class Padding(Integer):
+    """Form of a setting that is (top, left, bottom, right), or (vertical, horizontal) where opposite sides are equal;
+    files may give one number for all. The first two are the near sides in either case, the last two the far ones."""
+
+    def parse(self, value: Any) -> tuple[int, ...]:  # type: ignore[override]
+        """The pair, or the four, if they fit.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        sides = value if isinstance(value, (list, tuple)) else [value, value]
+        if len(sides) not in (2, 4) or not all(is_integer(size, self.low, self.high) for size in sides):
+            raise ValueError(f"must be an integer from {self.low} to {self.high}, or a list of two (vertical, "
+                             f"horizontal) or four (top, left, bottom, right), not {described(value)}")
+        near, far = sides[:2], sides[-2:]
+        return tuple(map(int, near if list(near) == list(far) else sides))
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value[0] if len(value) == 2 and value[0] == value[1] else list(value)
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        size = {"type": "integer", "minimum": self.low, "maximum": self.high}
+        lists = [{"type": "array", "items": size, "minItems": count, "maxItems": count} for count in (2, 4)]
+        return {"description": f"{self.what}; one number, [vertical, horizontal] or [top, left, bottom, right]",
+                "oneOf": [size, *lists]}
+
+
+@dataclass(frozen=True)
 class Flag:
     """Form of a setting that is true or false."""
 

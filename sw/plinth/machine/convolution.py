@@ -11,9 +11,10 @@ lie; nothing is copied.
     dw[u, v, c, n]    = sum over b, i, j of    x[b, i s + u - p, j s + v - p, c]  dz[b, i, j, n]
 
 with the sums in the order of their names, ascending, but for the input gradient, where i and j ascend, so u and v
-descend (s and p of rows and columns may differ). With a stride s > 1 the input gradient is cut into s x s *phases*,
-the rows y and columns x with the same remainder modulo s: each is a convolution of dz with a stride of 1 by the taps
-that meet those places.
+descend (s and p of rows and columns may differ). p is the padding above and left of the map; what is padded below and
+on the right shows in the output's size alone. With a stride s > 1 the input gradient is cut into s x s *phases*, the
+rows y and columns x with the same remainder modulo s: each is a convolution of dz with a stride of 1 by the taps that
+meet those places.
 """
 
 from collections.abc import Iterator
@@ -65,7 +66,8 @@ class ConvolutionShape:
     outputs: int
     kernel: Pair
     stride: Pair = (1, 1)
-    padding: Pair = (0, 0)
+    #: Above and left of the map, then below and right where these differ.
+    padding: tuple[int, ...] = (0, 0)
 
     def __post_init__(self) -> None:
         sizes = {"height": self.height, "width": self.width, "inputs": self.inputs, "outputs": self.outputs,
@@ -89,12 +91,12 @@ class ConvolutionShape:
     @property
     def out_height(self) -> int:
         """Rows of the output map."""
-        return (self.height + 2 * self.padding[0] - self.kernel[0]) // self.stride[0] + 1
+        return (self.height + self.padding[0] + self.padding[-2] - self.kernel[0]) // self.stride[0] + 1
 
     @property
     def out_width(self) -> int:
         """Columns of the output map."""
-        return (self.width + 2 * self.padding[1] - self.kernel[1]) // self.stride[1] + 1
+        return (self.width + self.padding[1] + self.padding[-1] - self.kernel[1]) // self.stride[1] + 1
 
     @property
     def taps(self) -> int:

@@ -16,7 +16,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from math import prod
 from typing import Annotated, Any, ClassVar, get_type_hints
 
-from plinth.files.forms import NAME_PATTERN, Choice, Flag, Form, Fraction, Integer, Pair, Shares, described
+from plinth.files.forms import NAME_PATTERN, Choice, Flag, Form, Fraction, Integer, Padding, Pair, Shares, described
 from plinth.network.shape import Shape
 from plinth.network.variables import (
     INPUTS,
@@ -182,7 +182,7 @@ class Convolution(Layer):
     channels: Annotated[int, Integer("output channels")]
     kernel: Annotated[tuple[int, int], Pair("taps")]
     stride: Annotated[tuple[int, int], Pair("distance of windows")] = (1, 1)
-    padding: Annotated[tuple[int, int], Pair("zeros on each side", low=0)] = (0, 0)
+    padding: Annotated[tuple[int, ...], Padding("zeros on each side", low=0)] = (0, 0)
     bias: Annotated[bool, Flag("whether a bias is added")] = True
     winograd: Annotated[str | int, Choice(
         "outputs of a Winograd tile each way; auto: what takes the fewest products; off: direct convolution",
@@ -264,7 +264,7 @@ class Convolution(Layer):
     def _products(self, outputs: int, size: Sequence[int]) -> int:
         """Products of a map, for each pair of channels."""
         if self.stride != (1, 1):
-            raise ValueError(f"a stride of {_two(self.stride)} has no Winograd transform; use direct convolution")
+            raise ValueError(f"a stride of {_sizes(self.stride)} has no Winograd transform; use direct convolution")
         made = form(self.kernel, outputs)
         _, (down, across) = made.lattices((size[0], size[1]), self.padding)
         return made.elements * down.count * across.count
@@ -338,14 +338,14 @@ class _Window(Layer):
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
-    padding: tuple[int, int]
+    padding: tuple[int, ...]
     ceil: bool
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         source = self._map(inputs)
-        if any(2 * padding > kernel for padding, kernel in zip(self.padding, self.kernel, strict=True)):
-            raise self.refuse(f"has a padding of {_two(self.padding)}, more than half its kernel of "
-                              f"{_two(self.kernel)}; choose less padding")
+        if any(2 * self.padding[side] > self.kernel[side % 2] for side in range(len(self.padding))):
+            raise self.refuse(f"has a padding of {_sizes(self.padding)}, more than half its kernel of "
+                              f"{_sizes(self.kernel)}; choose less padding")
         return Shape((source.channels, *_windows(self, source, ceil=self.ceil)))
 
 
@@ -357,7 +357,7 @@ class MaxPool(_Window):
 
     kernel: Annotated[tuple[int, int], Pair("window")]
     stride: Annotated[tuple[int, int], Pair("distance of windows")]
-    padding: Annotated[tuple[int, int], Pair("rim on each side", low=0)] = (0, 0)
+    padding: Annotated[tuple[int, ...], Padding("rim on each side", low=0)] = (0, 0)
     ceil: Annotated[bool, Flag("whether a last window may hang over the edge")] = False
 
 
@@ -369,12 +369,12 @@ class MeanPool(_Window):
 
     kernel: Annotated[tuple[int, int], Pair("window")]
     stride: Annotated[tuple[int, int], Pair("distance of windows")]
-    padding: Annotated[tuple[int, int], Pair("rim on each side", low=0)] = (0, 0)
+    padding: Annotated[tuple[int, ...], Padding("rim on each side", low=0)] = (0, 0)
     ceil: Annotated[bool, Flag("whether a last window may hang over the edge")] = False
 
 
-def _two(pair: tuple[int, int]) -> str:
-    return f"{pair[0]}x{pair[1]}"
+def _sizes(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
 
 
 def _windows(layer: Any, source: Shape, *, ceil: bool) -> tuple[int, int]:
@@ -383,14 +383,15 @@ def _windows(layer: Any, source: Shape, *, ceil: bool) -> tuple[int, int]:
     With ``ceil`` a last window may hang over the far edge if it starts inside the map or its near padding.
     """
     found = []
-    for size, kernel, stride, padding in zip(source[1:], layer.kernel, layer.stride, layer.padding, strict=True):
-        room = size + 2 * padding - kernel
+    for size, kernel, stride, near, far in zip(source[1:], layer.kernel, layer.stride, layer.padding[:2],
+                                               layer.padding[-2:], strict=True):
+        room = size + near + far - kernel
         if room < 0:
-            raise layer.refuse(f"has a kernel of {_two(layer.kernel)}, larger than the {source} that "
-                               f"{feeder(layer.inputs[0])} gives with a padding of {_two(layer.padding)}; "
+            raise layer.refuse(f"has a kernel of {_sizes(layer.kernel)}, larger than the {source} that "
+                               f"{feeder(layer.inputs[0])} gives with a padding of {_sizes(layer.padding)}; "
                                "choose a smaller kernel or more padding")
         count = room // stride + 1
-        if ceil and room % stride and count * stride < size + padding:
+        if ceil and room % stride and count * stride < size + near:
             count += 1
         found.append(count)
     return found[0], found[1]

@@ -23,13 +23,13 @@ class Convolution:
 
     def __init__(self, shape: ConvolutionShape, images: int) -> None:
         self.shape, self.images = shape, images
-        down, across = shape.padding
+        down, across = shape.padding[:2]
         self._places = shape.out_height * shape.out_width
         self._taps = shape.kernel[0] * shape.kernel[1] * shape.inputs
         self.some = max(1, min(images, MOST_UNROLLED // max(1, self._places * self._taps)))
         rows, columns = ((out - 1) * stride + taps for out, stride, taps in zip(
             (shape.out_height, shape.out_width), shape.stride, shape.kernel, strict=True))
-        self._padded = np.zeros((self.some, max(rows, shape.height + 2 * down), max(columns, shape.width + 2 * across),
+        self._padded = np.zeros((self.some, max(rows, shape.height + down), max(columns, shape.width + across),
                                  shape.inputs), dtype=np.float32)
         inner = self._padded[:, down:down + shape.height, across:across + shape.width]
         self._inner = inner
@@ -62,7 +62,7 @@ class Convolution:
     def bprop(self, x: Floats, w: Floats, z: Floats) -> None:
         """The error of x of that of z."""
         shape, (scratch, back) = self.shape, self._errors
-        down, across = shape.padding
+        down, across = shape.padding[:2]
         for start in range(0, self.images, self.some):
             count = min(self.some, self.images - start)
             rows = count * self._places

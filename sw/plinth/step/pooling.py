@@ -342,7 +342,7 @@ def _directions(layer: Pool, parameters: DieParameters, x: FeatureMap, middle: F
     _fit(middle, x, height, x.width)
     _fit(y, x, height, width)
     down, across = (_Direction(parameters, view.outer, view.inner, view.places, *settings) for view, *settings in zip(
-        (_down(x), _across(middle)), (height, width), layer.kernel, layer.stride, layer.padding, strict=True))
+        (_down(x), _across(middle)), (height, width), layer.kernel, layer.stride, layer.padding[:2], strict=True))
     return down, across
 
 

@@ -19,12 +19,16 @@ WINDOWS = [
     ((2, 2), (2, 2), (0, 0), False, (5, 5)),
     ((2, 3), (3, 1), (0, 1), False, (7, 3)),
     ((1, 2), (3, 2), (0, 1), False, (8, 4)),
+    ((3, 3), (2, 2), (0, 1, 1, 0), False, (6, 5)),
+    ((3, 2), (1, 1), (1, 0, 0, 1), False, (4, 5)),
+    ((4, 5), (3, 2), (2, 1, 1, 2), False, (5, 6)),
 ]
 CEILED = [
     ((2, 2), (2, 2), (0, 0), True, (5, 4)),
     ((3, 2), (2, 3), (1, 1), True, (6, 6)),
     ((2, 3), (3, 2), (1, 0), True, (4, 6)),
     ((2, 2), (3, 3), (1, 1), True, (5, 5)),
+    ((3, 3), (2, 3), (0, 1, 1, 0), True, (5, 6)),
 ]
 
 
@@ -67,9 +71,9 @@ def assert_equal_to_differences(layers, weights, x, targets, step=1e-6):
 def taps(x, kernel, stride, padding, ceil):
     """Loops over windows: (sample, window, list of (row, column) of taps, None outside the map)."""
     counts = []
-    for size, k, s, p in zip(x.shape[1:3], kernel, stride, padding, strict=True):
-        starts = [i for i in range(0, size + 2 * p, s) if i + k <= size + 2 * p]
-        if ceil and starts[-1] + k < size + 2 * p and starts[-1] + s < size + p:
+    for size, k, s, p, far in zip(x.shape[1:3], kernel, stride, padding[:2], padding[-2:], strict=True):
+        starts = [i for i in range(0, size + p + far, s) if i + k <= size + p + far]
+        if ceil and starts[-1] + k < size + p + far and starts[-1] + s < size + p:
             starts.append(starts[-1] + s)
         counts.append([start - p for start in starts])
     for i, j in itertools.product(range(len(counts[0])), range(len(counts[1]))):

@@ -16,7 +16,9 @@ from plinth_sim.golden import winograd
 FORMS = [(kernel, outputs) for kernel, many in OUTPUTS.items() for outputs in many]
 #: The same with each padding, and the sides of a map: edge tiles are cut in some, and one tile is the whole map in one.
 LAYERS = [(kernel, outputs, padding, sides) for kernel, outputs in FORMS
-          for padding in itertools.product(*(range(taps) for taps in kernel)) for sides in ((8, 7), (5, 6))]
+          for padding in (*itertools.product(*(range(taps) for taps in kernel)),
+                          (0, kernel[1] - 1, kernel[0] - 1, 0), (kernel[0] - 1, 0, 0, kernel[1] // 2))
+          for sides in ((8, 7), (5, 6))]
 #: Worst of y, dw and dx in FP32, relative to the largest; direct convolution has 3e-7.
 ERRORS = {(3, 2): 1e-6, (3, 4): 4e-6, (5, 2): 1.2e-5}
 
@@ -56,7 +58,7 @@ def test_tiles_are_made_of_small_integers(kernel, outputs) -> None:
 def direct(x, weights, padding):
     """y[i, j] = sum of x[i + a, j + b] w[a, b], by loops over taps."""
     kernel = weights.shape[:2]
-    padded = np.pad(x, ((0, 0), (padding[0],) * 2, (padding[1],) * 2, (0, 0)))
+    padded = np.pad(x, ((0, 0), (padding[0], padding[-2]), (padding[1], padding[-1]), (0, 0)))
     rows, columns = (side - taps + 1 for side, taps in zip(padded.shape[1:3], kernel, strict=True))
     return sum(padded[:, a:a + rows, b:b + columns] @ weights[a, b] for a in range(kernel[0]) for b in range(kernel[1]))
 
@@ -194,8 +196,9 @@ def test_scales_of_layers_are_sums_of_magnitudes(kernel, outputs, padding, sides
     (down, across), _ = found.lattices(sides, padding)
     shares = [np.abs(np.einsum("iu,ua->iua", np.array(one.a, dtype=float), np.array(one.b, dtype=float)))
               for one in found.transforms]
-    made = [side + 2 * pad - taps + 1 for side, pad, taps in zip(sides, padding, kernel, strict=True)]
-    wide = np.pad(np.abs(x), ((0, 0), *((pad, pad + 8) for pad in padding), (0, 0)))
+    made = [side + pad + far - taps + 1 for side, pad, far, taps in zip(
+        sides, padding[:2], padding[-2:], kernel, strict=True)]
+    wide = np.pad(np.abs(x), ((0, 0), *((pad, pad + 8) for pad in padding[:2]), (0, 0)))
     wanted = np.zeros((1, *made, 3))
     for row, column in np.ndindex(down.count, across.count):
         (m, n), (high, broad) = (down.step, across.step), (down.reach, across.reach)
@@ -220,6 +223,10 @@ def test_what_there_is_not() -> None:
         form((5, 5), 4)
     with pytest.raises(ValueError, match="a padding of 3 is not between 0 and 2"):
         form((3, 3), 2).lattices((8, 8), (1, 3))
+    with pytest.raises(ValueError, match="a padding of 3 is not between 0 and 2"):
+        form((3, 3), 2).lattices((8, 8), (1, 1, 3, 1))
+    with pytest.raises(ValueError, match="a kernel of 5 taps does not fit in 2 places with padding 1 and 0"):
+        form((5, 5), 2).lattices((2, 8), (1, 1, 0, 1))
     with pytest.raises(ValueError, match="a kernel of 5 taps does not fit in 2 places with padding 1"):
         form((5, 5), 2).lattices((8, 2), (1, 1))
     with pytest.raises(ValueError, match="outputs and taps must be positive, not 0 and 3"):

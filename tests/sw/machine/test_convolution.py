@@ -31,7 +31,7 @@ def inner_macs(layer: ConvolutionShape, images: int) -> int:
     """Multiply-adds with elements of the map, counted place by place."""
     rows, columns = (sum(0 <= out * step + tap - padding < size for out in range(outs) for tap in range(taps))
                      for outs, taps, step, padding, size in zip(
-                         (layer.out_height, layer.out_width), layer.kernel, layer.stride, layer.padding,
+                         (layer.out_height, layer.out_width), layer.kernel, layer.stride, layer.padding[:2],
                          (layer.height, layer.width), strict=True))
     return images * rows * columns * layer.inputs * layer.outputs
 
@@ -107,6 +107,8 @@ def test_parts_save_tiles() -> None:
     ({"kernel": (3, 0)}, r"kernel must be positive, not \(3, 0\)"), ({"outputs": 0}, "outputs must be positive, not 0"),
     ({"stride": (0, 1)}, r"stride must be positive, not \(0, 1\)"),
     ({"padding": (0, -1)}, r"padding must not be negative, not \(0, -1\)"),
+    ({"padding": (1, 1, -2, 1)}, r"padding must not be negative, not \(1, 1, -2, 1\)"),
+    ({"height": 1, "padding": (0, 1, 1, 1)}, r"3 x 3 does not fit a map of 1 x 5 with padding \(0, 1, 1, 1\)"),
     ({"height": 2, "padding": (0, 0)}, r"a kernel of 3 x 3 does not fit a map of 2 x 5 with padding \(0, 0\)")])
 def test_bad_layers(change: dict, message: str) -> None:
     sizes = {"height": 5, "width": 5, "inputs": 2, "outputs": 2, "kernel": (3, 3), "padding": (1, 1)}

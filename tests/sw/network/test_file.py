@@ -41,6 +41,24 @@ def test_a_stated_shape_stays() -> None:
     assert network_to_data(network_from_data(data, "x")) == data
 
 
+@pytest.mark.parametrize(("given", "written"), [
+    (2, 2), ([2, 2], 2), ([1, 2], [1, 2]), ([1, 1, 1, 1], 1), ([1, 2, 1, 2], [1, 2]), ([0, 1, 1, 1], [0, 1, 1, 1])])
+@pytest.mark.filterwarnings("ignore:Please use rfc3986:DeprecationWarning")
+def test_padding_is_written_with_as_few_numbers_as_say_it(given: Any, written: Any) -> None:
+    data = {"version": 2, "name": "a", "input": [3, 8, 8], "layers": [
+        {"name": "c", "kind": "convolution", "channels": 4, "kernel": 3, "padding": given},
+        {"name": "p", "kind": "max-pool", "kernel": 4, "stride": 2, "padding": given},
+        {"name": "loss", "kind": "mean-squared-error"}]}
+    made = network_from_data(data, "x")
+    again = network_to_data(made)
+    assert [layer["padding"] for layer in again["layers"][:2]] == [written, written]
+    assert network_from_data(again, "x") == made
+    jschon.create_catalog("2020-12")
+    schema = jschon.JSONSchema(network_schema())
+    for each in (data, again):
+        assert schema.evaluate(jschon.JSON(each)).valid
+
+
 def good() -> dict[str, Any]:
     return network_to_data(NETWORKS["digits-cnn"])
 
@@ -91,6 +109,8 @@ def test_the_schemas_describe_what_is_written() -> None:
     (changed(3, kind=["a"]), "unknown kind"),
     (changed(3, remove="kind"), "unknown key|key 'kind' is missing"),
     (changed(3, bias="yes"), "bias must be true or false"),
+    (changed(3, padding=[1, 1, 1]), r"layer 4 \('conv2'\): padding must be an integer from 0 to .* or four"),
+    (changed(3, padding=[0, 1, "x", 1]), r"layer 4 \('conv2'\): padding must be"),
     (changed(3, kernel=[3, 3, 3]), "kernel must be an integer from 1"),
     (changed(3, groups=2), "unknown key 'groups'"),
     (changed(3, inputs="pool1"), "inputs must be a list"),

@@ -38,17 +38,21 @@ def rows(layout: str, **sizes: int) -> Array:
 
 
 def agrees(tmp_path, nodes: Sequence[onnx.NodeProto], tensors: Sequence[onnx.TensorProto], size: tuple[int, ...],
-           weighted: Sequence[tuple[str, str, Array | None]], samples: str, *, rows_of: int = 0) -> list[str]:
+           weighted: Sequence[tuple[str, str, Array | None]], samples: str, *, rows_of: int = 0,
+           judged: Sequence[onnx.NodeProto] | None = None) -> list[str]:
     """Read a graph, compute both on random samples, and compare; kinds of its layers.
 
     ``weighted`` has a layer's weights, bias, and for a dense layer behind a map the order of its rows; ``samples`` is
-    the layout of the graph's input.
+    the layout of the graph's input. ``judged`` are nodes that mean the same to who judges.
     """
     elements = TensorProto.INT64 if rows_of else TensorProto.DOUBLE
     made = model(nodes, tensors, size=("batch", *size), opset=17, elements=elements)
     made.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
     network = read(tmp_path, made)
     x = RANDOM.integers(0, rows_of, (3, *size)) if rows_of else RANDOM.standard_normal((3, *size))
+    if judged is not None:
+        del made.graph.node[:]
+        made.graph.node.extend(judged)
     expected = ReferenceEvaluator(made).run(None, {"x": x})[0].reshape(3, -1)
     parameters = {}
     for layer, (name, bias, order) in zip(network.weighted, weighted, strict=True):
@@ -179,6 +183,43 @@ def test_pads_as_torchscript_computes_them(tmp_path) -> None:
     assert kinds == ["convolution", "mean-pool", "flatten", "dense"]
 
 
+@pytest.mark.parametrize(("auto", "size"), [("SAME_UPPER", (3, 8, 9)), ("SAME_LOWER", (3, 8, 9)),
+                                            ("SAME_UPPER", (3, 7, 12)), ("SAME_LOWER", (3, 10, 7))])
+def test_automatic_padding_may_differ_on_opposite_sides(auto: str, size: tuple[int, ...], tmp_path) -> None:
+    # Keras: Conv2D(padding="same", strides=2), MaxPooling2D(padding="same"), AveragePooling2D(padding="same"). ONNX's
+    # evaluator takes pads of a MaxPool for those of other sides, and gets them from a Pad.
+    first, last = [node("Conv", ["x", "k1", "b1"], "c1", auto_pad=auto, strides=[2, 2]), node("Relu", ["c1"], "r")], [
+        node("AveragePool", ["p"], "q", kernel_shape=[2, 2], strides=[1, 1], auto_pad=auto),
+        node("Conv", ["q", "k2", "b2"], "c2", auto_pad=auto), node("GlobalAveragePool", ["c2"], "g"),
+        node("Flatten", ["g"], "f"), node("Gemm", ["f", "w"], "out")]
+    total = [(-(-side // 2) - 1) * 2 + taps - side for side, taps in zip(
+        (-(-size[1] // 2), -(-size[2] // 2)), (2, 3), strict=True)]
+    less, more = [rim // 2 for rim in total], [rim - rim // 2 for rim in total]
+    begin, end = (less, more) if auto == "SAME_UPPER" else (more, less)
+    agrees(tmp_path, [*first, node("MaxPool", ["r"], "p", kernel_shape=[2, 3], strides=[2, 2], auto_pad=auto), *last],
+           [tensor("k1", 4, 3, 3, 4), tensor("b1", 4), tensor("k2", 5, 4, 2, 3), tensor("b2", 5), tensor("w", 5, 2),
+            shape_of("pads", 0, 0, *begin, 0, 0, *end), onnx.numpy_helper.from_array(np.full((), -np.inf), "least")],
+           size, [("k1", "b1", None), ("k2", "b2", None), ("w", "", None)], "chw",
+           judged=[*first, node("Pad", ["r", "pads", "least"], "y"), node("MaxPool", ["y"], "p", kernel_shape=[2, 3],
+                                                                          strides=[2, 2]), *last])
+
+
+@pytest.mark.parametrize("ceil", [0, 1])
+def test_pads_may_differ_on_opposite_sides(ceil: int, tmp_path) -> None:
+    # ZeroPadding2D(((0, 1), (0, 1))) in front of a Conv2D; F.pad(x, pads, value=-inf) in front of a MaxPool2d
+    agrees(tmp_path, [
+        node("Pad", ["x", "p"], "z"), node("Conv", ["z", "k1", "b1"], "c1", strides=[2, 2], pads=[0, 1, 1, 0]),
+        node("Relu", ["c1"], "r"), node("Pad", ["r", "q", "least"], "y"),
+        node("MaxPool", ["y"], "m", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=ceil),
+        node("AveragePool", ["m"], "a", kernel_shape=[2, 3], strides=[2, 1], pads=[0, 1, 1, 0], ceil_mode=ceil),
+        node("Conv", ["a", "k2", "b2"], "c2", pads=[1, 0, 0, 2]), node("GlobalMaxPool", ["c2"], "g"),
+        node("Flatten", ["g"], "f"), node("Gemm", ["f", "w"], "out")],
+        [shape_of("p", 0, 0, 0, 0, 0, 0, 1, 1), shape_of("q", 0, 0, 1, 0, 0, 0, 0, 1),
+         onnx.numpy_helper.from_array(np.full((), -np.inf), "least"), tensor("k1", 4, 3, 3, 3), tensor("b1", 4),
+         tensor("k2", 5, 4, 2, 2), tensor("b2", 5), tensor("w", 5, 2)], (3, 10, 11),
+        [("k1", "b1", None), ("k2", "b2", None), ("w", "", None)], "chw")
+
+
 def test_one_dimension_is_maps_of_one_row(tmp_path) -> None:
     # Conv1d, MaxPool1d, AvgPool1d, Flatten, Linear
     kinds = agrees(tmp_path, [
@@ -251,7 +292,10 @@ def test_rows_of_a_table_may_be_transposed(tmp_path, tail, order) -> None:
       node("Reshape", ["d", "map"], "r"), node("Conv", ["r", "l"], "out")],
      r"features of layer 'd' regrouped to \[4, 2, 3\]; no layer makes a map of features"),
     ([node("Pad", ["x", "p"], "z"), node("MaxPool", ["z"], "out", kernel_shape=[2, 2])], "only a Conv may"),
-    ([node("Pad", ["x", "p"], "z"), node("Conv", ["z", "k"], "out")], "asymmetric, 1 above and 0 below"),
+    ([node("Pad", ["x", "p"], "z"), node("AveragePool", ["z"], "out", kernel_shape=[2, 2])], "only a Conv may"),
+    ([node("Pad", ["x", "p", "least"], "z"), node("Conv", ["z", "k"], "out")], "only a MaxPool may"),
+    ([node("Pad", ["x", "p", "least"], "y"), node("Pad", ["y", "p"], "z"), node("MaxPool", ["z"], "out", kernel_shape=[
+        2, 2])], "another number than the Pad before it"),
     ([node("Pad", ["x", "p"], "z", mode="edge"), node("Conv", ["z", "k"], "out", pads=[0, 0, 1, 0])], "in mode 'edge'"),
     ([node("Pad", ["x", "p", "half"], "out")], "another number than 0"),
     ([node("Pad", ["x", "batch"], "out")], "pads the batch"),
@@ -264,5 +308,6 @@ def test_what_no_layout_is_is_refused(tmp_path, nodes, needle) -> None:
             tensor("k", 4, 2, 3, 3), tensor("l", 4, 4, 1, 1), tensor("w", 4, 2), tensor("m", 96, 24),
             shape_of("map", 0, 4, 2, 3), shape_of("s", 0, 2, 2, 24),
             shape_of("p", 0, 0, 1, 0, 0, 0, 0, 0), onnx.numpy_helper.from_array(np.full((), 0.5, np.float32), "half"),
+            onnx.numpy_helper.from_array(np.full((), -np.inf, np.float32), "least"),
             shape_of("batch", 1, *(0,) * 7), shape_of("channels", 0, 1, *(0,) * 6), shape_of("less", *(-1,) * 8)],
             size=("batch", 2, 6, 8)), "mean-squared-error")

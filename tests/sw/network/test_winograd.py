@@ -64,6 +64,7 @@ def test_products_are_those_of_tiles() -> None:
     ({"winograd": 2, "kernel": (7, 7)}, "a kernel of 7x7 has no Winograd transform here"),
     ({"winograd": 4, "kernel": (5, 5)}, "a kernel of 5x5 makes 2 outputs a tile each way, not 4"),
     ({"winograd": 2, "stride": (2, 1)}, "a stride of 2x1 has no Winograd transform; use direct convolution"),
+    ({"winograd": 2, "padding": (1, 1, 3, 1)}, "a padding of 3 is not between 0 and 2"),
     ({"winograd": 2, "padding": (3, 3)}, "a padding of 3 is not between 0 and 2"),
     ({"weights": "winograd"}, "trains Winograd tiles, but winograd is off"),
 ])

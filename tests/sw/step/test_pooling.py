@@ -77,7 +77,7 @@ def direct(layer: Pool, x: Values, dy: Values) -> tuple[Values, Values]:
     images, channels = np.ogrid[:x.shape[0], :x.shape[3]]
     for i, j in np.ndindex(dy.shape[1:3]):
         (top, left), (height, width) = ((number * step - rim for number, step, rim in
-                                         zip((i, j), layer.stride, layer.padding, strict=True)), layer.kernel)
+                                         zip((i, j), layer.stride, layer.padding[:2], strict=True)), layer.kernel)
         place = (slice(None), slice(max(top, 0), top + height), slice(max(left, 0), left + width))
         window, error = x[place], dy[:, i:i + 1, j:j + 1]
         if isinstance(layer, MaxPool):
@@ -123,6 +123,8 @@ class Placed:
         while True:
             kernel, stride, padding = ((int(down), int(across)) for down, across in (
                 rng.integers(low, high, 2) for low, high in ((1, 7), (1, 5), (0, 3))))
+            if rng.integers(2):
+                padding = (*padding, *map(int, rng.integers(0, 3, 2)))
             if rng.integers(3) == 0:
                 kernel = stride = (2, 2)
             kind = (MaxPool, MeanPool)[rng.integers(2)]

@@ -218,7 +218,8 @@ class Graph:
         if value.softmax:
             raise node.error("follows a Softmax, which is supported only at the end; move it or remove it")
         if value.zeros and not padded:
-            raise node.error("reads what a Pad gives, which only a Conv may; give the convolution its padding")
+            raise node.error(f"reads what a Pad gives, which only a {value.padder} may; give convolutions and pools "
+                             "their own padding")
         return value
 
     def operand(self, node: Node, place: int = 0) -> Value:
@@ -234,8 +235,9 @@ class Graph:
         UserError
             If it is no such map.
         """
-        self.settle(self.value(node, padded=True), rank=rank)
-        value = self.value(node, padded=node.operator == "Conv")
+        source = self.value(node, padded=True)
+        self.settle(source, rank=rank)
+        value = self.value(node, padded=node.operator == source.padder)
         axes = value.spatial()
         if axes is None or len(axes) != rank:
             wanted = "[channels, length]" if rank == 1 else "[channels, height, width]"

@@ -31,6 +31,13 @@ class Value:
     softmax: bool = False
     #: Zeros before and behind each dimension of the view, which a Pad has added; empty: none.
     zeros: tuple[tuple[int, int], ...] = ()
+    #: What it has added is the least number instead, which is no maximum of a window.
+    least: bool = False
+
+    @property
+    def padder(self) -> str:
+        """The operator whose padding does what the Pad has done."""
+        return "MaxPool" if self.least else "Conv"
 
     @property
     def dimensions(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ _WINDOW = frozenset({"auto_pad", "dilations", "kernel_shape", "pads", "strides"}
 _AXIS = frozenset({"axis"})
 _REDUCTION = frozenset({"axes", "keepdims", "noop_with_empty_axes"})
 _MOST = Add.arity[1]
-_WINDOWS = "1 or 2 dimensions, dilations 1, equal padding on both sides; auto_pad where that is so"
+_WINDOWS = "1 or 2 dimensions, dilations 1; any pads and auto_pad"
 _ANY = "any dimensions"
 _SIZES = "sizes for a Reshape or Pad"
 _NOTHING = "nothing"
@@ -66,9 +66,10 @@ OPERATORS = {
                           supported="axes behind the batch, from the file; sizes"),
     "Transpose": Operator((1, 1), frozenset({"perm"}), products.transpose, sizes.transpose, _NOTHING,
                           "the batch stays first, axes stay whole, as between NCHW and NHWC; of weights any perm"),
-    "Pad": Operator((2, 4), frozenset({"mode"}), views.pad, becomes="padding of a `convolution`",
-                    supported="zeros at height and width in front of a Conv, equal on both sides with its own; pads "
-                    "from the file or computed of sizes"),
+    "Pad": Operator((2, 4), frozenset({"mode"}), views.pad,
+                    becomes="padding of a `convolution` or `max-pool`",
+                    supported="at height and width, zeros in front of a Conv, -inf in front of a MaxPool; pads from "
+                    "the file or computed of sizes"),
     "Slice": Operator((3, 5), read=views.slice_, fold=sizes.slice_, becomes=_NOTHING,
                       supported="of all there is, step 1; of sizes steps of 1 and -1"),
     "Identity": Operator((1, 1), read=views.identity, fold=sizes.same, becomes=_NOTHING,

@@ -13,6 +13,9 @@ from plinth.network.onnx.graph import Graph
 from plinth.network.onnx.proto import INTEGERS, Node, small_values
 from plinth.network.onnx.sizes import BATCH, Size, Sizes, axis
 
+#: The least finite number of FP32, as some exporters write -inf.
+_LEAST = -(2.0 - 2.0**-23) * 2.0**127
+
 
 def flatten(graph: Graph, node: Node) -> None:
     """Flatten behind the batch."""
@@ -199,15 +202,22 @@ def softmax(graph: Graph, node: Node) -> None:
 
 
 def pad(graph: Graph, node: Node) -> None:
-    """Pad with zeros in front of a Conv: padding of the convolution, if nothing else reads it."""
+    """Pad with zeros in front of a Conv, or with the least number in front of a MaxPool: padding of that layer, if
+    nothing else reads it."""
     value = graph.value(node, padded=True)
     mode = node.attributes.get("mode", b"constant")
     if mode != b"constant":
         name = mode.decode("ascii", "replace") if isinstance(mode, bytes) else str(mode)
         node.problems.append(f"pads in mode {quoted(name)}; pad with zeros (padding_mode='zeros')")
-    fill = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
-    if len(node.inputs) > 2 and node.inputs[2] and (fill is None or small_values(fill.tensor) not in ([0], [0.0])):
-        node.problems.append("pads with another number than 0; pad with zeros")
+    given, least = node.inputs[2] if len(node.inputs) > 2 else "", False
+    if given:
+        fill = graph.constants.get(given)
+        numbers = None if fill is None else small_values(fill.tensor)
+        least = numbers is not None and len(numbers) == 1 and numbers[0] <= _LEAST
+        if not least and numbers not in ([0], [0.0]):
+            node.problems.append("pads with another number than 0; pad with zeros, or in front of a MaxPool with -inf")
+    if value.zeros and least != value.least and not node.problems:
+        node.problems.append("pads with another number than the Pad before it; pad once")
     rank = len(value.view) + 1
     sizes = graph.known_sizes(node.inputs[1])
     if sizes is None:
@@ -224,7 +234,7 @@ def pad(graph: Graph, node: Node) -> None:
     zeros = [*((0, 0), *value.zeros)] if value.zeros else [(0, 0)] * rank
     for place, number in enumerate(axes):
         zeros[number] = (zeros[number][0] + pads[place], zeros[number][1] + pads[place + len(axes)])
-    padded = replace(value, zeros=tuple(zeros[1:]))
+    padded = replace(value, zeros=tuple(zeros[1:]), least=least)
     if node.problems:
         node.stand_in = None if value.shape.flat else padded
     elif zeros[0] != (0, 0):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plinth.network.layers import Add, Layer, LeakyRelu, MaxPool, MeanPool, Relu, Relu6, Shape, feeder
-from plinth.network.onnx.graph import Graph, UnknownError
+from plinth.network.onnx.graph import Graph
 from plinth.network.onnx.layout import CHANNEL, COLUMN, ROW, Value, value_of
 from plinth.network.onnx.proto import Node, small_values
 from plinth.network.onnx.sizes import axis
@@ -36,12 +36,12 @@ class Windows:
 
     def settings(self, axes: Sequence[int]) -> dict[str, Any]:
         """Kernel, stride and padding of a layer, of which each dimension is an axis."""
-        settings = {}
-        for key, values, default in (("kernel", self.kernel, 1), ("stride", self.stride, 1),
-                                     ("padding", self.begin, 0)):
+        def pair(values: Sequence[int], default: int) -> tuple[int, int]:
             by_axis = dict(zip(axes, values, strict=True))
-            settings[key] = (by_axis.get(ROW, default), by_axis.get(COLUMN, default))
-        return settings
+            return by_axis.get(ROW, default), by_axis.get(COLUMN, default)
+
+        return {"kernel": pair(self.kernel, 1), "stride": pair(self.stride, 1),
+                "padding": (*pair(self.begin, 0), *pair(self.end, 0))}
 
 
 def read_windows(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[Windows, Value, tuple[int, ...]]:
@@ -52,7 +52,7 @@ def read_windows(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[Windo
     UserError
         If they are none.
     UnknownError
-        If only their settings can be checked, since a node before is refused.
+        If a node before is refused.
     """
     rank = len(kernel)
     stride, dilation = (tuple(node.integers(key, rank, 1)) for key in ("strides", "dilations"))
@@ -65,14 +65,7 @@ def read_windows(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[Windo
     pads = tuple(node.integers("pads", 2 * rank, 0))
     if auto != b"NOTSET" and any(pads):
         raise node.error(f"has both auto_pad {auto.decode()} and pads {list(pads)}; export with one of them")
-    asymmetric = ("padding is asymmetric, {}; make it equal on both sides (in Keras ZeroPadding2D and "
-                  "padding='valid')")
-    try:
-        value, axes = graph.map(node, rank)
-    except UnknownError:
-        if pads[:rank] != pads[rank:]:
-            node.problems.append(asymmetric.format(_sides(pads[:rank], pads[rank:])))
-        raise
+    value, axes = graph.map(node, rank)
     if value.zeros and value.zeros[0] != (0, 0):
         raise node.error("reads what a Pad gives that pads channels; only height and width of a map are padded")
     zeros = value.zeros[1:] or ((0, 0),) * rank
@@ -85,22 +78,15 @@ def read_windows(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[Windo
             least, most = most, least
         begin = tuple(map(sum, zip(begin, least, strict=True)))
         end = tuple(map(sum, zip(end, most, strict=True)))
-    if begin != end:
-        node.problems.append(asymmetric.format(_sides(begin, end)))
     return Windows(tuple(kernel), stride, dilation, begin, end, bool(node.attributes.get("ceil_mode", 0))), value, axes
-
-
-def _sides(begin: Sequence[int], end: Sequence[int]) -> str:
-    texts = [f"{first} {before} and {last} {behind}" for first, last, (before, behind) in
-             zip(begin, end, (("above", "below"), ("left", "right"))[-len(begin):], strict=True)]
-    return ", ".join(texts)
 
 
 def window_layer(graph: Graph, node: Node, kind: type[Layer], windows: Windows, value: Value, axes: tuple[int, ...],
                  outputs: int, **settings: Any) -> None:
     """The layer of a convolution or pool; of one that is refused, what it would give."""
     if not node.problems:
-        output = graph.add(node, kind, [replace(value, zeros=())], spatial=axes, **windows.settings(axes), **settings)
+        output = graph.add(node, kind, [replace(value, zeros=(), least=False)], spatial=axes,
+                           **windows.settings(axes), **settings)
         graph.define(node, output)
         return
     sizes = dict(zip(axes, windows.sizes(value.view[1:]), strict=True))
@@ -129,7 +115,7 @@ def _pool(graph: Graph, node: Node, kind: type[Layer]) -> None:
     if kind is MeanPool and any((*windows.begin, *windows.end)):
         node.expect("count_include_pad", 0, node.attributes.get("count_include_pad", 0),
                     "means count what lies inside the map (count_include_pad=False)")
-    if not node.problems and windows.settings(axes) == {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0)}:
+    if not node.problems and windows.settings(axes) == {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0, 0, 0)}:
         graph.leave_out(node, "pool of one element")  # AdaptiveAvgPool2d to the size that a map has
         graph.define(node, value)
     else:
