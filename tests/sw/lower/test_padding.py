@@ -101,6 +101,15 @@ def test_winograd_tiles(padding: tuple[int, ...], weights: str, split: str) -> N
     check(made, plan, "ndp-tiny-winograd")
 
 
+def test_predicted_gathers() -> None:
+    """What a ReLU makes 0 is found out of tiles whose windows begin before the map."""
+    made = network(0, kernel=(3, 3), stride=(1, 1), padding=(2, 0, 1, 2), winograd=2, weights="winograd", predict=1)
+    graph = from_network(made)
+    splits = tuple(("ep",) if node.name == "conv2" else ("dp",) for node in graph.nodes)
+    check(made, Plan(sharding=Sharding(graph=graph, splits=splits, batch=4, factors=(2,)), planner="given",
+                     model="exact", array="ring-2"), "ndp-demo-predict")
+
+
 def test_a_step_takes_what_sizes_of_maps_say() -> None:
     """Windows on other places of the same maps: of 8 x 8, two apart, with one row and column padded or two."""
     found = []
