@@ -221,6 +221,21 @@ def test_headers_are_read_as_untrusted(change: dict[str, Any], message: str, sav
     assert code == 2 and error.count("\n") == 1 and message in error
 
 
+def test_headers_from_before_a_number_there_was_are_read(saved: str, tmp_path: Path,
+                                                        capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the decay, which came with RMSProp; with one out of its range they are refused."""
+    with np.load(saved) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(arrays["header"].tobytes())
+    for decay, message in (({}, ""), ({"decay": 2.0}, f"{saved}: decay must be from 0 to below 1, not 2.0")):
+        header["settings"]["rule"] = {key: value for key, value in header["settings"]["rule"].items()
+                                      if key != "decay"} | decay
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+        np.savez(saved, **arrays)
+        code, _, error = run([*write(tmp_path), "--resume", saved, "--steps", "1"], capsys)
+        assert code == (2 if message else 0) and message in error and (not message or error.count("\n") == 1)
+
+
 def altered(path: str, settings: dict[str, Any], **arrays: Any) -> None:
     """Change settings of a checkpoint, rules' and others, and arrays."""
     with np.load(path) as file:
