@@ -41,7 +41,7 @@ class Window:
     size: Pair
     kernel: Pair
     stride: Pair
-    padding: Pair
+    padding: tuple[int, ...]
     output: Pair
 
     @property
