@@ -9,9 +9,10 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from plinth.array.array import MAXIMUM_DIES, Array
+from plinth.array.array import Array
 from plinth.errors import UserError
 from plinth.files.forms import described, is_integer
+from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
 from plinth.partition import regions
 from plinth.partition.axes import ELEMENTS
 from plinth.partition.cuts import Factors, halves
@@ -22,8 +23,6 @@ from plinth.partition.regions import Layout, Lists, Partition, Splits
 from plinth.partition.ring_order import along_links
 from plinth.update.rule import PLAIN, UpdateRule
 
-#: Largest batch.
-MAXIMUM_BATCH = 1 << 20
 #: Pieces of rows in which the gradient of a layer goes round its rings, at most.
 MOST_PIECES = 4
 

@@ -90,8 +90,9 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = {
         ("step", path, "--against", other): "steps of two networks cannot be compared: the plans are for 'digits-mlp' "
                                             "and 'digits-cnn'; give two plans of one network",
-        ("step", path, "--die", "2"): "--die 2 is none of the plan's, which are 0 to 1",
-        ("step", path, "--die", "-1"): "--die",
+        ("step", path, "--die", "2"): f"--die 2 is none of the dies of {path}; give one from 0 to 1",
+        ("step", path, "--die", "-1"): f"--die -1 is none of the dies of {path}; give one from 0 to 1",
+        ("step", path, "--die", "2000", "--against", path): f"--die 2000 is none of the dies of {path}; give one",
         ("step", "digits-mlp"): "digits-mlp: cannot be read",
         ("step",): "PLAN",
         ("step", path, "--against", tmp_path / "none.yaml"): "cannot be read"}

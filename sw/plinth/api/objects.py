@@ -8,8 +8,9 @@ from typing import Any
 from plinth import defaults
 from plinth.api.arguments import choice, integer, library, optional, real, shown
 from plinth.api.choices import array_of, die_of, with_settings
-from plinth.array.array import MAXIMUM_DIES, Array
+from plinth.array.array import Array
 from plinth.errors import UserError
+from plinth.limits import MAXIMUM_DIES
 from plinth.network.file import load_network
 from plinth.network.network import Network
 

@@ -20,6 +20,7 @@ from plinth.api.progress import Progress, activity
 from plinth.api.results import Result
 from plinth.array.array import Array
 from plinth.errors import UserError
+from plinth.limits import MAXIMUM_BATCH
 from plinth.network.network import Network
 from plinth.output import check_ending
 from plinth.partition.graph import from_network
@@ -28,7 +29,6 @@ from plinth.plan import plan_file
 from plinth.plan.lists_file import layers_from_data, load_lists
 from plinth.plan.plan import Plan
 from plinth.report import plan as shown_plan
-from plinth.sharding import MAXIMUM_BATCH
 from plinth.update.kinds import KINDS
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from plinth.api.planning import PlanResult, plan_given, refuse_beside, split_set
 from plinth.api.progress import Progress, activity
 from plinth.api.results import Result
 from plinth.api.steps import array_of_use, simulated, split
-from plinth.array.array import MAXIMUM_DIES, Array
+from plinth.array.array import Array
 from plinth.errors import UserError
+from plinth.limits import MAXIMUM_DIES
 from plinth.network.network import Network
 from plinth.output import check_ending
 from plinth.plan.plan import Plan

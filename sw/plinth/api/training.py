@@ -24,17 +24,15 @@ from plinth.api.progress import Progress, Told, activity
 from plinth.api.results import Result
 from plinth.array.array import Array
 from plinth.errors import UserError
+from plinth.limits import MAXIMUM_BATCH, MAXIMUM_MEMORY_MIB, MAXIMUM_SEED, MAXIMUM_THREADS
 from plinth.network.network import Network
 from plinth.plan.plan import Plan
-from plinth.sharding import MAXIMUM_BATCH
 
 if TYPE_CHECKING:
     from plinth.train.data import Samples
     from plinth.train.job import JobOptions, JobResult
     from plinth.train.scale import Scale
 
-#: Bounds of seeds, memories of dies in MiB, and threads.
-_SEEDS, _MEMORIES, _THREADS = (0, 2**63 - 1), (1, 8192), (1, 256)
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -214,11 +212,11 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
                  "epochs": optional(integer, "epochs", epochs, 1, MAXIMUM_EPOCHS),
                  "steps": optional(integer, "steps", steps, 1, 2**63 - 1),
                  "rate": optional(real, "rate", rate),
-                 "kinks": optional(real, "kinks", kinks, 0, 1), "seed": integer("seed", seed, *_SEEDS),
+                 "kinks": optional(real, "kinks", kinks, 0, 1), "seed": integer("seed", seed, 0, MAXIMUM_SEED),
                  "device": choice("device", device, DEVICES),
                  "memory_mib": defaults.MEMORY_MIB if memory_mib is None else (
-                     integer("memory_mib", memory_mib, *_MEMORIES)),
-                 "threads": optional(integer, "threads", threads, *_THREADS),
+                     integer("memory_mib", memory_mib, 1, MAXIMUM_MEMORY_MIB)),
+                 "threads": optional(integer, "threads", threads, 1, MAXIMUM_THREADS),
                  "save": _file_to_save(save), "scale": _scale(scale), "data": _data(x, y)}
     numbers = {"momentum": momentum, "epsilon": epsilon, "decay": decay}
     settings["numbers"] = {number: optional(real, number, value) for number, value in numbers.items()}

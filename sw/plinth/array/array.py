@@ -33,10 +33,9 @@ from numpy.typing import NDArray
 from plinth.array.deadlock import circle_text, find_circle
 from plinth.array.routes import Ways
 from plinth.files.forms import NAME_PATTERN, described, is_integer
+from plinth.limits import MAXIMUM_DIES
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 
-#: Most dies: a die number has 10 bits.
-MAXIMUM_DIES = 1024
 #: Most links of a die. Only arrays of clusters have dies with more, up to 67, which are planned for and simulated.
 MAXIMUM_PORTS = 16
 #: Longest latency of a link in cycles.
@@ -90,7 +89,7 @@ class Array:
     topology : str
         One of :data:`TOPOLOGIES`.
     dies : int
-        From 1 to :data:`MAXIMUM_DIES`; a power of two for an H-tree.
+        From 1 to :data:`plinth.limits.MAXIMUM_DIES`; a power of two for an H-tree.
     preset : str
         Preset of every die.
     dimensions : tuple of int

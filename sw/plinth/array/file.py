@@ -10,7 +10,6 @@ from plinth.array.array import (
     ARRAYS,
     AT_LINKS,
     BUILT,
-    MAXIMUM_DIES,
     MAXIMUM_LATENCY,
     MAXIMUM_MEMORY,
     MAXIMUM_PORTS,
@@ -22,6 +21,7 @@ from plinth.array.array import (
 from plinth.errors import UserError, quoted
 from plinth.files.documents import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.files.forms import NAME_PATTERN, described
+from plinth.limits import MAXIMUM_DIES
 from plinth_hw.isa.parameters import PRESETS
 
 #: Version of the array file format.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plinth import defaults
+from plinth import defaults, limits
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import COST_NAMES, PAPERS
 from plinth.cli.options import (
@@ -25,7 +25,7 @@ from plinth.cli.options import (
 )
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
-from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile
+from plinth_hw.terminal.options import Folder, InputFile, Integer, IntegerRange, Name, OutputFile
 
 if TYPE_CHECKING:
     from plinth.plan.plan import Plan
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @array_options
 @planner_option
 @model_option
-@click.option("--batch", type=IntegerRange(1, 1 << 20), default=defaults.BATCH, show_default=True)
+@click.option("--batch", type=IntegerRange(1, limits.MAXIMUM_BATCH), default=defaults.BATCH, show_default=True)
 @click.option("--parts", type=InputFile(),
               help="a .yaml file with lists of parts, by layer: docs/partition.md")
 @tile_options
@@ -105,7 +105,7 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
               help="a plan that `plinth plan --out` wrote, instead of a planner")
 @planner_option
 @model_option
-@click.option("--batch", type=IntegerRange(1, 1 << 20), help=f"default: {defaults.BATCH}")
+@click.option("--batch", type=IntegerRange(1, limits.MAXIMUM_BATCH), help=f"default: {defaults.BATCH}")
 @tile_options
 @predict_options
 @update_options
@@ -172,7 +172,7 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
 
 @cli.command()
 @click.argument("plan_file", metavar="PLAN", type=InputFile())
-@click.option("--die", type=IntegerRange(0, 1023), help="the tasks of this die, in place of operations")
+@click.option("--die", type=Integer(), help="the tasks of this die, in place of operations")
 @click.option("--against", type=InputFile(), help="the plan of another step, of the same network: where they differ; "
               "exit code 1 if they do")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
@@ -183,6 +183,7 @@ def step(plan_file: Path, die: int | None, against: Path | None, as_json: bool) 
 
     def made(path: Path) -> tuple[Plan, Step]:
         plan_ = load_plan(path)
+        steps.check_die(plan_, path, die)
         with Activity(f"building the step of {path}"):
             return plan_, steps.step_of_plan(plan_)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from plinth import defaults
+from plinth import defaults, limits
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.options import (
     array_options,
@@ -93,10 +93,10 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--scale", default="1", show_default=True, metavar="auto|FACTOR[,TARGETS]",
               help="multiply samples by a factor, and targets of mean-squared-error by another; auto: by the powers of "
               "two that bring the largest magnitudes above 1/2 and up to 1")
-@click.option("--epochs", type=IntegerRange(1, 10_000),
+@click.option("--epochs", type=IntegerRange(1, limits.MAXIMUM_EPOCHS),
               help=f"default: {defaults.EPOCHS}, or what a network of the zoo needs")
 @click.option("--steps", type=IntegerRange(1), help="stop after so many steps")
-@click.option("--batch", type=IntegerRange(1, 1 << 20), help=f"default: the plan's, or {defaults.BATCH}")
+@click.option("--batch", type=IntegerRange(1, limits.MAXIMUM_BATCH), help=f"default: the plan's, or {defaults.BATCH}")
 @rate_option
 @tile_options
 @predict_options
@@ -105,14 +105,15 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--kinks", type=RealRange(0, 1), metavar="SHARE",
               help="largest share of a step's kinks (ReLUs, windows of max-pools) that roundings of the dies may "
               f"decide; a run of more ends; default: {defaults.KINKS[0]}, with 16 bits {defaults.KINKS[1]}")
-@click.option("--seed", type=IntegerRange(0, 2**63 - 1), default=0, show_default=True)
+@click.option("--seed", type=IntegerRange(0, limits.MAXIMUM_SEED), default=0, show_default=True)
 @click.option("--device", "devices", multiple=True, default=(defaults.DEVICE,), show_default=True, metavar="DEVICE",
               help="cosim, golden, numpy, or serial:PORT[@BAUD], once a die in the order of their numbers")
 @click.option("--bitstream", type=Folder(), metavar="FOLDER",
               help="folder of `make bitstream` whose bitstream the dies behind serial:PORT must hold")
-@click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=defaults.MEMORY_MIB, show_default=True,
-              help="memory of a die in MiB")
-@click.option("--threads", type=IntegerRange(1, 256), help="simulation threads; default: all processors")
+@click.option("--memory", "memory_mib", type=IntegerRange(1, limits.MAXIMUM_MEMORY_MIB),
+              default=defaults.MEMORY_MIB, show_default=True, help="memory of a die in MiB")
+@click.option("--threads", type=IntegerRange(1, limits.MAXIMUM_THREADS),
+              help="simulation threads; default: all processors")
 @click.option("--save", type=OutputFile(), help="checkpoint after each epoch and at the end, also by Ctrl-C")
 @click.option("--resume", cls=ResumeOption, type=InputFile(),
               help="go on from a checkpoint, with its settings where no others are given")
@@ -196,9 +197,10 @@ def train(network: str | None, array_name: str | None, planner: str | None, plan
 @cli.command()
 @click.argument("preset", type=Name())
 @click.option("--dies", type=IntegerRange(1, 64), default=1, show_default=True, help="dies of a ring, a port each")
-@click.option("--memory", "memory_mib", type=IntegerRange(1, 8192), default=defaults.MEMORY_MIB, show_default=True,
-              help="memory of a die in MiB")
-@click.option("--threads", type=IntegerRange(1, 256), help="simulation threads; default: all processors")
+@click.option("--memory", "memory_mib", type=IntegerRange(1, limits.MAXIMUM_MEMORY_MIB),
+              default=defaults.MEMORY_MIB, show_default=True, help="memory of a die in MiB")
+@click.option("--threads", type=IntegerRange(1, limits.MAXIMUM_THREADS),
+              help="simulation threads; default: all processors")
 def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None:
     """Co-simulate dies of PRESET with a host bridge each; print the ports that lead to them, until Ctrl-C."""
     from plinth.api.choices import die_of

@@ -7,11 +7,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from plinth.array.array import MAXIMUM_DIES, Array
+from plinth.array.array import Array
 from plinth.array.file import array_from_data, array_to_data
 from plinth.errors import UserError, quoted
 from plinth.files.documents import check_mapping, check_version, nearest, read_yaml
 from plinth.files.forms import NAME_PATTERN, described, is_integer, kind_of
+from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
 from plinth.network.file import holds_plan, network_from_data
 from plinth.network.network import Network
 from plinth.network.zoo import NETWORKS
@@ -23,7 +24,7 @@ from plinth.partition.regions import MAXIMUM_LEVELS, Partition, Splits
 from plinth.partition.rounds import meets_itself
 from plinth.plan.lists_file import lists_from_data, lists_schema
 from plinth.plan.plan import LISTED_DIES, PLAN_VERSION, Plan, fingerprint
-from plinth.sharding import MAXIMUM_BATCH, MOST_PIECES, Copies, Ring, Sharding
+from plinth.sharding import MOST_PIECES, Copies, Ring, Sharding
 from plinth.step.copies import copies_of
 from plinth.update.rule import FORMS, PLAIN, check_engines
 

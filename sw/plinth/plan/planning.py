@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import isclose
 
-from plinth.array.array import MAXIMUM_DIES, Array, prime_factors
+from plinth.array.array import Array, prime_factors
 from plinth.errors import UserError
 from plinth.files.forms import described, is_integer
+from plinth.limits import MAXIMUM_DIES
 from plinth.network.network import Network
 from plinth.network.winograd import with_fit
 from plinth.network.zoo import NETWORKS

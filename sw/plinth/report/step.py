@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from rich.markup import escape
@@ -59,6 +60,18 @@ def step_of_plan(plan: Plan) -> Step:
         raise UserError(f"the plan does not say what array {plan.array!r} is, and so nothing of its dies; make it "
                         "again with `plinth plan`")
     return step_of(plan.sharding, plan.hardware.die_parameters())
+
+
+def check_die(plan: Plan, path: Path, die: int | None) -> None:
+    """Refuse a die that the plan of a file does not have, before its step is built.
+
+    Raises
+    ------
+    UserError
+        With the dies that there are.
+    """
+    if die is not None and not 0 <= die < plan.dies:
+        raise UserError(f"--die {die} is none of the dies of {path}; give one from 0 to {plan.dies - 1}")
 
 
 # What a task does, in words.
@@ -189,25 +202,14 @@ def step_report(plan: Plan, step: Step, die: int | None = None) -> dict[str, Any
     Parameters
     ----------
     die : int or None
-        The tasks of this die; None: operations.
-
-    Raises
-    ------
-    UserError
-        If there is no such die.
+        The tasks of this die of the plan; None: operations.
     """
     found = {"version": VERSION, "network": plan.network, "array": plan.array, "dies": step.dies,
              "batch": step.batch, "planner": plan.planner, "update": step.rule.title,
              "preset": step.parameters.name, "digest": step.digest()}
     if die is None:
         return found | {"places": step.place_words(), "operations": list(_operations(step))}
-    return found | {"die": die, "tasks": list(map(_item, _tasks(step, die)))}
-
-
-def _tasks(step: Step, die: int) -> Iterator[Item]:
-    if not 0 <= die < step.dies:
-        raise UserError(f"--die {die} is none of the plan's, which are 0 to {step.dies - 1}")
-    return step.tasks(die)
+    return found | {"die": die, "tasks": list(map(_item, step.tasks(die)))}
 
 
 def _between(values: Sequence[int]) -> str:
@@ -277,7 +279,7 @@ def _parts(step: Step, die: int | None) -> dict[str, dict[str, str]]:
         found["place"] = {name: str(words) for name, words in step.place_words().items()}
         found["operation"] = numbered([one.name for one in step.operations], [digest(one) for one in step.operations])
     else:
-        tasks = list(_tasks(step, die))
+        tasks = list(step.tasks(die))
         found["task"] = numbered([_item(one)["task"] for one in tasks], [digest(one) for one in tasks])
     return found
 
@@ -289,12 +291,12 @@ def differences(one: tuple[Plan, Step], other: tuple[Plan, Step], die: int | Non
     Parameters
     ----------
     die : int or None
-        Tasks of this die are compared; None: operations.
+        Tasks of this die are compared, which both plans have; None: operations.
 
     Raises
     ------
     UserError
-        If they are of two networks, or a step has no such die.
+        If they are of two networks.
     """
     (first, step), (second, another) = one, other
     if fingerprint(first.graph) != fingerprint(second.graph):

@@ -21,17 +21,18 @@ from plinth.errors import UserError, quoted
 from plinth.files.documents import check_mapping, check_version, parse_yaml
 from plinth.files.forms import described, is_integer
 from plinth.files.npz import ArrayFile, Form, array_file
+from plinth.limits import MAXIMUM_EPOCHS, MAXIMUM_SEED
 from plinth.network.network import Network
 from plinth.network.parameters import Flats, KeptVectors, Parameters, flats
 from plinth.network.winograd import converted, other_forms, setting
 from plinth.output import write_whole
-from plinth.train.settings import MAXIMUM_EPOCHS, RunSettings
+from plinth.train.settings import RunSettings
 from plinth.update.rule import FORMS, VECTORS
 
 #: Version of the checkpoint format, and those that are read as well.
 CHECKPOINT_VERSION, OLDER_VERSIONS = 3, (2, 1)
-#: Most steps of an epoch, the largest seed, most dies.
-MAXIMUM_STEPS, MAXIMUM_SEED, MAXIMUM_GENERATORS = 2**31 - 1, 2**63 - 1, 1 << 16
+#: Most steps of an epoch, and most dies.
+MAXIMUM_STEPS, MAXIMUM_GENERATORS = 2**31 - 1, 1 << 16
 #: Largest factor of states: more than errors are scaled by in any format, squared.
 MAXIMUM_STATE_SCALE = 2.0**32
 #: Longest header in bytes: as many names of layers as a network can have.

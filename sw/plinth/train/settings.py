@@ -10,17 +10,15 @@ from typing import Any
 from plinth.errors import UserError
 from plinth.files.documents import check_mapping
 from plinth.files.forms import described, is_integer
+from plinth.limits import MAXIMUM_BATCH, MAXIMUM_EPOCHS
 from plinth.network.file import network_to_data
 from plinth.network.layers import Convolution
 from plinth.network.network import Network
 from plinth.output import json_text
-from plinth.sharding import MAXIMUM_BATCH
 from plinth.train.scale import Scale
 from plinth.update.law import NUMBERS
 from plinth.update.rule import UpdateRule
 
-#: Most epochs of a run.
-MAXIMUM_EPOCHS = 10_000
 #: Number formats, as ``DieParameters.number_format`` has them.
 NUMBER_FORMATS = ("fp32", "mixed", "fixed")
 #: Options of a network's convolutions, as commands take them.
