@@ -202,7 +202,7 @@ def test_a_run_that_fails_by_its_medians_leaves_no_checkpoint(tmp_path: Path, mo
 def test_a_run_whose_loss_is_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, report = train(tmp_path, "--rate", "1e30")
     assert code == 2 and report["steps"] == 2
-    assert report["losses"][1] is None and report["train_loss"] is None and report["test_loss"] is None
+    assert report["losses"][1] is None and report["last_loss"] is None and report["test_loss"] is None
     assert ("step 2: loss not finite; training diverges, in float64 as well; give a smaller --rate"
             in capsys.readouterr().err)
 

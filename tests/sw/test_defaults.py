@@ -34,7 +34,7 @@ def test_a_plan_made_with_few_words_is_trained_simulated_and_shown(options: tupl
     report = json.loads(run(capsys, "train", plan, "--device", "golden", "--steps", "1", "--out", str(tmp_path / "out"),
                             "--json"))
     assert report["failure"] is None and report["plan"]["words"] == words
-    assert json.loads(run(capsys, "simulate", plan, "--json"))["moved_words"] == words
+    assert json.loads(run(capsys, "simulate", plan, "--json"))["injected_words"] == words
     assert json.loads(run(capsys, "step", plan, "--json"))["dies"] == report["dies"]
 
 
@@ -48,7 +48,7 @@ def test_options_of_the_array_and_of_tiles_mean_the_same(options: tuple[str, ...
     run(capsys, "train", *options, "--device", "golden", "--steps", "1", "--out", str(tmp_path / "out"))
     planned, trained = (json.loads((tmp_path / name).read_text()) for name in ("plan.json", "out/plan.json"))
     assert planned == trained
-    assert json.loads(run(capsys, "simulate", *options, "--json"))["moved_words"] == planned["words"]
+    assert json.loads(run(capsys, "simulate", *options, "--json"))["injected_words"] == planned["words"]
 
 
 @pytest.mark.parametrize("command", ["plan", "simulate", "train"])

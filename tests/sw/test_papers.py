@@ -132,14 +132,14 @@ def test_a_paper_is_a_file_and_functions(toy, tmp_path) -> None:
     assert {row.what: row.same for row in table.rows} == {
         "a": True, "b": True, "c": False, "d": False, "more": None, "beside": None, "e": None}
     data = toy.report([table])
-    assert data["counts"] == tally([table]) == {
+    assert data["entries_by_status"] == tally([table]) == {
         "independent": {"entries": 1, "reasons": {}},
         "selected on": {"entries": 1, "reasons": {"a constant was fitted to it": 1}},
         "not reproduced": {"entries": 2, "reasons": {"no longer within 2.0%; it was: independent": 1, "[it] stays": 1}},
         "not attempted": {"entries": 1, "reasons": {"it has no source": 1}}}
     first, second, *_ = data["tables"][0]["rows"]
     assert (first["within"], second["within"]) == (0.02, 0.05)
-    assert data["claims"] == {"holds": 0, "fails": 1, "not attempted": 1}
+    assert data["claims_by_verdict"] == {"holds": 0, "fails": 1, "not attempted": 1}
     assert [(one["claim"], one["verdict"]) for one in data["tables"][0]["rows"]] == [
         *[(None, None)] * 3, ("d | is [more] than ten (I)", "fails"), *[(None, None)] * 2,
         ("e is 1 (II)", "not attempted")]

@@ -258,8 +258,8 @@ def test_json_is_the_same_twice_and_pictures_are_written(capsys, tmp_path) -> No
     assert set(data["tables"][0]["rows"][0]) == {
         "id", "series", "what", "paper", "ours", "ratio", "confidence", "status", "within", "claim", "verdict",
         "reason", "note", "notes"}
-    assert data["claims"] == {"holds": 3, "fails": 1, "not attempted": 0}
-    assert {status: found["entries"] for status, found in data["counts"].items()} == {
+    assert data["claims_by_verdict"] == {"holds": 3, "fails": 1, "not attempted": 0}
+    assert {status: found["entries"] for status, found in data["entries_by_status"].items()} == {
         "independent": 12, "selected on": 3, "not reproduced": 5, "not attempted": 0}
 
 

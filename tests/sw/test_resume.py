@@ -288,7 +288,7 @@ def test_wide_weights_take_the_place_of_random_rounding(tmp_path: Path, capsys: 
     code, _, error = run([*job, "--resume", path, "--wide"], capsys)
     assert code == 2 and "give --change to go on with what is new" in error
     assert run([*job, "--resume", path, "--wide", "--change", "--steps", "1"], capsys)[0] == 0
-    rule = json.loads((tmp_path / "out" / "report.json").read_text())["update"]
+    rule = json.loads((tmp_path / "out" / "report.json").read_text())["update_rule"]
     assert (rule["kind"], rule["wide"], rule["stochastic"]) == ("sgd", True, False)
     code, _, error = run([*job, "--resume", path, "--wide", "--stochastic", "--change"], capsys)
     assert code == 2 and "error: --stochastic rounds what has 16 bits" in error

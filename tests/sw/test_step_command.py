@@ -34,22 +34,26 @@ def test_the_report_is_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[st
     code, out, err = run(capsys, "step", path, "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
-    assert (found["version"], found["network"], found["dies"], found["batch"]) == (1, "digits-mlp", 2, 13)
+    assert (found["report"], found["network"], found["dies"], found["batch"]) == ("step", "digits-mlp", 2, 13)
     assert found["digest"] == step.digest()
-    assert found["places"] == step.place_words()
+    assert found["place_bytes"] == {name: 4 * words for name, words in step.place_words().items()}
     assert [one["operation"] for one in found["operations"]] == [one.name for one in step.operations]
-    assert [one["phase"] for one in found["operations"]].count("forward") == step.forward_operations
+    # The updates' gradients stand behind the loss as well.
+    assert [one["direction"] for one in found["operations"]].count("fprop") == step.forward_operations
+    assert {(one["layer"], one["direction"]) for one in found["operations"]} == {
+        ("loss", "fprop"), *((f"fc{number}", direction) for number in (1, 2, 3)
+                             for direction in ("fprop", "bprop", "update"))}
     whole: dict[int, Any] = {}
     for die in range(2):
         whole[die] = json.loads(run(capsys, "step", path, "--die", die, "--json")[1])
-        assert len(whole[die]["tasks"]) == len(list(step.tasks(die)))
+        assert len(whole[die]["program"]) == len(list(step.tasks(die)))
     for number, operation in enumerate(step.operations):
         counts = [sum(not isinstance(item, Arrivals) for item in operation.tasks(die)) for die in range(2)]
-        assert found["operations"][number]["tasks"] == [min(counts), max(counts)]
+        assert found["operations"][number]["tasks_range"] == [min(counts), max(counts)]
     # Every multiply-add of the layers, three directions but the first one's bprop, over both dies.
     layers = [node for node in step.graph.nodes if node.weighted]
     macs = [13 * node.input_channels * node.output_channels for node in layers]
-    assert sum(task["multiply_adds"] for one in whole.values() for task in one["tasks"]) == 3 * sum(macs) - macs[0]
+    assert sum(task["macs"] for one in whole.values() for task in one["program"]) == 3 * sum(macs) - macs[0]
 
 
 def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

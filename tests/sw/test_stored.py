@@ -168,7 +168,7 @@ def test_a_short_run_says_how_many_steps_a_verdict_needs(tmp_path: Path, capsys:
     assert found["verdict_steps"] == 8 and found["steps"] == 3
     first = found["unsaturated_steps"]
     assert isinstance(first, dict) and first["judged"] == 3
-    assert all(error["largest"] <= error["allowed"] for error in first["errors"].values())
+    assert all(error["largest"] <= error["largest_allowed"] for error in first["errors"].values())
     assert "checked from 8 steps on, here are 3" in " ".join(capsys.readouterr().out.split())
     report(tmp_path, "--steps", "8")
     assert "medians" not in capsys.readouterr().out

@@ -25,23 +25,24 @@ from plinth_hw.terminal.table import print_markdown
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NETWORK = perceptron("net", (1024, 512, 256, 10))
 #: Numbers of the main job's order, and beyond.
-_COUNTERS = {"tasks": 12_345, "busy": 15_724_512, "stall_input": 115_724_513, "stall_output": 15_724_514,
-             "stall_memory": 1_115_724_515, "words": 3_415_724_516}
+_COUNTERS = {"tasks": 12_345, "busy_cycles": 15_724_512, "stall_input_cycles": 115_724_513,
+             "stall_output_cycles": 15_724_514, "stall_memory_cycles": 1_115_724_515, "payload_words": 3_415_724_516}
 REPORT = {
     "network": "digits-mlp", "parameters": 17_226, "array": "ring-4", "dies": 4, "preset": "ndp-demo",
-    "device": "cosim", "planner": "data", "steps": 176, "batch": 128, "train_loss": 0.1234, "test_accuracy": 0.9612,
+    "device": "cosim", "planner": "data", "steps": 176, "batch": 128, "last_loss": 0.1234, "test_accuracy": 0.9612,
     "test_loss": 0.1511, "bit_exact": True, "errors": {
         name: {"largest": 3.4e-7, "largest_allowed": 1e-5} for name in ("prediction", "loss", "gradient")},
     "verdict_steps": 8, "unsaturated_steps": {"judged": 7}, "kinks": 1_234_567, "kink_share": {"largest": 0.0123},
     "kink_difference": {"largest": 0.0456}, "prediction_error": 1.2e-7, "loss_error": 3.4e-8, "gradient_error": 5.6e-7,
     "saturations": [{"sums": 123_456_789, "results": 987_654_321}], "cycles": 6_123_456_789,
-    "cycles_per_step": 34_123.4, "cycles_per_step_predicted": 33_999.4, "wall_seconds": 1234.5, "setup_seconds": 67.8,
-    "die_cycles_per_second": 1_234_567.8, "matrix_utilisation": 0.4321, "injected_bytes": [1_234_567_890] * 4,
-    "injected_bytes_predicted": 4_938_271_560, "link_bytes": [[2_469_135_780, 1]] * 4,
-    "engines": dict.fromkeys(("matrix", "vector", "transfer", "collective", "optimiser"), _COUNTERS),
+    "cycles_per_step": 34_123.4, "predicted_cycles_per_step": 33_999.4, "wall_seconds": 1234.5, "setup_seconds": 67.8,
+    "die_cycles_per_second": 1_234_567.8, "matrix_utilisation": 0.4321, "word_bytes": 4,
+    "injected_words": 1_234_567_890, "predicted_injected_words": 1_234_567_890, "link_words": 2_469_135_780,
+    "engine_counters": dict.fromkeys(("matrix", "vector", "transfer", "collective", "optimiser"), _COUNTERS),
     "layers": [{"layer": name, "splits": ["dp", "mp"], "transfers": [
-        {"words_counted": 1_315_724_517, "words_predicted": 1_315_724_517}],
-        "reduction": {"words_counted": 215_724_518, "words_predicted": 5}} for name in ("fc1", "conv-of-a-tower")]}
+        {"injected_words": 1_315_724_517, "predicted_injected_words": 1_315_724_517}],
+        "reduction": {"injected_words": 215_724_518, "predicted_injected_words": 5}}
+        for name in ("fc1", "conv-of-a-tower")]}
 
 
 def _training(console: Console) -> None:

@@ -29,5 +29,5 @@ def test_a_planner_splits_the_elements_of_tiles(tmp_path: Path) -> None:
     assert_report_exact(trained)
     assert trained["compared_steps"] == trained["steps"] == 2
     assert trained["plan"]["layers"][1]["splits"] == ["ep", "ep"]
-    for key in ("train_loss", "test_loss", "plan", "injected_bytes_predicted"):
+    for key in ("last_loss", "test_loss", "plan", "predicted_injected_words"):
         assert trained[key] == again[key], key

@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from plinth_sim.array.energy import Counts
-from plinth_sim.array.machine import Activity, Floats, Flow, Machine, Task, check
+from plinth_sim.array.machine import Activity, Floats, Flow, Integers, Machine, Task, check
 from plinth_sim.array.sharing import share
 
 #: Relative slack of times, and of a resource that counts as full.
@@ -60,10 +60,31 @@ class Result:
     memory_words: Floats
     counts: Counts
     events: int
+    #: Of each task and flow, the seconds for which it holds its engine as fast as it goes alone; 0 without an engine.
+    alone: Floats
+    #: Of each task and flow, the one whose end let it start: the last that it waited for, or the one before it on its
+    #: engine; -1: it started by itself.
+    causes: Integers
+
+    @property
+    def critical_seconds(self) -> Floats:
+        """Of each task and flow, how long the step waits for it alone; they add up to the step.
+
+        The critical path leads back from the task that is done last, from each task to the one that let it start. A
+        task on it has the time from its own start to that of the next one on the path, or to the end of the step.
+        """
+        found = np.zeros(len(self.dones))
+        one, until = int(self.dones.argmax()) if len(found) else -1, self.seconds
+        while one >= 0:
+            cause = int(self.causes[one])
+            begin = float(self.starts[one]) if cause >= 0 else 0.0
+            found[one] = until - begin
+            one, until = cause, begin
+        return found
 
 
 def simulate(machine: Machine, activities: Sequence[Activity],
-             progress: Callable[[int, int], None] | None = None) -> Result:
+             progress: Callable[[int, int], None] | None = None, tasks: Sequence[int] | None = None) -> Result:
     """Simulate a step.
 
     Parameters
@@ -74,6 +95,8 @@ def simulate(machine: Machine, activities: Sequence[Activity],
         Those of an engine in its order.
     progress : callable, optional
         Told how many of how many are done, now and then.
+    tasks : sequence of int, optional
+        How many ``progress`` counts when each of the activities is done; default: one each.
 
     Raises
     ------
@@ -81,15 +104,17 @@ def simulate(machine: Machine, activities: Sequence[Activity],
         As :func:`plinth_sim.array.machine.check`, and if tasks wait for each other in a cycle; it is named.
     """
     check(machine, activities)
-    return _Run(machine, activities).run(progress)
+    return _Run(machine, activities, tasks).run(progress)
 
 
 class _Run:
     """One simulation."""
 
-    def __init__(self, machine: Machine, activities: Sequence[Activity]) -> None:
+    def __init__(self, machine: Machine, activities: Sequence[Activity], tasks: Sequence[int] | None) -> None:
         self.machine, self.activities = machine, activities
         count = len(activities)
+        self.tasks, self.tasks_done = tasks or [1] * count, 0
+        self.causes = [-1] * count
         self.now = 0.0
         self.events: list[tuple[float, int, int, int]] = []
         self.starts, self.ends, self.dones = [-1.0] * count, [-1.0] * count, [-1.0] * count
@@ -200,24 +225,25 @@ class _Run:
 
     def run(self, progress: Callable[[int, int], None] | None) -> Result:
         """Until nothing happens any more."""
-        count, done, events, reported = len(self.activities), 0, 0, 0
+        count, done, events, reported, tasks = len(self.activities), 0, 0, 0, sum(self.tasks)
         for counter, waiters in enumerate(self.waiters):
             if waiters and waiters[-1][0] == 0:
-                self._release(counter)
+                self._release(counter, -1)
         for number in range(count):
             if not self.pending[number] and self.engine[number] < 0:
-                self._start(number)
+                self._start(number, -1)
         for engine in range(len(self.engines)):
-            self._next(engine)
+            self._next(engine, -1)
         self._share()
         heap = self.events
         while heap:
             self.now = max(self.now, heap[0][0])
             horizon = self.now * (1 + SLACK)
             while heap and heap[0][0] <= horizon:
-                _, kind, number, version = heappop(heap)
+                # Of a pace its version, of a wait that is met the activity behind it.
+                _, kind, number, mark = heappop(heap)
                 if kind == _FREE:
-                    if version != self.version[number]:
+                    if mark != self.version[number]:
                         continue
                     self._end(number)
                     if self.latency[number]:
@@ -229,13 +255,13 @@ class _Run:
                     done += 1
                     self._done(number)
                 else:
-                    self._met(number)
+                    self._met(number, mark)
                 events += 1
             if self.touched or self.fresh:
                 self._share()
             if progress is not None and events - reported >= REPORTED:
                 reported = events
-                progress(done, count)
+                progress(self.tasks_done, tasks)
             if len(heap) > 64 and len(heap) > 4 * (count - done) + 64:
                 heap[:] = [event for event in heap if event[1] != _FREE or event[3] == self.version[event[2]]]
                 heapify(heap)
@@ -243,45 +269,48 @@ class _Run:
             raise ValueError(self._cycle())
         return self._result(events)
 
-    def _release(self, counter: int) -> None:
-        """Waits for a counter that its value meets."""
+    def _release(self, counter: int, cause: int) -> None:
+        """Waits for a counter that its value meets, once the activity ``cause`` has raised it."""
         waiters, value = self.waiters[counter], self.value[counter]
         while waiters and waiters[-1][0] <= value:
             _, number, delay = waiters.pop()
             if delay:
-                heappush(self.events, (self.now + delay, _MET, number, 0))
+                heappush(self.events, (self.now + delay, _MET, number, cause))
             else:
-                self._met(number)
+                self._met(number, cause)
 
     def _done(self, number: int) -> None:
         self.dones[number] = self.now
+        self.tasks_done += self.tasks[number]
         for counter in self.raises[number]:
             self.value[counter] += 1
             if self.waiters[counter]:
-                self._release(counter)
+                self._release(counter, number)
 
-    def _met(self, number: int) -> None:
-        """One wait fewer."""
+    def _met(self, number: int, cause: int) -> None:
+        """One wait fewer, by what the activity ``cause`` has raised."""
         self.pending[number] -= 1
         if not self.pending[number]:
             engine = self.engine[number]
             if engine < 0:
-                self._start(number)
+                self._start(number, cause)
             else:
-                self._next(engine)
+                self._next(engine, cause)
 
-    def _next(self, engine: int) -> None:
-        """Start the next task of an engine, if the engine is free and the task's waits are met."""
+    def _next(self, engine: int, cause: int) -> None:
+        """Start the next task of an engine, if the engine is free and the task's waits are met, the last of them by
+        the activity ``cause``."""
         queue, place = self.queues[engine], self.place[engine]
         if not self.held[engine] and place < len(queue) and not self.pending[queue[place]]:
             self.held[engine] = True
             self.waiting[engine] += self.now - self.freed[engine]
-            self._start(queue[place])
+            self._start(queue[place], cause)
 
-    def _start(self, number: int) -> None:
+    def _start(self, number: int, cause: int) -> None:
         if self.starts[number] >= 0:
             return
         self.starts[number] = self.since[number] = self.now
+        self.causes[number] = cause
         self.fresh.append(number)
         limit = self.limit[number]
         for resource, words in zip(self.on[number], self.loads[number], strict=True):
@@ -314,7 +343,7 @@ class _Run:
             self.held[engine] = False
             self.freed[engine] = self.now
             self.place[engine] += 1
-            self._next(engine)
+            self._next(engine, number)
 
     # Sharing.
 
@@ -433,4 +462,6 @@ class _Run:
                                                                           strict=True) if not link.within)))
         return Result(seconds=seconds, starts=np.array(self.starts), ends=np.array(self.ends),
                       dones=np.array(self.dones), engines=engines, link_words=link_words, memory_words=memory_words,
-                      counts=counts, events=events)
+                      counts=counts, events=events, causes=np.array(self.causes, dtype=np.int64), alone=np.array(
+                          [0.0 if engine < 0 else 1 / limit for engine, limit in zip(
+                              self.engine, self.limit, strict=True)]))

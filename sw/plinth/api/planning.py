@@ -61,7 +61,7 @@ class StepListing(Result):
     @property
     def tasks(self) -> list[dict[str, Any]]:
         """Of the die that was asked for."""
-        return list(self.report.get("tasks", ()))
+        return list(self.report.get("program", ()))
 
     @property
     def digest(self) -> str:
@@ -96,7 +96,7 @@ class PlanResult(Result):
     network, array
         What it is for.
     totals : plinth.plan.planning.Outcome
-        Bytes that all dies send in a step (``total_bytes``), and its predicted time (``predicted_seconds``).
+        Words that all dies send in a step (``injected_words``), and its predicted time (``predicted_seconds``).
     baselines : dict of str to Outcome
         The same of planners ``data`` and ``model``.
     splits : dict of str to tuple of str
@@ -110,7 +110,7 @@ class PlanResult(Result):
 
     @property
     def totals(self) -> Outcome:
-        """Bytes that all dies send in a step, and its predicted time."""
+        """Words that all dies send in a step, and its predicted time."""
         return self.planned.outcome
 
     @property

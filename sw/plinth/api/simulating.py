@@ -22,6 +22,7 @@ from plinth.output import check_ending
 from plinth.plan.plan import Plan
 from plinth.report import simulation
 from plinth.simulate.costs import COSTS
+from plinth.simulate.rows import LayerRow, layer_rows
 from plinth.simulate.step import Simulated, write_trace
 
 #: How many times longer tasks of a die may take.
@@ -40,6 +41,9 @@ class SimulationResult(Result):
         Of the step.
     joules : dict of str to float
         Energy of the step by kind.
+    layer_work : tuple of LayerRow
+        What the step spends on each layer in each direction: ``layer``, ``direction`` ("fprop", "bprop" or "update"),
+        ``cycles`` of the critical path, ``busy_cycles``, ``injected_words``, ``dram_words``, ``energy_joules``.
     """
 
     simulated: Simulated
@@ -63,6 +67,11 @@ class SimulationResult(Result):
     def joules(self) -> dict[str, float]:
         """Energy of the step by kind."""
         return dict(self.simulated.joules)
+
+    @property
+    def layer_work(self) -> tuple[LayerRow, ...]:
+        """What the step spends on each layer in each direction; rows add up to the step."""
+        return tuple(layer_rows(self.simulated))
 
     @library
     def save_trace(self, path: str | Path) -> None:
@@ -88,7 +97,8 @@ class SimulationResult(Result):
     def _tables(self) -> list[str]:
         return [html.table(simulation.total_rows(self.simulated)),
                 html.table(simulation.engine_rows(self.simulated),
-                           ("engine", *(label for _, label, _ in simulation.STATES)))]
+                           ("engine", *(label for _, label, _ in simulation.STATES))),
+                html.table(simulation.layer_work_rows(self.simulated), simulation.LAYER_WORK)]
 
     def _picture(self) -> bytes:
         return simulation.simulation_png(self.simulated)

@@ -133,8 +133,9 @@ class Agreement:
         found = {"network": step.title, "preset": step.array.preset, "array": step.array.name, "batch": step.batch,
                  "update": step.rule.title, "link_rate": str(step.array.rate), "planners": list(step.planners),
                  "splits": text(step.splits),
-                 "counted": self.counted, "simulated": self.simulated, "error": self.error,
-                 "predicted": self.predicted, "prediction_error": self.prediction_error, "holdout": bool(step.case)}
+                 "counted_cycles": self.counted, "simulated_cycles": self.simulated, "simulated_error": self.error,
+                 "predicted_cycles": self.predicted, "predicted_error": self.prediction_error,
+                 "holdout": bool(step.case)}
         return found | ({"first": self.at_first.to_data()} if self.first else {})
 
 

@@ -1,7 +1,6 @@
 """What a benchmark finds, what it computes with, and the file that keeps it."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.errors import UserError
+from plinth.files.reports import read_report, report
 from plinth.output import write_json
 from plinth_hw.installation import commit
 
@@ -37,19 +36,21 @@ def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
     Raises
     ------
     UserError
-        If the file holds something else.
+        If the file holds something else, which is not overwritten.
     """
     if not path.exists():
         return {}
-    try:
-        return {row["name"]: row for row in json.loads(path.read_text(encoding="utf-8"))}
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path}: not a list of benchmark rows; delete it") from error
+    return {row["name"]: row for row in read_report(path, "bench", "move it away, and another is written")["rows"]}
+
+
+def rows_report(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The report of rows, as ``bench.json`` and ``--json`` hold it."""
+    return report("bench", {"rows": list(rows)})
 
 
 def keep_rows(path: Path, rows: Sequence[Row]) -> None:
     """Put rows among those that ``path`` holds, in the places of older ones of their names."""
-    write_json(path, list((kept_rows(path) | {row.name: row.to_data() for row in rows}).values()))
+    write_json(path, rows_report((kept_rows(path) | {row.name: row.to_data() for row in rows}).values()))
 
 
 def random_words(count: int, seed: int) -> NDArray[np.uint32]:

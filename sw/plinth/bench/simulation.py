@@ -16,7 +16,7 @@ def _row(name: str, array: str, runs: int) -> list[Row]:
     found = [timed(*given) for _ in range(runs)]
     step = json.loads(found[0].output)
     detail = {"bytes": found[0].bytes, "runs": [ran.seconds for ran in found],
-              **{key: step[key] for key in ("tasks", "events", "seconds", "joules_total")}}
+              **{key: step[key] for key in ("tasks", "events", "seconds", "energy_joules")}}
     return [Row(name, median(ran.seconds for ran in found), "seconds",
                 "imports" if runs > 1 else "making tasks of the plan, and events", detail)]
 

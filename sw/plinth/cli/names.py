@@ -32,5 +32,7 @@ COST_NAMES = ("die", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them. Models count words.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint", "mpt")
 MODEL_NAMES = ("exact", "published")
+#: Kinds of reports that `plinth schema` knows; `plinth.files.reports` has them.
+REPORT_NAMES = ("train", "plan", "simulate", "step", "step-comparison", "bench", "reproduce")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
 PAPERS = ("hypar", "mpt")

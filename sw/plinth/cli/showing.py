@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
 from plinth.cli.group import cli, new_console, print_json
-from plinth.cli.names import ACCURACY_NAMES, BENCH_NAMES
+from plinth.cli.names import ACCURACY_NAMES, BENCH_NAMES, REPORT_NAMES
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import IntegerRange, Name, OutputFile
 
@@ -18,6 +19,7 @@ from plinth_hw.terminal.options import IntegerRange, Name, OutputFile
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def bench(only: str | None, as_json: bool) -> None:
     """Measure utilisation and speed; rows go to bench.json in the build folder."""
+    from plinth.bench.row import rows_report
     from plinth.bench.run import run_benches, show
     from plinth_hw.installation import output_root
 
@@ -25,7 +27,7 @@ def bench(only: str | None, as_json: bool) -> None:
         rows = run_benches(output_root() / "bench.json", only, activity)
     show(new_console(stderr=True), rows)
     if as_json:
-        print_json(rows)
+        print_json(rows_report(rows))
 
 
 @cli.command()
@@ -39,6 +41,7 @@ def agreement(only: str, out: Path | None, as_json: bool) -> None:
     from plinth.bench import agreement as steps
     from plinth.bench import network
     from plinth.bench.page import default_page, write_tables
+    from plinth.bench.row import rows_report
     from plinth.output import check_writable
 
     page = out if out or only else default_page(steps.PAGE)
@@ -50,7 +53,8 @@ def agreement(only: str, out: Path | None, as_json: bool) -> None:
     if page is not None:
         write_tables(page, {**(steps.tables(found) if found else {}), **(network.tables(traffic) if traffic else {})})
     if as_json:
-        print_json([row.to_data() for row in [*(steps.rows(found) if found else ()), *network.rows(traffic)]])
+        print_json(rows_report(
+            row.to_data() for row in [*(steps.rows(found) if found else ()), *network.rows(traffic)]))
     else:
         from plinth_hw.terminal.table import print_markdown
 
@@ -141,12 +145,15 @@ def verilog(preset: str, out: Path | None) -> None:
 
 
 @cli.command()
-@click.argument("what", type=click.Choice(["network", "array", "plan"]))
+@click.argument("what", type=click.Choice(["network", "array", "plan", *(f"report-{kind}" for kind in REPORT_NAMES)]),
+                metavar="WHAT")
 def schema(what: str) -> None:
     """JSON Schema of the files that describe WHAT."""
     from plinth.array.file import array_schema
+    from plinth.files.reports import REPORTS, report_schema
     from plinth.network.file import network_schema
     from plinth.plan.plan_file import plan_schema
 
-    made = {"network": network_schema, "array": array_schema, "plan": plan_schema}[what]()
-    print_json(made, indent=2)
+    made = {"network": network_schema, "array": array_schema, "plan": plan_schema} | {
+        f"report-{kind}": partial(report_schema, kind) for kind in REPORTS}
+    print_json(made[what](), indent=2)

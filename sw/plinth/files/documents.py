@@ -1,4 +1,4 @@
-"""Opening files, and reading and writing YAML as plain data; files are untrusted.
+"""Opening files, reading YAML and JSON as plain data, and writing YAML; files are untrusted.
 
 Only regular files are opened: a pipe or a device could block, or never end. Refused in YAML, each in one line that
 names the file and the line: what is larger than the limit, nested too deep, anchors and aliases (which can grow without
@@ -6,11 +6,12 @@ bound), tags, duplicate keys, several documents, and integers that YAML 1.1 read
 and ``1:30`` is 90).
 """
 
+import json
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +23,8 @@ from plinth.files.forms import described, kind_of
 
 #: Largest file that is read, in bytes.
 MAXIMUM_FILE_BYTES = 1 << 20
+#: Largest document that is looked at to say what it is, in bytes.
+MAXIMUM_DOCUMENT_BYTES = 1 << 26
 #: Deepest nesting of lists and mappings.
 MAXIMUM_DEPTH = 32
 #: Most digits of an integer.
@@ -190,6 +193,68 @@ def read_yaml(path: Path, maximum_bytes: int = MAXIMUM_FILE_BYTES) -> Any:
     return parse_yaml(text, str(path))
 
 
+def parse_json(text: str, where: str) -> Any:
+    """Plain data of one JSON document.
+
+    Raises
+    ------
+    UserError
+        If it is not valid.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        problem = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise UserError(f"{where}: not valid JSON ({problem}); mend the file") from error
+
+
+def read_json(path: Path, maximum_bytes: int = MAXIMUM_FILE_BYTES) -> Any:
+    """Plain data of a JSON file.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, is too large, or not valid.
+    """
+    try:
+        text = read_file(path, maximum_bytes).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not valid JSON (no UTF-8 at byte {error.start}); save it as UTF-8") from error
+    return parse_json(text, str(path))
+
+
+#: What a document is by keys that only it has.
+_KINDS = (({"fingerprint", "splits"}, "a plan"), ({"fingerprint", "layers"}, "a plan"),
+          ({"topology", "dies"}, "an array"), ({"input", "layers"}, "a network"))
+
+
+def what_is(data: Any) -> str:
+    """What a document is, for messages: ``a plan``, ``a train report``; else its kind of value."""
+    if not isinstance(data, dict):
+        return kind_of(data)
+    if isinstance(data.get("report"), str):
+        return f"a {data['report'][:40]} report"
+    return next((what for keys, what in _KINDS if keys <= data.keys()), "a mapping that says no kind of report")
+
+
+def refuse_document(path: Path, wanted: str, remedy: str) -> None:
+    """Refuse a file in place of something else, if it holds a mapping of YAML or JSON, by what that is.
+
+    Raises
+    ------
+    UserError
+        With what the file is, what is ``wanted``, and the remedy.
+    """
+    data: Any = None
+    with suppress(UserError):
+        data = read_json(path, MAXIMUM_DOCUMENT_BYTES)
+    if data is None:
+        with suppress(UserError):
+            data = read_yaml(path)
+    if isinstance(data, dict):
+        raise UserError(f"{path}: {what_is(data)}, where {wanted} is wanted; {remedy}")
+
+
 def dump_yaml(data: Any) -> str:
     """Plain data as YAML: mappings in their order, short lists on one line."""
     return str(yaml.dump(data, Dumper=_DUMPER, sort_keys=False, default_flow_style=None, width=110,
@@ -245,10 +310,12 @@ def check_version(data: Any, where: str, what: str, version: int, remedy: str, o
     Raises
     ------
     UserError
-        If it is another one.
+        If it is another one, or the document a report.
     """
     if not isinstance(data, dict):
         raise UserError(f"{where}: {what} is a mapping, not {kind_of(data)}; {remedy}")
+    if "report" in data:
+        raise UserError(f"{where}: {what_is(data)}, where {what} is wanted; {remedy}")
     found = data.get("version")
     if found not in (version, *older) or isinstance(found, bool):
         raise UserError(f"{where}: version must be {version}, not {described(found)}; {remedy}")

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.errors import UserError, quoted
-from plinth.files.documents import opened
+from plinth.files.documents import opened, refuse_document
 
 #: Largest file, and most bytes of its members unpacked: what a zip file of 32-bit sizes can hold by every reader.
 MAXIMUM_BYTES = (1 << 31) - 1
@@ -316,4 +316,9 @@ def array_file(path: Path, what: str, remedy: str) -> Iterator[ArrayFile]:
         If it cannot be read, is too large, or no zip file of members as described above.
     """
     with opened(path, MAXIMUM_BYTES) as (file, size):
-        yield ArrayFile(file, size, str(path), what, remedy)
+        try:
+            found = ArrayFile(file, size, str(path), what, remedy)
+        except UserError:
+            refuse_document(path, what, remedy)
+            raise
+        yield found

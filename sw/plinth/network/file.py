@@ -4,7 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError, quoted
-from plinth.files.documents import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
+from plinth.files.documents import (
+    check_choice,
+    check_mapping,
+    check_version,
+    dump_yaml,
+    nearest,
+    read_yaml,
+    refuse_document,
+)
 from plinth.files.forms import NAME_PATTERN, described
 from plinth.network.layers import KINDS, Layer, Shape
 from plinth.network.network import MAXIMUM_LAYERS, Network
@@ -174,6 +182,8 @@ def load_network(name_or_path: str, loss: str | None = None) -> Network:
         from plinth.network.onnx.reader import read_onnx
 
         return read_onnx(path, loss)
+    if path.suffix == ".json" and path.is_file():
+        refuse_document(path, "a network", "give one by name, or a .yaml or .onnx file")
     if path.suffix not in (".yaml", ".yml"):
         raise UserError(f"network {quoted(name_or_path)} is unknown; {nearest(name_or_path, NETWORKS)}, "
                         "or give a .yaml or .onnx file")

@@ -123,7 +123,8 @@ def chosen(given: Task, array: Array, planner: str) -> Splits:
 class Outcome:
     """What a set of splits costs."""
 
-    total_bytes: float
+    #: Words that all dies send in a step, and its time.
+    injected_words: float
     predicted_seconds: float
     step: Step
 
@@ -138,28 +139,27 @@ class Planned:
     #: Where the cycles of tasks come from.
     cycles_from: str
     #: Bytes of memory that the fullest die needs, and that a die has.
+    needed_memory_bytes: int
     memory_bytes: int
-    die_memory_bytes: int
 
     #: Bytes of a word of its dies' memory.
     word_bytes: int
     #: Bytes of each place of a die's memory, by name, if the plan does not fit.
-    memory_places: Mapping[str, int]
+    place_bytes: Mapping[str, int]
 
     @property
     def fits_memory(self) -> bool:
         """Whether every die has the memory that the plan needs."""
-        return self.memory_bytes <= self.die_memory_bytes
+        return self.needed_memory_bytes <= self.memory_bytes
 
 
 def outcome(given: Task, splits: Splits, lists: Partition = ()) -> Outcome:
     """Words and time of splits, and of lists if there are any."""
     # In closed form nothing is known of tiles, nor of lists.
     counted = lists or (given.words.name == "exact" and any(EP in vector for vector in splits))
-    total = (4 * total_words(given.graph, splits, given.words.batch, given.factors, lists, given.time.array)
-             if counted else given.words.total_bytes(splits))
-    total *= given.time.machine.parameters.word_bytes / 4
-    return Outcome(total, given.time.seconds(splits, lists), given.time.step(splits, lists))
+    words = (total_words(given.graph, splits, given.words.batch, given.factors, lists, given.time.array)
+             if counted else given.words.total_bytes(splits) / 4)
+    return Outcome(words, given.time.seconds(splits, lists), given.time.step(splits, lists))
 
 
 def plan_network(network: Network, array: Array, *, planner: str = "joint", model: str = "exact",

@@ -6,7 +6,6 @@ are replaced: the README's by the training run and :data:`HEADLINES`, the page's
 row names the commit that it was measured on.
 """
 
-import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
+from plinth.files.reports import read_report
 from plinth.output import replace_tables
 from plinth_hw.terminal.program import program
 
@@ -38,7 +38,7 @@ def training_lines(report: dict[str, Any]) -> list[str]:
             ("prediction", "predictions"), ("loss", "the loss"), ("gradient", "a gradient"), ("update", "an update"))),
         f"| cycles a step | {report['cycles_per_step']:,.0f} |",
         f"| matrix utilisation over the whole run | {report['matrix_utilisation']:.1%} |",
-        f"| bytes on the links, counted (as many as planned) | {sum(report['injected_bytes']):,} |")]
+        f"| bytes on the links, counted (as many as planned) | {report['word_bytes'] * report['injected_words']:,} |")]
 
 
 def _cell(value: float | str) -> str:
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 4:
         raise UserError("say README.md, docs/figures.md, the report of `make train` and the file of `make bench`")
     readme, page, *sources = (Path(argument) for argument in arguments)
-    report, rows = (json.loads(source.read_text(encoding="utf-8")) for source in sources)
+    report, rows = read_report(sources[0], "train"), read_report(sources[1], "bench")["rows"]
     measured = {row["name"]: row for row in rows}
     of_readme = [measured[name] for name in HEADLINES if name in measured]
     title = f"`make train`: {report['network']} on {report['dies']} x {report['preset']}"

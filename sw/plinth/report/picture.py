@@ -5,8 +5,8 @@ from typing import Any
 
 from plinth.report.canvas import new_figure, png, write_png
 
-STATES = (("busy", "busy", "#2a7f62"), ("stall_input", "waits for operands", "#d9a441"),
-          ("stall_output", "waits for room", "#c8553d"), ("stall_memory", "waits for memory", "#7a6c9d"))
+STATES = (("busy_cycles", "busy", "#2a7f62"), ("stall_input_cycles", "waits for operands", "#d9a441"),
+          ("stall_output_cycles", "waits for room", "#c8553d"), ("stall_memory_cycles", "waits for memory", "#7a6c9d"))
 
 
 def draw(path: Path, report: dict[str, Any]) -> None:
@@ -42,10 +42,10 @@ def training_png(report: dict[str, Any]) -> bytes:
 def _cycles(axis: Any, report: dict[str, Any]) -> None:
     """A bar an engine: states of its cycles, as shares of all die-cycles."""
     whole = report["cycles"] * report["dies"]
-    names = list(report["engines"])
+    names = list(report["engine_counters"])
     left = [0.0] * len(names)
     for key, label, colour in STATES:
-        widths = [report["engines"][name][key] / whole for name in names]
+        widths = [report["engine_counters"][name][key] / whole for name in names]
         axis.barh(names, widths, left=left, color=colour, label=label)
         left = [one + two for one, two in zip(left, widths, strict=True)]
     axis.barh(names, [1 - share for share in left], left=left, color="#e6e6e6", label="idle")
@@ -57,12 +57,12 @@ def _cycles(axis: Any, report: dict[str, Any]) -> None:
 
 def _timeline(axis: Any, report: dict[str, Any]) -> None:
     """Tasks of the last step on die 0, one row an engine; neighbours alternate in shade."""
-    names = list(report["engines"])
+    names = list(report["engine_counters"])
     shades = ("#1f4e79", "#6fa8dc")
     count = dict.fromkeys(names, 0)
     for task in report["timeline"]:
         row = names.index(task["engine"])
-        axis.barh(row, task["end"] - task["start"], left=task["start"], height=0.7,
+        axis.barh(row, task["end_cycle"] - task["start_cycle"], left=task["start_cycle"], height=0.7,
                   color=shades[count[task["engine"]] % 2])
         count[task["engine"]] += 1
     axis.set(yticks=range(len(names)), yticklabels=names, xlabel="cycles",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plinth.files.reports import report
+from plinth.partition.graph import Node
 from plinth.partition.lists import AXES
 from plinth.plan.plan import Plan
 from plinth.report.canvas import new_figure, png, write_png
@@ -43,48 +45,50 @@ def show_saved(console: Console, plan: Plan, word_bytes: int) -> None:
 
 
 def plan_report(planned: Planned) -> dict[str, Any]:
-    """What ``plinth plan --json`` prints."""
-    plan, graph = planned.plan, planned.plan.graph
-    weighted = graph.weighted
-    junctions = [number for number, node in enumerate(graph.nodes) if node.junction]
-
-    def splits(numbers: Any) -> list[list[str]]:
-        return [[plan.splits[number][level] for number in numbers] for level in range(plan.levels)]
+    """What ``plinth plan --json`` prints, as :mod:`plinth.files.reports` says."""
+    plan = planned.plan
 
     def costs(outcome: Outcome) -> dict[str, Any]:
-        return {"total_bytes": _number(outcome.total_bytes), "predicted_seconds": outcome.predicted_seconds}
+        return {"predicted_injected_words": _number(outcome.injected_words),
+                "predicted_seconds": outcome.predicted_seconds}
 
     step = planned.outcome.step
-    return {
+    return report("plan", {
         "network": plan.network, "planner": plan.planner, "model": plan.model, "array": plan.array,
         "dies": plan.dies, "levels": plan.levels, "factors": list(plan.factors), "batch": plan.batch,
-        "update": plan.rule.title,
-        "layers": [graph.nodes[number].name for number in weighted], "splits": splits(weighted),
-        "junctions": [graph.nodes[number].name for number in junctions], "junction_splits": splits(junctions),
-        **costs(planned.outcome), **saved(plan),
-        "predicted_cycles": {"compute": step.compute, "transfers": step.transfers,
-                             "exposed_reductions": step.exposed, "reductions": step.reductions},
-        "cycles_from": planned.cycles_from, "memory_bytes": planned.memory_bytes,
-        "die_memory_bytes": planned.die_memory_bytes, "fits_memory": planned.fits_memory,
-        **({"memory_places": dict(planned.memory_places)} if planned.memory_places else {}),
+        "update": plan.rule.title, "word_bytes": planned.word_bytes,
+        "layers": [{"layer": node.name, "kind": node.kind, "splits": list(plan.splits[number])}
+                   for number, node in _shown(plan)],
+        **costs(planned.outcome), **saved(plan), "predicted_cycles": step.cycles,
+        "predicted_cycles_by_part": {"compute": step.compute, "transfers": step.transfers,
+                                     "exposed_reductions": step.exposed, "reductions": step.reductions},
+        "cycles_from": planned.cycles_from, "needed_memory_bytes": planned.needed_memory_bytes,
+        "memory_bytes": planned.memory_bytes, "fits_memory": planned.fits_memory,
+        **({"place_bytes": dict(planned.place_bytes)} if planned.place_bytes else {}),
         "baselines": {name: costs(outcome) for name, outcome in planned.baselines.items()},
-    }
+    })
+
+
+def _shown(plan: Plan) -> list[tuple[int, Node]]:
+    """Nodes whose splits are shown, with their numbers: layers with weights, and junctions."""
+    nodes = plan.graph.nodes
+    return [(number, nodes[number]) for number in plan.graph.planned
+            if nodes[number].weighted or nodes[number].junction]
 
 
 def split_rows(planned: Planned) -> list[list[str]]:
     """A row a level, with its name and the split of each layer or junction with one; the first has their names."""
-    plan, nodes = planned.plan, planned.plan.graph.nodes
-    numbers = [number for number in plan.graph.planned if nodes[number].weighted or nodes[number].junction]
-    return [["", *(nodes[number].name for number in numbers)],
-            *([f"H{level + 1}", *(plan.splits[number][level] for number in numbers)] for level in range(plan.levels))]
+    plan, shown = planned.plan, _shown(planned.plan)
+    return [["", *(node.name for _, node in shown)],
+            *([f"H{level + 1}", *(plan.splits[number][level] for number, _ in shown)] for level in range(plan.levels))]
 
 
 def total_rows(planned: Planned) -> list[list[str]]:
     """What the plan and those that it is compared with cost, under :data:`TOTALS`."""
     plan, data = planned.plan, planned.baselines["data"]
     rows = {f"{plan.planner}{' by list' if plan.lists else ''}": planned.outcome, **planned.baselines}
-    return [[name, size(outcome.total_bytes),
-             f"{outcome.total_bytes / data.total_bytes if data.total_bytes else 1.0:.3g}",
+    return [[name, size(planned.word_bytes * outcome.injected_words),
+             f"{outcome.injected_words / data.injected_words if data.injected_words else 1.0:.3g}",
              duration(outcome.predicted_seconds), f"{data.predicted_seconds / outcome.predicted_seconds:.3g}"]
             for name, outcome in rows.items()]
 
@@ -102,7 +106,7 @@ def show_plan(console: Console, planned: Planned) -> None:
     if plan.levels:
         levels = ", ".join(f"H{level + 1} in {factor}" for level, factor in enumerate(plan.factors))
         console.print(f"levels are the factors of {plan.dies} dies: {levels}", style="dim", highlight=False)
-    columns = [number for number in graph.planned if graph.nodes[number].weighted or graph.nodes[number].junction]
+    columns = [number for number, _ in _shown(plan)]
     room = 0
     blocks: list[list[int]] = []
     for number in columns:
@@ -145,8 +149,8 @@ def show_plan(console: Console, planned: Planned) -> None:
                   f"layers, {step.exposed / cycles:.1%} weight reductions that nothing hides", highlight=False)
     console.print(f"cycles from {planned.cycles_from}", style="dim", highlight=False)
     if not planned.fits_memory:
-        console.print(f"[bold]warning:[/bold] the fullest die needs {size(planned.memory_bytes)} of memory, a die of "
-                      f"{plan.array} has {size(planned.die_memory_bytes)}: {largest(planned.memory_places)}",
+        console.print(f"[bold]warning:[/bold] the fullest die needs {size(planned.needed_memory_bytes)} of memory, a "
+                      f"die of {plan.array} has {size(planned.memory_bytes)}: {largest(planned.place_bytes)}",
                       highlight=False, soft_wrap=True)
 
 
@@ -187,9 +191,9 @@ def plan_png(planned: Planned) -> bytes:
         axis.tick_params(length=0)
         for side in axis.spines.values():
             side.set_visible(False)
-    outcome, data = planned.outcome, planned.baselines["data"]
+    outcome, data, word = planned.outcome, planned.baselines["data"], planned.word_bytes
     figure.suptitle(f"{plan.network} on {plan.array}, batch {plan.batch}, planner {plan.planner}\n"
-                    f"{size(outcome.total_bytes)} a step (data: {size(data.total_bytes)}), "
+                    f"{size(word * outcome.injected_words)} a step (data: {size(word * data.injected_words)}), "
                     f"{duration(outcome.predicted_seconds)} predicted (data: {duration(data.predicted_seconds)})",
                     fontsize=9)
     used = [split for split in LOOKS if any(split in vector for vector in plan.splits[:-1])]

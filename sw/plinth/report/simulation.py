@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plinth.errors import one_line
+from plinth.files.reports import report
 from plinth.report.canvas import new_figure, png, write_png
 from plinth.report.plan import saved, show_saved
 from plinth.simulate.phases import PHASES
+from plinth.simulate.rows import ENGINES, layer_rows
 from plinth.simulate.step import Simulated, memory_bytes
 from plinth.units import duration, size
 from plinth_sim.array.machine import Flow
@@ -26,35 +28,33 @@ STATES = (("busy", "busy", "#2a7f62"), ("shared", "shares memory or links", "#7a
 #: Kinds of energy: key, what it is called, its colour.
 KINDS = (("multiply", "multiplications", "#1f4e79"), ("add", "additions", "#6fa8dc"), ("sram", "SRAM", "#2a7f62"),
          ("dram", "DRAM", "#c8553d"), ("link", "links", "#d9a441"))
-#: Engines, in the order of tables.
-ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
 #: Links and dies that tables and pictures show.
 SHOWN_LINKS, SHOWN_DIES = 8, 4
 
 
 def simulation_report(found: Simulated) -> dict[str, Any]:
-    """What ``plinth simulate --json`` prints."""
+    """What ``plinth simulate --json`` prints, as :mod:`plinth.files.reports` says."""
     plan, result, links = found.plan, found.result, found.work.machine.links[:found.work.links]
-    dies = [{"die": die, "speed": one.speed, "memory_words": float(result.memory_words[die]),
-             "engines": {engine: _seconds(result.engines[die, engine]) for engine in ENGINES
-                         if (die, engine) in result.engines}}
+    dies = [{"die": die, "speed": one.speed, "dram_words": float(result.memory_words[die]),
+             "engine_seconds": {engine: _seconds(result.engines[die, engine]) for engine in ENGINES
+                                if (die, engine) in result.engines}}
             for die, one in enumerate(found.work.machine.dies)]
-    return {
+    return report("simulate", {
         "network": plan.network, "planner": plan.planner, "model": plan.model, "array": found.array.name,
-        "dies": plan.dies, "batch": plan.batch, "update": plan.rule.title, "cost": found.cost,
+        "dies": plan.dies, "word_bytes": found.array.die_parameters().word_bytes, "batch": plan.batch,
+        "update": plan.rule.title, "cost": found.cost,
         "cycles_from": found.source, "simulated": "in groups of tasks" if found.work.grouped else "task by task",
         **({"grouped_because": found.work.grouped} if found.work.grouped else {}),
         "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
-        "joules": found.joules, "joules_total": sum(found.joules.values()),
-        "memory_bytes": memory_bytes(found.plan, found.array), "die_memory_bytes": found.array.memory_bytes,
-        "moved_words": found.work.moved_words, **saved(plan),
+        "cycles": found.cycles, "energy_joules": sum(found.joules.values()), "energy_joules_by_kind": found.joules,
+        "needed_memory_bytes": memory_bytes(found.plan, found.array), "memory_bytes": found.array.memory_bytes,
+        "injected_words": plan.words, **saved(plan),
         "winograd": {name: asdict(one) for name, one in plan.arrangements.items()},
-        "counts": {key: getattr(result.counts, key) for key in
-                   ("adds", "multiplies", "sram_words", "dram_words", "link_words")},
-        "tasks": len(found.work.activities), "events": result.events, "engines": dies,
-        "links": [{"link": link.name, "words_per_second": link.words_per_second, "words": float(words),
+        **asdict(result.counts), "tasks": sum(found.work.tasks), "events": result.events,
+        "layer_work": [asdict(row) for row in layer_rows(found)], "per_die": dies,
+        "links": [{"link": link.name, "words_per_second": link.words_per_second, "link_words": float(words),
                    "utilisation": float(share)} for link, words, share in
-                  zip(links, result.link_words[:len(links)], utilisation(found), strict=True)]}
+                  zip(links, result.link_words[:len(links)], utilisation(found), strict=True)]})
 
 
 def how_simulated(found: Simulated) -> str:
@@ -106,11 +106,28 @@ def total_rows(found: Simulated) -> list[list[str]]:
     return [["a step", duration(found.result.seconds)],
             ["samples a second", f"{found.plan.batch / found.result.seconds:,.4g}"],
             ["energy", _joules(sum(found.joules.values()))],
-            ["moved between dies", size(word * found.work.moved_words)]]
+            ["moved between dies", size(word * found.plan.words)]]
+
+
+#: Columns of :func:`layer_work_rows`.
+LAYER_WORK = ("layer", "direction", "cycles", "words sent", "memory words", "energy")
+
+
+def layer_work_rows(found: Simulated) -> list[list[str]]:
+    """What the step spends on each layer in each direction, under :data:`LAYER_WORK`, and their sums last."""
+    rows = layer_rows(found)
+    sums = [sum(getattr(row, key) for row in rows)
+            for key in ("cycles", "injected_words", "dram_words", "energy_joules")]
+    named = [(row.layer if not number or rows[number - 1].layer != row.layer else "", row.direction,
+              row.cycles, row.injected_words, row.dram_words, row.energy_joules) for number, row in enumerate(rows)]
+    return [[layer, direction, f"{cycles:,.0f}", f"{sent:,.0f}", f"{memory:,.0f}", _joules(joules)]
+            for layer, direction, cycles, sent, memory, joules in (*named, ("all", "", *sums))]
 
 
 def show_simulation(console: Console, found: Simulated) -> None:
     """Print where the step's time and energy go."""
+    from rich.markup import escape
+
     from plinth_hw.terminal.table import new_table, print_table
 
     plan, result, joules = found.plan, found.result, found.joules
@@ -133,6 +150,10 @@ def show_simulation(console: Console, found: Simulated) -> None:
         for place, (who, values) in enumerate(rows if plan.dies > 1 else rows[1:]):
             engines.add_row("" if place else engine, who, *(f"{value:.1%}" for value in values))
     print_table(console, engines)
+    layers = new_table(*LAYER_WORK, text=LAYER_WORK[:2], title="layers; cycles are those of the critical path")
+    for row in layer_work_rows(found):
+        layers.add_row(*map(escape, row))
+    print_table(console, layers)
     used, word = utilisation(found), found.array.die_parameters().word_bytes
     if len(used) and used.any():
         links = new_table("link", "utilisation", "carried", "a second", text=["link"], title="links")
@@ -153,7 +174,7 @@ def show_simulation(console: Console, found: Simulated) -> None:
     show_saved(console, plan, word)
     energy = ", ".join(f"{label} {joules[key] / total:.1%}" for key, label, _ in KINDS) if total else "none"
     console.print(f"energy: {energy}", highlight=False)
-    words = (f"{size(word * found.work.moved_words)} moved between dies, "
+    words = (f"{size(word * plan.words)} moved between dies, "
              f"{size(word * result.counts.dram_words)} in memories")
     need, have = memory_bytes(plan, found.array), found.array.memory_bytes
     console.print(f"{words}; the step needs {size(need)} of a die's {size(have)}", highlight=False)
@@ -243,13 +264,13 @@ def _rows(found: Simulated, fullest: list[int]) -> list[tuple[str, list[tuple[fl
     rows: dict[tuple[int, str] | int, list[tuple[float, float, str]]] = {
         (die, engine): [] for die in dies for engine in ENGINES[:3] if (die, engine) in found.result.engines}
     rows |= {link: [] for link in fullest[:4]}
-    for one, phase, start, end in zip(found.work.activities, found.work.phases, found.result.starts.tolist(),
-                                      found.result.ends.tolist(), strict=True):
+    for one, what, start, end in zip(found.work.activities, found.work.purposes, found.result.starts.tolist(),
+                                     found.result.ends.tolist(), strict=True):
         if isinstance(one, Flow):
             for link in rows.keys() & set(one.links.tolist()):
-                rows[link].append((start, end, phase))
+                rows[link].append((start, end, what.phase))
         if one.die is not None and (one.die, one.engine) in rows:
-            rows[one.die, one.engine].append((start, end, phase))
+            rows[one.die, one.engine].append((start, end, what.phase))
     links = found.work.machine.links
     return [(f"die {key[0]} {key[1]}" if isinstance(key, tuple) else links[key].name, spans)
             for key, spans in rows.items()]

@@ -12,9 +12,11 @@ from rich.markup import escape
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
+from plinth.files.reports import report
 from plinth.plan.plan import Plan, fingerprint
 from plinth.predict.tasks import product_of
 from plinth.simulate.costs import multiply_adds
+from plinth.simulate.phases import purpose
 from plinth.step.build import step_of
 from plinth.step.digest import digest
 from plinth.step.operations import Operation
@@ -42,8 +44,6 @@ from plinth.step.tasks import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Version of the reports as JSON.
-VERSION = 1
 #: Lines of a table of differences.
 MOST_DIFFERENCES = 40
 
@@ -156,17 +156,17 @@ assert set(SAYS) == set(get_args(Work))
 
 
 def _place(buffer: Buffer) -> dict[str, Any]:
-    return {"place": buffer.place, "first": buffer.address, "end": buffer.end}
+    return {"place": buffer.place, "first_word": buffer.address, "end_word": buffer.end}
 
 
 def _item(item: Item) -> dict[str, Any]:
     """A task, or what comes from other dies, as JSON has it."""
     if isinstance(item, Arrivals):
         return {"task": f"arrivals[{item.exchange}]", "engine": None, "does": f"{item.count} tiles or signals come",
-                "reads": [], "writes": list(map(_place, item.buffers)), "multiply_adds": 0}
+                "reads": [], "writes": list(map(_place, item.buffers)), "macs": 0}
     return {"task": item.name, "engine": item.engine.name.lower(), "does": SAYS[type(item.work)](item.work),
             "reads": list(map(_place, item.reads)), "writes": list(map(_place, item.writes)),
-            "multiply_adds": int(multiply_adds(item)) if item.share is not None else 0}
+            "macs": int(multiply_adds(item)) if item.share is not None else 0}
 
 
 # Operations.
@@ -189,27 +189,29 @@ def _operations(step: Step) -> Iterator[dict[str, Any]]:
         items = [list(operation.tasks(die)) for die in dies]
         tasks = [[item for item in some if not isinstance(item, Arrivals)] for some in items]
         engines = {task.engine.name.lower(): None for some in tasks for task in some}
-        yield {"operation": operation.name, "kind": _kind(operation),
-               "phase": "forward" if number < step.forward_operations else "backward", "engines": list(engines),
-               "tasks": _range([len(some) for some in tasks]),
-               "multiply_adds": _range([sum(int(multiply_adds(task)) for task in some if task.share is not None)
+        what = purpose(step, number, operation)
+        yield {"operation": operation.name, "layer": what.layer, "direction": what.direction, "kind": _kind(operation),
+               "engine_names": list(engines), "tasks_range": _range([len(some) for some in tasks]),
+               "macs_range": _range([sum(int(multiply_adds(task)) for task in some if task.share is not None)
                                         for some in tasks])}
 
 
 def step_report(plan: Plan, step: Step, die: int | None = None) -> dict[str, Any]:
-    """What ``plinth step --json`` prints.
+    """What ``plinth step --json`` prints, as :mod:`plinth.files.reports` says.
 
     Parameters
     ----------
     die : int or None
         The tasks of this die of the plan; None: operations.
     """
-    found = {"version": VERSION, "network": plan.network, "array": plan.array, "dies": step.dies,
-             "batch": step.batch, "planner": plan.planner, "update": step.rule.title,
-             "preset": step.parameters.name, "digest": step.digest()}
+    word = step.parameters.word_bytes
+    found = report("step", {
+        "network": plan.network, "array": plan.array, "dies": step.dies, "word_bytes": word, "batch": step.batch,
+        "planner": plan.planner, "update": step.rule.title, "preset": step.parameters.name, "digest": step.digest()})
     if die is None:
-        return found | {"places": step.place_words(), "operations": list(_operations(step))}
-    return found | {"die": die, "tasks": list(map(_item, step.tasks(die)))}
+        return found | {"place_bytes": {name: word * words for name, words in step.place_words().items()},
+                        "operations": list(_operations(step))}
+    return found | {"die": die, "program": list(map(_item, step.tasks(die)))}
 
 
 def _between(values: Sequence[int]) -> str:
@@ -227,34 +229,34 @@ def _looks(task: dict[str, Any]) -> tuple[str, ...]:
 OPERATION = ("operation", "kind", "engine", "tasks", "multiply-adds")
 
 
-def operation_rows(report: dict[str, Any]) -> list[list[str]]:
+def operation_rows(made: dict[str, Any]) -> list[list[str]]:
     """What a table shows of a step's operations."""
-    return [[one["operation"], one["kind"], ", ".join(one["engines"]) or "-", _between(one["tasks"]),
-             _between(one["multiply_adds"])] for one in report["operations"]]
+    return [[one["operation"], one["kind"], ", ".join(one["engine_names"]) or "-", _between(one["tasks_range"]),
+             _between(one["macs_range"])] for one in made["operations"]]
 
 
-def show_step(console: Console, report: dict[str, Any]) -> None:
+def show_step(console: Console, made: dict[str, Any]) -> None:
     """Print a step's operations, or a die's tasks."""
     from plinth_hw.terminal.table import new_table, print_table
 
-    console.print(f"[bold]{report['network']}[/bold] on {report['array']} ({report['dies']} dies of "
-                  f"{report['preset']}), batch {report['batch']}, planner {report['planner']}, update "
-                  f"{report['update']}", highlight=False)
-    if "tasks" in report:
+    console.print(f"[bold]{made['network']}[/bold] on {made['array']} ({made['dies']} dies of "
+                  f"{made['preset']}), batch {made['batch']}, planner {made['planner']}, update "
+                  f"{made['update']}", highlight=False)
+    if "program" in made:
         table = new_table("task", "engine", "does", "reads", "writes", text=("task", "engine", "does", "reads",
                                                                            "writes"),
-                          title=f"die {report['die']}, in the order of its program")
-        for (_, *cells), alike in groupby(report["tasks"], _looks):
+                          title=f"die {made['die']}, in the order of its program")
+        for (_, *cells), alike in groupby(made["program"], _looks):
             first, *others = [task["task"] for task in alike]
             name = f"{first} .. {others[-1]}, {len(others) + 1:,} tasks" if others else first
             table.add_row(*(escape(cell) for cell in (name, *cells)))
     else:
         table = new_table(*OPERATION, text=("operation", "kind", "engine"),
                           title="operations, in the order of every die's program; tasks and multiply-adds of a die")
-        for name, *cells in operation_rows(report):
+        for name, *cells in operation_rows(made):
             table.add_row(escape(name), *cells)
     print_table(console, table)
-    console.print(f"digest {report['digest']}", style="dim", highlight=False, soft_wrap=True)
+    console.print(f"digest {made['digest']}", style="dim", highlight=False, soft_wrap=True)
 
 
 # Two steps.
@@ -328,29 +330,29 @@ def compared(one: tuple[Plan, Step], other: tuple[Plan, Step], die: int | None =
     """
     found = differences(one, other, die)
     digests = [step.digest() for _, step in (one, other)]
-    return {"version": VERSION, "network": one[0].network, "digests": digests, "equal": digests[0] == digests[1],
-            "differences": found}
+    return report("step-comparison", {"network": one[0].network, "digests": digests,
+                                      "equal": digests[0] == digests[1], "differences": found})
 
 
-def show_compared(console: Console, report: dict[str, Any], names: tuple[str, str]) -> None:
+def show_compared(console: Console, made: dict[str, Any], names: tuple[str, str]) -> None:
     """Print where two steps differ."""
-    if report["equal"]:
-        console.print(f"one step: digest {report['digests'][0]}", highlight=False, soft_wrap=True)
+    if made["equal"]:
+        console.print(f"one step: digest {made['digests'][0]}", highlight=False, soft_wrap=True)
         return
-    if not report["differences"]:
+    if not made["differences"]:
         console.print("no differences in what was compared; other dies differ", highlight=False)
     how = {"first": f"only in {escape(names[0])}", "second": f"only in {escape(names[1])}", "differs": "differs",
            "order": "first of other order"}
     from plinth_hw.terminal.table import new_table, print_table
 
     table = new_table("what", "name", "how", text=("what", "name", "how"))
-    for one in report["differences"][:MOST_DIFFERENCES]:
+    for one in made["differences"][:MOST_DIFFERENCES]:
         table.add_row(one["what"], escape(one["name"]), how[one["how"]])
     print_table(console, table)
-    others = len(report["differences"]) - MOST_DIFFERENCES
+    others = len(made["differences"]) - MOST_DIFFERENCES
     if others > 0:
         console.print(f"and {others:,} others, with --json", highlight=False)
-    for name, one in zip(names, report["digests"], strict=True):
+    for name, one in zip(names, made["digests"], strict=True):
         console.print(f"digest {one} {name}", style="dim", highlight=False, soft_wrap=True, markup=False)
 
 

@@ -18,7 +18,7 @@ def training_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("array", f"{report['array']}: {report['dies']} x {report['preset']}, {report['device']}"),
         ("planner", report["planner"]),
         ("steps", f"{report['steps']} of batch {report['batch']}"),
-        ("training loss", f"{report['train_loss']:.4f}"),
+        ("training loss", f"{report['last_loss']:.4f}"),
         ("test accuracy", "no classes" if report["test_accuracy"] is None else f"{report['test_accuracy']:.2%}"),
         ("test loss", f"{report['test_loss']:.4f}"),
         ("equal to golden", exact),
@@ -33,8 +33,7 @@ def training_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         rows += [
             ("speed", f"{report['die_cycles_per_second']:,.0f} die-cycles a second"),
             ("matrix utilisation", f"{report['matrix_utilisation']:.1%}"),
-            ("bytes sent", f"{sum(report['injected_bytes']):,}, {report['injected_bytes_predicted']:,} predicted; "
-                           f"{sum(map(sum, report['link_bytes'])):,} on links"),
+            ("bytes sent", _sent(report)),
         ]
     return rows
 
@@ -51,10 +50,18 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         _layers(console, report)
         engines = new_table("engine", "tasks", "busy", "wait operands", "wait room", "wait memory", "words",
                             text=["engine"], title="engine cycles, all dies")
-        for name, values in report["engines"].items():
+        for name, values in report["engine_counters"].items():
             engines.add_row(name, *(f"{values[key]:,}" for key in (
-                "tasks", "busy", "stall_input", "stall_output", "stall_memory", "words")))
+                "tasks", "busy_cycles", "stall_input_cycles", "stall_output_cycles", "stall_memory_cycles",
+                "payload_words")))
         print_table(console, engines)
+
+
+def _sent(report: dict[str, Any]) -> str:
+    """Bytes that dies sent, that the plan says, and that crossed links."""
+    sent, predicted, links = (report["word_bytes"] * report[key] for key in (
+        "injected_words", "predicted_injected_words", "link_words"))
+    return f"{sent:,}, {predicted:,} predicted; {links:,} on links"
 
 
 def _errors(report: dict[str, Any]) -> str:
@@ -68,7 +75,7 @@ def _cycles(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Of devices that count cycles, these."""
     if not report["cycles"]:
         return []
-    predicted = report["cycles_per_step_predicted"]
+    predicted = report["predicted_cycles_per_step"]
     return [("cycles", f"{report['cycles']:,} ({report['cycles_per_step']:,.0f} a step)" + (
         "" if predicted is None else f", {predicted:,.0f} a step predicted"))]
 
@@ -111,8 +118,8 @@ def _layers(console: Console, report: dict[str, Any]) -> None:
                        title="words of a step, all dies")
     for layer in report["layers"]:
         entries = layer["transfers"] + ([layer["reduction"]] if layer["reduction"] else [])
-        beyond = sum(entry["words_counted"] - entry["words_predicted"] for entry in entries)
+        beyond = sum(entry["injected_words"] - entry["predicted_injected_words"] for entry in entries)
         layers.add_row(layer["layer"], " ".join(layer["splits"]),
-                       f"{sum(entry['words_counted'] for entry in layer['transfers']):,}",
-                       f"{layer['reduction']['words_counted']:,}" if layer["reduction"] else "-", f"{beyond:,}")
+                       f"{sum(entry['injected_words'] for entry in layer['transfers']):,}",
+                       f"{layer['reduction']['injected_words']:,}" if layer["reduction"] else "-", f"{beyond:,}")
     print_table(console, layers)

@@ -33,6 +33,7 @@ from typing import Any
 
 from plinth.errors import UserError
 from plinth.files.documents import read_yaml
+from plinth.files.reports import report
 
 #: A number, a statement, or nothing.
 Value = float | str | None
@@ -323,9 +324,12 @@ class Paper:
         return paths
 
     def report(self, tables: Sequence[Table]) -> dict[str, Any]:
-        """What ``plinth reproduce NAME --json`` prints."""
-        return {key: self.data[key] for key in ("paper", "conditions", "confidence", "fitted")} | {
-            "tables": [table.to_data() for table in tables], "counts": tally(tables), "claims": verdicts(tables)}
+        """What ``plinth reproduce NAME --json`` prints, as :mod:`plinth.files.reports` says."""
+        return report("reproduce", {
+            "citation": self.data["paper"], "conditions": self.data["conditions"],
+            "confidences": self.data["confidence"], "fitted": self.data["fitted"],
+            "tables": [table.to_data() for table in tables], "entries_by_status": tally(tables),
+            "claims_by_verdict": verdicts(tables)})
 
 
 @lru_cache

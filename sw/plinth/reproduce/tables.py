@@ -5,7 +5,6 @@
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from plinth.errors import UserError
+from plinth.files.reports import read_report
 from plinth.reproduce.paper import PAPERS, Paper, Row, Status, Table, Value, Verdict, paper, tally, verdicts
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.files import write_text
@@ -230,7 +230,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--report", action="append", type=Path, default=[], metavar="FILE",
                         help="what `plinth reproduce NAME --json` printed")
     given = parser.parse_args(arguments)
-    reports = [json.loads(path.read_text(encoding="utf-8")) for path in given.report]
+    reports = [read_report(path, "reproduce") for path in given.report]
     text, chosen = given.page.read_text(encoding="utf-8"), given.paper or PAPERS
     for name in chosen:
         if parts(text, name) is None:
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str]) -> int:
     for name in chosen:
         found, around = paper(name), parts(text, name)
         assert around is not None
-        report = next((one for one in reports if one["paper"] == found.data["paper"]), None)
+        report = next((one for one in reports if one["citation"] == found.data["paper"]), None)
         with Activity(f"computing tables of {name}"):
             made = found.computed() if report is None else found.kept(report)
         text = around[0] + markdown(found, made) + around[2]

@@ -1,14 +1,17 @@
-"""What is simulated of a step, and what it is for, as pictures and traces tell it apart."""
+"""What is simulated of a step, and what it is for: its phase, by which pictures colour it, and its layer and direction,
+by which reports count time, words and energy."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from plinth.step.between import Barrier, Exchange, Reduce, Regroup
 from plinth.step.kernel_sums import KernelProducts, KernelSums
 from plinth.step.operations import Gather, Operation, Products
 from plinth.step.step import Step
+from plinth.step.tasks import BPROP as BACKWARD
+from plinth.step.tasks import FPROP as FORWARD
 from plinth.step.tasks import UPDATE
-from plinth.step.tile_operations import ElementProducts
+from plinth.step.tile_operations import ElementProducts, ElementRates
 from plinth.step.updates import StateUpdate
 from plinth_sim.array.machine import Activity
 
@@ -16,11 +19,20 @@ from plinth_sim.array.machine import Activity
 PHASES = FPROP, BPROP, GRADIENT, TRANSFER, REDUCTION = ("fprop", "bprop", "weight gradient", "transfer", "reduction")
 
 
+class Purpose(NamedTuple):
+    """What an operation is for: its phase, the node of the plan's graph that it belongs to, by name, and the direction
+    of that node's work: fprop, bprop, or update."""
+
+    phase: str
+    layer: str
+    direction: str
+
+
 def _product(operation: Products | ElementProducts | KernelProducts | KernelSums) -> str:
     return GRADIENT if operation.direction == UPDATE else ""
 
 
-#: What operations are for, by their kind; "", and others: the pass where they stand.
+#: Phases of operations by their kind; "", and others: the pass where they stand.
 FOR: dict[type, Callable[[Any], str]] = {
     Exchange: lambda operation: TRANSFER, Barrier: lambda operation: TRANSFER,
     Regroup: lambda operation: REDUCTION, Reduce: lambda operation: REDUCTION, StateUpdate: lambda operation: REDUCTION,
@@ -28,25 +40,55 @@ FOR: dict[type, Callable[[Any], str]] = {
     Gather: lambda operation: GRADIENT if operation.added else ""}
 
 
+#: Kinds of operations that belong to a layer's update wherever they stand, beside those whose phase is the gradient.
+UPDATES = (Barrier, Reduce, StateUpdate, ElementRates)
+
+
 def phase(step: Step, number: int, operation: Operation) -> str:
-    """What an operation of a step is for."""
+    """The phase of an operation of a step."""
     kind = next((kind for kind in type(operation).__mro__ if kind in FOR), None)
     found = "" if kind is None else FOR[kind](operation)
     return found or (FPROP if number < step.forward_operations else BPROP)
 
 
+def layer(step: Step, operation: Operation) -> str:
+    """The node that an operation belongs to: operations are called after it, and what they do stands behind a dot."""
+    name = operation.name
+    while name not in step.graph.names:
+        name, dot, _ = name.rpartition(".")
+        assert dot, f"operation {operation.name!r} is called after no node"
+    return name
+
+
+def purpose(step: Step, number: int, operation: Operation) -> Purpose:
+    """What an operation of a step is for."""
+    what = phase(step, number, operation)
+    direction = FORWARD if number < step.forward_operations else BACKWARD
+    return Purpose(what, layer(step, operation),
+                   UPDATE if what == GRADIENT or isinstance(operation, UPDATES) else direction)
+
+
 class Collected:
-    """Activities, each with what it is for."""
+    """Activities, each with what it is for, and how many tasks of dies are done when it is.
+
+    Attributes
+    ----------
+    activities : list of Activity
+    purposes : list of Purpose
+    tasks : list of int
+    """
 
     def __init__(self) -> None:
         self.activities: list[Activity] = []
-        self.phases: list[str] = []
+        self.purposes: list[Purpose] = []
+        self.tasks: list[int] = []
         self._names: dict[str, int] = {}
 
-    def add(self, activity: Activity, phase: str) -> None:
+    def add(self, activity: Activity, purpose: Purpose, tasks: int) -> None:
         """One more."""
         self.activities.append(activity)
-        self.phases.append(phase)
+        self.purposes.append(purpose)
+        self.tasks.append(tasks)
 
     def named(self, name: str) -> str:
         """A name that nothing else has."""

@@ -39,6 +39,16 @@ class Simulated:
     result: Result
 
     @property
+    def hertz(self) -> float:
+        """Cycles a second of the array's clock."""
+        return float(self.array.clock_mhz) * 1e6
+
+    @property
+    def cycles(self) -> float:
+        """Cycles that the step takes."""
+        return self.result.seconds * self.hertz
+
+    @property
     def joules(self) -> dict[str, float]:
         """Energy of the step by kind."""
         return self.result.counts.joules(Energy())
@@ -57,7 +67,7 @@ def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, fl
     costs = COSTS[cost](array)
     work = workload(plan, array, costs, slow, ways, overlap, form)
     return Simulated(plan=plan, array=array, cost=cost, source=costs.source, slow=slow or {}, work=work,
-                     result=simulate(work.machine, work.activities, progress))
+                     result=simulate(work.machine, work.activities, progress, work.tasks))
 
 
 def planned(network: Network, array: Array, *, planner: str, model: str, batch: int,

@@ -23,7 +23,7 @@ from plinth.machine.links import buffered, lookups, waiting
 from plinth.machine.record import WorkCost
 from plinth.machine.vector import latencies
 from plinth.simulate.costs import VAULTS, Cost, DieCosts
-from plinth.simulate.phases import Collected, phase
+from plinth.simulate.phases import Collected, Purpose, purpose
 from plinth.step.accesses import Accesses
 from plinth.step.step import Step
 from plinth.step.tasks import (
@@ -61,8 +61,8 @@ class TaskByTask(Collected):
         Dies and links for the simulator. Behind the array's links stand, as links of their own, each die's read and
         write channel, its receive path of tiles and its injection into the network, and the queue of tiles behind each
         link.
-    activities, phases
-        What is simulated, and what each of it is for.
+    activities, purposes, tasks
+        What is simulated, what each of it is for, and whether it ends a task.
     links : int
         Links of the array.
     """
@@ -134,14 +134,14 @@ class TaskByTask(Collected):
         """The queue of tiles behind a link."""
         return self._queues + link
 
-    def join(self, work: Reduction, waits: Sequence[str]) -> str:
+    def join(self, work: Reduction, waits: Sequence[str], what: Purpose) -> str:
         """A die joins a ring's message, which goes on once all have; its name."""
         ring = work.ring
         joined = self._joined.setdefault((ring, work.message), [])
         joined += waits
         name = f"ring {ring[0]} of {len(ring)}, message {work.message}"
         if len(joined) == len(ring) * len(waits):
-            self.add(self._ring(name, work, joined), "reduction")
+            self.add(self._ring(name, work, joined), what, 0)
         return name
 
     def _ring(self, name: str, work: Reduction, joined: Sequence[str]) -> Flow:
@@ -187,11 +187,12 @@ class _Die:
         self._accesses: Accesses[tuple[str, int]] = Accesses()
         self._arrived: dict[int, int] = {}
         self._counts = dict.fromkeys(Engine, 0)
-        self._phase, self._node = "", ""
+        #: Counters that an engine advances when a task is done.
+        self._ends = frozenset(map(self._done, Engine))
         #: What waits behind the transfer engine, as the last of it.
         self._behind: list[Wait] = []
         for number, operation in enumerate(given.step.operations):
-            self._phase = phase(given.step, number, operation)
+            self._purpose = purpose(given.step, number, operation)
             for item in operation.tasks(die):
                 if isinstance(item, Arrivals):
                     self._accesses.arrive(item.buffers, (self._arrivals(item.exchange, item.count), self._arrived[
@@ -204,8 +205,8 @@ class _Die:
         self._arrived[exchange] = self._arrived.get(exchange, 0) + count
         return f"{self.die}.exchange {exchange}"
 
-    def _add(self, activity: Activity, phase: str = "") -> None:
-        self.given.add(activity, phase or self._phase)
+    def _add(self, activity: Activity) -> None:
+        self.given.add(activity, self._purpose, sum(counter in self._ends for counter in activity.signals))
 
     # Control.
 
@@ -396,7 +397,7 @@ class _Die:
 
     def _reduce(self, one: _Descriptor, work: Reduction) -> None:
         """A reduction: the dies of a ring go on together once all have started."""
-        name = self.given.join(work, [wait.counter for wait in one.waits])
+        name = self.given.join(work, [wait.counter for wait in one.waits], self._purpose)
         self._ended(one, self._block(work), [Wait(name)])
 
     def _group_row(self, one: _Descriptor, work: GroupRow) -> None:

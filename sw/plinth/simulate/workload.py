@@ -20,7 +20,7 @@ from plinth.partition.graph import DP, MP
 from plinth.plan.plan import Plan
 from plinth.predict.published import PublishedWords
 from plinth.simulate.costs import VAULTS, Cost, Costs, DieCosts
-from plinth.simulate.phases import Collected, phase
+from plinth.simulate.phases import Collected, Purpose, purpose
 from plinth.simulate.tasks import TaskByTask
 from plinth.simulate.ways import Group, Ways
 from plinth.step import granularity
@@ -50,10 +50,10 @@ class Workload:
 
     machine: Machine
     activities: Sequence[Activity]
-    #: For each activity, what it is for.
-    phases: Sequence[str]
-    #: Words of transfers and reductions, as the Plan counts them.
-    moved_words: int
+    #: For each activity, what it is for, and how many tasks of dies are done when it is: a task, those that a group of
+    #: them stands for, or, of an exchange or reduction in groups, one for each die of the group.
+    purposes: Sequence[Purpose]
+    tasks: Sequence[int]
     #: Links between dies; those of the machine behind them are what dies share within.
     links: int
     #: Why tasks go in groups; empty: the step is simulated task by task.
@@ -93,12 +93,11 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
     step = step_of(replace(plan.sharding, array=array), costs.parameters)
-    words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     grouped = why_grouped(step, array, costs, overlap=overlap, form=form)
     if not grouped:
         assert isinstance(costs, DieCosts)
         made = TaskByTask(step, array, costs, speeds)
-        return Workload(made.machine, made.activities, made.phases, words, made.links)
+        return Workload(made.machine, made.activities, made.purposes, made.tasks, made.links)
     ways = ways or Ways(array)
     hertz = float(array.clock_mhz * 1_000_000)
     machine = Machine(
@@ -106,7 +105,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         links=tuple(Link(name=name, words_per_second=rate * hertz)
                     for name, rate in zip(ways.names, ways.rates.tolist(), strict=True)))
     groups = (PublishedGroups if form == "published" else Groups)(step, array, costs, ways, overlap)
-    return Workload(machine, groups.activities, groups.phases, words, len(machine.links), grouped)
+    return Workload(machine, groups.activities, groups.purposes, groups.tasks, len(machine.links), grouped)
 
 
 def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: str) -> str:
@@ -154,7 +153,7 @@ class Groups(Collected):
         self._behind: list[dict[Wait, None]] = [{} for _ in range(step.dies)]
         self._count = 0
         for number, operation in enumerate(step.operations):
-            self._phase = phase(step, number, operation)
+            self._purpose = purpose(step, number, operation)
             if isinstance(operation, Exchange):
                 self._exchange(operation)
             elif isinstance(operation, Reduce):
@@ -191,14 +190,14 @@ class Groups(Collected):
         accesses.touch(task.reads, task.writes, (key,))
         for die in self._classes[place].tolist():
             label = self.named(f"{task.name}@{die}")
-            self._ends[die][key] = self._work(label, die, task.engine, cost, self._waits(die, after))
+            self._ends[die][key] = self._work(label, die, task.engine, cost, self._waits(die, after), task.count)
 
-    def _work(self, name: str, die: int, engine: Engine, cost: Cost, waits: tuple[Wait, ...]) -> Wait:
-        """Work of an engine; its end."""
+    def _work(self, name: str, die: int, engine: Engine, cost: Cost, waits: tuple[Wait, ...], tasks: int) -> Wait:
+        """Work of an engine, so many tasks; its end."""
         self.add(DieTask(
             name=name, die=die, engine=engine.name.lower(), seconds=cost.seconds, latency=cost.latency,
             words=cost.words, waits=waits, adds=cost.adds, multiplies=cost.multiplies,
-            sram_words=cost.sram_words), self._phase)
+            sram_words=cost.sram_words), self._purpose, tasks)
         return Wait(name, 1, self.costs.issue)
 
     def _waits(self, die: int, after: _After) -> tuple[Wait, ...]:
@@ -251,7 +250,7 @@ class Groups(Collected):
                     # What codes are made of is read whole, and they hold the engine that decodes others.
                     through = group.sent * (coding.words / float(group.sent[0]))
                     for one in group.dies.tolist():
-                        self._work(f"{label} codes@{one}", one, Engine.TRANSFER, Cost(coding.seconds), ready[one])
+                        self._work(f"{label} codes@{one}", one, Engine.TRANSFER, Cost(coding.seconds), ready[one], 0)
             received = share * group.received * positions * self.costs.added * sums
             self._flow(label, group, share * positions * packets, ready, seconds=seconds,
                        latency=self.costs.arrival(group.latency),
@@ -273,7 +272,7 @@ class Groups(Collected):
         waits = dict.fromkeys(wait for die in group.dies.tolist() for wait in ready[die])
         self.add(Flow(
             name=name, links=group.links, words=group.words * scale, seconds=seconds, latency=latency,
-            dies=group.dies, die_words=die_words, waits=tuple(waits), adds=adds), self._phase)
+            dies=group.dies, die_words=die_words, waits=tuple(waits), adds=adds), self._purpose, len(group.dies))
 
     def _reduce(self, operation: Reduce) -> None:
         """A message of a layer's rings."""
@@ -301,7 +300,7 @@ class Groups(Collected):
             for die in range(self.step.dies):
                 cost = self.costs.update(operation.words(die))
                 if cost:
-                    found[die] = self._work(f"{operation.name}@{die}", die, Engine.COLLECTIVE, cost, ready[die])
+                    found[die] = self._work(f"{operation.name}@{die}", die, Engine.COLLECTIVE, cost, ready[die], 1)
             return found
         members, phase = operation.rings.size, operation.phase
         for place, group in enumerate(rings := self.ways.ring(operation.rings)):

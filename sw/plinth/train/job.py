@@ -13,6 +13,7 @@ from plinth.driver.driver import Driver
 from plinth.driver.executor import Executor
 from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError, one_line
+from plinth.files.reports import report
 from plinth.lower.places import HostView
 from plinth.lower.stages import check_network
 from plinth.lower.training import check_array, lower_training, trained_sharding
@@ -97,6 +98,10 @@ class JobResult:
 
 #: Devices in this process: golden dies, numpy without dies, and dies in RTL. Others are behind ``"serial"`` ports.
 GOLDEN, NUMPY, COSIM = DEVICES = "golden", "numpy", "cosim"
+#: Counters of an engine, and what reports call them.
+COUNTERS = {"tasks": "tasks", "busy": "busy_cycles", "stall_input": "stall_input_cycles",
+            "stall_output": "stall_output_cycles", "stall_memory": "stall_memory_cycles", "words": "payload_words",
+            "useful_macs": "useful_macs", "issued_macs": "issued_macs"}
 #: Called before the first step with the number of steps, and after every step.
 Progress = Callable[[StepResult | None, int], None]
 
@@ -186,11 +191,11 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         raise
     wall = time.perf_counter() - training_started
     checks.finish()
-    report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
-                     setup=setup_seconds, cycles=driver.cycles - before)
+    made = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
+                   setup=setup_seconds, cycles=driver.cycles - before)
     if options.out is not None:
-        write_json(options.out.path / REPORT, report)
-    return JobResult(report, plan, session.losses, session.parameters(driver))
+        write_json(options.out.path / REPORT, made)
+    return JobResult(made, plan, session.losses, session.parameters(driver))
 
 
 #: The array under test, the golden model that it is compared with, and the SHA-256 of co-simulated dies' Verilog.
@@ -280,7 +285,7 @@ def _steps(session: Session, start: Checkpoint, epochs: int) -> Iterator[StepRes
 
 def _report(options: JobOptions, session: Session, checks: Checks, driver: Executor, plan: Plan, dataset: Dataset,
             digest: str | None, *, seed: int, wall: float, setup: float, cycles: int) -> dict[str, Any]:
-    """Everything measured; from counters and comparisons, never from estimates."""
+    """Everything measured, as :mod:`plinth.files.reports` says; from counters and comparisons, never from estimates."""
     dies, parameters = options.array.dies, options.array.die_parameters()
     steps = len(session.losses)
     test_loss, test_accuracy = evaluate(options.network, float64_predictor(options.network),
@@ -290,21 +295,22 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
     counted = driver.statistics()
     for die in counted:
         for engine, counters in die.counters.items():
-            values = {key: value for key, value in asdict(counters).items() if not key.endswith("_busy")}
+            values = {name: getattr(counters, key) for key, name in COUNTERS.items()}
             total = engines.setdefault(engine.name.lower(), dict.fromkeys(values, 0))
             for key, value in values.items():
                 total[key] += value
+    links, injected = [list(die.link_words) for die in counted], [die.injected_words for die in counted]
     macs = engines[Engine.MATRIX.name.lower()]["useful_macs"] if counted else 0
     pes = parameters.rows * parameters.columns
     rtl = options.device not in (GOLDEN, NUMPY)
-    return {
+    return report("train", {
         "network": options.network.name, "parameters": options.network.parameters,
         "notes": list(options.network.notes),
         "preset": parameters.name, "device": options.device, "planner": plan.planner, "array": options.array.name,
-        "dies": dies, "batch": options.batch, "update": asdict(options.rule), "rate": options.rule.rate,
-        "seed": seed, "epochs": options.epochs, "scale": asdict(dataset.scale),
+        "dies": dies, "word_bytes": parameters.word_bytes, "batch": options.batch, "update": options.rule.title,
+        "update_rule": asdict(options.rule), "seed": seed, "epochs": options.epochs, "scale": asdict(dataset.scale),
         "steps": steps,
-        "train_loss": session.losses[-1] if steps else None,
+        "last_loss": session.losses[-1] if steps else None,
         "test_accuracy": test_accuracy, "test_loss": test_loss,
         "bit_exact": session.equal and session.compared_steps == steps > 0 if rtl else None,
         "compared_steps": session.compared_steps,
@@ -313,27 +319,27 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
         "unsaturated_steps": None if checks.unsaturated is None else checks.unsaturated.to_data(),
         "verdict_steps": checks.verdict_steps, "kinks": checks.kinks.decided, **checks.kinks.to_data(),
         "cycles": cycles, "cycles_per_step": cycles / steps if steps else None,
-        "cycles_per_step_predicted": None if plan.predicted_seconds is None else (
+        "predicted_cycles_per_step": None if plan.predicted_seconds is None else (
             plan.predicted_seconds * float(options.array.clock_mhz) * 1e6),
         "wall_seconds": wall, "setup_seconds": setup,
         "die_cycles_per_second": cycles * dies / wall if rtl and wall else None,
         "matrix_utilisation": macs / (pes * cycles * dies) if cycles else None,
-        "engines": engines,
-        "link_bytes": [[parameters.word_bytes * words for words in die.link_words] for die in counted],
-        "injected_bytes": [parameters.word_bytes * die.injected_words for die in counted],
-        "injected_bytes_predicted": parameters.word_bytes * steps * plan.words,
-        "injected_bytes_bounds": [parameters.word_bytes * steps * words for words in plan.word_bounds],
-        "levels": session.levels,
+        "engine_counters": engines,
+        "link_words": sum(map(sum, links)) if counted else None, "link_words_by_port": links,
+        "injected_words": sum(injected) if counted else None, "injected_words_by_die": injected,
+        "predicted_injected_words": steps * plan.words,
+        "injected_words_bounds": [steps * words for words in plan.word_bounds],
+        "gather_thresholds": session.levels,
         "saturations": driver.saturated(),
         "layers": layer_report(plan, counted if rtl and steps else ()),
         "plan": plan.to_data(),
         "verilog_sha256": digest, "commit": commit(),
         "losses": session.losses, "timeline": _timeline(counted[0]) if rtl and counted else [],
-    }
+    })
 
 
 def _timeline(die: DieStatistics) -> list[dict[str, Any]]:
     """Tasks of a die's last step, in cycles from the first one's start."""
     zero = min((record.start for record in die.records), default=0)
-    return [{"task": record.task, "engine": record.engine.name.lower(), "start": record.start - zero,
-             "end": record.end - zero} for record in die.records]
+    return [{"task": record.task, "engine": record.engine.name.lower(), "start_cycle": record.start - zero,
+             "end_cycle": record.end - zero} for record in die.records]

@@ -33,15 +33,15 @@ def layer_report(plan: Plan, dies: Sequence[DieStatistics]) -> list[dict[str, An
     for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
         if node.kind == LOSS:
             continue
-        transfers = [{"phase": one.exchange.phase, "kind": one.exchange.kind, "consumer": one.exchange.consumer,
-                      "words_predicted": one.words, "words_bounds": list(one.bounds),
-                      "words_counted": words[transfer_name(one.exchange)] if dies else None}
+        transfers = [{"direction": one.exchange.phase, "kind": one.exchange.kind, "consumer": one.exchange.consumer,
+                      "predicted_injected_words": one.words, "injected_words_bounds": list(one.bounds),
+                      "injected_words": words[transfer_name(one.exchange)] if dies else None}
                      for one in plan.transfers if one.exchange.layer == node.name]
         reduction = next((one for one in plan.reductions if one.layer == node.name), None)
         found.append({
             "layer": node.name, "kind": node.kind, "splits": list(splits), "transfers": transfers,
             "reduction": None if reduction is None else {
-                "words_predicted": reduction.words,
-                "words_counted": sum(words[f"{node.name}.{phase.value}"] for phase in Phase) if dies else None},
+                "predicted_injected_words": reduction.words,
+                "injected_words": sum(words[f"{node.name}.{phase.value}"] for phase in Phase) if dies else None},
             "matrix_cycles": cycles[node.name] if dies and node.weighted else None})
     return found

@@ -115,5 +115,5 @@ class UnsaturatedSteps:
     def to_data(self) -> dict[str, Any]:
         """How many steps were judged; for each error its largest over its factor, and its bound."""
         return {"judged": self.judged, "errors": {
-            name: {"largest": largest, "allowed": bound} for name, largest in self.largest.items()
+            name: {"largest": largest, "largest_allowed": bound} for name, largest in self.largest.items()
             if (bound := self.allowed(name)) is not None}}

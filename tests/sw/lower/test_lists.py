@@ -20,6 +20,7 @@ from plinth.partition.regions import Lists
 from plinth.plan.plan import Plan
 from plinth.predict.time import StepTime
 from plinth.sharding import Ring
+from plinth.simulate.rows import layer_rows
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
 from plinth.step.tasks import Reduction, Signal, Tile
@@ -129,7 +130,7 @@ def test_steps_of_lists_are_predicted_and_simulated() -> None:
     time = StepTime(plan.graph, plan.batch, array)
     for overlap in (True, False):
         found = simulated(plan, array, overlap=overlap)
-        assert found.work.moved_words == plan.words
+        assert sum(row.injected_words for row in layer_rows(found)) == plan.words
         assert found.result.seconds == pytest.approx(time.seconds(plan.splits, plan.lists), rel=0.5)
     wide = random_plan(perceptron("wide", (64, 96, 10)), 3, 96, np.random.default_rng(0)).resharded(
         splits=(("dp",),) * 3)
@@ -152,7 +153,7 @@ def test_a_die_without_weights_signals_that_it_has_nothing_to_sum() -> None:
     works = [work for work in (getattr(item, "work", None) for item in step.tasks(7))
              if isinstance(work, (Signal, Reduction))]
     assert works and all(isinstance(work, Signal) for work in works)
-    assert simulated(plan, array).work.moved_words == plan.words
+    assert sum(row.injected_words for row in layer_rows(simulated(plan, array))) == plan.words
     correct(trained(network, plan, 0), plan)
 
 

@@ -22,6 +22,7 @@ from plinth.plan.planning import Planned, outcome, task
 from plinth.report.plan import plan_report, show_plan
 from plinth.report.simulation import show_simulation, simulation_report
 from plinth.sharding import Sharding
+from plinth.simulate.rows import layer_rows
 from plinth.simulate.step import simulated
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
@@ -169,7 +170,7 @@ def test_reports_say_what_blocks_save_if_they_do(capsys, command: str, groups: b
         made = Planned(plan, outcome(given, plan.splits), {
             name: outcome(given, plan.splits) for name in ("data", "model")}, "", 0, 1, 4, {})
         report, show = plan_report(made), lambda console: show_plan(console, made)
-        assert report["total_bytes"] == 4 * plan.words
+        assert report["predicted_injected_words"] == plan.words
     else:
         found = simulated(plan, plan.hardware)
         report, show = simulation_report(found), lambda console: show_simulation(console, found)
@@ -233,4 +234,4 @@ def test_blocks_are_simulated() -> None:
     network = several()
     plan = planned(network)
     array = ring(4, preset="ndp-demo-winograd")
-    assert simulated(plan.resharded(array=array), array).work.moved_words == plan.words
+    assert sum(row.injected_words for row in layer_rows(simulated(plan.resharded(array=array), array))) == plan.words

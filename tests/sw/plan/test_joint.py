@@ -104,9 +104,9 @@ def test_large_arrays_are_planned(name: str) -> None:
 def test_dies_that_are_no_power_of_two_are_planned_by_the_levels_of_their_factors(planner: str, dies: int) -> None:
     found = plan_network(NETWORKS["digits-mlp"], ring(dies), planner=planner, batch=60)
     assert found.plan.factors == prime_factors(dies) and found.plan.dies == dies
-    assert found.plan.words * 4 == found.outcome.total_bytes
+    assert found.plan.words == found.outcome.injected_words
     if planner == "exhaustive":
-        assert found.outcome.total_bytes < found.baselines["data"].total_bytes
+        assert found.outcome.injected_words < found.baselines["data"].injected_words
     if planner == "joint":
         assert found.outcome.predicted_seconds <= found.baselines["data"].predicted_seconds
 
@@ -118,7 +118,7 @@ def test_the_published_model_knows_halves_only() -> None:
 
 def test_a_planned_network_states_its_baselines() -> None:
     found = plan_network(NETWORKS["lenet-c"], ARRAYS["hypar-16"], batch=100)
-    assert found.plan.words * 4 == found.outcome.total_bytes
+    assert found.plan.words == found.outcome.injected_words
     assert set(found.baselines) == {"data", "model"}
     assert found.outcome.predicted_seconds <= found.baselines["data"].predicted_seconds
     assert all(split == DP for split in found.plan.splits[-1])

@@ -31,11 +31,12 @@ def test_json_is_one_object_with_the_promised_keys(capsys) -> None:
                            "--batch", "256", "--json"))
     assert {key: found[key] for key in ("network", "planner", "model", "levels", "batch")} == {
         "network": "vgg-a", "planner": "hypar", "model": "published", "levels": 4, "batch": 256}
-    assert [len(level) for level in found["splits"]] == [11] * 4
-    conv5_2 = found["layers"].index("conv5_2")
-    assert [level[conv5_2] for level in found["splits"]] == ["dp", "dp", "dp", "mp"]
-    assert f"{found['total_bytes'] / 1e9:.3g}" == "1.47"
-    assert f"{found['baselines']['data']['total_bytes'] / 1e9:.3g}" == "15.9"
+    assert [len(row["splits"]) for row in found["layers"]] == [4] * 11
+    assert {row["layer"]: row["splits"] for row in found["layers"]}["conv5_2"] == ["dp", "dp", "dp", "mp"]
+    assert f"{4 * found['predicted_injected_words'] / 1e9:.3g}" == "1.47"
+    assert f"{4 * found['baselines']['data']['predicted_injected_words'] / 1e9:.3g}" == "15.9"
+    parts = found["predicted_cycles_by_part"]
+    assert found["predicted_cycles"] == parts["compute"] + parts["transfers"] + parts["exposed_reductions"]
     assert found["predicted_seconds"] > 0 and set(found["baselines"]) == {"data", "model"}
 
 
@@ -44,13 +45,13 @@ def test_a_plan_beyond_the_memory_of_a_die_is_warned_of(capsys, tmp_path) -> Non
     arguments = ("digits-mlp", "--planner", "data", "--batch", "32", "--array", str(array))
     array.write_text("{version: 1, name: small, topology: ring, dies: 4, preset: ndp-demo}\n")
     found = json.loads(run(capsys, *arguments, "--json"))
-    need = found["memory_bytes"]
-    assert found["fits_memory"] and 0 < need <= found["die_memory_bytes"] == 8 * 10**9
+    need = found["needed_memory_bytes"]
+    assert found["fits_memory"] and 0 < need <= found["memory_bytes"] == 8 * 10**9
     for have, fits in ((need, True), (need - 1, False)):
         array.write_text("{version: 1, name: small, topology: ring, dies: 4, preset: ndp-demo, "
                          f"memory_bytes: {have}}}\n")
         found = json.loads(run(capsys, *arguments, "--json"))
-        assert (found["memory_bytes"], found["die_memory_bytes"], found["fits_memory"]) == (need, have, fits)
+        assert (found["needed_memory_bytes"], found["memory_bytes"], found["fits_memory"]) == (need, have, fits)
         text = run(capsys, *arguments)
         assert text.count("warning: the fullest die needs") == (not fits)
         assert bool(re.search(r"warning: .*: \w+\.\w+ [\d.]+ \wB, .* others", text)) == (not fits)
@@ -72,7 +73,7 @@ def test_lists_of_parts_are_planned_written_trained_and_simulated(capsys, tmp_pa
     plan = load_plan(path)
     assert plan.lists[0] is not None and plan.lists[1] is not None and plan.lists[1].owners == (1, 2, 0)
     cli.main(["simulate", str(path), "--json"])
-    assert json.loads(capsys.readouterr().out)["moved_words"] == plan.words
+    assert json.loads(capsys.readouterr().out)["injected_words"] == plan.words
     cli.main(["train", str(path), "--device", "golden", "--steps", "1", "--out", str(tmp_path)])
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["failure"] is None and report["plan"] == plan.to_data()
@@ -111,8 +112,9 @@ def test_what_a_plan_predicts_is_compared_where_it_is_used(capsys, tmp_path) -> 
 
 def test_junctions_have_splits_of_their_own(capsys) -> None:
     found = json.loads(run(capsys, "resnet-34", "--array", "hypar-16", "--planner", "hypar", "--json"))
-    assert len(found["layers"]) == len(NETWORKS["resnet-34"].weighted) == len(found["splits"][0])
-    assert len(found["junctions"]) == 16 == len(found["junction_splits"][3])
+    kinds = [row["kind"] for row in found["layers"]]
+    assert kinds.count("add") == 16 and len(kinds) == 16 + len(NETWORKS["resnet-34"].weighted)
+    assert {len(row["splits"]) for row in found["layers"]} == {4}
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

@@ -83,7 +83,7 @@ def test_slow_links_are_what_prediction_is_for() -> None:
     plain, model, built = step(None, 0), step(AT_LINKS, 1), step(BUILT, 1)
     assert model.result.seconds < built.result.seconds
     assert model.result.seconds < 0.9 * plain.result.seconds
-    assert model.work.moved_words == built.work.moved_words < plain.work.moved_words
+    assert model.plan.words == built.plan.words < plain.plan.words
     assert model.result.counts.dram_words < built.result.counts.dram_words
     assert "modelled to keep up with links" in model.source and "modelled" not in built.source + plain.source
 

@@ -171,13 +171,13 @@ def test_plans_say_their_rule_and_are_used_with_it(capsys: Any, tmp_path: Any) -
     assert usual["predicted_seconds"] > narrow["predicted_seconds"] and "update: momentum" in file.read_text()
     simulated_too = run(capsys, "simulate", str(file))
     assert simulated_too["seconds"] == pytest.approx(narrow["predicted_seconds"], rel=0.08)
-    assert simulated_too["engines"][0]["engines"]["optimiser"]["busy"] > 0
+    assert simulated_too["per_die"][0]["engine_seconds"]["optimiser"]["busy"] > 0
     out = str(tmp_path / "out")
     for options, kind, seconds in (((), MOMENTUM, narrow["predicted_seconds"]),
                                    (("--update", ADAGRAD), ADAGRAD, usual["predicted_seconds"])):
         report = run(capsys, "train", str(file), "--device", "golden", "--steps", "1", "--out", out, *options)
-        assert report["update"]["kind"] == kind
-        assert report["cycles_per_step_predicted"] == pytest.approx(
+        assert report["update_rule"]["kind"] == kind
+        assert report["predicted_cycles_per_step"] == pytest.approx(
             seconds * float(ring(2).clock_mhz) * 1e6)
 
 

@@ -22,7 +22,7 @@ def test_a_run_is_that_of_golden_dies(tmp_path: Path, capsys: pytest.CaptureFixt
     assert np.allclose(found["losses"], golden["losses"], rtol=1e-5)
     for name, one in weights[0].items():
         assert np.abs(weights[1][name] - one).max() <= 1e-5 * np.abs(one).max()
-    assert (found["device"], found["cycles"], found["bit_exact"], found["engines"]) == ("numpy", 0, None, {})
+    assert (found["device"], found["cycles"], found["bit_exact"], found["engine_counters"]) == ("numpy", 0, None, {})
     assert found["failure"] is None and found["plan"] == golden["plan"]
     assert (tmp_path / "numpy" / "report.png").stat().st_size > 1000
     # What one has saved the other goes on from.

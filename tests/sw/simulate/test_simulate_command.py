@@ -52,12 +52,13 @@ def test_json_is_one_object_with_what_the_step_took(capsys) -> None:
         "network": "digits-mlp", "array": "torus-2x4", "dies": 8, "batch": 64, "planner": "joint", "cost": "paper",
         "slow": {"3": 2.0}}
     assert (found["simulated"], found["grouped_because"]) == ("in groups of tasks", "costs are those of HyPar's paper")
-    assert found["seconds"] > 0 and found["joules_total"] == pytest.approx(sum(found["joules"].values()))
-    assert [row["die"] for row in found["engines"]] == list(range(8))
-    for row in found["engines"]:
-        for spent in row["engines"].values():
+    assert found["seconds"] > 0 and found["energy_joules"] == pytest.approx(
+        sum(found["energy_joules_by_kind"].values()))
+    assert [row["die"] for row in found["per_die"]] == list(range(8))
+    for row in found["per_die"]:
+        for spent in row["engine_seconds"].values():
             assert sum(spent.values()) == pytest.approx(found["seconds"])
-    assert found["engines"][3]["speed"] == 0.5
+    assert found["per_die"][3]["speed"] == 0.5
     assert len(found["links"]) == 2 * len(ARRAYS["torus-2x4"].links)
     assert all(0 <= row["utilisation"] <= 1 for row in found["links"])
 
@@ -99,7 +100,7 @@ def test_the_trace_has_every_task_and_opens_as_json(capsys, plan, tmp_path) -> N
     events = json.loads(path.read_text())["traceEvents"]
     tracks = {(event["pid"], event["args"]["name"]) for event in events if event["name"] == "thread_name"}
     assert {(die, "matrix") for die in range(4)} <= tracks
-    used = {row["link"] for row in found["links"] if row["words"]}
+    used = {row["link"] for row in found["links"] if row["link_words"]}
     assert {name for process, name in tracks if process == 4} == used
     last = max(event["ts"] + event["dur"] for event in events if event["ph"] == "X")
     assert last == pytest.approx(found["seconds"] * 1e6, rel=0.05)
@@ -175,14 +176,14 @@ def test_a_plan_beyond_the_memory_of_a_die_is_refused(capsys, tmp_path) -> None:
     array = {"version": 1, "name": "small", "topology": "ring", "dies": 4, "preset": "ndp-demo"}
     path.write_text(yaml.safe_dump(array))
     arguments = ("digits-mlp", "--array", str(path), "--planner", "data", "--batch", "32", "--cost", "paper")
-    need = json.loads(run(capsys, *arguments, "--json"))["memory_bytes"]
+    need = json.loads(run(capsys, *arguments, "--json"))["needed_memory_bytes"]
     path.write_text(yaml.safe_dump(array | {"memory_bytes": need - 1}))
     text = refused(capsys, *arguments)
     assert "does not fit the dies' memory" in text and "array 'small'" in text and text.endswith(f"at least {need}\n")
     assert re.search(r"\(\w+\.\w+ [\d.]+ \wB, .* others\); choose", text)
     path.write_text(yaml.safe_dump(array | {"memory_bytes": need}))
     found = json.loads(run(capsys, *arguments, "--json"))
-    assert found["memory_bytes"] == found["die_memory_bytes"] == need
+    assert found["needed_memory_bytes"] == found["memory_bytes"] == need
 
 
 @pytest.mark.parametrize(("text", "needle"), [

@@ -168,8 +168,8 @@ def _step(network: Network, system: str, where: Array, codes: str) -> Step:
     plan = plan_of(network, system, where, codes)
     assert plan.hardware is not None
     found = step.simulated(plan, plan.hardware)
-    forward = max(done for done, what in zip(found.result.dones.tolist(), found.work.phases, strict=True)
-                  if what == "fprop")
+    forward = max(done for done, what in zip(found.result.dones.tolist(), found.work.purposes, strict=True)
+                  if what.phase == "fprop")
     return Step(found.result.seconds, forward, sum(found.joules.values()), found.joules["dram"])
 
 
