@@ -1,0 +1,170 @@
+"""What a step spends on each layer in each direction: rows add up to what is told of the whole step."""
+
+from fractions import Fraction
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+import plinth
+from plinth.array.array import ARRAYS, Array, ring
+from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.plan import Plan
+from plinth.plan.planners.mpt import grouped
+from plinth.plan.planning import given_plan
+from plinth.report.simulation import LAYER_WORK, layer_work_rows, show_simulation, simulation_report
+from plinth.simulate import step
+from plinth.simulate.costs import DieCosts
+from plinth.simulate.rows import LayerRow, layer_rows
+from plinth.simulate.step import Simulated, simulated
+from plinth.step.build import step_of
+from plinth.step.operations import Products
+from plinth.step.tasks import DIRECTIONS, Arrivals
+from plinth.update.rule import FORMS
+from plinth_sim.array.machine import Flow
+
+
+def planned(name: str, array: Array, planner: str, batch: int = 16, rule: str = "sgd") -> Plan:
+    return step.planned(NETWORKS[name], array, planner=planner, model="exact", batch=batch, rule=FORMS[rule])
+
+
+def tiled(network: Network, preset: str, level: int) -> Plan:
+    array = ring(4, preset=preset)
+    graph = from_network(network)
+    return given_plan(graph, array, grouped(graph, array, level), 8)
+
+
+#: Task by task and in groups; every kind of operation.
+STEPS = {
+    "data": lambda: simulated(planned("digits-mlp", ring(4), "data"), ring(4)),
+    "model": lambda: simulated(planned("digits-cnn", ring(3), "model"), ring(3)),
+    "alone": lambda: simulated(planned("digits-cnn", ring(1), "data"), ring(1)),
+    "momentum": lambda: simulated(planned("digits-mlp", ring(2), "data", rule="momentum"), ring(2)),
+    "optimiser": lambda: simulated(planned("digits-mlp", ring(2, preset="fpga-demo"), "data", rule="adagrad wide"),
+                                   ring(2, preset="fpga-demo")),
+    "slow": lambda: simulated(planned("digits-mlp", ring(4), "model"), ring(4), slow={2: 3.0}),
+    "tiles": lambda: simulated((plan := tiled(with_tiles(NETWORKS["digits-cnn"], 2, "winograd"), "ndp-demo-winograd",
+                                              1)), plan.hardware),
+    "coded": lambda: simulated((plan := tiled(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", 2), "ndp-demo-predict",
+                                              2)), plan.hardware),
+    "groups": lambda: simulated(planned("lenet-c", ARRAYS["hypar-16"], "hypar", 256), ARRAYS["hypar-16"]),
+    "paper": lambda: simulated(planned("digits-cnn", ring(4), "model"), ring(4), cost="paper"),
+    "waiting": lambda: simulated(planned("digits-cnn", ring(4), "data"), ring(4), overlap=False)}
+
+
+@pytest.fixture(scope="module")
+def steps() -> dict[str, Simulated]:
+    return {name: make() for name, make in STEPS.items()}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_rows_add_up_to_the_report(name: str, steps: dict[str, Simulated]) -> None:
+    found = steps[name]
+    report, rows = simulation_report(found), layer_rows(found)
+    assert sum(row.injected_words for row in rows) == report["injected_words"] == found.plan.words
+    for key in ("cycles", "dram_words", "energy_joules"):
+        assert sum(getattr(row, key) for row in rows) == pytest.approx(report[key], rel=1e-9), key
+    assert report["cycles"] == pytest.approx(report["seconds"] * float(found.array.clock_mhz) * 1e6)
+    busy = sum(spent["busy"] for die in report["per_die"] for spent in die["engine_seconds"].values())
+    assert sum(row.busy_cycles for row in rows) == pytest.approx(busy * found.hertz, rel=1e-9)
+    assert busy > 0 and all(min(row.cycles, row.busy_cycles, row.dram_words, row.energy_joules) >= 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", [name for name in STEPS if name != "paper"])
+def test_rows_are_those_of_the_network(name: str, steps: dict[str, Simulated]) -> None:
+    found = steps[name]
+    nodes, keys = found.plan.graph.nodes, [(row.layer, row.direction) for row in layer_rows(found)]
+    assert keys == sorted(set(keys), key=lambda key: (
+        [node.name for node in nodes].index(key[0]), DIRECTIONS.index(key[1])))
+    for number, node in enumerate(nodes):
+        here = {direction for layer, direction in keys if layer == node.name}
+        assert ("update" in here) == node.weighted and "fprop" in here, node.name
+        assert number == 0 or node is nodes[-1] or "bprop" in here, node.name
+
+
+def test_a_row_has_the_words_of_its_transfers_and_its_products_time() -> None:
+    """Alone a die sends nothing, and a layer's matrix tasks are in the row of their direction."""
+    plan = planned("digits-mlp", ring(2), "model")
+    rows = {(row.layer, row.direction): row for row in layer_rows(simulated(plan, ring(2)))}
+    for (layer, direction), row in rows.items():
+        words = sum(one.words for one in plan.transfers
+                    if (one.exchange.layer, one.exchange.phase) == (layer, direction))
+        words += sum(one.words for one in plan.reductions if direction == "update" and one.layer == layer)
+        assert row.injected_words == words
+    found = simulated(planned("digits-mlp", ring(1), "data"), ring(1))
+    alone = {(row.layer, row.direction): row for row in layer_rows(found)}
+    assert not any(row.injected_words for row in alone.values())
+    for number, (inputs, outputs) in enumerate(((64, 128), (128, 64), (64, 10)), 1):
+        least = 16 * inputs * outputs / 64
+        assert all(alone[f"fc{number}", way].busy_cycles >= least for way in ("fprop", "update"))
+    assert alone["fc2", "bprop"].busy_cycles >= 16 * 128 * 64 / 64
+    # Nothing needs the error of the network's input.
+    assert alone["fc1", "bprop"].busy_cycles < alone["fc1", "fprop"].busy_cycles
+
+
+def test_a_reduction_that_nothing_hides_is_on_the_critical_path() -> None:
+    """Over slow links all of the step's end is an update; a reduction that hides costs no cycles of the path."""
+    slow = Array(name="slow", topology="ring", dies=4, preset="ndp-demo", link_rate=Fraction(1, 64))
+    shares = []
+    for array in (ring(4), slow):
+        found = simulated(planned("digits-mlp", array, "data", 64), array)
+        rows = layer_rows(found)
+        shares.append(sum(row.cycles for row in rows if row.direction == "update") / found.cycles)
+    assert shares[0] < 0.6 < 0.9 < shares[1]
+
+
+@pytest.mark.parametrize("name", ["data", "coded"])
+def test_progress_counts_tasks_of_dies(name: str, steps: dict[str, Simulated]) -> None:
+    """All descriptors of all dies' programs, however many activities simulate one."""
+    found = steps[name]
+    assert not found.work.grouped
+    made = step_of(found.plan.sharding, found.array.die_parameters())
+    costs = DieCosts(found.array)
+    count = sum(costs.work(task.work).descriptors for die in range(found.plan.dies) for task in made.tasks(die)
+                if not isinstance(task, Arrivals))
+    assert sum(found.work.tasks) == simulation_report(found)["tasks"] == count < len(found.work.activities)
+    assert set(found.work.tasks) == {0, 1}
+
+
+def test_progress_of_groups_counts_what_groups_stand_for(steps: dict[str, Simulated]) -> None:
+    told: list[tuple[int, int]] = []
+    array = ARRAYS["hypar-16"]
+    plan = planned("vgg-a", array, "hypar", 256)
+    found = simulated(plan, array, progress=lambda *now: told.append(now))
+    assert found.work.grouped and told == sorted(told)
+    assert {total for _, total in told} == {sum(found.work.tasks)} and told[-1][0] <= told[-1][1]
+    made = step_of(plan.sharding, array.die_parameters())
+    products = sum(task.count for operation in made.operations if isinstance(operation, Products)
+                   for die in range(plan.dies) for task in operation.tasks(die))
+    assert sum(tasks for tasks, one in zip(found.work.tasks, found.work.activities, strict=True)
+               if one.engine == "matrix") == products
+    assert all(tasks == len(one.dies) for tasks, one in zip(found.work.tasks, found.work.activities, strict=True)
+               if isinstance(one, Flow))
+
+
+def test_results_of_the_library_have_rows() -> None:
+    found = plinth.simulate("digits-mlp", "ring-2", batch=16)
+    assert all(isinstance(row, LayerRow) for row in found.layer_work)
+    assert [vars(row) for row in found.layer_work] == found.to_dict()["layer_work"]
+    assert sum(row.cycles for row in found.layer_work) == pytest.approx(found.seconds * found.simulated.hertz)
+    page = found._repr_html_()
+    assert all("<th" in page and f">{head}<" in page for head in LAYER_WORK)
+    assert f">{found.layer_work[0].cycles:,.0f}<" in page
+
+
+@pytest.mark.parametrize("name", ["model", "groups"])
+def test_the_table_has_a_line_a_row_and_their_sum(name: str, steps: dict[str, Simulated]) -> None:
+    found = steps[name]
+    console = Console(width=80, record=True, file=StringIO())
+    show_simulation(console, found)
+    lines = console.export_text().splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("layers; cycles"))
+    shown = layer_work_rows(found)
+    for row, line in zip(shown, lines[begin + 2:], strict=False):
+        assert line.split() == " ".join(row).split() and len(line) <= 80
+    rows = layer_rows(found)
+    assert shown[-1][:4] == ["all", "", f"{found.cycles:,.0f}", f"{found.plan.words:,}"] and len(shown) == len(rows) + 1
+    assert [row[0] for row in shown[:-1] if row[0]] == list(dict.fromkeys(row.layer for row in rows))

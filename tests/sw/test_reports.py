@@ -1,0 +1,255 @@
+"""Reports: real ones have the form of their schemas, every field has one name, and others are refused in one line."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jschon
+import pytest
+from tests.support.reports import blank
+
+import plinth
+from plinth import cli
+from plinth.api.objects import network
+from plinth.array.array import ring
+from plinth.bench.row import Row, keep_rows, kept_rows, rows_report
+from plinth.cli import names
+from plinth.errors import UserError
+from plinth.files.fields import FIELDS, fault, used
+from plinth.files.reports import REPORT_VERSION, REPORTS, check_report, report_schema
+from plinth.report import fields, figures
+from plinth.report.simulation import simulation_report
+from plinth.report.step import compared, step_of_plan
+from plinth.reproduce import tables
+from plinth.reproduce.paper import paper
+from plinth.simulate import step
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+jschon.create_catalog("2020-12")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:rfc3986")
+
+
+def _made() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Reports of every kind as commands make them."""
+    plan = plinth.plan("digits-mlp", "ring-2", batch=16)
+    other = plinth.plan("digits-mlp", "ring-2", planner="model", batch=16)
+    yield "plan", plan.to_dict()
+    little = ring(2, memory_bytes=4096)
+    yield "plan", plinth.plan("digits-cnn", little, planner="data", batch=16).to_dict()
+    yield "simulate", plan.simulate().to_dict()
+    yield "simulate", plan.simulate(cost="paper", slow={1: 2.0}).to_dict()
+    tiled = plinth.network("digits-cnn", winograd=2, weights="winograd")
+    made = plinth.plan(tiled, plinth.array(dies=4, machine="ndp-demo-winograd"), planner="mpt", batch=8)
+    yield "simulate", json.loads(json.dumps(simulation_report(step.simulated(made.plan, made.array))))
+    yield "step", plan.step().to_dict()
+    yield "step", plan.step(1).to_dict()
+    steps = [(one.plan, step_of_plan(one.plan)) for one in (plan, other)]
+    yield "step-comparison", compared(steps[0], steps[1])
+    yield "train", plan.train(steps=1).to_dict()
+    yield "train", plan.train(steps=1, device="numpy").to_dict()
+    fixed = plinth.array(dies=2, machine="fpga", format="fixed")
+    yield "train", plinth.train(array=fixed, steps=1, batch=16, update="adagrad").to_dict()
+    yield "bench", rows_report([Row("one", 1.0, "ratio", "nothing", {"any": 1}, None).to_data()])
+    given = paper("hypar")
+    yield "reproduce", json.loads(json.dumps(given.report(given.computed(["5"]))))
+
+
+
+@pytest.fixture(scope="module")
+def made() -> list[tuple[str, dict[str, Any]]]:
+    return list(_made())
+
+
+def _keys(value: Any, form: dict[str, Any]) -> Iterator[str]:
+    """Fields of a report, those within them as well; keys of mappings by name are none."""
+    if "$ref" in form:
+        form = FIELDS[form["$ref"].removeprefix("#/$defs/")].form
+    if isinstance(value, list):
+        for one in value:
+            yield from _keys(one, form.get("items", {}))
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if "properties" in form:
+                yield key
+            yield from _keys(one, form.get("properties", {}).get(key, form.get("additionalProperties") or {}))
+
+
+def test_real_reports_have_the_form_of_their_schemas(made: list[tuple[str, dict[str, Any]]]) -> None:
+    assert {kind for kind, _ in made} == set(REPORTS)
+    for kind, found in made:
+        assert list(found)[:2] == ["report", "version"] and found["report"] == kind
+        outcome = jschon.JSONSchema(report_schema(kind)).evaluate(jschon.JSON(found))
+        assert outcome.valid, (kind, outcome.output("basic")["errors"][:4])
+        assert check_report(found, "here", kind) is found
+
+
+def test_every_field_of_a_report_is_on_the_page(made: list[tuple[str, dict[str, Any]]]) -> None:
+    page = (DOCS / "reports.md").read_text(encoding="utf-8")
+    seen = {key for kind, found in made for key in _keys(found, REPORTS[kind].form)}
+    assert seen <= FIELDS.keys()
+    assert {name for name in seen if f"\n| `{name}` | " not in page} == set()
+    # Those of runs on the RTL, and of blocks of Winograd layers: a name that no report has would be one for nothing.
+    assert FIELDS.keys() - seen == {"start_cycle", "end_cycle", "saved_words"}
+
+
+def test_the_page_is_of_today(tmp_path: Path) -> None:
+    page = tmp_path / "reports.md"
+    page.write_bytes((DOCS / "reports.md").read_bytes())
+    assert fields.main([str(page)]) == 0
+    assert page.read_bytes() == (DOCS / "reports.md").read_bytes(), "run python -m plinth.report.fields docs/reports.md"
+    with pytest.raises(UserError, match=r"say docs/reports\.md"):
+        fields.main([])
+
+
+def test_a_report_names_only_fields_that_there_are() -> None:
+    assert set(names.REPORT_NAMES) == set(REPORTS)
+    for form in REPORTS.values():
+        listed = f"{form.fields} {form.optional}".split()
+        assert len(set(listed)) == len(listed) and set(listed) <= FIELDS.keys()
+    inner = {name for field in FIELDS.values() for name in used(field.form)}
+    assert inner <= FIELDS.keys()
+    assert len({field.what for field in FIELDS.values()}) == len(FIELDS), "two names for one quantity"
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_schemas_are_printed(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["schema", f"report-{kind}"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["$defs"]["report"]["const"] == kind and found["$defs"]["version"]["const"] == REPORT_VERSION
+    assert jschon.JSONSchema(found).validate().valid
+    assert jschon.JSONSchema(found).evaluate(jschon.JSON(blank(kind))).valid
+
+
+@pytest.mark.parametrize(("change", "needle"), [
+    ({"steps": "3"}, "steps is a text, not of type integer"), ({"steps": -1}, "steps is -1, out of range"),
+    ({"steps": True}, "steps is true, not of type integer"), ({"test_accuracy": 1.5}, "test_accuracy is 1.5, out of"),
+    ({"injected_words_bounds": [1]}, "injected_words_bounds has 1 entries"),
+    ({"scale": {"inputs": 1}}, "scale has no 'targets'"), ({"total_bytes": 1}, "'total_bytes' is no field"),
+    ({"scale": {"inputs": 1, "targets": 1, "x": 1}}, "'x' is no field of scale"),
+    ({"layers": [{"layer": "a", "kind": "b", "splits": [3]}]}, "splits is 3, not of type string")])
+def test_faults_are_found_as_the_schema_finds_them(change: dict[str, Any], needle: str) -> None:
+    wrong = blank("train", **change)
+    assert not jschon.JSONSchema(report_schema("train")).evaluate(jschon.JSON(wrong)).valid
+    with pytest.raises(UserError, match=needle):
+        check_report(wrong, "r.json", "train")
+    assert fault(blank("train"), REPORTS["train"].form) == ""
+    short = {key: value for key, value in blank("train").items() if key != "batch"}
+    assert fault(short, REPORTS["train"].form) == "there is no 'batch'"
+
+
+def _refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(map(str, arguments)))
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "") and err.count("\n") == 1, err
+    return err.strip().removeprefix("plinth: error: ")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A report in files of both endings, and a plan."""
+    found = {"json": tmp_path / "r.json", "yaml": tmp_path / "r.yaml", "plan": tmp_path / "p.yaml"}
+    for ending in ("json", "yaml"):
+        found[ending].write_text(json.dumps(blank("simulate")))
+    plinth.plan("digits-mlp", "ring-2", batch=16).save(found["plan"])
+    return found
+
+
+def test_a_report_in_place_of_a_checkpoint(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    for ending in ("json", "yaml"):
+        place = files[ending]
+        for command in (("eval", place), ("train", "--resume", place)):
+            assert _refused(capsys, *command) == f"{place}: a simulate report, where a checkpoint is wanted; give a " \
+                                                 "file that `plinth train --save` wrote"
+    assert f"{files['plan']}: a plan, where a checkpoint is wanted; " in _refused(capsys, "eval", files["plan"])
+
+
+@pytest.mark.parametrize("command", [("plan",), ("train",), ("simulate",)])
+def test_a_report_in_place_of_a_network(command: tuple[str, ...], files: dict[str, Path],
+                                        capsys: pytest.CaptureFixture[str]) -> None:
+    for ending in ("json", "yaml"):
+        error = _refused(capsys, *command, files[ending])
+        assert error.startswith(f"{files[ending]}: a simulate report, where a network is wanted; "), error
+
+
+@pytest.mark.parametrize("command", [
+    ("simulate", "--plan"), ("train", "--plan"), ("step",), ("step", "PLAN", "--against")])
+def test_a_report_in_place_of_a_plan(command: tuple[str, ...], files: dict[str, Path],
+                                     capsys: pytest.CaptureFixture[str]) -> None:
+    for ending in ("json", "yaml"):
+        given = [files["plan"] if word == "PLAN" else word for word in command]
+        error = _refused(capsys, *given, files[ending])
+        assert error.startswith(f"{files[ending]}: a simulate report, where a plan is wanted; make the plan again with")
+
+
+def test_a_report_in_place_of_an_array(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _refused(capsys, "plan", "--array", files["yaml"]) == (
+        f"{files['yaml']}: a simulate report, where an array is wanted; write the file as `plinth schema array` says")
+
+
+OLD = blank("train") | {"version": 1}
+
+
+@pytest.mark.parametrize(("train", "bench", "needle"), [
+    (blank("bench"), blank("bench"), "train.json: a bench report, where a train report is wanted; make one with "
+     "`plinth train`"),
+    (blank("train"), blank("train"), "bench.json: a train report, where a bench report is wanted; make one with "
+     "`plinth bench`"),
+    (OLD, blank("bench"), "train.json: version 1 of a train report, where version 2 is wanted; make one with"),
+    (OLD | {"version": True}, blank("bench"), "train.json: version true of a train report"),
+    (blank("train"), [{"name": "x"}], "bench.json: a list, where a bench report is wanted"),
+    ({"network": "net"}, blank("bench"), "train.json: a mapping that says no kind of report, where a train report is"),
+    ({"fingerprint": "f", "layers": []}, blank("bench"), "train.json: a plan, where a train report is wanted"),
+    ({"input": [4], "layers": []}, blank("bench"), "train.json: a network, where a train report is wanted"),
+    ({"topology": "ring", "dies": 4}, blank("bench"), "train.json: an array, where a train report is wanted"),
+    (blank("train", steps=None), blank("bench"), "train.json: a train report in which steps is nothing, not of type")])
+def test_figures_are_made_of_the_right_reports(train: Any, bench: Any, needle: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- figures -->\n<!-- /figures -->\n")
+    for name, data in (("train.json", train), ("bench.json", bench)):
+        (tmp_path / name).write_text(json.dumps(data))
+    with pytest.raises(UserError) as refused:
+        figures.main([str(page), str(page), str(tmp_path / "train.json"), str(tmp_path / "bench.json")])
+    assert needle in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
+    for text, needle in ((b"{", r"not valid JSON \(line 1: "), (b"\xff", "not valid JSON .no UTF-8 at byte 0"),
+                         (b"[" * 100_000, "not valid JSON"), (b"[" + b"1" * 5000 + b"]", "not valid JSON")):
+        (tmp_path / "bench.json").write_bytes(text)
+        with pytest.raises(UserError, match=needle):
+            kept_rows(tmp_path / "bench.json")
+
+
+def test_rows_are_kept_among_those_of_a_bench_report_only(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    path, rows = tmp_path / "bench.json", [Row(name, 1.0, "ratio", "", {}, None) for name in ("a", "b")]
+    keep_rows(path, rows)
+    keep_rows(path, [Row("a", 2.0, "ratio", "", {}, None)])
+    assert {name: row["value"] for name, row in kept_rows(path).items()} == {"a": 2.0, "b": 1.0}
+    assert check_report(json.loads(path.read_text()), "", "bench")
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
+    for data, found in (([row.to_data() for row in rows], "a list, where a bench report is wanted"),
+                        (blank("bench") | {"version": 1}, "version 1 of a bench report, where version 2"),
+                        (blank("plan"), "a plan report, where a bench report is wanted")):
+        text = json.dumps(data)
+        path.write_text(text)
+        error = _refused(capsys, "bench", "--only", "gemm_utilisation")
+        assert error.startswith(f"{path}: {found}") and error.endswith("; move it away, and another is written")
+        with pytest.raises(UserError):
+            keep_rows(path, rows)
+        assert path.read_text() == text
+
+
+def test_a_papers_page_is_made_of_its_own_reports(tmp_path: Path) -> None:
+    page, kept = tmp_path / "page.md", tmp_path / "kept.json"
+    page.write_text("<!-- hypar -->\n<!-- /hypar -->\n")
+    kept.write_text(json.dumps(blank("train")))
+    with pytest.raises(UserError, match="a train report, where a reproduce report is wanted; make one with"):
+        tables.main([str(page), "--paper", "hypar", "--report", str(kept)])
+
+
+def test_networks_are_found_by_name_all_the_same() -> None:
+    with pytest.raises(UserError, match=r"network 'none\.json' is unknown"):
+        network("none.json")
