@@ -65,7 +65,7 @@ TRAIN = ["train", NETWORK, "--data", DATA, *RUN, "--array", ARRAY, "--out", "out
     ([*TRAIN, "--save", "out"],
      "--save (out) and report.json of --out (out/report.json): one is a folder of the other"),
     ([*TRAIN, "--save", "out/report.json/w.npz"], "one is a folder of the other; choose two places"),
-    ([*TRAIN[:-1], "first", "--resume", "first/plan.json"], "damaged or not a checkpoint"),
+    ([*TRAIN[:-1], "first", "--resume", "first/plan.json"], "plan.json: a plan, where a checkpoint is wanted"),
     (["plan", NETWORK, "--out", NETWORK], f"--out ({NETWORK}) is the file of NETWORK, which would be lost"),
     (["plan", NETWORK, "--array", ARRAY, "--out", ARRAY], f"--out ({ARRAY}) is the file of --array"),
     (["plan", NETWORK, "--parts", "parts.yaml", "--out", "parts.yaml"], "--out (parts.yaml) is the file of --parts"),
