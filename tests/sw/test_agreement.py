@@ -223,6 +223,6 @@ def test_nothing_called_so_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
         "digits-mlp/hypar-demo-fixed/ring-2"))])
 def test_the_simulator_agrees_with_the_rtl(only: str, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["agreement", "--only", only, "--json"])
-    found = {row["name"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+    found = {row["name"]: row["value"] for row in json.loads(capsys.readouterr().out)["rows"]}
     assert found["agreement_error_mean"] < 0.06 and found["agreement_error_worst"] < 0.08
     assert found["prediction_error_worst"] < 0.1 and found["ranking_regret_worst"] < 1.06

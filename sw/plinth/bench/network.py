@@ -95,6 +95,7 @@ class Tiles:
     dies: int
     exchange: int
     name: str = "tiles"
+    node: None = None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """As :class:`~plinth.step.operations.Operation`."""
@@ -116,6 +117,7 @@ class Last:
     operations: tuple[Operation, ...]
     any: Buffer
     name: str = "last"
+    node: None = None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """As :class:`~plinth.step.operations.Operation`."""
@@ -213,7 +215,8 @@ def rows(found: list[Found]) -> list[Row]:
         return []
     errors = [abs(one.error) for one in found]
     detail = {"cases": [{"traffic": one.case.name, "preset": one.case.array.preset, "array": one.case.array.name,
-                         "counted": one.counted, "simulated": one.simulated, "error": one.error} for one in found]}
+                         "counted_cycles": one.counted, "simulated_cycles": one.simulated,
+                         "simulated_error": one.error} for one in found]}
     worst = found[errors.index(max(errors))].case
     return [Row("network_error_mean", mean(errors), "|simulated / counted - 1|", "what transforms take", detail),
             Row("network_error_worst", max(errors), "|simulated / counted - 1|", f"{worst.name} on {worst.array.name}",

@@ -264,11 +264,6 @@ class PlanGraph:
         return tuple(number for number, node in enumerate(self.nodes) if node.weighted)
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        """Names of the nodes."""
-        return frozenset(node.name for node in self.nodes)
-
-    @cached_property
     def planned(self) -> tuple[int, ...]:
         """Numbers of the nodes that a planner chooses splits for: all but the loss."""
         return tuple(range(len(self.nodes) - 1))

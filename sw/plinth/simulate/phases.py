@@ -52,12 +52,9 @@ def phase(step: Step, number: int, operation: Operation) -> str:
 
 
 def layer(step: Step, operation: Operation) -> str:
-    """The node that an operation belongs to: operations are called after it, and what they do stands behind a dot."""
-    name = operation.name
-    while name not in step.graph.names:
-        name, dot, _ = name.rpartition(".")
-        assert dot, f"operation {operation.name!r} is called after no node"
-    return name
+    """The name of the node that an operation belongs to; empty: to none, as none of a plan's step does."""
+    node = step.graph.nodes[operation.node] if isinstance(operation.node, int) else operation.node
+    return "" if node is None else node.name
 
 
 def purpose(step: Step, number: int, operation: Operation) -> Purpose:

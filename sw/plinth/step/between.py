@@ -2,7 +2,7 @@
 :mod:`plinth.step.operations` they tell the tasks of each die."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -144,6 +144,8 @@ class Barrier:
     number: int
     dies: int
     engine: Engine
+    #: The layer whose reduction waits.
+    node: Node = field(compare=False)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """As :class:`~plinth.step.operations.Operation`."""

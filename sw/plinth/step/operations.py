@@ -40,6 +40,12 @@ class Operation(Protocol):
         """Of its tasks."""
         ...
 
+    @property
+    def node(self) -> Node | int | None:
+        """The node of the graph that it belongs to, or its number; None: to none, as what is done before the first
+        step."""
+        ...
+
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """The tasks of a die, and what arrives, in order."""
         ...
@@ -322,6 +328,11 @@ class Chain(Repeated):
 
     name: str
     members: tuple[Sweep | Pool | LastStrip, ...]
+
+    @property
+    def node(self) -> Node:
+        """That of its members."""
+        return self.members[0].node
 
     def on(self, die: int) -> Hashable:
         """As :class:`Repeated`."""

@@ -74,7 +74,7 @@ class Reductions:
             after = None
             if any(self._waits(rings, one) for one in some):
                 after = step.next_exchange()
-                step.add(Barrier(node.name, after, step.dies, Engine.COLLECTIVE))
+                step.add(Barrier(node.name, after, step.dies, Engine.COLLECTIVE, node))
             self._last.update((self._block(rings, one), (rings, one)) for one in some)
             self._reduce(number, piece, {ring: self._block(rings, one) for one in some
                                          for ring in self._rounds[rings][one]}, after)

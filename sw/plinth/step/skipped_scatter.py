@@ -11,7 +11,7 @@ Backwards masks of the gather serve, which both sides have: a neuron that it lef
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from plinth.buffers import Buffer
 from plinth.partition.predicted import skip_share
@@ -40,6 +40,11 @@ class OwnTiles:
 
     name: str
     scatter: Scatter
+
+    @property
+    def node(self) -> int:
+        """As :class:`~plinth.step.between.Exchange`."""
+        return self.scatter.node
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
@@ -105,6 +110,8 @@ class OwnMaps:
     tiles: Tiles
     elements: Tiles
     maps: MapStrings
+    #: As of :class:`~plinth.step.between.Exchange`.
+    node: int = field(compare=False)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
@@ -121,6 +128,11 @@ class DecodeTiles:
 
     name: str
     scatter: SkipScatter
+
+    @property
+    def node(self) -> int:
+        """As :class:`~plinth.step.between.Exchange`."""
+        return self.scatter.node
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
@@ -170,6 +182,6 @@ def add_skipped(step: Step, scatter: Scatter, masks: Masks | None, *, kept: bool
                        strings=strings, masks=masks, share=part.share)
     step.add(sent)
     if made is not None:
-        step.add(OwnMaps(f"{scatter.name}.masks", whole, target, made))
+        step.add(OwnMaps(f"{scatter.name}.masks", whole, target, made, scatter.node))
     step.add(DecodeTiles(f"{scatter.name}.decode", sent))
     return masks

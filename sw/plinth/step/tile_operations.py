@@ -516,6 +516,11 @@ class InStrips:
         """Of its products."""
         return self.products.name
 
+    @property
+    def node(self) -> Node:
+        """That of its products."""
+        return self.products.node
+
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """As :class:`~plinth.step.operations.Operation`."""
         made, products, mapped = (list(one.tasks(die, most)) for one in (self.scatter, self.products, self.untile))

@@ -8,6 +8,7 @@ from rich.console import Console
 
 import plinth
 from plinth.array.array import ARRAYS, Array, ring
+from plinth.network.layers import Add, Affine, Dense, Embedding, Relu, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
@@ -18,6 +19,7 @@ from plinth.plan.planning import given_plan
 from plinth.report.simulation import LAYER_WORK, layer_work_rows, show_simulation, simulation_report
 from plinth.simulate import step
 from plinth.simulate.costs import DieCosts
+from plinth.simulate.phases import layer as layer_of
 from plinth.simulate.rows import LayerRow, layer_rows
 from plinth.simulate.step import Simulated, simulated
 from plinth.step.build import step_of
@@ -80,9 +82,30 @@ def test_rows_are_those_of_the_network(name: str, steps: dict[str, Simulated]) -
     assert keys == sorted(set(keys), key=lambda key: (
         [node.name for node in nodes].index(key[0]), DIRECTIONS.index(key[1])))
     for number, node in enumerate(nodes):
-        here = {direction for layer, direction in keys if layer == node.name}
+        here = {direction for named, direction in keys if named == node.name}
         assert ("update" in here) == node.weighted and "fprop" in here, node.name
         assert number == 0 or node is nodes[-1] or "bprop" in here, node.name
+
+
+SCALED = Network(name="scaled", input=Shape((5,)), layers=(
+    Embedding(name="words", rows=20, width=4), Dense(name="a", outputs=4), Affine(name="a.b"), Relu(name="a.b.relu"),
+    Dense(name="a.b.update", outputs=4), Add(name="add", inputs=("a.b.update", "a.b.relu")),
+    Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss")))
+
+
+@pytest.mark.parametrize("rule", ["sgd", "momentum"])
+def test_operations_belong_to_the_node_of_their_tasks(rule: str, steps: dict[str, Simulated]) -> None:
+    """Whatever nodes are called: their names may hold dots, and those of other nodes' operations."""
+    graph, array = from_network(SCALED), ring(4)
+    plans = [given_plan(graph, array, tuple(("dp", split if node.kind in ("dense", "embedding") else "dp")
+                                            for node in graph.nodes), 8, FORMS[rule]) for split in ("dp", "op", "mp")]
+    plans += [found.plan for found in steps.values() if rule == "sgd"]
+    for plan in plans:
+        assert plan.hardware is not None
+        made = step_of(plan.sharding, plan.hardware.die_parameters())
+        for operation in made.operations:
+            nodes = {task.node.name for task in operation.tasks(0, 4) if not isinstance(task, Arrivals) and task.node}
+            assert nodes <= {layer_of(made, operation)}, operation.name
 
 
 def test_a_row_has_the_words_of_its_transfers_and_its_products_time() -> None:
