@@ -144,11 +144,14 @@ def verilog(preset: str, out: Path | None) -> None:
     click.echo(f"{path}: {len(text):,} bytes, {text.count('endmodule'):,} modules")
 
 
-@cli.command()
-@click.argument("what", type=click.Choice(["network", "array", "plan", *(f"report-{kind}" for kind in REPORT_NAMES)]),
-                metavar="WHAT")
+#: What has a schema.
+_SCHEMAS = ("network", "array", "plan", *(f"report-{kind}" for kind in REPORT_NAMES))
+
+
+@cli.command(epilog=f"WHAT is one of {', '.join(_SCHEMAS)}.")
+@click.argument("what", type=click.Choice(_SCHEMAS), metavar="WHAT")
 def schema(what: str) -> None:
-    """JSON Schema of the files that describe WHAT."""
+    """JSON Schema of the files that describe WHAT, or of a kind of report."""
     from plinth.array.file import array_schema
     from plinth.files.reports import REPORTS, report_schema
     from plinth.network.file import network_schema
