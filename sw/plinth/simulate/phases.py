@@ -41,7 +41,7 @@ FOR: dict[type, Callable[[Any], str]] = {
 
 
 #: Kinds of operations that belong to a layer's update wherever they stand, beside those whose phase is the gradient.
-UPDATES = (Barrier, Reduce, StateUpdate, ElementRates)
+UPDATES = (Barrier, Regroup, Reduce, StateUpdate, ElementRates)
 
 
 def phase(step: Step, number: int, operation: Operation) -> str:

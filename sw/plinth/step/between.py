@@ -163,6 +163,8 @@ class Regroup:
     row: int
     rings: ProcessGroups
     dies: frozenset[int]
+    #: The layer whose message is next.
+    node: Node = field(compare=False)
 
     @property
     def name(self) -> str:

@@ -127,4 +127,4 @@ class Reductions:
                          if self._in_turn.get(die) != group and reduce.takes_part(die))
         if dies:
             self._in_turn.update(dict.fromkeys(dies, group))
-            self._step.add(Regroup(reduce.row, reduce.rings, dies))
+            self._step.add(Regroup(reduce.row, reduce.rings, dies, reduce.node))
