@@ -13,6 +13,7 @@ from plinth.network.layers import (
     Dense,
     Embedding,
     Flatten,
+    Gelu,
     Join,
     Layer,
     LeakyRelu,
@@ -65,7 +66,7 @@ def random_network(generator: Generator, *, layers: int = 12, size: int = 12, ch
         if choice < 0.05 and found and (not source.flat or isinstance(found[-1], Dense)):
             add(Affine(name=name, inputs=(last,), bias=choice < 0.04))
         elif choice < 0.2:
-            kind = [(Relu, LeakyRelu, Relu6)[number % 3], Tanh, Sigmoid][below(3) - 1]
+            kind = [(Relu, LeakyRelu, Relu6, Gelu)[number % 4], Tanh, Sigmoid][below(3) - 1]
             add(kind(name=name, inputs=(last,)))
         elif choice < 0.4 and alike and last != "input":
             add([Add, Join][below(2) - 1](name=name, inputs=(last, alike[below(len(alike)) - 1])))

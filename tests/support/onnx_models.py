@@ -47,7 +47,8 @@ def every_operator() -> list[onnx.ModelProto]:
         node("Relu", ["last1"], "last2"), node("Transpose", ["last2"], "r", perm=[0, 3, 1, 2]),
         node("Conv", ["r", "e.w"], "e", auto_pad="SAME_UPPER"), node("Add", ["e", "r"], "a"),
         node("Sum", ["a", "r", "e"], "u"), node("Mean", ["u", "a"], "j"), node("Tanh", ["j"], "t1"),
-        node("LeakyRelu", ["t1"], "t2", alpha=0.2), node("Clip", ["t2", "least", "most"], "t"),
+        node("LeakyRelu", ["t1"], "t2", alpha=0.2), node("Clip", ["t2", "least", "most"], "t3"),
+        node("Gelu", ["t3"], "t", approximate="tanh"),
         node("MaxPool", ["t"], "p", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
         node("AveragePool", ["p"], "q", kernel_shape=[2, 2], pads=[1, 1, 1, 1], count_include_pad=0),
         helper.make_node("Dropout", ["q", "", "no"], ["d", "mask"], name="d"),
@@ -70,7 +71,7 @@ def every_operator() -> list[onnx.ModelProto]:
         shape_of("axes", 2), shape_of("last", -1), shape_of("first", 0), shape_of("one", 1),
         shape_of("two", 2), shape_of("rim", 1, 1),
         constant(np.array(0), "zero"), constant(np.array(0, np.float32), "least"),
-        constant(np.array([6], np.float32), "most")], size=("batch", 3, 5, 6), opset=18, stated=("batch", 5))
+        constant(np.array([6], np.float32), "most")], size=("batch", 3, 5, 6), opset=20, stated=("batch", 5))
     rows = model([node("Cast", ["x"], "n", to=TensorProto.INT64), node("Gather", ["t", "n"], "rows", axis=0),
                   node("Flatten", ["rows"], "f", axis=1), node("Gemm", ["f", "w"], "g"), node("Softmax", ["g"], "out")],
                  [weights("t", 50, 8), weights("w", 40, 3)], size=("batch", 5), elements=TensorProto.INT64)

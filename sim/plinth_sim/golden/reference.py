@@ -12,7 +12,7 @@ A network is a tuple of :class:`Layer`, each behind those that feed it, the last
     affine                  Y = X W + b, channel by channel      W [channels]
     embedding               Y = rows X of W, one behind the other    W [rows, width]; X holds row numbers
     max-pool, mean-pool     over those taps of a window that lie inside the map
-    relu, tanh, sigmoid     element by element
+    relu, gelu, tanh, ...   element by element; gelu by its tanh approximation
     add, join               sum and mean of all inputs
     flatten                 row, column, channel
     softmax-cross-entropy   mean(-log softmax(X)[class])         targets [samples], class numbers

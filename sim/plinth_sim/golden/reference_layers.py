@@ -412,9 +412,18 @@ def _mean_pool(call: Call) -> Output:
                   carry=call.carried(lambda noise: (windows.taps(noise) * share).sum(axis=3)))
 
 
-def _smooth(call: Call, value: Array, slope: Array) -> Output:
-    return Output(value, lambda: call.inputs[0].scale * slope + np.abs(value), lambda error: ([error * slope], {}),
-                  carry=call.carried(lambda noise: noise * slope))
+def _smooth(call: Call, value: Array, slope: Array, terms: Array | None = None) -> Output:
+    """An activation without kinks; ``terms`` are the magnitudes that it is added up from, if they are not its own."""
+    size = np.abs(value if terms is None else terms)
+    return Output(value, lambda: call.inputs[0].scale * np.abs(slope) + size, lambda error: ([error * slope], {}),
+                  carry=call.carried(lambda noise: noise * np.abs(slope)))
+
+
+def _gelu(call: Call) -> Output:
+    x, inner, cubic = call.x, np.sqrt(2.0 / np.pi), 0.044715
+    t = np.tanh(inner * (x + cubic * x**3))
+    slope = 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t**2) * inner * (1.0 + 3.0 * cubic * x**2)
+    return _smooth(call, 0.5 * x * (1.0 + t), slope, x)
 
 
 def _tanh(call: Call) -> Output:
@@ -472,7 +481,7 @@ KINDS: dict[str, Callable[[Call], Output]] = {
     "dense": _dense, "convolution": _convolution, "winograd": _winograd, "affine": _affine,
     "embedding": _embedding,
     "max-pool": _max_pool, "mean-pool": _mean_pool, "relu": _relu,
-    "leaky-relu": _leaky_relu, "relu6": _relu6, "tanh": _tanh, "sigmoid": _sigmoid,
+    "leaky-relu": _leaky_relu, "relu6": _relu6, "gelu": _gelu, "tanh": _tanh, "sigmoid": _sigmoid,
     "add": lambda call: _sum(call, 1.0), "join": lambda call: _sum(call, 1.0 / len(call.inputs)),
     "flatten": _flatten,
     "softmax-cross-entropy": _softmax_cross_entropy, "mean-squared-error": _mean_squared_error,

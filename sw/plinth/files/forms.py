@@ -162,10 +162,11 @@ class Flag:
 
 @dataclass(frozen=True)
 class Choice:
-    """Form of a setting that is one of some words and numbers."""
+    """Form of a setting that is one of some words and numbers; ``hint`` says why others are none."""
 
     what: str
     known: tuple[str | int, ...]
+    hint: str = ""
 
     def parse(self, value: Any) -> str | int:
         """The value if it is one of them; what YAML 1.1 reads for ``off`` is ``off``.
@@ -178,7 +179,8 @@ class Choice:
         if value is False and "off" in self.known:
             return "off"
         if isinstance(value, bool) or not isinstance(value, (str, int)) or value not in self.known:
-            raise ValueError(f"must be one of {', '.join(map(str, self.known))}, not {described(value)}")
+            raise ValueError(f"must be {'one of ' * (len(self.known) > 1)}{', '.join(map(str, self.known))}, not "
+                             f"{described(value)}{self.hint and f'; {self.hint}'}")
         return value
 
     def dump(self, value: Any) -> Any:

@@ -50,6 +50,8 @@ SKIPPED = 3
 ROUNDS = (1, 2)
 #: They are in one round, by MPT's own quantiser.
 REGIONS = "regions"
+#: How the distribution function of a GELU is computed.
+TANH = "tanh"
 
 
 #: Forms of the kinds that were asked for so far.
@@ -432,6 +434,16 @@ class Relu6(_Same):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Gelu(_Same):
+    """``0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))``: GELU, ``x Phi(x)``, by its tanh approximation."""
+
+    kind = "gelu"
+
+    approximate: Annotated[str, Choice(
+        "how Phi is computed", (TANH,), "dies have no error function; tanh is less than 0.0005 off it")] = TANH
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tanh(_Same):
     """Hyperbolic tangent."""
 
@@ -499,6 +511,6 @@ class MeanSquaredError(Layer):
 #: Every kind of layer by its name in files.
 KINDS: dict[str, type[Layer]] = {
     kind.kind: kind for kind in (
-        Dense, Convolution, Affine, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Tanh, Sigmoid, Add, Join, Flatten,
-        Embedding, SoftmaxCrossEntropy, MeanSquaredError)
+        Dense, Convolution, Affine, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Gelu, Tanh, Sigmoid, Add, Join,
+        Flatten, Embedding, SoftmaxCrossEntropy, MeanSquaredError)
 }

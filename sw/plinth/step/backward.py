@@ -86,7 +86,8 @@ class Backward:
         step = self.step
         found = step.reserve(source.like(f"{behind.name}.error"))
         if behind.kind in ACTIVATIONS:
-            self._activate(behind.name, behind, error, target, found, made, bias=False)
+            kept = source if ACTIVATIONS[behind.kind].keeps_input else target
+            self._activate(behind.name, behind, error, kept, found, made, bias=False)
             return found
         layer, (height, width), (down, across) = pool_of(behind), behind.size, behind.output
         middle = made.middles[behind.name]
@@ -98,9 +99,9 @@ class Backward:
             (found, whole), (rest, small))))
         return found
 
-    def _activate(self, name: str, behind: Epilogue | None, error: Tensor, output: Tensor, found: Tensor | None,
+    def _activate(self, name: str, behind: Epilogue | None, error: Tensor, kept: Tensor, found: Tensor | None,
                   made: Made, *, bias: bool) -> None:
-        """``found`` = error back through an activation, and, with ``bias``, its column sums.
+        """``found`` = error back through an activation, from what it kept, and, with ``bias``, its column sums.
 
         Narrow maps are summed with several positions in a row; those sums are then added, positions ascending.
         """
@@ -116,7 +117,7 @@ class Backward:
             made = VectorProgram(step.parameters)
             made.load("d", folded(error, fold))
             if behind is not None:
-                made.load("y", folded(output, fold))
+                made.load("y", folded(kept, fold))
                 run_backward(behind.layer, made, "d", "y")
             if target is not None:
                 column_sum(made, target, first=first)

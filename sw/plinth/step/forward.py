@@ -51,12 +51,14 @@ class Made:
     node: Node
     #: What it reads of each of its inputs.
     x: list[Tensor]
-    #: Its output (partial sums where input channels are split), and what it is at home behind bias and activation.
+    #: Its output (partial sums where input channels are split), and what it is at home behind bias and activation, or
+    #: before an activation that keeps its input.
     z: Tensor | None = None
     output: Tensor | None = None
-    #: The activation that ``output`` has gone through.
+    #: The activation that goes with the sum.
     activation: Epilogue | None = None
-    #: Activations and pools in order, each with what it reads and gives; the first activation reads nothing of its own.
+    #: Activations and pools in order, each with what it reads and gives; the first activation reads nothing of its own,
+    #: which stands as what it gives unless it is kept.
     followed: list[tuple[Epilogue, Tensor, Tensor]] = field(default_factory=list)
     #: For each pool by its name, what lies between its directions.
     middles: dict[str, Tensor] = field(default_factory=dict)
@@ -222,8 +224,6 @@ class Forward:
             made.output = self._tensor(f"{node.name}.output", here.home, node.output_channels, positions,
                                        packed=self._narrow(number))
             self._finish(made, sources)
-        if made.activation is not None:
-            made.followed.append((made.activation, made.output, made.output))
         for behind in epilogue:
             self._follow(made, behind)
         step.release(f"{node.name}.forward")
@@ -301,11 +301,17 @@ class Forward:
             program.run(VectorOp.ADD, "z", "z", f"b{number}")
         if node.kind == "join":
             program.run(VectorOp.SCALE, "z", "z", immediate=1.0 / len(step.graph.feeds(made.number)))
-        further = 0
+        further, region, target = 0, "z", output
         if made.activation is not None:
-            run_forward(made.activation.layer, program, "z", "z")
             further = ACTIVATIONS[made.activation.kind].further
+            if ACTIVATIONS[made.activation.kind].keeps_input:
+                name = f"{made.activation.name}.output"
+                region, target = "y", step.reserve(output.like(name, packed=output.packed))
+            run_forward(made.activation.layer, program, region, "z")
+            made.followed.append((made.activation, output, target))
         program.store("z", output)
+        if target is not output:
+            program.store(region, target)
         step.hold(Sweep(f"{node.name}.output", node, step.parameters, program, program, output,
                         len(sources) + further, len(biases) + node.scales, images=made.pooled))
 
@@ -318,8 +324,9 @@ class Forward:
             target = step.reserve(source.like(name, packed=narrow))
             program = VectorProgram(step.parameters)
             program.load("z", source)
-            run_forward(behind.layer, program, "z", "z")
-            program.store("z", target)
+            region = "y" if ACTIVATIONS[behind.kind].keeps_input else "z"
+            run_forward(behind.layer, program, region, "z")
+            program.store(region, target)
             held = Sweep(f"{behind.name}.forward", node, step.parameters, program, program, source,
                          1 + ACTIVATIONS[behind.kind].further, images=made.pooled)
         else:

@@ -116,7 +116,7 @@ def test_windows_equal_differences(kind, case) -> None:
 
 
 @pytest.mark.parametrize("loss", [SOFTMAX, SQUARES])
-@pytest.mark.parametrize("kind", ["relu", "tanh", "sigmoid"])
+@pytest.mark.parametrize("kind", ["relu", "gelu", "tanh", "sigmoid"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_dense_and_elementwise_equal_differences(kind, loss, bias) -> None:
     rng = np.random.default_rng(2)

@@ -15,6 +15,8 @@ from plinth.network.layers import (
     Convolution,
     Dense,
     Flatten,
+    Gelu,
+    Join,
     Layer,
     LeakyRelu,
     MaxPool,
@@ -82,6 +84,51 @@ def test_activations_with_kinks(name: str) -> None:
     assert {"leaky1", "relu1", "relu2", "leaky2", "leaky3", "pool1"} == set(program.maps)
     found = program.maps["relu2"].gather(made.driver)
     assert found.min() == 0 and (found.max() == 6 or name.startswith("fpga"))
+
+
+def gelus(*, joined: bool) -> Network:
+    """With the sum before and by themselves, behind and before pools, with bias and without, and behind a join, which
+    reads four maps."""
+    join = Join(name="join", inputs=("gelu3", "gelu4", "conv2", "pool1")), Gelu(name="gelu5")
+    return Network(name="gelus", input=Shape((2, 8, 8)), layers=(
+        Convolution(name="conv1", channels=4, kernel=(3, 3), padding=(1, 1)), Gelu(name="gelu1"), Gelu(name="gelu2"),
+        MaxPool(name="pool1", kernel=(2, 2), stride=(2, 2)),
+        Convolution(name="conv2", channels=4, kernel=(3, 3), padding=(1, 1), bias=False),
+        Convolution(name="conv3", channels=4, kernel=(1, 1)), Gelu(name="gelu3"),
+        Convolution(name="conv4", channels=4, kernel=(1, 1)), Gelu(name="gelu4"), *(join if joined else ()),
+        MaxPool(name="pool2", kernel=(2, 2), stride=(2, 2)), Gelu(name="gelu6"), Flatten(name="flat"),
+        Dense(name="fc1", outputs=6), Gelu(name="gelu7"), Dense(name="fc2", outputs=5),
+        SoftmaxCrossEntropy(name="loss")))
+
+
+@pytest.mark.parametrize(("name", "bound"), [("ndp-demo", 1e-5), ("ndp-demo-mixed", 5e-3), ("fpga-demo", 0.02),
+                                             ("hypar-tiny", 1e-5)])
+def test_gelus(name: str, bound: float) -> None:
+    """In formats that dies have, whose inputs backward reads."""
+    network = gelus(joined=not name.endswith("mixed"))
+    plan, data = data_parallel(network, dies=2, batch=8), random_data(network, 16, np.random.default_rng(3))
+    # In Q3.12 sums of larger samples saturate.
+    data, rule = replace(data, train_x=data.train_x * np.float32(0.25)), UpdateRule(rate=0.001)
+    program = lower_training(network, plan, preset(name), rule=rule, steps=2, memory_words=MEMORY_WORDS)
+    made = session(network, plan, data, program, rule=rule)
+    assert len(list(made.epoch(0))) == 2
+    assert made.checks is not None and made.checks.failure is None
+    assert max(made.checks.largest.values()) < bound
+    assert made.checks.unsaturated is None or made.checks.unsaturated.judged == 2
+    assert set(program.maps) == {"pool1", "pool2"}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tiny-dies")
+@pytest.mark.parametrize("name", ["ndp-tiny", "ndp-demo-mixed", "fpga-tiny", "hypar-tiny"])
+def test_gelus_on_rtl(name: str) -> None:
+    network, dies = gelus(joined=not name.endswith("mixed")), 1 if name == "hypar-tiny" else 2
+    plan = data_parallel(network, dies=dies, batch=4)
+    program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+    made = session(network, plan, random_data(network, 4, np.random.default_rng(1)), program, rtl=True)
+    next(iter(made.epoch(0)))
+    assert made.equal and made.compared_steps == 1
+    assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
 
 
 @pytest.mark.parametrize("dies", [2, 3])

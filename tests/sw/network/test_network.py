@@ -10,6 +10,7 @@ from plinth.network.layers import (
     Dense,
     Embedding,
     Flatten,
+    Gelu,
     Join,
     Layer,
     LeakyRelu,
@@ -175,3 +176,10 @@ def test_slopes_are_between_0_and_1(slope: object) -> None:
     with pytest.raises(ValueError, match="slope of layer 'leaky' must be a number above 0 and below 1, not "):
         LeakyRelu(name="leaky", slope=slope)  # type: ignore[arg-type]
     assert LeakyRelu(name="leaky", slope=0.5).slope == 0.5
+
+
+@pytest.mark.parametrize("approximate", ["none", "erf", True, None, 1])
+def test_gelus_are_by_their_tanh_approximation(approximate: object) -> None:
+    with pytest.raises(ValueError, match=r"approximate of layer .gelu. must be tanh, not .*; dies have no error fun"):
+        Gelu(name="gelu", approximate=approximate)  # type: ignore[arg-type]
+    assert Gelu(name="gelu") == Gelu(name="gelu", approximate="tanh")

@@ -13,6 +13,7 @@ from plinth.network.layers import (
     Dense,
     Embedding,
     Flatten,
+    Gelu,
     Join,
     LeakyRelu,
     MaxPool,
@@ -81,6 +82,51 @@ def test_activations_with_bounds_and_slopes(tmp_path) -> None:
     assert found == [Flatten(name="f", inputs=("input",)), Relu6(name="a", inputs=("f",)),
                      LeakyRelu(name="b", inputs=("a",)), LeakyRelu(name="c", inputs=("b",), slope=0.2),
                      Relu(name="d", inputs=("c",)), Relu6(name="e", inputs=("d",))]
+
+
+def constant(name: str, value: float, kind: int = onnx.TensorProto.FLOAT, dimensions: tuple[int, ...] = ()):
+    return helper.make_tensor(name, kind, dimensions, [value])
+
+
+#: By who writes it: nodes from "c" to "g" that are GELU's tanh approximation.
+GELUS = {
+    "TorchScript below opset 20": [
+        node("Mul", ["c", "c"], "g1"), node("Mul", ["c", "g1"], "g2"), node("Mul", ["cubic", "g2"], "g3"),
+        node("Add", ["c", "g3"], "g4"), node("Mul", ["inner", "g4"], "g5"), node("Tanh", ["g5"], "g6"),
+        node("Add", ["one", "g6"], "g7"), node("Mul", ["c", "g7"], "g8"), node("Mul", ["half", "g8"], "g")],
+    "dynamo below opset 20": [
+        node("Pow", ["c", "three"], "g1"), node("Mul", ["cubic", "g1"], "g2"), node("Add", ["c", "g2"], "g3"),
+        node("Mul", ["inner", "g3"], "g4"), node("Tanh", ["g4"], "g5"), node("Add", ["g5", "one"], "g6"),
+        node("Mul", ["half", "g6"], "g7"), node("Mul", ["c", "g7"], "g")],
+    "dynamo, Constants": [
+        node("Constant", [], "k1", value=constant("", 3.0)), node("Pow", ["c", "k1"], "g1"),
+        node("Constant", [], "k2", value=constant("", 0.044715)), node("Mul", ["k2", "g1"], "g2"),
+        node("Add", ["c", "g2"], "g3"), node("Mul", ["inner", "g3"], "g4"), node("Tanh", ["g4"], "g5"),
+        node("Add", ["g5", "one"], "g6"), node("Mul", ["c", "g6"], "g7"), node("Mul", ["half", "g7"], "g")],
+    "half of x first": [
+        node("Mul", ["c", "half"], "g0"), node("Pow", ["c", "three"], "g1"), node("Mul", ["g1", "cubic"], "g2"),
+        node("Add", ["c", "g2"], "g3"), node("Mul", ["g3", "inner"], "g4"), node("Tanh", ["g4"], "g5"),
+        node("Add", ["g5", "one"], "g6"), node("Mul", ["g0", "g6"], "g")],
+    "x taken out": [
+        node("Mul", ["c", "inner"], "g1"), node("Mul", ["c", "c"], "g2"), node("Mul", ["g2", "cubic"], "g3"),
+        node("Add", ["g3", "one"], "g4"), node("Mul", ["g1", "g4"], "g5"), node("Tanh", ["g5"], "g6"),
+        node("Add", ["g6", "one"], "g7"), node("Mul", ["g7", "half"], "g8"), node("Mul", ["g8", "c"], "g")],
+    "opset 20": [node("Gelu", ["c"], "g", approximate="tanh")],
+}
+
+
+@pytest.mark.parametrize("name", GELUS)
+def test_gelus_by_tanh_are_one_layer_however_they_are_written(tmp_path, name: str) -> None:
+    """Behind a sum, which is no part of it, and before one that reads its input again."""
+    tensors = [constant("inner", 0.7978845608028654, onnx.TensorProto.DOUBLE), constant("cubic", 0.044715),
+               constant("one", 1.0), constant("half", 0.5, dimensions=(1,)),
+               constant("three", 3, onnx.TensorProto.INT64)]
+    made = model([node("Conv", ["x", "a.w"], "a"), node("Conv", ["x", "b.w"], "b"), node("Add", ["a", "b"], "c"),
+                  *GELUS[name], node("Add", ["g", "c"], "out")],
+                 [*tensors, weights("a.w", 4, 3, 1, 1), weights("b.w", 4, 3, 1, 1)], opset=20)
+    found = read(tmp_path, made, "mean-squared-error")
+    assert found.layers[2:-1] == (Add(name="c", inputs=("a", "b")), Gelu(name="g", inputs=("c",)),
+                                  Add(name="out", inputs=("g", "c")))
 
 
 def test_a_network_of_many_layers_is_read(tmp_path) -> None:

@@ -29,6 +29,7 @@ TENSORS = [weights("c.w", 4, 3, 3, 3), weights("c.b", 4), onnx.numpy_helper.from
            weights("k.group", 4, 2, 3, 3), weights("k.depth", 4, 1, 3, 3), weights("k.3d", 4, 4, 1, 3, 3),
            weights("v", 6, 6), weights("scale", 4, 1, 1), number("half", 0.5), number("one", 1),
            number("root", 1.4142135), number("cube", 3), number("two", 2), number("epsilon", 1e-5),
+           number("cubic", 0.044715), number("inner", 0.7978846),
            shape_of("heads", 0, 2, 2, 36),
            shape_of("sequence", 0, 4, 36), shape_of("third", 3), shape_of("chosen", 1),
            shape_of("pads", *(0, 0, 1, 1) * 2), shape_of("halves", 2, 2),
@@ -74,6 +75,8 @@ GELU = [node("Div", ["r", "root"], "g1"), node("Erf", ["g1"], "g2"), node("Add",
 CUBIC = [node("Pow", ["r", "cube"], "g1"), node("Mul", ["g1", "half"], "g2"), node("Add", ["r", "g2"], "g3"),
          node("Mul", ["g3", "half"], "g4"), node("Tanh", ["g4"], "g5"), node("Add", ["g5", "one"], "g6"),
          node("Mul", ["r", "half"], "g7"), node("Mul", ["g7", "g6"], "f")]
+GELU_BY_TANH = [node("Pow", ["r", "cube"], "g1"), node("Mul", ["g1", "cubic"], "g2"), node("Add", ["r", "g2"], "g3"),
+                node("Mul", ["g3", "inner"], "g4"), *CUBIC[4:]]
 NORM = [node("ReduceMean", ["r"], "n1", axes=[-1]), node("Sub", ["r", "n1"], "n2"), node("Pow", ["n2", "two"], "n3"),
         node("ReduceMean", ["n3"], "n4", axes=[-1]), node("Add", ["n4", "epsilon"], "n5"), node("Sqrt", ["n5"], "n6"),
         node("Div", ["n2", "n6"], "n7"), node("Mul", ["n7", "s"], "n8"), node("Add", ["n8", "s"], "f")]
@@ -90,8 +93,13 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
     "hard swish": ([node("HardSigmoid", ["r"], "g"), node("Mul", ["r", "g"], "f")], ["hard swish"]),
     "Mish": ([node("Softplus", ["r"], "a"), node("Tanh", ["a"], "b"), node("Mul", ["r", "b"], "f")],
              ["3 nodes up to 'f' (Softplus, Tanh, Mul): is the activation Mish"]),
-    "GELU": (GELU, ["5 nodes up to 'f' (Div, Erf, Add, Mul): is the activation GELU"]),
-    "GELU by tanh": (CUBIC, ["up to 'f' (Mul, Add, Pow, Tanh): is the activation GELU"]),
+    "GELU": (GELU, ["5 nodes up to 'f' (Div, Erf, Add, Mul): is the activation GELU by the error function, which no "
+                    "layer does; use its tanh approximation, nn.GELU(approximate='tanh')"]),
+    "GELU of opset 20": ([node("Gelu", ["r"], "f")], ["node 'f' (Gelu): is the activation GELU by the error function"]),
+    "GELU by what there is not": ([node("Gelu", ["r"], "f", approximate="erf")], ["only 'tanh' is supported"]),
+    "GELU of other constants": (CUBIC, ["8 nodes up to 'f' (Mul, Add, Pow, Tanh): is like the activation GELU"]),
+    "a part of a GELU": ([*GELU_BY_TANH[:-1], node("Mul", ["g7", "g6"], "h"), node("Add", ["h", "g3"], "f")],
+                         ["up to 'h' (Mul, Add, Pow, Tanh): is the activation GELU, of which other nodes read a part"]),
     "bounds": (chain(("Clip", "one")), ["(Clip): clips its input to 1.0 .. inf; only from 0 on (ReLU) and to 0 .. 6"]),
     "upper bound": ([helper.make_node("Clip", ["r", "", "half"], ["f"], name="f")], ["input to -inf .. 0.5; only"]),
     "a bound of a layer": ([node("Clip", ["r", "c"], "f")], ["its min is no number that the file holds"]),
@@ -182,6 +190,7 @@ ACCEPTED: dict[str, Nodes] = {
     "MaxPool": [node("MaxPool", ["r"], "f", kernel_shape=[3, 3], pads=[1] * 4)],
     "AveragePool": [node("AveragePool", ["r"], "f", kernel_shape=[3, 3], pads=[1] * 4)],
     "Relu": chain("Relu"), "Tanh": chain("Tanh"), "Sigmoid": chain("Sigmoid"),
+    "Gelu": [node("Gelu", ["r"], "f", approximate="tanh")], "GELU by tanh": GELU_BY_TANH,
     "Identity": chain("Identity"), "Dropout": chain("Dropout"), "activations": chain("Tanh", "Relu", "Sigmoid"),
     "Add": [node("Add", ["r", "c"], "f")], "Sum": [node("Sum", ["r", "c", "r"], "f")],
     "Mean": [node("Mean", ["r", "c"], "f")],
@@ -236,7 +245,8 @@ def test_faults_of_the_graph_stand_beside_those_of_nodes(tmp_path) -> None:
     made.graph.output.add(name="a")
     lines = faults(tmp_path, made)
     assert [line.split(";")[0] for line in lines] == [
-        "has 2 inputs", "has 2 outputs", "node 'f' (Gelu): is the activation GELU, which no layer does"]
+        "has 2 inputs", "has 2 outputs",
+        "node 'f' (Gelu): is the activation GELU by the error function, which no layer does"]
     made = graph([node("Conv", ["r", "k"], "d", dilations=[2, 2]), node("Elu", ["d"], "f")])
     made.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
     lines = faults(tmp_path, made)

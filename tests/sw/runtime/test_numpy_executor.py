@@ -16,6 +16,7 @@ from plinth.network.layers import (
     Dense,
     Embedding,
     Flatten,
+    Gelu,
     LeakyRelu,
     Relu,
     Relu6,
@@ -115,6 +116,14 @@ def test_activations_with_kinks() -> None:
     network = Network(name="kinks", input=Shape((2, 6, 6)), layers=(
         Convolution(name="conv", channels=4, kernel=(3, 3)), LeakyRelu(name="leaky", slope=0.2), Relu6(name="relu"),
         Flatten(name="flat"), Dense(name="fc", outputs=5), Relu6(name="last"), SoftmaxCrossEntropy(name="loss")))
+    check(network, random_plan(network, 2, 5, np.random.default_rng(1)), "ndp-tiny")
+
+
+def test_activations_that_keep_their_input() -> None:
+    network = Network(name="gelus", input=Shape((2, 6, 6)), layers=(
+        Convolution(name="conv", channels=4, kernel=(3, 3)), Gelu(name="first"), Gelu(name="second"),
+        Flatten(name="flat"), Dense(name="fc", outputs=5, bias=False), Gelu(name="last"),
+        SoftmaxCrossEntropy(name="loss")))
     check(network, random_plan(network, 2, 5, np.random.default_rng(1)), "ndp-tiny")
 
 

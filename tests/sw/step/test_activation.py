@@ -5,10 +5,10 @@ import pytest
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.network.layers import Layer, LeakyRelu, Relu, Relu6, Sigmoid, Tanh
-from plinth.step.activation import run_backward, run_forward
+from plinth.network.layers import Gelu, Layer, LeakyRelu, Relu, Relu6, Sigmoid, Tanh
+from plinth.step.activation import ACTIVATIONS, run_backward, run_forward
 from plinth.step.vector import VectorProgram
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_sim.golden import vector
 
 TINY = preset("ndp-tiny")
@@ -16,28 +16,33 @@ KINDS = (Relu, LeakyRelu, Relu6, Tanh, Sigmoid)
 ROWS, COLUMNS = 7, 9
 
 Values = NDArray[np.float32]
+Words = NDArray[np.unsignedinteger]
 
 
-def run(layer: Layer, x: Values, d: Values) -> tuple[Values, Values]:
-    """Output and error of the input."""
-    words = ROWS * COLUMNS
-    memory = np.zeros(4 * words, dtype=np.uint32)
-    x_at, y_at, d_at, e_at = (Buffer(name, number * words, ROWS, COLUMNS, COLUMNS)
+def run_words(layer: Layer, x: Words, d: Words, rows: int, parameters: DieParameters) -> tuple[Words, Words]:
+    """Output and error of the input, in a die's memory format."""
+    words, columns = x.size, x.size // rows
+    memory = np.concatenate([x, np.zeros_like(x), d, np.zeros_like(x)])
+    x_at, y_at, d_at, e_at = (Buffer(name, number * words, rows, columns, columns)
                               for number, name in enumerate(("x", "y", "d", "e")))
-    memory[:words], memory[2 * words:3 * words] = x.view(np.uint32), d.view(np.uint32)
-    first, second = (VectorProgram(TINY, ROWS, COLUMNS) for _ in range(2))
+    first, second = (VectorProgram(parameters, rows, columns) for _ in range(2))
     first.load("x", x_at)
     run_forward(layer, first, "y", "x")
     first.store("y", y_at)
-    second.load("y", y_at)
+    second.load("kept", x_at if ACTIVATIONS[layer.kind].keeps_input else y_at)
     second.load("d", d_at)
-    run_backward(layer, second, "d", "y")
+    run_backward(layer, second, "d", "kept")
     second.store("d", e_at)
     for program in (first, second):
-        vector.execute(memory, program.body(), [0] * 16, beat_words=TINY.beat_words,
-                       buffer_words=TINY.vector_buffer_words)
-    floats = memory.view(np.float32)
-    return floats[words:2 * words].copy(), floats[3 * words:].copy()
+        vector.execute(memory, program.body(), [0] * 16, beat_words=parameters.beat_words,
+                       buffer_words=parameters.vector_buffer_words, fmt=parameters.memory_format)
+    return memory[words:2 * words], memory[3 * words:]
+
+
+def run(layer: Layer, x: Values, d: Values) -> tuple[Values, Values]:
+    """Output and error of the input, in FP32."""
+    y, e = run_words(layer, x.view(np.uint32), d.view(np.uint32), ROWS, TINY)
+    return y.view(np.float32), e.view(np.float32)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,3 +94,56 @@ def test_bounds_are_exact() -> None:
     np.testing.assert_array_equal(y[:10], np.array([-np.inf, -0.0, 0, 0, 1e-45, below, 6, above, np.inf, np.nan],
                                                    np.float32))
     assert e[:9].tolist() == [0.25] * 4 + [1] * 5
+
+
+def gelu(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """By its formula, and its slope, by differences of a longer format."""
+    def value(x: NDArray[np.longdouble]) -> NDArray[np.longdouble]:
+        return x / 2 * (1 + np.tanh(np.sqrt(2 / np.longdouble(np.pi)) * (x + np.longdouble("0.044715") * x**3)))
+
+    wide, step = x.astype(np.longdouble), np.longdouble(2.0**-20)
+    slope = (value(wide + step) - value(wide - step)) / (2 * step)
+    return value(wide).astype(np.float64), slope.astype(np.float64)
+
+
+@pytest.mark.parametrize("spread", [1e-4, 1.0, 4.0, 20.0])
+def test_gelu(spread: float) -> None:
+    """Errors relative to x and to the error of the output; the documented order, bit for bit."""
+    rng = np.random.default_rng(5)
+    x, d = (rng.normal(scale=scale, size=ROWS * COLUMNS).astype(np.float32) for scale in (spread, 1.0))
+    value, slope = gelu(x.astype(np.float64))
+    y, e = run(Gelu(name="a"), x, d)
+    assert (np.abs(y - value) <= 2**-23 * np.abs(x)).all()
+    assert (np.abs(e - d * slope) <= 1.7e-6 * np.abs(d)).all()
+    half, r = np.float32(0.5), np.float32(np.sqrt(0.044715)) * x
+    m = np.float32(np.sqrt(2 / np.pi)) * x
+    k = m * (r * r)
+    t, _ = run(Tanh(name="t"), m + k, d)
+    s = half * t + half
+    w = s - s * s
+    wanted = half * x + half * x * t, d * ((w + w) * (m + k + k + k) + s)
+    for found, expected in zip((y, e), wanted, strict=True):
+        assert (found.view(np.uint32) == expected.view(np.uint32)).all()
+
+
+def test_gelu_far_out() -> None:
+    """It is x or 0, also where its cube is infinite, up to numbers whose slope is none."""
+    edges = np.array([-3e38, -1e20, -1e13, -50, -1e-45, -0.0, 0.0, 1e-45, 50, 1e13, 1e20, 3e38, np.inf, np.nan],
+                     np.float32)
+    y, e = run(Gelu(name="a"), np.resize(edges, ROWS * COLUMNS), np.ones(ROWS * COLUMNS, np.float32))
+    np.testing.assert_array_equal(y[:14], np.array([0, 0, 0, 0, -0.0, 0, 0, 0, *edges[8:]], np.float32))
+    assert e[2:10].tolist() == [0, 0, 0.5, 0.5, 0.5, 0.5, 1, 1]
+
+
+def test_gelu_in_fixed_point() -> None:
+    """Every argument of Q3.12, in units of its last place; beyond 5 the tanh is 1 whatever saturates."""
+    numbers = np.arange(-1 << 15, 1 << 15).astype(np.int16)
+    ones = np.full(512, 1 << 12, np.uint16)
+    found = [run_words(Gelu(name="a"), part, ones, 8, preset("fpga-demo"))
+             for part in numbers.view(np.uint16).reshape(-1, 512)]
+    y, e = (np.concatenate(words).view(np.int16).astype(np.float64) for words in zip(*found, strict=True))
+    value, slope = gelu(numbers / 2.0**12)
+    assert np.abs(y - value * 2**12).max() < 2.3
+    assert np.abs(e - slope * 2**12).max() < 10.3
+    assert np.abs(e - slope * 2**12)[np.abs(numbers) < 2 << 12].max() < 5.3
+    assert (y[numbers < -(5 << 12)] == 0).all() and (np.abs(y - numbers)[numbers > 5 << 12] <= 1).all()

@@ -10,7 +10,8 @@
 `views.py`     operators that only regroup: Flatten, Reshape, Squeeze, Identity, Dropout in evaluation, ...
 `operators.py` the table of operators, with what of each is supported
 `terms.py`     what other operators are called in the field, and what helps
-`patterns.py`  groups of nodes that stand for one thing which no layer does
+`functions.py` what nodes that work element by element compute together: whether it is a GELU, and which
+`patterns.py`  groups of nodes that stand for one thing: an operator that is read, or one that no layer does
 `reader.py`    `read_onnx`: nodes in order, one after the other
 ============== ======================================================================================
 

@@ -51,6 +51,8 @@ OPERATORS = {
                           supported=f"{_ANY}; alpha above 0 and below 1"),
     "Clip": Operator((1, 3), read=windows.clip, becomes="`relu6` or `relu`",
                      supported=f"{_ANY}; from 0 to 6, or from 0, numbers of the file"),
+    "Gelu": Operator((1, 1), frozenset({"approximate"}), windows.gelu, becomes="`gelu`",
+                     supported=f"{_ANY}; approximate tanh; the nodes that exporters write for it below opset 20"),
     "Tanh": Operator((1, 1), read=windows.activation(Tanh), becomes="`tanh`", supported=_ANY),
     "Sigmoid": Operator((1, 1), read=windows.activation(Sigmoid), becomes="`sigmoid`", supported=_ANY),
     "Softmax": Operator((1, 1), _AXIS, views.softmax, becomes="the loss",

@@ -1,19 +1,27 @@
 """Groups of nodes that stand for one thing, as exporters write what is no operator of ONNX or was none.
 
-A group is refused as what it is in the field's terms, once, at its last node; the other nodes of it are not reported.
+A group that does what an operator does that is read is read as that, at its last node. Others are refused as what they
+are in the field's terms, once, at the last node; the other nodes of a group are not reported.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import onnx
+
+from plinth.network.layers import TANH
+from plinth.network.onnx.functions import ARITHMETIC, gelu_form
 from plinth.network.onnx.proto import Node
-from plinth.network.onnx.terms import TERMS
+from plinth.network.onnx.terms import EXACT_GELU, OPEN_GELU, OTHER_GELU, TERMS
 
 #: Operators that make the initial state of a recurrent layer from the size of the batch, or move its time axis.
 _STATE = frozenset({"Cast", "Concat", "Constant", "ConstantOfShape", "Expand", "Gather", "Identity", "Mul", "Reshape",
                     "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 #: Nodes between which the longest group is looked for.
 _REACH = 8
+#: Tensors that may be what an activation's argument is computed of.
+_SOURCES = 16
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,8 @@ class Pattern:
     last: Node
     source: str
     members: tuple[Node, ...] = field(repr=False, default=())
+    #: The node that does the same and is read in their place.
+    stands_for: Node | None = field(repr=False, default=None)
 
 
 class Patterns:
@@ -34,13 +44,16 @@ class Patterns:
     ----------
     nodes : sequence of Node
         Nodes that are read, each behind those that feed it.
-    constants : callable
-        Whether a tensor is held by the file.
+    constants : mapping
+        Tensors that the file holds, by name.
+    ends : collection of str
+        Outputs of the graph.
     """
 
-    def __init__(self, nodes: Sequence[Node], constants: Callable[[str], bool]) -> None:
-        self._constant = constants
+    def __init__(self, nodes: Sequence[Node], constants: Mapping[str, Any], ends: Collection[str]) -> None:
+        self._constants, self._ends = constants, ends
         self._maker = {name: node for node in nodes for name in node.proto.output if name}
+        self._place = {node.key: place for place, node in enumerate(nodes)}
         self._readers: dict[str, list[Node]] = {}
         for node in nodes:
             for name in node.inputs:
@@ -62,7 +75,7 @@ class Patterns:
         return [name for name in node.inputs if name and not self._held(name)]
 
     def _held(self, name: str) -> bool:
-        return self._constant(name) or (name in self._maker and self._maker[name].operator == "Constant")
+        return name in self._constants or (name in self._maker and self._maker[name].operator == "Constant")
 
     def _before(self, name: str) -> Node | None:
         return self._maker.get(name)
@@ -104,18 +117,11 @@ class Patterns:
 
     def _gelu(self, node: Node) -> Pattern | None:
         """GELU by its error function, or by a tanh of a cubic."""
-        if node.operator == "Erf":
-            scaled = self._before(node.inputs[0]) if node.inputs else None
-            sources = self._inputs(scaled) if scaled is not None and scaled.operator in ("Div", "Mul") else []
-            members = [scaled] if scaled is not None else []
-        elif node.operator == "Tanh":
-            members, sources = self._cubic(node)
-        else:
+        source, members = self._argument(node) if node.operator in ("Erf", "Tanh") else ("", [])
+        if not members:
             return None
-        if len(sources) != 1:
-            return None
-        source = sources[0]
-        members += [node]
+        members.append(node)
+        form = None
         for behind in self._chain(node, ("Add", "Mul"), 3):
             halves = [self._before(name) for name in behind.inputs]
             halved = [half for half in halves if half is not None and half.operator == "Mul" and source in half.inputs]
@@ -123,24 +129,56 @@ class Patterns:
             if any(name != source and name not in {half.key for half in halved} for name in others):
                 break
             members += [member for member in (*halved, behind) if member not in members]
-        return Pattern(_activation("GELU"), members[-1], source, tuple(members)) if members[-1] is not node else None
+            form = gelu_form(sorted(members, key=lambda member: self._place[member.key]), source, self._tensor)
+            if form is not None:
+                break
+        last = members[-1]
+        if last is node:
+            return None
+        if form != TANH:
+            return Pattern(EXACT_GELU if form else OTHER_GELU, last, source, tuple(members))
+        inside = {member.key for member in members}
+        read = {reader.key for member in members[:-1] for reader in self._readers.get(member.key, [])}
+        if not read <= inside or not inside.isdisjoint({*self._ends} - {last.key}):
+            return Pattern(OPEN_GELU, last, source, tuple(members))
+        proto = onnx.helper.make_node("Gelu", [source], [last.key], name=last.name, approximate=TANH)
+        return Pattern("", last, source, tuple(members), Node(last.where, proto, 0))
 
-    def _cubic(self, node: Node) -> tuple[list[Node], list[str]]:
-        """c (x + b x^3) in front of a tanh."""
-        members: list[Node] = []
-        frontier = [node]
-        for _ in range(5):
-            makers = [self._before(name) for member in frontier for name in self._inputs(member)]
-            frontier = [maker for maker in makers if maker is not None and maker.operator in ("Mul", "Add", "Pow")
-                        and maker not in members]
-            members += frontier
-            inside = {member.key for member in members}
-            sources = {name for member in members for name in self._inputs(member)} - inside
-            powers = [member for member in members if member.operator == "Pow" or (
-                member.operator == "Mul" and len(self._inputs(member)) == 2)]
-            if powers and len(sources) == 1:
-                return members, list(sources)
-        return [], []
+    def _tensor(self, name: str) -> Any:
+        """A tensor that the file holds, as an initializer or a Constant; None: it holds none of that name."""
+        maker = self._maker.get(name)
+        values = [] if maker is None else [one.t for one in maker.proto.attribute if one.name == "value"]
+        return self._constants.get(name, values[0] if values else None)
+
+    def _argument(self, node: Node) -> tuple[str, list[Node]]:
+        """The nearest tensor of which alone the input of a node is computed, for a tanh by a power of it; the nodes
+        between."""
+        names = self._inputs(node)
+        for name in names:
+            between = self._between(name, node)
+            powers = [one for one in between if one.operator == "Pow" or (
+                one.operator == "Mul" and len(self._inputs(one)) == 2)]
+            if powers or (between and node.operator == "Erf"):
+                return name, between
+            maker = self._before(name)
+            if maker is not None and maker.operator in ARITHMETIC and len(names) < _SOURCES:
+                names += self._inputs(maker)
+        return "", []
+
+    def _between(self, source: str, node: Node) -> list[Node]:
+        """Nodes that compute a node's inputs of constants and a source; none if others are needed."""
+        found: list[Node] = []
+        frontier = self._inputs(node)
+        while frontier:
+            name = frontier.pop(0)
+            maker = self._before(name)
+            if name == source or maker in found:
+                continue
+            if maker is None or maker.operator not in ARITHMETIC or len(found) == _REACH:
+                return []
+            found.append(maker)
+            frontier += self._inputs(maker)
+        return found
 
     def _layer_norm(self, node: Node) -> Pattern | None:
         """(x - mean) / sqrt(mean((x - mean)^2) + epsilon), then perhaps a scale and a shift."""
@@ -232,4 +270,4 @@ class Patterns:
 
 
 def _activation(title: str) -> str:
-    return f"is the activation {title}, which no layer does; {TERMS['Gelu'][1]}"
+    return f"is the activation {title}, which no layer does; {TERMS['Elu'][1]}"

@@ -22,7 +22,8 @@ MAXIMUM_FAULTS = 20
 #: Most nodes that a note names.
 _NAMED = 3
 #: Operators that give what is as large as their inputs, whether or not they are read.
-_ELEMENTWISE = SAME_DIMENSIONS | {"Add", "Sub", "Mul", "Div", "Relu", "LeakyRelu", "Clip", "Tanh", "Sigmoid"}
+_ELEMENTWISE = SAME_DIMENSIONS | {"Add", "Sub", "Mul", "Div", "Relu", "LeakyRelu", "Clip", "Gelu", "Tanh",
+                                  "Sigmoid"}
 
 
 def _sorted(graph: Graph) -> tuple[list[Node], int]:
@@ -120,17 +121,21 @@ def _read_all(graph: Graph, nodes: list[Node], faults: list[UserError]) -> None:
     UserError
         If some are not supported, with a note for each if there are several.
     """
-    patterns = Patterns(nodes, graph.constants.__contains__)
+    patterns = Patterns(nodes, {name: constant.tensor for name, constant in graph.constants.items()},
+                        {value.name for value in graph.proto.output})
     for node in nodes:
         if node.key in patterns.inside:
             graph.hide(node)
             continue
         count = len(faults)
         known = True
+        pattern = patterns.at.get(node.key)
+        if pattern is not None and pattern.stands_for is not None:
+            node, pattern = pattern.stands_for, None
         try:
-            if node.key in patterns.at:
-                node.stand_in = graph.values.get(patterns.at[node.key].source)
-                raise _refused(patterns.at[node.key])
+            if pattern is not None:
+                node.stand_in = graph.values.get(pattern.source)
+                raise _refused(pattern)
             _read(graph, node)
         except UnknownError:
             known = False

@@ -8,9 +8,16 @@ _SAMPLES = "do it to the samples, or leave it out of the model"
 _RECURRENT = "use convolutions along the sequence (Conv1d), or dense layers over all of it"
 _FLOAT = "export the model before it is quantised"
 
+_GELU = "use its tanh approximation, nn.GELU(approximate='tanh')"
+#: Of GELUs that are not read: by the error function, of other constants, and of which more than the end is read.
+EXACT_GELU = ("is the activation GELU by the error function, which no layer does; "
+              f"{_GELU}, which is off by less than 0.0005")
+OTHER_GELU = f"is like the activation GELU, but another function, which no layer does; {_GELU}"
+OPEN_GELU = f"is the activation GELU, of which other nodes read a part; {_GELU}, or read what it gives"
+
 #: By operator: what it does, as the field calls it, and a remedy.
 TERMS = {
-    **dict.fromkeys(("Gelu", "Erf"), ("is the activation GELU", _ACTIVATION)),
+    "Erf": ("is the error function, as of the activation GELU", _GELU),
     **{operator: (f"is the activation {name}", _ACTIVATION) for operator, name in (
         ("PRelu", "PReLU"), ("Elu", "ELU"), ("Selu", "SELU"), ("Celu", "CELU"),
         ("HardSigmoid", "hard sigmoid"), ("HardSwish", "hard swish"), ("Softplus", "softplus"),

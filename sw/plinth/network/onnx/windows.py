@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from plinth.network.layers import Add, Layer, LeakyRelu, MaxPool, MeanPool, Relu, Relu6, Shape, feeder
+from plinth.errors import quoted
+from plinth.network.layers import TANH, Add, Gelu, Layer, LeakyRelu, MaxPool, MeanPool, Relu, Relu6, Shape, feeder
 from plinth.network.onnx.graph import Graph
 from plinth.network.onnx.layout import CHANNEL, COLUMN, ROW, Value, value_of
 from plinth.network.onnx.proto import Node, small_values
 from plinth.network.onnx.sizes import axis
+from plinth.network.onnx.terms import EXACT_GELU
 
 Reader = Callable[[Graph, Node], None]
 
@@ -200,6 +202,17 @@ def clip(graph: Graph, node: Node) -> None:
         node.stand_in = graph.operand(node)
     else:
         activation(kind)(graph, node)
+
+
+def gelu(graph: Graph, node: Node) -> None:
+    """Gelu by its tanh approximation; by default it is by the error function, which no layer computes."""
+    approximate = node.attributes.get("approximate", b"none")
+    if approximate == TANH.encode():
+        activation(Gelu)(graph, node)
+        return
+    node.problems.append(EXACT_GELU if approximate == b"none" else
+                         f"its approximate is {quoted(str(approximate)[:60])}; only {quoted(TANH)} is supported")
+    node.stand_in = graph.operand(node)
 
 
 def joiner(kind: type[Layer]) -> Reader:
