@@ -34,6 +34,15 @@ from plinth.reproduce.sparsity.networks import RECIPES
 from plinth.sharding import Sharding
 from plinth.train.data import Dataset, table_rows
 
+#: Sums and means of layers with themselves, behind a pool, beside other readers, of more than a task loads, and before
+#: the loss; the network's input is read twice as well.
+DOUBLED = Network(name="doubled", input=Shape((3, 4, 4)), layers=(
+    Convolution(name="conv1", channels=3, kernel=(3, 3), padding=(1, 1)), Relu(name="relu1"),
+    MaxPool(name="pool", kernel=(3, 3), stride=(1, 1), padding=(1, 1)), Add(name="add1", inputs=("pool", "pool")),
+    Relu(name="relu2"), Convolution(name="conv2", channels=3, kernel=(1, 1)), Add(name="add2", inputs=("conv2",) * 5),
+    Join(name="join1", inputs=("add2", "pool", "relu2", "input", "pool", "input", "add2")), Flatten(name="flat"),
+    Dense(name="fc", outputs=4), Join(name="join2", inputs=("fc", "fc")), SoftmaxCrossEntropy(name="loss")))
+
 
 def random_network(generator: Generator, *, layers: int = 12, size: int = 12, channels: int = 6) -> Network:
     """A network of about so many layers over maps of at most ``channels`` x ``size`` x ``size``."""
@@ -61,7 +70,7 @@ def random_network(generator: Generator, *, layers: int = 12, size: int = 12, ch
         last = found[-1].name if found else "input"
         source = shapes[last]
         name = f"layer{number}"
-        alike = [other for other, shape in shapes.items() if shape == source and other not in ("input", last)]
+        alike = [other for other, shape in shapes.items() if shape == source and other != "input"]
         choice = generator.random()
         if choice < 0.05 and found and (not source.flat or isinstance(found[-1], Dense)):
             add(Affine(name=name, inputs=(last,), bias=choice < 0.04))

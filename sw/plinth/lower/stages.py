@@ -27,8 +27,6 @@ def check_network(network: Network) -> None:
                 raise _refused(network, layer, "stands before the first layer with weights; put one before it")
             ends[layer.name] = before
             continue
-        if len(set(layer.inputs)) < len(layer.inputs):
-            raise _refused(network, layer, "reads the same layer twice")
         for name in layer.inputs:
             if name not in ends:
                 raise _refused(network, layer, f"reads {name!r} beside an activation, a pool or a flatten of it; "

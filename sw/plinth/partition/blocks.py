@@ -87,7 +87,7 @@ def residuals(graph: PlanGraph, layouts: Sequence[Layout], sums: Mapping[int, Ti
         if node.tiling is None or node.epilogue or len(reads) != 1 or number in sums:
             continue
         junction, feeds = graph.nodes[reads[0]], graph.feeds(reads[0])
-        if not junction.junction or len(feeds) != 2:
+        if not junction.junction or len(feeds) != 2 or feeds[0] == feeds[1]:
             continue
         other, = (edge for edge in feeds if edge not in graph.outputs[number])
         producer = None if other is None else graph.edges[other].producer

@@ -157,6 +157,8 @@ class Node:
     epilogue: tuple[Epilogue, ...] = ()
     #: Places among its inputs at which it reads the network's input.
     network_inputs: tuple[int, ...] = ()
+    #: Places at which it reads once more what it reads at an earlier place, each with that one: both are one edge.
+    repeated: tuple[tuple[int, int], ...] = ()
     #: Whether a node reads its sum as it is, beside what follows.
     bare: bool = False
 
@@ -279,10 +281,15 @@ class PlanGraph:
         return self._ends(lambda edge: edge.producer)
 
     def feeds(self, number: int) -> tuple[int | None, ...]:
-        """What a node reads, in the order of its inputs: numbers of edges, None where it is the network's input."""
-        edges, places = iter(self.inputs[number]), self.nodes[number].network_inputs
-        count = len(self.inputs[number]) + len(places)
-        return tuple(None if place in places else next(edges) for place in range(count)) or (None,)
+        """What a node reads, in the order of its inputs: numbers of edges, None where it is the network's input. An
+        edge comes again where it is read again."""
+        edges, node = iter(self.inputs[number]), self.nodes[number]
+        earlier = dict(node.repeated)
+        found: list[int | None] = []
+        for place in range(len(self.inputs[number]) + len(node.network_inputs) + len(earlier)):
+            found.append(None if place in node.network_inputs else
+                         found[earlier[place]] if place in earlier else next(edges))
+        return tuple(found) or (None,)
 
     def _ends(self, end: object) -> tuple[tuple[int, ...], ...]:
         found: list[list[int]] = [[] for _ in self.nodes]
@@ -399,6 +406,7 @@ def from_network(network: Network) -> PlanGraph:
             raise UserError(f"network {network.name!r}: layer {layer.name!r} scales the {shapes.output.channels} "
                             f"features of a flattened map of {channels} channels; put it before the flatten")
         number = len(nodes)
+        firsts = [layer.inputs.index(name) for name in layer.inputs]
         nodes.append(Node(
             name=layer.name, kind=LOSS if layer.is_loss else layer.kind, variables=shapes.variables,
             input_channels=input_channels, output_channels=channels, input_elements=first.elements,
@@ -406,10 +414,13 @@ def from_network(network: Network) -> PlanGraph:
             input_positions=shapes.inputs[0].positions, output_positions=output // channels,
             window=_window(layer, shapes.inputs[0], shapes.output) if isinstance(layer, Convolution) else None,
             tiling=_tiling(layer, shapes.inputs[0]) if isinstance(layer, Convolution) else None,
-            network_inputs=tuple(place for place, flow in enumerate(reads) if flow.node is None)))
+            network_inputs=tuple(place for place, flow in enumerate(reads) if flow.node is None),
+            repeated=tuple((place, first) for place, first in enumerate(firsts)
+                           if first < place and reads[place].node is not None)))
         if layer.is_loss:
             epilogues[number] = [_epilogue(layer, shapes.inputs[0], shapes.output)]
-        edges += [Edge(flow.node, number, flow.elements, flow.channels) for flow in reads if flow.node is not None]
+        edges += [Edge(flow.node, number, flow.elements, flow.channels) for place, flow in enumerate(reads)
+                  if flow.node is not None and firsts[place] == place]
         bare |= {flow.node for flow in reads if flow.bare}
         flows[layer.name] = _Flow(number, output, channels, True)
     sized = []

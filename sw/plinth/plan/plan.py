@@ -351,7 +351,8 @@ def _node(node: Node) -> dict[str, Any]:
     tiling = {key: value for key, value in tiling.items() if value or key not in ("rounds", "shares", "regions")}
     tiling.pop("pooled", None)
     return {**sizes, "window": node.window and asdict(node.window), **({"tiling": tiling} if tiling else {}),
-            "followers": [_epilogue(one) for one in node.epilogue], "network_inputs": node.network_inputs}
+            "followers": [_epilogue(one) for one in node.epilogue], "network_inputs": node.network_inputs,
+            **({"repeated": node.repeated} if node.repeated else {})}
 
 
 def fingerprint(graph: PlanGraph) -> str:

@@ -168,7 +168,7 @@ class StepTime:
                 strict=True):
             sizes[size] = min(sizes.get(size, speed), speed)
         raw = node.raw_elements // node.output_channels
-        each = len(self.graph.inputs[number])
+        each = len(self.graph.inputs[number]) + len(node.repeated)
         several = node.weighted and bool(here.mp)
         adds = additions(parts(here.mp, factors), LEFT) if several else 0
         worst = [0.0] * 4

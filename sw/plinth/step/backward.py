@@ -61,6 +61,8 @@ class Backward:
         """Error of a node's last map, at home: sum over readers, and over those that split their outputs."""
         step, home, name = self.step, made.map, made.node.name
         sources: Sequence[Tensor] = []
+        # By edges: what is read twice has an error that moves once and counts twice.
+        moved: dict[int | None, Slots] = {}
         readers = [one for one in made.readers if one[0].number not in step.shared_tiles]
         for reader, place in readers:
             error = self._errors[reader.number, place]
@@ -68,13 +70,15 @@ class Backward:
             if error.alike(home) and not here.op:
                 sources = [*sources, error]
                 continue
-            members = step.members(ERROR, reader.number)
-            slots = step.reserve(Slots(f"{name}.error.{reader.node.name}.{place}.", home, members.size,
-                                       step.parameters.beat_words))
             edge = step.graph.feeds(reader.number)[place]
-            step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, slots, members, own=True)
+            if edge not in moved:
+                members = step.members(ERROR, reader.number)
+                moved[edge] = step.reserve(Slots(f"{name}.error.{reader.node.name}.{place}.", home, members.size,
+                                                 step.parameters.beat_words))
+                step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, moved[edge], members,
+                              own=True)
             # The only summands are added up from their slots.
-            sources = slots if len(readers) == 1 else [*sources, *slots]
+            sources = moved[edge] if len(readers) == 1 else [*sources, *moved[edge]]
         if len(sources) == 1:
             return sources[0]
         total = step.reserve(home.like(f"{name}.error_sum"))

@@ -105,8 +105,8 @@ class Forward:
         for number, node in enumerate(step.graph.nodes):
             feeds = step.graph.feeds(number)
             first = step.shared_tiles.get(number)
-            made = Made(number, node, [] if self._summed(node) else self._made[first].x if first is not None else [
-                self._input(number, place, edge) for place, edge in enumerate(feeds)])
+            made = Made(number, node, [] if self._summed(node) else self._made[first].x if first is not None else
+                        self._inputs(number, feeds))
             for place, edge in enumerate(feeds):
                 if edge is not None:
                     self._made[step.graph.edges[edge].producer].readers.append((made, place))
@@ -133,6 +133,14 @@ class Forward:
                 moves: bool = False) -> Tensor:
         step = self.step
         return step.reserve(Tensor(name, step.batch, positions, channels, region, step.factors, packed), moves=moves)
+
+    def _inputs(self, number: int, feeds: Sequence[int | None]) -> list[Tensor]:
+        """What a node reads of each of its inputs; a map that it reads again is there already."""
+        found: list[Tensor] = []
+        for place, edge in enumerate(feeds):
+            earlier = place if edge is None else feeds.index(edge)
+            found.append(found[earlier] if earlier < place else self._input(number, place, edge))
+        return found
 
     def _input(self, number: int, place: int, edge: int | None) -> Tensor:
         """What a node reads of an input: the network's input, the home of its producer, or a copy."""

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.support.networks import random_data, random_plan, trainable_network
+from tests.support.networks import DOUBLED, random_data, random_plan, trainable_network
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
@@ -30,6 +30,9 @@ from plinth.network.network import Network, perceptron
 from plinth.network.zoo import NETWORKS
 from plinth.plan.plan import Plan
 from plinth.plan.planning import data_parallel
+from plinth.predict.exact import ExactWords
+from plinth.step.build import step_of
+from plinth.step.tasks import Task, Tile
 from plinth.train.data import Dataset
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
@@ -129,6 +132,50 @@ def test_gelus_on_rtl(name: str) -> None:
     next(iter(made.epoch(0)))
     assert made.equal and made.compared_steps == 1
     assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
+
+
+@pytest.mark.parametrize("dies", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("name", ["ndp-demo", "hypar-tiny"])
+def test_layers_that_read_a_layer_twice(name: str, dies: int) -> None:
+    """Its map and its error move once, and count as often as it is read."""
+    for seed in range(3):
+        generator = np.random.default_rng([seed, dies])
+        plan = random_plan(DOUBLED, dies, 2 * dies + 1, generator)
+        program = lower_training(DOUBLED, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+        made = session(DOUBLED, plan, random_data(DOUBLED, plan.batch, generator), program)
+        next(iter(made.epoch(0)))
+        assert made.checks is not None and made.checks.failure is None
+        assert max(made.checks.largest.values()) < 1e-5
+        step = step_of(plan.sharding, preset(name))
+        works = [item.work for die in range(dies) for item in step.tasks(die) if isinstance(item, Task)]
+        assert sum(work.source.rows * work.source.columns for work in works
+                   if isinstance(work, Tile) and work.die is not None) == sum(one.words for one in plan.transfers)
+        assert 4 * plan.words == ExactWords(plan.graph, plan.batch, plan.factors).total_bytes(plan.splits)
+
+
+def test_a_layer_read_twice_in_fixed_point() -> None:
+    network = Network(name="doubled", input=Shape((3, 4, 4)), layers=(
+        Convolution(name="conv", channels=3, kernel=(3, 3)), Relu(name="relu"),
+        Add(name="add", inputs=("relu", "relu")), Flatten(name="flat"), Dense(name="fc", outputs=4),
+        Join(name="join", inputs=("fc", "fc")), SoftmaxCrossEntropy(name="loss")))
+    plan, data = data_parallel(network, dies=2, batch=8), random_data(network, 8, np.random.default_rng(2))
+    data = replace(data, train_x=data.train_x * np.float32(0.25))
+    program = lower_training(network, plan, preset("fpga-demo"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+    made = session(network, plan, data, program)
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None and made.checks.unsaturated is not None
+    assert made.checks.unsaturated.judged == 1 and max(made.checks.largest.values()) < 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tiny-dies")
+def test_layers_that_read_a_layer_twice_on_rtl() -> None:
+    plan = random_plan(DOUBLED, 2, 5, np.random.default_rng(1))
+    program = lower_training(DOUBLED, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+    made = session(DOUBLED, plan, random_data(DOUBLED, 5, np.random.default_rng(1)), program, rtl=True)
+    next(iter(made.epoch(0)))
+    assert made.equal and made.compared_steps == 1
+    assert sum(made.driver.injected_words(die) for die in range(2)) == plan.words
 
 
 @pytest.mark.parametrize("dies", [2, 3])

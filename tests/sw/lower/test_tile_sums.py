@@ -15,7 +15,7 @@ from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.layers import Add, Convolution, Dense, Flatten, Join, Layer, Relu, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.network.winograd import with_tiles
-from plinth.partition.blocks import shared_tiles, tile_sums
+from plinth.partition.blocks import residuals, shared_tiles, tile_sums
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planning import Planned, outcome, task
@@ -235,3 +235,28 @@ def test_blocks_are_simulated() -> None:
     plan = planned(network)
     array = ring(4, preset="ndp-demo-winograd")
     assert sum(row.injected_words for row in layer_rows(simulated(plan.resharded(array=array), array))) == plan.words
+
+
+@pytest.mark.parametrize("predict", [0, 1])
+@pytest.mark.parametrize("relu", [False, True])
+def test_a_layer_that_is_added_to_itself_is_no_sum_of_tiles(relu: bool, predict: int) -> None:
+    """Its map is: no tiles are added, and no other map to its own."""
+    def winograd(name: str) -> Convolution:
+        return Convolution(name=name, channels=4, kernel=(3, 3), padding=(1, 1), winograd=2, weights="winograd",
+                           predict=predict)
+
+    network = Network(name="doubled", input=Shape((2, 6, 6)), layers=(
+        Convolution(name="stem", channels=4, kernel=(3, 3), padding=(1, 1)), Relu(name="relu1"), winograd("conv1"),
+        *((Relu(name="relu2"),) if relu else ()), Add(name="add", inputs=("relu2" if relu else "conv1",) * 2),
+        Relu(name="relu3"), winograd("conv2"), Flatten(name="flatten"), Dense(name="fc", outputs=3),
+        SoftmaxCrossEntropy(name="loss")))
+    graph = from_network(network)
+    splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=6), planner="given", model="exact", array="ring-4")
+    assert not tile_sums(graph, plan.layouts) and not residuals(graph, plan.layouts, {})
+    program = lower_training(network, plan, preset("ndp-demo-predict"), rule=UpdateRule(), steps=1,
+                             memory_words=MEMORY_WORDS)
+    made = session(network, plan, random_data(network, 6, np.random.default_rng(1)), program)
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None
+    assert max(made.checks.largest.values()) < 1e-5

@@ -9,6 +9,7 @@ from plinth.network.layers import (
     Dense,
     Embedding,
     Flatten,
+    Join,
     MaxPool,
     MeanSquaredError,
     Relu,
@@ -20,6 +21,7 @@ from plinth.network.variables import weights
 from plinth.network.zoo import NETWORKS
 from plinth.partition.exchanges import total_words
 from plinth.partition.graph import Edge, Node, PlanGraph, from_network
+from plinth.plan.plan import fingerprint
 from plinth.plan.planners.simple import model
 from plinth.predict.exact import ExactWords
 
@@ -59,6 +61,23 @@ def test_a_shortcut_from_the_input_and_one_behind_a_pool() -> None:
     assert graph.edges == (Edge(0, 1, 64, 4), Edge(1, 2, 16, 4), Edge(2, 3, 16, 4), Edge(1, 3, 16, 4),
                            Edge(3, 4, 16, 4))
     assert graph.outputs[1] == (1, 3)
+
+
+def test_what_is_read_twice_is_one_edge() -> None:
+    """Of a layer; the network's input is there at each place."""
+    def graph(*inputs: str) -> PlanGraph:
+        return from_network(Network(name="net", input=Shape((4, 4, 4)), layers=(
+            Convolution(name="one", channels=4, kernel=(1, 1)), Convolution(name="two", channels=4, kernel=(1, 1)),
+            Join(name="join", inputs=("one", "two", *inputs)), MeanSquaredError(name="loss"))))
+
+    found = graph("one", "input", "two", "one", "input")
+    assert found.edges == (Edge(0, 1, 64, 4), Edge(0, 2, 64, 4), Edge(1, 2, 64, 4), Edge(2, 3, 64, 4))
+    assert found.feeds(2) == (1, 2, 1, None, 2, 1, None)
+    assert found.outputs[:2] == ((0, 1), (2,))
+    splits = (("mp",), ("op",), ("dp",), ("dp",))
+    assert total_words(found, splits, 10) == total_words(graph(), splits, 10)
+    further: list[tuple[str, ...]] = [(), ("one",), ("two",), ("one", "one"), ("one", "two")]
+    assert len({fingerprint(graph(*inputs)) for inputs in further}) == len(further)
 
 
 def test_rows_of_an_embedding_split_by_columns() -> None:

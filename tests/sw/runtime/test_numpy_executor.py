@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.support.networks import random_data, random_plan, trainable_network
+from tests.support.networks import DOUBLED, random_data, random_plan, trainable_network
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
@@ -125,6 +125,11 @@ def test_activations_that_keep_their_input() -> None:
         Flatten(name="flat"), Dense(name="fc", outputs=5, bias=False), Gelu(name="last"),
         SoftmaxCrossEntropy(name="loss")))
     check(network, random_plan(network, 2, 5, np.random.default_rng(1)), "ndp-tiny")
+
+
+def test_layers_that_read_a_layer_twice() -> None:
+    for seed, dies in enumerate((1, 2, 4)):
+        check(DOUBLED, random_plan(DOUBLED, dies, 5, np.random.default_rng(seed)), "ndp-tiny")
 
 
 def test_rows_by_number() -> None:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.support.networks import DOUBLED
 from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_chain, random_graph, random_splits
 
@@ -19,7 +20,8 @@ from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planners.simple import data, model
-from plinth.plan.planning import given_plan
+from plinth.plan.planning import PLANNERS, given_plan
+from plinth.predict.exact import ExactWords
 from plinth.predict.published import PublishedWords
 from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
@@ -106,6 +108,15 @@ def test_an_embedding_moves_rows_and_adds_their_errors(cost: str, splits: tuple[
 
     assert all(words(two) > words(one) >= 2 * 32 * 7 * 12 / 4 for one, two in zip(gathers, adds, strict=True))
     assert ("table.zero[0]@0 store" in moved) == (cost == "die")
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_a_layer_that_is_read_twice_moves_once(planner: str) -> None:
+    """Whoever plans it: words of plans, of the exact model, and on links."""
+    array = ARRAYS["full-4"]
+    plan = planned(DOUBLED, array, planner=planner, model="exact", batch=8)
+    assert simulated(plan, array, cost="paper").result.link_words.sum() == pytest.approx(plan.words)
+    assert ExactWords(plan.graph, 8).total_bytes(plan.splits) == 4 * plan.words
 
 
 def test_data_parallelism_on_the_papers_machine_takes_its_closed_form() -> None:
