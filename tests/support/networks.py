@@ -9,6 +9,7 @@ from plinth.lower.stages import check_network
 from plinth.network.layers import (
     Add,
     Affine,
+    Concat,
     Convolution,
     Dense,
     Embedding,
@@ -42,6 +43,18 @@ DOUBLED = Network(name="doubled", input=Shape((3, 4, 4)), layers=(
     Relu(name="relu2"), Convolution(name="conv2", channels=3, kernel=(1, 1)), Add(name="add2", inputs=("conv2",) * 5),
     Join(name="join1", inputs=("add2", "pool", "relu2", "input", "pool", "input", "add2")), Flatten(name="flat"),
     Dense(name="fc", outputs=4), Join(name="join2", inputs=("fc", "fc")), SoftmaxCrossEntropy(name="loss")))
+
+
+#: Concatenations of maps and of features, of one more than once and of the network's input, with an activation behind,
+#: one that keeps its input, a pool, and nothing; before a loss.
+CONCATENATED = Network(name="concatenated", input=Shape((3, 4, 4)), layers=(
+    Convolution(name="conv1", channels=5, kernel=(3, 3), padding=(1, 1)), Relu(name="relu1"),
+    Convolution(name="conv2", channels=2, kernel=(1, 1), bias=False, inputs=("relu1",)),
+    Concat(name="concat1", inputs=("conv2", "relu1", "input", "conv2")), Gelu(name="gelu"),
+    MaxPool(name="pool", kernel=(2, 2), stride=(2, 2)), Convolution(name="conv3", channels=4, kernel=(1, 1)),
+    Concat(name="concat2", inputs=("conv3", "pool")), Relu(name="relu2"), Flatten(name="flat"),
+    Dense(name="fc1", outputs=3), Dense(name="fc2", outputs=2, inputs=("flat",)),
+    Concat(name="concat3", inputs=("fc2", "fc1")), SoftmaxCrossEntropy(name="loss")))
 
 
 def random_network(generator: Generator, *, layers: int = 12, size: int = 12, channels: int = 6) -> Network:
@@ -78,7 +91,8 @@ def random_network(generator: Generator, *, layers: int = 12, size: int = 12, ch
             kind = [(Relu, LeakyRelu, Relu6, Gelu)[number % 4], Tanh, Sigmoid][below(3) - 1]
             add(kind(name=name, inputs=(last,)))
         elif choice < 0.4 and alike and last != "input":
-            add([Add, Join][below(2) - 1](name=name, inputs=(last, alike[below(len(alike)) - 1])))
+            joins = [Add, Join] if source.flat else [Add, Join, Concat]
+            add(joins[below(len(joins)) - 1](name=name, inputs=(last, alike[below(len(alike)) - 1])))
         elif source.flat:
             add(Dense(name=name, inputs=(last,), outputs=below(channels * 4), bias=bool(below(2) - 1)))
         elif choice < 0.6 and min(source[1:]) > 2:

@@ -14,6 +14,7 @@ A network is a tuple of :class:`Layer`, each behind those that feed it, the last
     max-pool, mean-pool     over those taps of a window that lie inside the map
     relu, gelu, tanh, ...   element by element; gelu by its tanh approximation
     add, join               sum and mean of all inputs
+    concat                  channels of all inputs, one behind the other
     flatten                 row, column, channel
     softmax-cross-entropy   mean(-log softmax(X)[class])         targets [samples], class numbers
     mean-squared-error      mean((X - T)^2), over elements too   targets T, of as many elements as X

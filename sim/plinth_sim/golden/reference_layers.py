@@ -445,6 +445,16 @@ def _sum(call: Call, factor: float) -> Output:
                       [np.broadcast_to(one.carried, one.value.shape) for one in inputs], axis=0))
 
 
+def _concat(call: Call) -> Output:
+    inputs = call.inputs
+    bounds = np.cumsum([one.value.shape[-1] for one in inputs])[:-1]
+    return Output(np.concatenate([one.value for one in inputs], axis=-1),
+                  lambda: np.concatenate([one.scale for one in inputs], axis=-1),
+                  lambda error: (np.split(error, bounds, axis=-1), {}),
+                  carry=None if all(one.carry is None for one in inputs) else lambda: np.concatenate(
+                      [np.broadcast_to(one.carried, one.value.shape) for one in inputs], axis=-1))
+
+
 def _flatten(call: Call) -> Output:
     x = call.x
     return Output(x.reshape(len(x), -1), lambda: call.inputs[0].scale.reshape(len(x), -1),
@@ -483,6 +493,6 @@ KINDS: dict[str, Callable[[Call], Output]] = {
     "max-pool": _max_pool, "mean-pool": _mean_pool, "relu": _relu,
     "leaky-relu": _leaky_relu, "relu6": _relu6, "gelu": _gelu, "tanh": _tanh, "sigmoid": _sigmoid,
     "add": lambda call: _sum(call, 1.0), "join": lambda call: _sum(call, 1.0 / len(call.inputs)),
-    "flatten": _flatten,
+    "concat": _concat, "flatten": _flatten,
     "softmax-cross-entropy": _softmax_cross_entropy, "mean-squared-error": _mean_squared_error,
 }

@@ -474,6 +474,21 @@ class Join(_Same):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Concat(Layer):
+    """Channels of its inputs, maps of one height and width or features, one input's behind the other's."""
+
+    kind = "concat"
+    arity = (2, 16)
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        for name, shape in zip(self.inputs, inputs, strict=True):
+            if shape[1:] != inputs[0][1:]:
+                raise self.refuse(f"needs maps of one height and width, or features, but {feeder(self.inputs[0])} "
+                                  f"gives {inputs[0]} and {feeder(name)} gives {shape}; make them equal")
+        return Shape((sum(shape.channels for shape in inputs), *inputs[0][1:]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Flatten(Layer):
     """A map as features: row, column, channel."""
 
@@ -511,6 +526,6 @@ class MeanSquaredError(Layer):
 #: Every kind of layer by its name in files.
 KINDS: dict[str, type[Layer]] = {
     kind.kind: kind for kind in (
-        Dense, Convolution, Affine, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Gelu, Tanh, Sigmoid, Add, Join,
+        Dense, Convolution, Affine, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Gelu, Tanh, Sigmoid, Add, Join, Concat,
         Flatten, Embedding, SoftmaxCrossEntropy, MeanSquaredError)
 }

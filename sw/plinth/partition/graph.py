@@ -1,9 +1,9 @@
 """What planners see of a network: weighted layers and junctions, joined by edges.
 
-A *node* is a weighted layer (convolution, fully connected, embedding, affine), a junction (residual add, join by mean)
-or the loss. Every other layer (pooling, activation, flatten) belongs to the node before it and works where that node's
-output is at home; an edge therefore has the size of what its consumer reads. What lies between the network's input
-and the first node belongs to the input.
+A *node* is a weighted layer (convolution, fully connected, embedding, affine), a junction (residual add, join by mean),
+a concatenation of channels, of which the batch alone is split, or the loss. Every other layer (pooling, activation,
+flatten) belongs to the node before it and works where that node's output is at home; an edge therefore has the size of
+what its consumer reads. What lies between the network's input and the first node belongs to the input.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from plinth.network.layers import (
     REGIONS,
     Add,
     Affine,
+    Concat,
     Convolution,
     Dense,
     Embedding,
@@ -43,6 +44,8 @@ EP = "ep"
 SPLITS = (DP, MP, OP, EP)
 #: Kinds of nodes without weights that planners choose a split for.
 JUNCTIONS = ("add", "join")
+#: The node that has the channels of several others side by side, whose batch is always split.
+CONCAT = Concat.kind
 #: The node at the end, whose batch is always split.
 LOSS = "loss"
 
@@ -131,7 +134,7 @@ class Node:
     """A weighted layer, a junction or the loss. Sizes are elements per sample."""
 
     name: str
-    #: "convolution", "dense", "embedding", "add", "join" or "loss".
+    #: "convolution", "dense", "embedding", "add", "join", "concat" or "loss".
     kind: str
     #: What the layer trains: a matrix or factors, then what is added to each output channel.
     variables: tuple[Variable, ...] = ()
@@ -256,7 +259,7 @@ class PlanGraph:
             producer, consumer = self.nodes[edge.producer], self.nodes[edge.consumer]
             if edge.producer >= edge.consumer:
                 raise ValueError(f"node {producer.name!r} must stand before {consumer.name!r}, which reads it")
-            if not edge.channels == producer.output_channels == consumer.input_channels:
+            if consumer.kind != CONCAT and not edge.channels == producer.output_channels == consumer.input_channels:
                 raise ValueError(f"node {producer.name!r} gives {producer.output_channels} channels, but "
                                  f"{consumer.name!r} takes {consumer.input_channels}")
 
@@ -298,10 +301,10 @@ class PlanGraph:
         return tuple(tuple(numbers) for numbers in found)
 
     def choices(self, number: int, splits: Sequence[str] = SPLITS) -> tuple[str, ...]:
-        """Which of ``splits`` a node may take: the loss and factors of channels "dp" only, "op" what has weights, "ep"
-        Winograd layers."""
+        """Which of ``splits`` a node may take: the loss, factors of channels and concatenations "dp" only, "op" what
+        has weights, "ep" Winograd layers."""
         node = self.nodes[number]
-        if node.kind == LOSS or node.scales:
+        if node.kind in (LOSS, CONCAT) or node.scales:
             return (DP,)
         return tuple(split for split in splits if {OP: node.weighted, EP: node.tiling is not None}.get(split, True))
 
@@ -371,7 +374,7 @@ def from_network(network: Network) -> PlanGraph:
     Raises
     ------
     UserError
-        If a junction adds maps and features, whose channels cannot be split alike.
+        If a junction adds maps and features, whose channels cannot be split alike, or flattened maps are concatenated.
     """
     flows = {INPUT: _Flow(None, network.input.elements, network.input.channels)}
     nodes: list[Node] = []
@@ -382,7 +385,7 @@ def from_network(network: Network) -> PlanGraph:
         shapes = network.shapes[layer.name]
         reads = [flows[name] for name in layer.inputs]
         first = reads[0]
-        made = isinstance(layer, (Dense, Convolution, Embedding, Affine, Add, Join)) or layer.is_loss
+        made = isinstance(layer, (Dense, Convolution, Embedding, Affine, Add, Join, Concat)) or layer.is_loss
         if not made:
             channels = first.channels if isinstance(layer, Flatten) or shapes.output.flat else shapes.output.channels
             flows[layer.name] = _Flow(first.node, shapes.output.elements, channels,
@@ -390,7 +393,12 @@ def from_network(network: Network) -> PlanGraph:
             if first.node is not None and not isinstance(layer, Flatten):
                 epilogues.setdefault(first.node, []).append(_epilogue(layer, shapes.inputs[0], shapes.output))
             continue
-        if len({flow.channels for flow in reads}) > 1:
+        joined = isinstance(layer, Concat)
+        if joined and (odd := [name for name, flow, shape in zip(layer.inputs, reads, shapes.inputs, strict=True)
+                               if flow.channels != shape.channels]):
+            raise UserError(f"network {network.name!r}: layer {layer.name!r} concatenates {odd[0]!r}, a flattened map; "
+                            "flatten behind it instead of before")
+        if not joined and len({flow.channels for flow in reads}) > 1:
             counts = " and ".join(f"{name!r} has {flow.channels}" for name, flow in
                                   zip(layer.inputs, reads, strict=True))
             raise UserError(f"network {network.name!r}: layer {layer.name!r} adds outputs of different channels "
@@ -401,17 +409,19 @@ def from_network(network: Network) -> PlanGraph:
         elif isinstance(layer, (Dense, Convolution)):
             input_channels, channels = first.channels, shapes.output.channels
         else:
-            input_channels = channels = first.channels
+            input_channels = channels = shapes.output.channels if joined else first.channels
         if isinstance(layer, Affine) and shapes.output.channels != channels:
             raise UserError(f"network {network.name!r}: layer {layer.name!r} scales the {shapes.output.channels} "
                             f"features of a flattened map of {channels} channels; put it before the flatten")
         number = len(nodes)
-        firsts = [layer.inputs.index(name) for name in layer.inputs]
+        # Errors of what is concatenated twice are not the same.
+        firsts = [place if joined else layer.inputs.index(name) for place, name in enumerate(layer.inputs)]
         nodes.append(Node(
             name=layer.name, kind=LOSS if layer.is_loss else layer.kind, variables=shapes.variables,
-            input_channels=input_channels, output_channels=channels, input_elements=first.elements,
-            raw_elements=output, map_elements=output, macs=network.layer_macs(layer.name),
-            input_positions=shapes.inputs[0].positions, output_positions=output // channels,
+            input_channels=input_channels, output_channels=channels,
+            input_elements=output if joined else first.elements, raw_elements=output, map_elements=output,
+            macs=network.layer_macs(layer.name), input_positions=shapes.inputs[0].positions,
+            output_positions=output // channels,
             window=_window(layer, shapes.inputs[0], shapes.output) if isinstance(layer, Convolution) else None,
             tiling=_tiling(layer, shapes.inputs[0]) if isinstance(layer, Convolution) else None,
             network_inputs=tuple(place for place, flow in enumerate(reads) if flow.node is None),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from plinth.partition.exchanges import Exchange as PlannedExchange
 from plinth.partition.exchanges import tile_exchange
-from plinth.partition.graph import LOSS, Epilogue
+from plinth.partition.graph import CONCAT, LOSS, Epilogue
 from plinth.partition.groups import ERROR, TILES
 from plinth.step.activation import ACTIVATIONS, run_backward
 from plinth.step.between import Exchange
@@ -15,7 +15,7 @@ from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, UPDATE
-from plinth.step.tensors import WHOLE, Matrix, Placed, Row, Tensor, Unfolded, folded
+from plinth.step.tensors import WHOLE, Columns, Matrix, Placed, Row, Tensor, Unfolded, folded
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.vector_body import VectorOp
 
@@ -184,7 +184,10 @@ class Backward:
         return error if found is None else found
 
     def _junction(self, made: Made, error: Tensor) -> None:
-        """The error of a sum is that of each summand; of a mean, its share."""
+        """The error of a sum is that of each summand; of a mean, its share; of a concatenation that of its channels."""
+        if made.node.kind == CONCAT:
+            self._apart(made, error)
+            return
         step, node, places = self.step, made.node, len(self.step.graph.feeds(made.number))
         if node.kind == "join":
             share = step.reserve(error.like(f"{node.name}.share"))
@@ -219,6 +222,18 @@ class Backward:
         step.add(Sweep(f"{node.name}.scale", node, step.parameters, program(True), program(False), error, 3, 3))
         for piece in reductions.pieces(made.number):
             reductions.add(made.number, piece)
+
+    def _apart(self, made: Made, error: Tensor) -> None:
+        """Errors of what is concatenated, each in a place of its own."""
+        step, node = self.step, made.node
+        for place, ((x, first), edge) in enumerate(zip(made.columns, step.graph.feeds(made.number), strict=True)):
+            if edge is None:
+                continue
+            part = self._errors[made.number, place] = step.reserve(x.like(f"{node.name}.error{place}"))
+            program = VectorProgram(step.parameters)
+            program.load("d", Columns(error, first, x.channels))
+            program.store("d", part)
+            step.add(Sweep(f"{node.name}.part{place}", node, step.parameters, program, program, part, 1))
 
     def _weighted(self, made: Made, error: Tensor, reductions: Reductions) -> None:
         """Error to all who computed the output; input error; weight gradient and its sum."""

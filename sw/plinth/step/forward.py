@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import log
 
 from plinth.network.layers import MaxPool, MeanPool
 from plinth.partition.axes import SAMPLES, Region, alike, plane
 from plinth.partition.blocks import TileSum
-from plinth.partition.graph import LOSS, Epilogue, Node
+from plinth.partition.graph import CONCAT, LOSS, Epilogue, Node
 from plinth.partition.groups import SUM
 from plinth.step.activation import ACTIVATIONS, run_forward
 from plinth.step.operands import Operands, narrow_weights, widened
@@ -16,7 +17,7 @@ from plinth.step.slots import Slots, Summands
 from plinth.step.step import Step
 from plinth.step.sums import LEFT, Sum, add_sources
 from plinth.step.tasks import FPROP
-from plinth.step.tensors import Matrix, Meeting, Placed, Tensor, folded
+from plinth.step.tensors import Columns, Matrix, Meeting, Placed, Tensor, folded
 from plinth.step.vector import Operand, VectorProgram
 from plinth.step.winograd import WinogradLayer
 from plinth_hw.isa.formats import Fixed
@@ -75,6 +76,12 @@ class Made:
         found = self.followed[-1][2] if self.followed else self.output
         assert found is not None
         return found
+
+    @property
+    def columns(self) -> list[tuple[Tensor, int]]:
+        """What a concatenation reads at each place, with the first of its output's channels that it is."""
+        ends = accumulate((x.channels for x in self.x), initial=0)
+        return list(zip(self.x, ends, strict=False))
 
     @property
     def pooled(self) -> bool:
@@ -149,9 +156,10 @@ class Forward:
         if edge is None:
             # Row numbers are no channels: each die has all of its samples.
             samples = Region.of(region.owners, samples=region.cuts(SAMPLES))
-            region, channels = (samples, 1) if node.gathers else (region, node.input_channels)
+            region, channels = (samples, 1) if node.gathers else (region, self._network_channels(number))
+            positions = node.input_elements // (channels if node.gathers else node.input_channels)
             name = "input" if not step.inputs else f"input.{node.name}.{place}"
-            found = self._tensor(name, region, channels, node.input_elements // channels,
+            found = self._tensor(name, region, channels, positions,
                                  packed=step.narrow and node.tiling is None, moves=True)
             if node.gathers:
                 step.tables[len(step.inputs)] = step.weights[node.name]
@@ -174,6 +182,14 @@ class Forward:
         step.exchange(f"{producer.node.name}.copy.{node.name}", one.producer, edge, producer.map, [wanted], None,
                       own=True)
         return wanted
+
+    def _network_channels(self, number: int) -> int:
+        """Channels of the network's input, as a node reads it."""
+        graph, node = self.step.graph, self.step.graph.nodes[number]
+        if node.kind != CONCAT:
+            return node.input_channels
+        others = sum(graph.edges[edge].channels for edge in graph.inputs[number])
+        return (node.input_channels - others) // len(node.network_inputs)
 
     def fused(self, number: int) -> bool:
         """Whether the loss finishes a node: it reads its output, and each die's part is its own."""
@@ -231,7 +247,10 @@ class Forward:
         else:
             made.output = self._tensor(f"{node.name}.output", here.home, node.output_channels, positions,
                                        packed=self._narrow(number))
-            self._finish(made, sources)
+            if node.kind == CONCAT:
+                self._concatenate(made)
+            else:
+                self._finish(made, sources)
         for behind in epilogue:
             self._follow(made, behind)
         step.release(f"{node.name}.forward")
@@ -288,6 +307,40 @@ class Forward:
             self.step.add(operation)
         return operation.left
 
+    def _concatenate(self, made: Made) -> None:
+        """What is read at each place into its channels."""
+        assert made.output is not None
+        target = self._activated(made)
+        for place, (x, first) in enumerate(made.columns):
+            program = VectorProgram(self.step.parameters)
+            program.load("z", x)
+            further = self._activate(made, program, Columns(made.output, first, x.channels),
+                                     Columns(target, first, x.channels))
+            self.step.add(Sweep(f"{made.node.name}.output{place}", made.node, self.step.parameters, program, program, x,
+                                1 + further))
+
+    def _activated(self, made: Made) -> Tensor:
+        """Where a node's first activation goes: over its output, which it follows, unless that is kept."""
+        output, activation, target = made.output, made.activation, made.output
+        assert output is not None and target is not None
+        if activation is not None:
+            if ACTIVATIONS[activation.kind].keeps_input:
+                target = self.step.reserve(output.like(f"{activation.name}.output", packed=output.packed))
+            made.followed.append((activation, output, target))
+        return target
+
+    def _activate(self, made: Made, program: VectorProgram, output: Operand, target: Operand) -> int:
+        """Store region "z", and what the first activation makes of it; full regions that it needs besides."""
+        region, further = "z", 0
+        if made.activation is not None:
+            kind = ACTIVATIONS[made.activation.kind]
+            region, further = "y" if kind.keeps_input else "z", kind.further
+            run_forward(made.activation.layer, program, region, "z")
+        program.store("z", output)
+        if region != "z":
+            program.store(region, target)
+        return further
+
     def _finish(self, made: Made, sources: list[Placed]) -> None:
         """Sum, bias, first activation."""
         step, node, output = self.step, made.node, made.output
@@ -309,17 +362,7 @@ class Forward:
             program.run(VectorOp.ADD, "z", "z", f"b{number}")
         if node.kind == "join":
             program.run(VectorOp.SCALE, "z", "z", immediate=1.0 / len(step.graph.feeds(made.number)))
-        further, region, target = 0, "z", output
-        if made.activation is not None:
-            further = ACTIVATIONS[made.activation.kind].further
-            if ACTIVATIONS[made.activation.kind].keeps_input:
-                name = f"{made.activation.name}.output"
-                region, target = "y", step.reserve(output.like(name, packed=output.packed))
-            run_forward(made.activation.layer, program, region, "z")
-            made.followed.append((made.activation, output, target))
-        program.store("z", output)
-        if target is not output:
-            program.store(region, target)
+        further = self._activate(made, program, output, self._activated(made))
         step.hold(Sweep(f"{node.name}.output", node, step.parameters, program, program, output,
                         len(sources) + further, len(biases) + node.scales, images=made.pooled))
 

@@ -9,6 +9,7 @@ layer::
             Z = rows X of W                          transfer, of an embedding
             P[k] = Z of the k-th member              transfer, where input channels are split
             A = f(((P[0] + P[1]) + ...) + b)         vector, at home; f the first activation, if one follows
+            A = f of each input's map, side by side  vector, of a concatenation
             M = pools and further activations        vector, at home
             X of the readers = M                     transfer, where they hold other parts
     loss    d = (softmax(Z + b) - t) / batch, p      vector
@@ -16,6 +17,7 @@ layer::
             dZ = back through pools and f; db = column sums of dZ
             dZ to all dies that computed Z           transfer, where input channels are split
             dX = dZ W^T                              matrix, a task a strip
+            dX = the input's channels of dZ          vector, of a concatenation
     update  dW = X^T dZ                              matrix, all samples at once
             W, b -= rate * sum over dies of dW, db   collective, one message a ring
 

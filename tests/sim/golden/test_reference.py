@@ -138,6 +138,20 @@ def test_a_scale_and_a_shift_equal_differences(bias) -> None:
                                 rng.standard_normal((SAMPLES, 4)))
 
 
+def test_concatenations_equal_differences() -> None:
+    """Of maps and of features, of one twice, with the network's input."""
+    rng = np.random.default_rng(4)
+    layers = [Layer("a", "convolution", ("input",)), Layer("b", "convolution", ("a",)),
+              Layer("maps", "concat", ("b", "a", "input", "b")), Layer("c", "convolution", ("maps",)),
+              Layer("flat", "flatten", ("c",)), Layer("d", "dense", ("flat",)), Layer("e", "dense", ("flat",)),
+              Layer("features", "concat", ("e", "d")), Layer("loss", SOFTMAX, ("features",))]
+    weights = parameters(rng, (1, 1, 2, 3), (1, 1, 3, 1), (1, 1, 7, 2), (12, 2), (12, 3))
+    x = rng.standard_normal((SAMPLES, 2, 3, 2))
+    assert_equal_to_differences(layers, weights, x, rng.integers(0, 5, SAMPLES))
+    found = reference.forward(layers, weights, x)
+    np.testing.assert_array_equal(found["maps"], np.concatenate([found["b"], found["a"], x, found["b"]], axis=3))
+
+
 def test_embedding_equals_differences() -> None:
     rng = np.random.default_rng(3)
     layers = chain(("embedding", {}), ("tanh", {}), ("dense", {}), (SOFTMAX, {}))
@@ -404,6 +418,8 @@ def test_scales_are_sums_of_magnitudes(padding) -> None:
     for kind, factor in (("add", 1), ("join", 1 / 3)):
         sums = [*chain(first, ("relu", {})), Layer("sum", kind, ("convolution0", "relu1", "convolution0"))]
         np.testing.assert_allclose(scale_of(sums, weights, x), 3 * factor * size, rtol=1e-12)
+    both = [*chain(first), Layer("both", "concat", ("convolution0", "convolution0"))]
+    np.testing.assert_allclose(scale_of(both, weights, x), np.concatenate([size, size], axis=3), rtol=1e-12)
     flat = [*weights, (rng.standard_normal((value[0].size, 4)), rng.standard_normal(4))]
     np.testing.assert_allclose(scale_of(chain(first, ("flatten", {}), ("dense", {})), flat, x),
                                np.abs(value.reshape(2, -1)) @ np.abs(flat[1][0]) + np.abs(flat[1][1]), rtol=1e-12)

@@ -5,13 +5,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.support.networks import DOUBLED, random_data, random_plan, trainable_network
+from tests.support.networks import CONCATENATED, DOUBLED, random_data, random_plan, trainable_network
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.layers import (
     Add,
+    Concat,
     Convolution,
     Dense,
     Flatten,
@@ -136,13 +137,15 @@ def test_gelus_on_rtl(name: str) -> None:
 
 @pytest.mark.parametrize("dies", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("name", ["ndp-demo", "hypar-tiny"])
-def test_layers_that_read_a_layer_twice(name: str, dies: int) -> None:
-    """Its map and its error move once, and count as often as it is read."""
+@pytest.mark.parametrize("network", [DOUBLED, CONCATENATED], ids=lambda network: network.name)
+def test_layers_that_read_a_layer_twice(network: Network, name: str, dies: int) -> None:
+    """What is added twice moves once, also its error, and counts as often as it is read; what is concatenated twice
+    has two errors."""
     for seed in range(3):
         generator = np.random.default_rng([seed, dies])
-        plan = random_plan(DOUBLED, dies, 2 * dies + 1, generator)
-        program = lower_training(DOUBLED, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-        made = session(DOUBLED, plan, random_data(DOUBLED, plan.batch, generator), program)
+        plan = random_plan(network, dies, 2 * dies + 1, generator)
+        program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+        made = session(network, plan, random_data(network, plan.batch, generator), program)
         next(iter(made.epoch(0)))
         assert made.checks is not None and made.checks.failure is None
         assert max(made.checks.largest.values()) < 1e-5
@@ -153,10 +156,11 @@ def test_layers_that_read_a_layer_twice(name: str, dies: int) -> None:
         assert 4 * plan.words == ExactWords(plan.graph, plan.batch, plan.factors).total_bytes(plan.splits)
 
 
-def test_a_layer_read_twice_in_fixed_point() -> None:
+@pytest.mark.parametrize("kind", [Add, Concat])
+def test_a_layer_read_twice_in_fixed_point(kind: type[Layer]) -> None:
     network = Network(name="doubled", input=Shape((3, 4, 4)), layers=(
         Convolution(name="conv", channels=3, kernel=(3, 3)), Relu(name="relu"),
-        Add(name="add", inputs=("relu", "relu")), Flatten(name="flat"), Dense(name="fc", outputs=4),
+        kind(name="both", inputs=("relu", "relu")), Flatten(name="flat"), Dense(name="fc", outputs=4),
         Join(name="join", inputs=("fc", "fc")), SoftmaxCrossEntropy(name="loss")))
     plan, data = data_parallel(network, dies=2, batch=8), random_data(network, 8, np.random.default_rng(2))
     data = replace(data, train_x=data.train_x * np.float32(0.25))
@@ -169,10 +173,11 @@ def test_a_layer_read_twice_in_fixed_point() -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("tiny-dies")
-def test_layers_that_read_a_layer_twice_on_rtl() -> None:
-    plan = random_plan(DOUBLED, 2, 5, np.random.default_rng(1))
-    program = lower_training(DOUBLED, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-    made = session(DOUBLED, plan, random_data(DOUBLED, 5, np.random.default_rng(1)), program, rtl=True)
+@pytest.mark.parametrize("network", [DOUBLED, CONCATENATED], ids=lambda network: network.name)
+def test_layers_that_read_a_layer_twice_on_rtl(network: Network) -> None:
+    plan = random_plan(network, 2, 5, np.random.default_rng(1))
+    program = lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+    made = session(network, plan, random_data(network, 5, np.random.default_rng(1)), program, rtl=True)
     next(iter(made.epoch(0)))
     assert made.equal and made.compared_steps == 1
     assert sum(made.driver.injected_words(die) for die in range(2)) == plan.words

@@ -6,6 +6,7 @@ import pytest
 
 from plinth.network.layers import (
     Add,
+    Concat,
     Convolution,
     Dense,
     Embedding,
@@ -183,3 +184,13 @@ def test_gelus_are_by_their_tanh_approximation(approximate: object) -> None:
     with pytest.raises(ValueError, match=r"approximate of layer .gelu. must be tanh, not .*; dies have no error fun"):
         Gelu(name="gelu", approximate=approximate)  # type: ignore[arg-type]
     assert Gelu(name="gelu") == Gelu(name="gelu", approximate="tanh")
+
+
+def test_channels_are_concatenated() -> None:
+    layer = Concat(name="both", inputs=("a", "b", "a"))
+    assert layer.output([Shape((2, 3, 4)), Shape((1, 3, 4)), Shape((2, 3, 4))]) == (5, 3, 4)
+    assert layer.output([Shape((2,)), Shape((1,)), Shape((2,))]) == (5,)
+    for other in (Shape((1, 3, 3)), Shape((1,))):
+        with pytest.raises(ValueError, match=r"layer 'both' \(concat\) needs maps of one height and width, or features"
+                                             r", but layer 'a' gives 2x3x4 and layer 'b' gives 1"):
+            layer.output([Shape((2, 3, 4)), other, Shape((2, 3, 4))])

@@ -311,3 +311,35 @@ def test_what_no_layout_is_is_refused(tmp_path, nodes, needle) -> None:
             onnx.numpy_helper.from_array(np.full((), -np.inf, np.float32), "least"),
             shape_of("batch", 1, *(0,) * 7), shape_of("channels", 0, 1, *(0,) * 6), shape_of("less", *(-1,) * 8)],
             size=("batch", 2, 6, 8)), "mean-squared-error")
+
+
+def test_branches_are_concatenated(tmp_path) -> None:
+    """Channels first, a map twice and one channel; channels last; along a line; features, of a map's mean as well."""
+    maps = [tensor("k", 4, 3, 3, 3), tensor("b", 4), tensor("l", 1, 3, 3, 3), tensor("e", 1)]
+    branches = [node("Conv", ["x", "k", "b"], "c"), node("Conv", ["x", "l", "e"], "d")]
+    weighted: list[tuple[str, str, Array | None]] = [("k", "b", None), ("l", "e", None)]
+    kinds = agrees(tmp_path, [
+        *branches, node("Relu", ["c"], "r"), node("Concat", ["d", "r", "d", "r"], "j", axis=1),
+        node("Conv", ["j", "m", "b2"], "n"), node("Flatten", ["n"], "f"), node("MatMul", ["f", "w"], "out")],
+        [*maps, tensor("m", 2, 10, 1, 1), tensor("b2", 2), tensor("w", 24, 5)], (3, 5, 6),
+        [*weighted, ("m", "b2", None), ("w", "", rows("chw", c=2, h=3, w=4))], "chw")
+    assert kinds == ["convolution", "convolution", "relu", "concat", "convolution", "flatten", "dense"]
+    agrees(tmp_path, [
+        *branches, node("Transpose", ["c"], "u", perm=NHWC), node("Tanh", ["u"], "t"),
+        node("Transpose", ["d"], "v", perm=NHWC), node("Concat", ["v", "t"], "j", axis=-1),
+        node("ReduceMean", ["j"], "g", axes=[1], keepdims=0), node("Flatten", ["g"], "f"),
+        node("MatMul", ["f", "w"], "out")],
+        [*maps, tensor("w", 20, 5)], (3, 5, 6), [*weighted, ("w", "", None)], "chw")
+    agrees(tmp_path, [
+        node("Conv", ["x", "k", "b"], "c"), node("Conv", ["x", "l", "e"], "d"),
+        node("Concat", ["c", "d"], "j", axis=1),
+        node("ReduceMean", ["j"], "p", axes=[2], keepdims=0), node("MatMul", ["p", "w"], "out")],
+        [tensor("k", 4, 2, 3), tensor("b", 4), tensor("l", 3, 2, 3), tensor("e", 3), tensor("w", 7, 5)], (2, 9),
+        [("k", "b", None), ("l", "e", None), ("w", "", None)], "cw")
+    kinds = agrees(tmp_path, [
+        *branches, node("GlobalAveragePool", ["c"], "p"), node("Flatten", ["p"], "f"), node("Flatten", ["d"], "h"),
+        node("MatMul", ["h", "v"], "m"), node("Concat", ["m", "f", "m"], "j", axis=1),
+        node("MatMul", ["j", "w"], "out")],
+        [*maps, tensor("v", 12, 6), tensor("w", 16, 5)], (3, 5, 6),
+        [*weighted, ("v", "", None), ("w", "", None)], "chw")
+    assert kinds.count("concat") == 1

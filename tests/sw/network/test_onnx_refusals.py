@@ -26,6 +26,7 @@ def number(name: str, value: float) -> TensorProto:
 
 TENSORS = [weights("c.w", 4, 3, 3, 3), weights("c.b", 4), onnx.numpy_helper.from_array(np.ones(4, np.float32), "s"),
            weights("c2.w", 4, 3, 3, 3), weights("h.w", 144, 5), weights("k", 4, 4, 3, 3),
+           weights("k.8", 4, 8, 3, 3),
            weights("k.group", 4, 2, 3, 3), weights("k.depth", 4, 1, 3, 3), weights("k.3d", 4, 4, 1, 3, 3),
            weights("v", 6, 6), weights("scale", 4, 1, 1), number("half", 0.5), number("one", 1),
            number("root", 1.4142135), number("cube", 3), number("two", 2), number("epsilon", 1e-5),
@@ -136,7 +137,18 @@ REFUSED: dict[str, tuple[Nodes, list[str]]] = {
     "upsampling": ([node("Resize", ["r", "", "", "halves"], "f")], ["is upsampling or resizing"]),
     "means that count padding": ([node("AveragePool", ["r"], "f", kernel_shape=[3, 3], pads=[1] * 4,
                                        count_include_pad=1)], ["count_include_pad=False"]),
-    "concatenation": ([node("Concat", ["r", "c"], "f", axis=1)], ["concatenates tensors of layers"]),
+    "concatenation of samples": ([node("Concat", ["r", "c"], "f", axis=0)], ["concatenates along the batch (axis 0)"]),
+    "concatenation of rows": ([node("Concat", ["r", "c"], "f", axis=2)],
+                              ["concatenates along axis 2 of [4, 6, 6] behind the batch, which are no channels"]),
+    "concatenation of unlike maps": (
+        [node("MaxPool", ["r"], "p", kernel_shape=[2, 2], strides=[2, 2]), node("Concat", ["r", "p"], "f", axis=1)],
+        ["needs equal dimensions but along axis 1, not [4, 6, 6] and [4, 3, 3]"]),
+    "concatenation of flattened maps": (
+        [node("Flatten", ["r"], "a"), node("Flatten", ["c"], "b"), node("Concat", ["a", "b"], "f", axis=1)],
+        ["concatenates along axis 1 of [144] behind the batch, which are no channels"]),
+    "concatenation of layouts": (
+        [node("Transpose", ["r"], "t", perm=[0, 1, 3, 2]), node("Concat", ["c", "t"], "f", axis=1)],
+        ["concatenates along axis 1 of [4, 6, 6] behind the batch, which are no channels of maps in one layout"]),
     "pixel shuffle": ([node("DepthToSpace", ["r"], "f", blocksize=2)], ["is a pixel shuffle"]),
     "channel shuffle": (SHUFFLE, ["reorders parts of an axis"]),
     "gate": ([node("GlobalAveragePool", ["r"], "g1"), node("Sigmoid", ["g1"], "g2"), node("Mul", ["r", "g2"], "f")],
@@ -194,7 +206,8 @@ ACCEPTED: dict[str, Nodes] = {
     "Identity": chain("Identity"), "Dropout": chain("Dropout"), "activations": chain("Tanh", "Relu", "Sigmoid"),
     "Add": [node("Add", ["r", "c"], "f")], "Add of one": [node("Add", ["r", "r"], "f")],
     "Sum": [node("Sum", ["r", "c", "r"], "f")],
-    "Mean": [node("Mean", ["r", "c"], "f")],
+    "Mean": [node("Mean", ["r", "c"], "f")], "Concat of one": [node("Concat", ["r"], "f", axis=1)],
+    "Concat": [node("Concat", ["r", "c"], "g", axis=-3), node("Conv", ["g", "k.8"], "f", pads=[1] * 4)],
     "BatchNormalization": [node("Conv", ["r", "k"], "d", pads=[1] * 4),
                            node("BatchNormalization", ["d", *["s"] * 4], "f")],
     "bias": [node("Conv", ["r", "k"], "d", pads=[1] * 4), node("Add", ["d", "scale"], "f")],

@@ -5,6 +5,7 @@ import pytest
 from plinth.errors import UserError
 from plinth.network.layers import (
     Add,
+    Concat,
     Convolution,
     Dense,
     Embedding,
@@ -78,6 +79,33 @@ def test_what_is_read_twice_is_one_edge() -> None:
     assert total_words(found, splits, 10) == total_words(graph(), splits, 10)
     further: list[tuple[str, ...]] = [(), ("one",), ("two",), ("one", "one"), ("one", "two")]
     assert len({fingerprint(graph(*inputs)) for inputs in further}) == len(further)
+
+
+def test_a_concatenation_splits_its_batch_alone() -> None:
+    graph = from_network(Network(name="net", input=Shape((4, 4, 4)), layers=(
+        Convolution(name="one", channels=3, kernel=(1, 1)), Convolution(name="two", channels=2, kernel=(1, 1)),
+        Concat(name="both", inputs=("two", "one", "input", "two")), MeanSquaredError(name="loss"))))
+    assert graph.edges == (Edge(0, 1, 48, 3), Edge(1, 2, 32, 2), Edge(0, 2, 48, 3), Edge(1, 2, 32, 2),
+                           Edge(2, 3, 176, 11))
+    assert graph.feeds(2) == (1, 2, None, 3)
+    node = graph.nodes[2]
+    assert (node.input_channels, node.output_channels, node.input_elements, node.raw_elements) == (11, 11, 176, 176)
+    assert graph.choices(2) == ("dp",)
+    assert model(graph, 1) == (("mp",), ("mp",), ("dp",), ("dp",))
+    with pytest.raises(UserError, match=r"layer 'both' \(concat\) cannot be split as 'mp'; choose dp"):
+        total_words(graph, (("dp",), ("dp",), ("mp",), ("dp",)), 10)
+
+
+def test_flattened_maps_are_not_concatenated() -> None:
+    """Their channels lie at every position; features and a map of one position do not."""
+    def network(side: int) -> Network:
+        return Network(name="net", input=Shape((2, side, side)), layers=(
+            Flatten(name="flat"), Dense(name="fc", outputs=8), Concat(name="both", inputs=("fc", "flat")),
+            SoftmaxCrossEntropy(name="loss")))
+
+    with pytest.raises(UserError, match=r"layer 'both' concatenates 'flat', a flattened map; flatten behind it"):
+        from_network(network(2))
+    assert from_network(network(1)).nodes[1].output_channels == 10
 
 
 def test_rows_of_an_embedding_split_by_columns() -> None:

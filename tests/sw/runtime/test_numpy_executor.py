@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.support.networks import DOUBLED, random_data, random_plan, trainable_network
+from tests.support.networks import CONCATENATED, DOUBLED, random_data, random_plan, trainable_network
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
@@ -127,9 +127,10 @@ def test_activations_that_keep_their_input() -> None:
     check(network, random_plan(network, 2, 5, np.random.default_rng(1)), "ndp-tiny")
 
 
-def test_layers_that_read_a_layer_twice() -> None:
+@pytest.mark.parametrize("network", [DOUBLED, CONCATENATED], ids=lambda network: network.name)
+def test_layers_that_read_a_layer_twice(network: Network) -> None:
     for seed, dies in enumerate((1, 2, 4)):
-        check(DOUBLED, random_plan(DOUBLED, dies, 5, np.random.default_rng(seed)), "ndp-tiny")
+        check(network, random_plan(network, dies, 5, np.random.default_rng(seed)), "ndp-tiny")
 
 
 def test_rows_by_number() -> None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.support.networks import DOUBLED
+from tests.support.networks import CONCATENATED, DOUBLED
 from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_chain, random_graph, random_splits
 
@@ -111,10 +111,11 @@ def test_an_embedding_moves_rows_and_adds_their_errors(cost: str, splits: tuple[
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-def test_a_layer_that_is_read_twice_moves_once(planner: str) -> None:
-    """Whoever plans it: words of plans, of the exact model, and on links."""
+@pytest.mark.parametrize("network", [DOUBLED, CONCATENATED], ids=lambda network: network.name)
+def test_layers_that_read_a_layer_twice(network: Network, planner: str) -> None:
+    """Whoever plans them: words of plans, of the exact model, and on links."""
     array = ARRAYS["full-4"]
-    plan = planned(DOUBLED, array, planner=planner, model="exact", batch=8)
+    plan = planned(network, array, planner=planner, model="exact", batch=8)
     assert simulated(plan, array, cost="paper").result.link_words.sum() == pytest.approx(plan.words)
     assert ExactWords(plan.graph, 8).total_bytes(plan.splits) == 4 * plan.words
 

@@ -84,7 +84,8 @@ OPERATORS = {
     "Shape": Operator((1, 1), frozenset({"start", "end"}), views.shape, becomes=_SIZES, supported=_ANY),
     "ConstantOfShape": Operator((1, 1), frozenset({"value"}), fold=sizes.filled, becomes=_SIZES,
                                 supported="lists of integers"),
-    "Concat": Operator((1, 16), _AXIS, fold=sizes.concat, becomes=_SIZES, supported="lists"),
+    "Concat": Operator((1, _MOST), _AXIS, windows.concat, sizes.concat, "`concat`",
+                       "channels of layers' maps, in any layout, or features that are no flattened map; sizes"),
     "Mul": Operator((2, 2), read=products.multiply, fold=sizes.multiply,
                     becomes="the bias of the layer before, or `affine`",
                     supported="a constant, one element a channel; behind a Conv, Gemm or MatMul, with an Add behind "

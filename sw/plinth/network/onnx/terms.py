@@ -41,7 +41,6 @@ TERMS = {
     "GridSample": ("samples a map at computed places", _LEAVE),
     "DepthToSpace": ("is a pixel shuffle", _LEAVE),
     "SpaceToDepth": ("is a pixel unshuffle", _SAMPLES),
-    "Concat": ("concatenates tensors of layers, where only sizes of a Reshape are", "add the branches instead (x + y)"),
     "Split": ("splits a tensor into parts", "give each part its own layer"),
     "LpPool": ("is a pool by a norm", "use a max or average pool"),
     "MaxUnpool": ("undoes a max pool", _LEAVE),

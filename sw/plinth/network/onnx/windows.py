@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 
 from plinth.errors import quoted
-from plinth.network.layers import TANH, Add, Gelu, Layer, LeakyRelu, MaxPool, MeanPool, Relu, Relu6, Shape, feeder
+from plinth.network.layers import (
+    TANH,
+    Add,
+    Concat,
+    Gelu,
+    Layer,
+    LeakyRelu,
+    MaxPool,
+    MeanPool,
+    Relu,
+    Relu6,
+    Shape,
+    feeder,
+)
 from plinth.network.onnx.graph import Graph
 from plinth.network.onnx.layout import CHANNEL, COLUMN, ROW, Value, value_of
 from plinth.network.onnx.proto import Node, small_values
@@ -229,6 +242,51 @@ def joiner(kind: type[Layer]) -> Reader:
                              "channels first and last; transpose one of the inputs")
         graph.define(node, replace(joined, view=first.view, order=first.order))
     return read
+
+
+def concat(graph: Graph, node: Node) -> None:
+    """Concat of channels of maps in one layout, or of features."""
+    values = [graph.operand(node, place) for place in range(len(node.inputs))]
+    first = values[0]
+    place = axis(node, node.integer("axis", 0), len(first.view) + 1) - 1
+    if place < 0:
+        raise node.error("concatenates along the batch (axis 0); only channels can be concatenated: export with axis 1 "
+                         "(dim=1)")
+    if any((value.view[:place], value.view[place + 1:]) != (first.view[:place], first.view[place + 1:])
+           for value in values):
+        views = " and ".join(str(list(value.view)) for value in values[:4])
+        raise node.error(f"needs equal dimensions but along axis {place + 1}, not {views} behind the batch; make them "
+                         "equal")
+    order = _concatenated(values, place)
+    if order is None:
+        raise node.error(f"concatenates along axis {place + 1} of {list(first.view)} behind the batch, which are no "
+                         "channels of maps in one layout, nor features of layers; concatenate channels, and flatten "
+                         "behind it")
+    if len(values) > 1:
+        made = graph.add(node, Concat, values)
+        view = (*first.view[:place], sum(value.view[place] for value in values), *first.view[place + 1:])
+        first = replace(made, view=view, order=order)
+    graph.define(node, first)
+
+
+def _concatenated(values: Sequence[Value], place: int) -> tuple[tuple[int, int], ...] | None:
+    """The order of tensors concatenated along a dimension of their views; None if that is not each one's channels, or
+    features, and all else alike."""
+    total = sum(value.view[place] for value in values)
+    if all(value.shape.flat and len(value.order) < 2 and value.view[place] == value.shape.elements for value in values):
+        return ((0, total),)
+    groups = [value.groups() for value in values]
+    several = [value for value in values if value.shape.channels > 1]
+    if any(value.shape.flat for value in values) or not all(
+            group is not None and group[place] == ((CHANNEL,) if value.shape.channels > 1 else ())
+            for value, group in zip(values, groups, strict=True)):
+        return None
+    if len({tuple(entry for entry in value.order if entry[0] != CHANNEL) for value in values}) > 1:
+        return None
+    if not several:
+        # Each has one channel: it must be the first dimension, as of other maps.
+        return ((CHANNEL, total), *values[0].order) if place == 0 and values[0].spatial() is not None else None
+    return tuple((one, total if one == CHANNEL else size) for one, size in several[0].order)
 
 
 join = joiner(Add)
