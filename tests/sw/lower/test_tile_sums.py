@@ -12,7 +12,18 @@ from tests.support.sessions import MEMORY_WORDS, session
 from plinth.array.array import prime_factors, ring
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.network.layers import Add, Convolution, Dense, Flatten, Join, Layer, Relu, Shape, SoftmaxCrossEntropy
+from plinth.network.layers import (
+    Add,
+    Concat,
+    Convolution,
+    Dense,
+    Flatten,
+    Join,
+    Layer,
+    Relu,
+    Shape,
+    SoftmaxCrossEntropy,
+)
 from plinth.network.network import Network
 from plinth.network.winograd import with_tiles
 from plinth.partition.blocks import residuals, shared_tiles, tile_sums
@@ -254,6 +265,28 @@ def test_a_layer_that_is_added_to_itself_is_no_sum_of_tiles(relu: bool, predict:
     splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=6), planner="given", model="exact", array="ring-4")
     assert not tile_sums(graph, plan.layouts) and not residuals(graph, plan.layouts, {})
+    program = lower_training(network, plan, preset("ndp-demo-predict"), rule=UpdateRule(), steps=1,
+                             memory_words=MEMORY_WORDS)
+    made = session(network, plan, random_data(network, 6, np.random.default_rng(1)), program)
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None
+    assert max(made.checks.largest.values()) < 1e-5
+
+
+@pytest.mark.parametrize("predict", [0, 1])
+def test_winograd_layers_before_and_behind_a_concatenation(predict: int) -> None:
+    def winograd(name: str, source: str, channels: int) -> Convolution:
+        return Convolution(name=name, inputs=(source,), channels=channels, kernel=(3, 3), padding=(1, 1), winograd=2,
+                           weights="winograd", predict=predict)
+
+    network = Network(name="concatenated", input=Shape((2, 6, 6)), layers=(
+        Convolution(name="stem", channels=4, kernel=(3, 3), padding=(1, 1)), Relu(name="relu1"),
+        winograd("conv1", "relu1", 4), winograd("conv2", "relu1", 2),
+        Concat(name="concat", inputs=("conv1", "relu1", "conv2")), Relu(name="relu2"), winograd("conv3", "relu2", 4),
+        Relu(name="relu3"), Flatten(name="flatten"), Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss")))
+    graph = from_network(network)
+    splits = tuple(("ep", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
+    plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=6), planner="given", model="exact", array="ring-4")
     program = lower_training(network, plan, preset("ndp-demo-predict"), rule=UpdateRule(), steps=1,
                              memory_words=MEMORY_WORDS)
     made = session(network, plan, random_data(network, 6, np.random.default_rng(1)), program)
