@@ -4,6 +4,6 @@ In the order in which data pass: ``tensors`` (who has which part, and where it l
 several dies send), ``vector`` (programs of the vector engine; ``activation``, ``pooling``), ``cuts`` (how work is cut
 into pieces; ``tile_strips``), ``tasks`` (what a die does), ``operations`` (what all dies do, as tasks of each;
 ``sums``, and of Winograd layers ``tile_operations``, ``line_operations`` and ``kernel_sums``), ``step`` (the whole),
-``operands`` (narrow copies for the matrix engine), ``forward``, ``winograd`` and ``backward`` (which operations a
-network's nodes are), ``build`` (the step of a plan).
+``operands`` (narrow copies for the matrix engine), ``concatenation`` (channels side by side), ``forward``, ``winograd``
+and ``backward`` (which operations a network's nodes are), ``build`` (the step of a plan).
 """

@@ -8,6 +8,7 @@ from plinth.partition.graph import CONCAT, LOSS, Epilogue
 from plinth.partition.groups import ERROR, TILES
 from plinth.step.activation import ACTIVATIONS, run_backward
 from plinth.step.between import Exchange
+from plinth.step.concatenation import side_by_side
 from plinth.step.forward import Forward, Made, column_sum, pool_of
 from plinth.step.granularity import folding
 from plinth.step.operations import Gather, LastStrip, Pool, Products, Sweep
@@ -15,7 +16,7 @@ from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, UPDATE
-from plinth.step.tensors import WHOLE, Columns, Matrix, Placed, Row, Tensor, Unfolded, folded
+from plinth.step.tensors import WHOLE, Matrix, Placed, Row, Tensor, Unfolded, folded
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.vector_body import VectorOp
 
@@ -226,12 +227,13 @@ class Backward:
     def _apart(self, made: Made, error: Tensor) -> None:
         """Errors of what is concatenated, each in a place of its own."""
         step, node = self.step, made.node
-        for place, ((x, first), edge) in enumerate(zip(made.columns, step.graph.feeds(made.number), strict=True)):
+        feeds, errors = step.graph.feeds(made.number), side_by_side(made.x, error)
+        for place, (x, channels, edge) in enumerate(zip(made.x, errors, feeds, strict=True)):
             if edge is None:
                 continue
             part = self._errors[made.number, place] = step.reserve(x.like(f"{node.name}.error{place}"))
             program = VectorProgram(step.parameters)
-            program.load("d", Columns(error, first, x.channels))
+            program.load("d", channels)
             program.store("d", part)
             step.add(Sweep(f"{node.name}.part{place}", node, step.parameters, program, program, part, 1))
 

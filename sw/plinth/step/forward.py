@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from math import log
 
 from plinth.network.layers import MaxPool, MeanPool
@@ -11,13 +10,14 @@ from plinth.partition.blocks import TileSum
 from plinth.partition.graph import CONCAT, LOSS, Epilogue, Node
 from plinth.partition.groups import SUM
 from plinth.step.activation import ACTIVATIONS, run_forward
+from plinth.step.concatenation import side_by_side
 from plinth.step.operands import Operands, narrow_weights, widened
 from plinth.step.operations import Chained, Clear, Gather, Pool, Products, Sweep
 from plinth.step.slots import Slots, Summands
 from plinth.step.step import Step
 from plinth.step.sums import LEFT, Sum, add_sources
 from plinth.step.tasks import FPROP
-from plinth.step.tensors import Columns, Matrix, Meeting, Placed, Tensor, folded
+from plinth.step.tensors import Matrix, Meeting, Placed, Tensor, folded
 from plinth.step.vector import Operand, VectorProgram
 from plinth.step.winograd import WinogradLayer
 from plinth_hw.isa.formats import Fixed
@@ -76,12 +76,6 @@ class Made:
         found = self.followed[-1][2] if self.followed else self.output
         assert found is not None
         return found
-
-    @property
-    def columns(self) -> list[tuple[Tensor, int]]:
-        """What a concatenation reads at each place, with the first of its output's channels that it is."""
-        ends = accumulate((x.channels for x in self.x), initial=0)
-        return list(zip(self.x, ends, strict=False))
 
     @property
     def pooled(self) -> bool:
@@ -310,12 +304,11 @@ class Forward:
     def _concatenate(self, made: Made) -> None:
         """What is read at each place into its channels."""
         assert made.output is not None
-        target = self._activated(made)
-        for place, (x, first) in enumerate(made.columns):
+        outputs, targets = (side_by_side(made.x, whole) for whole in (made.output, self._activated(made)))
+        for place, (x, output, target) in enumerate(zip(made.x, outputs, targets, strict=True)):
             program = VectorProgram(self.step.parameters)
             program.load("z", x)
-            further = self._activate(made, program, Columns(made.output, first, x.channels),
-                                     Columns(target, first, x.channels))
+            further = self._activate(made, program, output, target)
             self.step.add(Sweep(f"{made.node.name}.output{place}", made.node, self.step.parameters, program, program, x,
                                 1 + further))
 

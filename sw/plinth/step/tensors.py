@@ -420,25 +420,6 @@ class Row:
         return self.fold * int(self.of.spans.channels.max())
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Neighbouring channels of a tensor whose channels no die splits."""
-
-    of: Tensor
-    first: int
-    count: int
-
-    @property
-    def packed(self) -> bool:
-        """Elements lie two to a word."""
-        return self.of.packed
-
-    def buffer(self, die: int) -> Buffer:
-        """Where they lie on a die."""
-        whole = self.of.buffer(die)
-        return whole.part(whole.name, self.first // (2 if self.packed else 1), whole.rows, self.count, whole.stride)
-
-
 def folded(of: Placed, fold: int) -> Placed:
     """A dense place with ``fold`` rows in one."""
     return of if fold == 1 else Folded(of, fold)
