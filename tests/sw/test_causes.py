@@ -10,7 +10,7 @@ import pytest
 from plinth import cli
 from plinth.network.layers import Dense, MeanSquaredError, Shape
 from plinth.network.network import Network, perceptron
-from plinth.network.parameters import flats, initial_parameters
+from plinth.network.parameters import initial_parameters, layer_vectors
 from plinth.train.checks import FoundStep, against_float64
 from plinth.update.kinds import ADAGRAD_PRINTED, MOMENTUM, SGD
 from plinth.update.rule import UpdateRule
@@ -26,7 +26,7 @@ def cause(x: np.ndarray, y: np.ndarray, rule: UpdateRule, number_format: str = "
     """Of a first step that is not finite, from initial weights times a factor."""
     checks = against_float64(network, rule, number_format)
     first = initial_parameters(network, 0)
-    before = [np.float32(factor) * one.join(first) for one in flats(network)]
+    before = [np.float32(factor) * one.join(first) for one in layer_vectors(network)]
     states = [None if rule.kind == SGD else np.zeros(len(values)) for values in before]
     nothing = [np.zeros(len(values)) for values in before]
     checks.step(FoundStep(np.zeros((len(x), 6), np.float32), float("nan"), nothing, before, states,

@@ -6,7 +6,7 @@ from tests.support.networks import random_network
 
 from plinth.network.layers import Embedding, SoftmaxCrossEntropy
 from plinth.network.network import INPUT, Network
-from plinth.network.parameters import flats, initial_parameters, named
+from plinth.network.parameters import initial_parameters, layer_vectors, named
 from plinth.network.zoo import NETWORKS
 from plinth.train import float64
 from plinth_sim.golden import reference
@@ -55,7 +55,7 @@ def test_rounded_maps_decide_alike() -> None:
     x, targets = inputs(network, rng)
     parameters = initial_parameters(network, 0)
     compute, flat = float64.float64_reference(network), x.reshape(SAMPLES, -1)
-    weights = [one.join(parameters) for one in flats(network)]
+    weights = [one.join(parameters) for one in layer_vectors(network)]
     outputs = reference.forward(float64.reference_layers(network), parameters, x)
     decided = {layer.name: outputs[layer.name if layer.kind == "relu" else layer.inputs[0]].astype(np.float32)
                for layer in network.layers if layer.kind in ("relu", "max-pool") and layer.inputs[0] != INPUT}

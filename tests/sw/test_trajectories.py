@@ -13,7 +13,7 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.lower.training import lower_training
 from plinth.network.network import perceptron
-from plinth.network.parameters import Flats, KeptVectors, Parameters, flats, initial_parameters
+from plinth.network.parameters import KeptVectors, LayerVector, Parameters, initial_parameters, layer_vectors
 from plinth.plan.planning import data_parallel
 from plinth.train.data import Dataset
 from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, KINDS, LAWS, MOMENTUM, RMSPROP, SGD
@@ -64,7 +64,7 @@ def gradients(weights: list[Doubles], x: Doubles, classes: NDArray[np.int64]) ->
 def initial(fixed: bool) -> list[Doubles]:
     """Initial weights, as Q3.12 has them if that is asked for."""
     first = initial_parameters(NETWORK, 0)
-    weights = [one.join(first).astype(np.float64) for one in flats(NETWORK)]
+    weights = [one.join(first).astype(np.float64) for one in layer_vectors(NETWORK)]
     return [np.rint(each * 4096) / 4096 for each in weights] if fixed else weights
 
 
@@ -101,12 +101,12 @@ def trained(die: str, rule: UpdateRule, data: Dataset) -> Iterator[Trained]:
         list(run.epoch(epoch))
         weights, kept = run.parameters(run.driver), run.kept(run.driver)
         states = {} if rule.kind == SGD else {name: vectors["state"] for name, vectors in kept.items()}
-        yield Trained([whole(one, weights, kept, "weights_low") for one in flats(NETWORK)],
-                      [whole(one, states, kept, "state_low") / scale for one in flats(NETWORK) if states])
+        yield Trained([whole(one, weights, kept, "weights_low") for one in layer_vectors(NETWORK)],
+                      [whole(one, states, kept, "state_low") / scale for one in layer_vectors(NETWORK) if states])
     assert run.checks is not None and run.checks.failure is None
 
 
-def whole(layer: Flats, high: Parameters, kept: KeptVectors, low: str) -> Doubles:
+def whole(layer: LayerVector, high: Parameters, kept: KeptVectors, low: str) -> Doubles:
     """High halves of a layer with the low ones, if there are some."""
     found = layer.join(high).astype(np.float64)
     halves = {name: vectors[low] for name, vectors in kept.items() if low in vectors}

@@ -49,6 +49,8 @@ __all__ = ["FP32_ROUNDING", "INPUT", "KINK_ROUNDINGS", "ROUNDINGS_OF_PREDICTIONS
 
 #: What a network trains, by the names of layer and variable with a dot between: ``conv1.weights``, ``conv1.bias``.
 Parameters = Mapping[str, NDArray[Any]]
+#: Names of what a layer trains.
+VARIABLES = ("weights", "bias")
 #: How many roundings a prediction is thought to be off at most, of its size and its target's.
 ROUNDINGS_OF_PREDICTIONS = 64
 #: What divides in place of 0.
@@ -101,8 +103,8 @@ class _Walk:
         self.own: dict[str, Variables] = {layer.name: {} for layer in layers}
         for name, values in parameters.items():
             layer, _, variable = name.rpartition(".")
-            if layer not in self.own:
-                raise ValueError(f"parameter {name!r} is of no layer")
+            if layer not in self.own or variable not in VARIABLES:
+                raise ValueError(f"parameter {name!r} is of no layer, or none of its {' and '.join(VARIABLES)}")
             self.own[layer][variable] = values.astype(np.float64, copy=False)
         start = np.asarray(x, dtype=np.float64)
         self.found = {INPUT: Output(start, lambda: np.abs(start), lambda error: ([], {}))}
@@ -140,9 +142,7 @@ def forward(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any]) ->
     Raises
     ------
     ValueError
-        If a kind is unknown, a parameter is of no layer, or shapes do not fit.
-    KeyError
-        If a layer's weights are missing.
+        If a kind is unknown, a parameter is of no layer, a layer's weights are missing, or shapes do not fit.
     """
     return {name: output.value for name, output in _run(layers[:-1], parameters, x).items() if name != INPUT}
 

@@ -45,7 +45,7 @@ class Layer:
     def __getattr__(self, key: str) -> Any:
         if key in self.__dict__.get("settings", ()):
             return self.settings[key]
-        raise AttributeError(f"layer has no {key!r}")
+        raise AttributeError(f"layer {self.__dict__.get('name')!r} has no {key!r}")
 
 
 #: Arrays of a layer by the names of its variables: what it trains, or gradients of that.
@@ -115,6 +115,8 @@ class Call:
     @property
     def weights(self) -> tuple[Array, Array | None]:
         """Weights, and the bias, if there is one."""
+        if "weights" not in self.variables:
+            raise ValueError(f"layer {self.layer.name!r} ({self.layer.kind}) is given no weights")
         return self.variables["weights"], self.variables.get("bias")
 
 

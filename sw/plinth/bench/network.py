@@ -98,7 +98,7 @@ class Tiles:
     node: None = None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         goes = PATTERNS[self.pattern]
         source = Buffer("sent", 0, 1, WORDS, WORDS)
         for other in goes(die, self.dies):
@@ -120,7 +120,7 @@ class Last:
     node: None = None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         came = tuple(buffer for one in self.operations for item in one.tasks(die) if isinstance(item, Arrivals)
                      for buffer in item.buffers)
         word = self.any.part("last", 0, 1, 1, 1)

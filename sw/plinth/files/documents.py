@@ -317,5 +317,6 @@ def check_version(data: Any, where: str, what: str, version: int, remedy: str, o
     if "report" in data:
         raise UserError(f"{where}: {what_is(data)}, where {what} is wanted; {remedy}")
     found = data.get("version")
-    if found not in (version, *older) or isinstance(found, bool):
-        raise UserError(f"{where}: version must be {version}, not {described(found)}; {remedy}")
+    known = (version, *older)
+    if found not in known or isinstance(found, bool):
+        raise UserError(f"{where}: version must be {' or '.join(map(str, known))}, not {described(found)}; {remedy}")

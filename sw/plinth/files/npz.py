@@ -31,8 +31,8 @@ from plinth.files.documents import opened, refuse_document
 
 #: Largest file, and most bytes of its members unpacked: what a zip file of 32-bit sizes can hold by every reader.
 MAXIMUM_BYTES = (1 << 31) - 1
-#: Most members: a network's layers and a header are half of that.
-MAXIMUM_MEMBERS = 1 << 13
+#: Most members: of 4,096 layers two variables each, with up to three vectors beside, and a header.
+MAXIMUM_MEMBERS = 4096 * 2 * (1 + 3) + 1
 #: A file's members may unpack to so many bytes, or to so many times its own size.
 FREE_BYTES, MAXIMUM_RATIO = 1 << 26, 128
 #: Most bytes that deflate can make of one.
@@ -109,6 +109,11 @@ class ArrayFile:
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its arrays."""
+        return tuple(self._members)
 
     def error(self, problem: str) -> UserError:
         """The error that the file is not what it ought to be."""

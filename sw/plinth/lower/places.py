@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.executor import Executor, Piece
 from plinth.lower.codes import LevelPlace
-from plinth.network.parameters import Flats, KeptVectors, Parameters
+from plinth.network.parameters import KeptVectors, LayerVector, Parameters
 from plinth.partition.groups import RING
 from plinth.step import tensors
 from plinth.step.owned import Block, Kept
@@ -125,7 +125,7 @@ class LayerWeights:
     """What a layer trains, or gradients of it, in die memory: on each die a row of words, a matrix, then a bias."""
 
     #: Its variables as one.
-    flats: Flats
+    vector: LayerVector
     #: Of the whole layer: taps, channels in, channels out.
     shape: tuple[int, int, int]
     slices: Sequence[WeightSlice]
@@ -248,7 +248,7 @@ class _HostPlaces:
                       if node.name == given.name.rpartition(".")[0])
         dies = range(step.dies)
         node = step.graph.nodes[number]
-        return LayerWeights(Flats(node.name, node.variables), given.shape, [given.slice(die) for die in dies],
+        return LayerWeights(LayerVector(node.name, node.variables), given.shape, [given.slice(die) for die in dies],
                             [self._at(given.buffer(die)) for die in dies], step.members(RING, number).members)
 
     def all_weights(self) -> dict[str, LayerWeights]:
@@ -332,7 +332,7 @@ class HostView:
             for buffer, constant in self.constants:
                 executor.write_floats(die, buffer, np.array(constant, dtype=np.float32))
         for layer in self.weights.values():
-            values = layer.flats.join(parameters)
+            values = layer.vector.join(parameters)
             for die in executor.numbers:
                 if layer.buffers[die].columns:
                     executor.write_floats(die, layer.buffers[die], layer.cut(values, die)[None])
@@ -341,8 +341,8 @@ class HostView:
         """Give every die of this process what it owns of the vectors beside the weights."""
         for vectors in self.kept.values():
             for vector, place in vectors.items():
-                values = {name: kept[name][vector] for name in place.weights.flats.names}
-                place.spread(place.weights.flats.join(values), executor)
+                values = {name: kept[name][vector] for name in place.weights.vector.names}
+                place.spread(place.weights.vector.join(values), executor)
 
     def write_batch(self, executor: Executor, x: NDArray[Any], targets: NDArray[Any], place: int = 0) -> None:
         """Samples ``[sample, ...]``, and one-hot classes or targets."""
@@ -362,7 +362,7 @@ class HostView:
         """All variables: of every slice the copy on its ring's first die."""
         found = read_together(executor, {name: one.reading() for name, one in self.weights.items()})
         return {name: values for layer, flat in found.items()
-                for name, values in self.weights[layer].flats.split(flat).items()}
+                for name, values in self.weights[layer].vector.split(flat).items()}
 
     def copies_of(self, executor: Executor) -> dict[str, list[Floats]]:
         """Variables of each layer as one, as often as dies hold copies of their slices."""
@@ -378,7 +378,7 @@ class HostView:
         found: dict[str, dict[str, Floats]] = {}
         for layer, vectors in self.kept_flats_of(executor).items():
             for vector, flat in vectors.items():
-                for name, values in self.weights[layer].flats.split(flat.astype(np.float32)).items():
+                for name, values in self.weights[layer].vector.split(flat.astype(np.float32)).items():
                     found.setdefault(name, {})[vector] = values
         return found
 

@@ -116,7 +116,7 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
         the die's memory, its vector scratchpad or its counters.
     """
     check_network(network)
-    _check(plan, parameters.packing > 1)
+    _check(plan, parameters)
     _check_engines(plan, parameters)
     return lower_step(step_of(trained_sharding(plan, parameters, rule), parameters), steps, memory_words)
 
@@ -153,14 +153,16 @@ def check_array(array: Array) -> None:
                         "it can be planned for and simulated, not lowered; choose fewer groups")
 
 
-def _check(plan: Plan, narrow: bool) -> None:
+def _check(plan: Plan, parameters: DieParameters) -> None:
     """Refuse what has no lowering."""
-    if not narrow:
+    for node in plan.graph.nodes:
+        if node.per_channel and parameters.number_format != "fp32":
+            raise UserError(f"layer {node.name!r} ({node.kind}) cannot be lowered to dies of format "
+                            f"{parameters.number_format}, where errors that go through its factors would lose too many "
+                            "of their 16 bits: it can be planned for and simulated; choose --format fp32")
+    if parameters.packing == 1:
         return
     for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
-        if node.scales:
-            raise UserError(f"layer {node.name!r} ({node.kind}) cannot be lowered with operands of 16 bits; choose "
-                            "--format fp32")
         if set(splits) - ({DP} if node.tiling is None else {DP, EP}) or node.kind not in ("convolution", "dense", LOSS):
             raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: it is neither "
                             "convolution nor fully connected layer, or its batch is not split, nor elements of its "

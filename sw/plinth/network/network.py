@@ -126,7 +126,7 @@ class Network:
             raise self.layers[-1].refuse("is the last layer but no loss; end in softmax-cross-entropy or "
                                          "mean-squared-error")
         if not self.weighted:
-            raise ValueError("no layer has weights; add a dense or a convolution layer")
+            raise ValueError("no layer is trained; add one with weights, such as dense or convolution")
         readers = [self.layer(name) for name in self.consumers(INPUT)]
         odd = [reader for reader in readers if not isinstance(reader, Embedding)]
         if odd and len(odd) < len(readers):
@@ -202,7 +202,7 @@ class Network:
     @cached_property
     def variables(self) -> Mapping[str, Variable]:
         """What all layers train, by name: that of the layer and of the variable, such as ``conv1.weights``."""
-        return {one.of(layer.name): one for layer in self.layers for one in self.shapes[layer.name].variables}
+        return {one.qualified(layer.name): one for layer in self.layers for one in self.shapes[layer.name].variables}
 
     def layer_weights(self, name: str) -> int:
         """Elements of what a layer trains, without its bias."""

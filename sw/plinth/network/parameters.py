@@ -1,7 +1,6 @@
 """A network's parameters as arrays by name, and the float64 figures of them that training compares with.
 
-Checks and places in memory take the variables of a layer as one: flat, one behind the other, in the layer's order
-(:class:`Flats`).
+Checks and places in memory take all variables of a layer as one vector, concatenated (:class:`LayerVector`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ Parameters = Mapping[str, NDArray[np.float32]]
 KeptVectors = Mapping[str, Mapping[str, NDArray[np.float32]]]
 #: (parameters, samples) -> what the loss reads, float64 ``[samples, outputs]``, of some samples after the other,
 #: computed on the host.
-Predictor = Callable[[Parameters, NDArray[Any]], Iterator[NDArray[np.float64]]]
+Predictor = Callable[[Mapping[str, NDArray[Any]], NDArray[Any]], Iterator[NDArray[np.float64]]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """What a step ought to find; of layers that train something in order, each one's variables as one."""
+    """What a step ought to find; of each layer that trains something, in order, a :class:`LayerVector`."""
 
     #: ``[samples, outputs]``.
     predictions: NDArray[np.float64]
@@ -54,15 +53,15 @@ class ReferenceStep:
     kink_difference: float = 0.0
 
 
-#: Variables of each layer that trains something, in order, as one: :class:`Flats`.
-LayerArrays = Sequence[NDArray[Any]]
+#: Of each layer that trains something, in order, what its :class:`LayerVector` makes of arrays.
+LayerVectors = Sequence[NDArray[Any]]
 #: (weights before the step, samples, targets, outputs of ReLUs and inputs of max-pools by layer name) -> the step.
-Reference = Callable[[LayerArrays, NDArray[Any], NDArray[Any], Mapping[str, NDArray[np.float32]]], ReferenceStep]
+Reference = Callable[[LayerVectors, NDArray[Any], NDArray[Any], Mapping[str, NDArray[np.float32]]], ReferenceStep]
 
 
 @dataclass(frozen=True)
-class Flats:
-    """Variables of one layer as one flat array, in the order in which they lie in memory.
+class LayerVector:
+    """The variables of one layer as one vector: concatenated, in the order in which they lie in memory.
 
     Parameters
     ----------
@@ -76,7 +75,7 @@ class Flats:
     @property
     def names(self) -> list[str]:
         """Of its variables in a network."""
-        return [one.of(self.layer) for one in self.variables]
+        return [one.qualified(self.layer) for one in self.variables]
 
     @property
     def elements(self) -> int:
@@ -85,23 +84,23 @@ class Flats:
 
     def join(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Of arrays by name those of the layer, one behind the other."""
-        return np.concatenate([np.asarray(arrays[one.of(self.layer)]).ravel() for one in self.variables])
+        return np.concatenate([np.asarray(arrays[one.qualified(self.layer)]).ravel() for one in self.variables])
 
     def split(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """The arrays of a flat one, by name, in their shapes."""
         ends = np.cumsum([one.elements for one in self.variables])
-        return {one.of(self.layer): values.reshape(one.shape)
+        return {one.qualified(self.layer): values.reshape(one.shape)
                 for one, values in zip(self.variables, np.split(flat, ends[:-1]), strict=True)}
 
 
-def flats(network: Network) -> list[Flats]:
+def layer_vectors(network: Network) -> list[LayerVector]:
     """Of each layer that trains something, in order."""
-    return [Flats(layer.name, network.shapes[layer.name].variables) for layer in network.weighted]
+    return [LayerVector(layer.name, network.shapes[layer.name].variables) for layer in network.weighted]
 
 
-def named(network: Network, arrays: LayerArrays) -> dict[str, NDArray[Any]]:
+def named(network: Network, arrays: LayerVectors) -> dict[str, NDArray[Any]]:
     """Variables by name, of those of each layer as one."""
-    return {name: array for one, flat in zip(flats(network), arrays, strict=True)
+    return {name: array for one, flat in zip(layer_vectors(network), arrays, strict=True)
             for name, array in one.split(flat).items()}
 
 

@@ -18,7 +18,7 @@ class Gradient(Enum):
 
     #: Every element has one in each step.
     DENSE = "dense"
-    #: Rows have one whose numbers the step's samples name.
+    #: Only the rows whose numbers the step's samples name have one.
     ROWS = "rows"
 
 
@@ -82,7 +82,7 @@ class Variable:
         """Of all axes together."""
         return prod(self.shape)
 
-    def of(self, layer: str) -> str:
+    def qualified(self, layer: str) -> str:
         """Its name in a network: unique, as no name of a variable has a dot."""
         return f"{layer}.{self.name}"
 

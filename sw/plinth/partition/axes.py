@@ -39,7 +39,7 @@ from plinth.partition.groups import OWNERS, Owners, ProcessGroups, process_group
 #: Arrays of up to so many dies keep who sends how much to whom from call to call.
 KEPT_DIES = 64
 #: Names of axes: of maps, of weights, of Winograd tiles and weights that are theirs.
-SAMPLES, CHANNELS, INPUTS, OUTPUTS, ELEMENTS = "samples", "channels", "inputs", "outputs", "elements"
+SAMPLES, CHANNELS, ELEMENTS = "samples", "channels", "elements"
 #: Axis that no tensor has: dies that have the same, told apart, so that each keeps to its own.
 COPIES = "copies"
 #: Elements of each axis of a tensor.

@@ -29,7 +29,7 @@ from plinth.network.layers import (
     Shape,
 )
 from plinth.network.network import INPUT, Network
-from plinth.network.variables import Gradient, Variable
+from plinth.network.variables import OUTPUTS, Gradient, Variable
 from plinth_hw.isa.winograd import Form, form
 
 #: The batch is split; each die has all weights of the layer.
@@ -134,7 +134,7 @@ class Node:
     """A weighted layer, a junction or the loss. Sizes are elements per sample."""
 
     name: str
-    #: "convolution", "dense", "embedding", "add", "join", "concat" or "loss".
+    #: "convolution", "dense", "embedding", "affine", "add", "join", "concat" or "loss".
     kind: str
     #: What the layer trains: a matrix or factors, then what is added to each output channel.
     variables: tuple[Variable, ...] = ()
@@ -188,14 +188,14 @@ class Node:
     @cached_property
     def matrix(self) -> tuple[int, int, int]:
         """Its weights as taps of matrices ``[inputs, outputs]``; factors of channels are one row."""
-        if self.scales:
+        if self.per_channel:
             return 1, 1, self.output_channels
         return self.weights // (self.input_channels * self.output_channels), self.input_channels, self.output_channels
 
     @property
-    def scales(self) -> bool:
+    def per_channel(self) -> bool:
         """Whether it has a factor for each channel, and no matrix."""
-        return self.kind == Affine.kind
+        return any(one.axes == (OUTPUTS,) and not one.added for one in self.variables)
 
     @property
     def weighted(self) -> bool:
@@ -304,7 +304,7 @@ class PlanGraph:
         """Which of ``splits`` a node may take: the loss, factors of channels and concatenations "dp" only, "op" what
         has weights, "ep" Winograd layers."""
         node = self.nodes[number]
-        if node.kind in (LOSS, CONCAT) or node.scales:
+        if node.kind in (LOSS, CONCAT) or node.per_channel:
             return (DP,)
         return tuple(split for split in splits if {OP: node.weighted, EP: node.tiling is not None}.get(split, True))
 
@@ -411,8 +411,9 @@ def from_network(network: Network) -> PlanGraph:
         else:
             input_channels = channels = shapes.output.channels if joined else first.channels
         if isinstance(layer, Affine) and shapes.output.channels != channels:
-            raise UserError(f"network {network.name!r}: layer {layer.name!r} scales the {shapes.output.channels} "
-                            f"features of a flattened map of {channels} channels; put it before the flatten")
+            raise UserError(f"network {network.name!r}: layer {layer.name!r} scales {shapes.output.channels} features "
+                            f"of {channels} channels at several positions, of a flattened map or of rows of an "
+                            "embedding; scale a map before it is flattened, or put a dense layer between")
         number = len(nodes)
         # Errors of what is concatenated twice are not the same.
         firsts = [place if joined else layer.inputs.index(name) for place, name in enumerate(layer.inputs)]

@@ -48,6 +48,9 @@ def check_cover(where: str, size: int, given: tuple[Indices, ...]) -> None:
     for number, part in enumerate(given):
         last = 0
         for first, end in sorted(part):
+            if end <= first:
+                raise UserError(f"{where}: part {number} has a range from {first} to {end}; a range ends behind its "
+                                "first index")
             if first < 0 or end > size:
                 raise UserError(f"{where}: part {number} needs index {first if first < 0 else max(first, size)}, which "
                                 f"no die owns; indices go from 0 to {size - 1}")

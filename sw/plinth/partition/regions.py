@@ -38,7 +38,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from plinth.errors import UserError
-from plinth.partition.axes import ELEMENTS, INPUTS, OUTPUTS, SAMPLES, Region
+from plinth.network.variables import INPUTS, OUTPUTS
+from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, parts
 from plinth.partition.graph import DP, EP, MP, SPLITS, Node, PlanGraph
 from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, TILES, Owners, ProcessGroups, process_groups

@@ -117,7 +117,7 @@ class DieCosts:
         return work_cost(self.machine, work, self.codes, flit_cycles)
 
     def task(self, task: Task) -> Cost:
-        """As :class:`Costs`."""
+        """A product, vector work, an update, or rows of an embedding: of all tasks that it stands for."""
         cost, share = self.work(task.work), task.share
         # Of equal products the last one may have fewer samples.
         count = task.count if share is None else share.samples / max(1, cost.samples)
@@ -132,7 +132,8 @@ class DieCosts:
         return macs / self.parameters.rows + macs / self.parameters.columns
 
     def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
-        """As :class:`Costs`; packets have a flit of their own."""
+        """Seconds that a die takes to send some words in tiles, and words on a link over those sent; packets have a
+        flit of their own."""
         parameters, copy = self.parameters, Copy.part(max(1, rows), max(1, width))
         _, row = self.machine.copy(copy, copy.flits(parameters) / float(parameters.link_rate))
         of = copy.rows * copy.columns
@@ -144,15 +145,15 @@ class DieCosts:
         return self.machine.arrival(max(latency, LINK_LATENCY)) * self.second
 
     def ring(self, phase: Phase, members: int, links: float) -> float:
-        """As :class:`Costs`."""
+        """Seconds of a ring's message beside its words."""
         return phase.share * self.machine.ring_latency(members, links) * self.second
 
     def reduced(self, phase: Phase, words: int, members: int) -> float:
-        """As :class:`Costs`."""
+        """Words that a member of a ring moves in memory for a message."""
         return sum(message_words(phase, words, members))
 
     def update(self, words: int) -> Cost:
-        """As :class:`Costs`."""
+        """Seconds of an update."""
         return Cost(words / self.parameters.flit_words * self.second, self.machine.control["reduce"] * self.second,
                     3.0 * words, words, words, 0.0)
 
@@ -197,7 +198,8 @@ class Paper:
         self.cycle = 1 / float(array.clock_mhz * 1_000_000)
 
     def task(self, task: Task) -> Cost:
-        """As :class:`Costs`; nothing is kept from one product to the next."""
+        """A product, vector work, an update, or rows of an embedding: of all tasks that it stands for; nothing is kept
+        from one product to the next."""
         known = PAPER_COSTS.get(type(task.work))
         return Cost() if known is None else known(task, task.work)
 

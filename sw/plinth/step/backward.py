@@ -51,7 +51,7 @@ class Backward:
                 error = self._follow(made, behind, source, target, error)
             error = self._own(made, error)
             self.step.release(f"{made.node.name}.backward")
-        if made.node.scales:
+        if made.node.per_channel:
             self._scaled(made, error, reductions)
         elif made.node.weighted:
             self._weighted(made, error, reductions)
@@ -172,7 +172,7 @@ class Backward:
         step, node, output = self.step, made.node, made.output
         bias = node.bias > 0 and not step.layouts[made.number].mp
         # What the matrix engine reads is narrow then, what tiles are made of is not.
-        narrow = step.narrow and node.weighted and node.tiling is None and not node.scales
+        narrow = step.narrow and node.weighted and node.tiling is None and not node.per_channel
         unlike = node.weighted and narrow != error.packed
         if made.activation is None and not bias and not unlike:
             return error

@@ -106,7 +106,7 @@ class Exchange:
                            (source,))
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         yield from self.sends(die)
         arrivals = self.arrivals(die)
         if arrivals is not None:
@@ -148,7 +148,7 @@ class Barrier:
     node: Node = field(compare=False)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         for other in range(self.dies):
             if other != die:
                 yield Task(f"{self.name}.barrier[{other}]", Engine.TRANSFER, Signal(other, self.number, self.engine))
@@ -172,7 +172,7 @@ class Regroup:
         return f"set_group[{self.row}]"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         if die in self.dies:
             yield Task(self.name, Engine.COLLECTIVE, GroupRow(self.row, self.rings.of(die)))
 
@@ -231,7 +231,7 @@ class Reduce:
         return self.message(die) is not None and self.words(die) > 0
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         message, piece = self.message(die), self.target.slice(die)
         first, words = self.piece.words(self.parameters, piece)
         if words and message is not None:

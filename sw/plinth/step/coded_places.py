@@ -45,7 +45,7 @@ class PerElement:
     packed = False
 
     def place_words(self) -> int:
-        """As :class:`~plinth.step.tensors.Reservable`."""
+        """Words of memory, of the die that needs most."""
         return self.tiles.elements * self.width.of(_longest(self.tiles))
 
     def buffer(self, die: int) -> Buffer:
@@ -103,7 +103,7 @@ class PerMember:
         return int(self.elements.counts.max()) * self._row
 
     def place_words(self) -> int:
-        """As :class:`~plinth.step.tensors.Reservable`."""
+        """Words of memory, of the die that needs most."""
         return self.cluster.size * self._member
 
     def buffer(self, die: int) -> Buffer:

@@ -191,7 +191,7 @@ class Forward:
         node, here, outputs = graph.nodes[number], self.step.layouts[number], graph.outputs[number]
         reads = graph.edges[outputs[0]].consumer if len(outputs) == 1 else number
         reader = graph.nodes[reads]
-        return (reader.kind == LOSS and node.weighted and not node.scales and not node.epilogue and not here.mp
+        return (reader.kind == LOSS and node.weighted and not node.per_channel and not node.epilogue and not here.mp
                 and not here.op and not here.ep and alike(here.output, self.step.layouts[reads].input,
                                           plane(self.step.batch, node.output_channels), self.step.factors)
                 and not (node.bias and loss_rows(reader) < node.output_positions))
@@ -204,7 +204,7 @@ class Forward:
         if epilogue and epilogue[0].kind in ACTIVATIONS:
             made.activation = epilogue.pop(0)
         sources: list[Placed]
-        if node.weighted and not node.scales:
+        if node.weighted and not node.per_channel:
             made.z = Tensor(f"{node.name}.product", step.batch, positions, node.output_channels, here.output,
                             step.factors)
             summed = step.tile_sums.get(number)
@@ -347,7 +347,7 @@ class Forward:
             sources = self.summed(node, f"{node.name}.sum", sources, total, most)
         program = VectorProgram(step.parameters)
         add_sources(program, sources)
-        if node.scales:
+        if node.per_channel:
             program.load("s", Matrix(step.weights[node.name]), "row")
             program.run(VectorOp.MUL, "z", "z", "s")
         for number, bias in enumerate(biases):
@@ -357,7 +357,7 @@ class Forward:
             program.run(VectorOp.SCALE, "z", "z", immediate=1.0 / len(step.graph.feeds(made.number)))
         further = self._activate(made, program, output, self._activated(made))
         step.hold(Sweep(f"{node.name}.output", node, step.parameters, program, program, output,
-                        len(sources) + further, len(biases) + node.scales, images=made.pooled))
+                        len(sources) + further, len(biases) + node.per_channel, images=made.pooled))
 
     def _follow(self, made: Made, behind: Epilogue) -> None:
         """A pool, or an activation that has its own program."""

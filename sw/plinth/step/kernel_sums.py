@@ -39,7 +39,7 @@ class _Matrix:
     outputs: int
 
     def part(self, die: int) -> Part:
-        """As :class:`~plinth.step.operations.Space`."""
+        """What a die has of it."""
         return Part(0, self.inputs, 0, self.outputs, 1)
 
 
@@ -90,7 +90,7 @@ class _OfKernels(ABC):
         return f"{self.node.name}.{'kernel_grad' if self.direction == UPDATE else 'elements'}"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         if self.elements.slice(die).words and (self.of is None or self.of.at(die).words):
             yield from self.made(die, most)
 
@@ -115,7 +115,7 @@ class KernelProducts(_OfKernels):
     kernel: Weights
 
     def made(self, die: int, most: int | None) -> Iterator[Task]:
-        """As :class:`_OfKernels`: one product."""
+        """The products of a task: one product."""
         piece = self.elements.slice(die)
         words, taps = piece.inputs * piece.outputs, len(self.matrix.values[0])
         matrix = self.matrix.buffer(die).lines(piece.first_tap, piece.taps)
@@ -144,7 +144,7 @@ class KernelSums(_OfKernels):
     middle: Weights
 
     def made(self, die: int, most: int | None) -> Iterator[Task]:
-        """As :class:`_OfKernels`."""
+        """The products of a task."""
         piece = self.elements.slice(die)
         assert self.node.tiling is not None
         down, across = self.node.tiling.form.transforms

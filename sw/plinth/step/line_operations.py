@@ -24,7 +24,7 @@ class LineTiles:
     target: Tiles
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         lines, tiles = self.source.at(die), self.target.at(die)
         assert self.node.tiling is not None
         across = self.node.tiling.tiles[1]
@@ -84,7 +84,7 @@ class LineGather(Gather):
             yield self._task(f"[{members.first}..].{column}", work)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: a task a run of samples and so many columns."""
+        """The tasks by which a die sends to another, or to itself: a task a run of samples and so many columns."""
         source, target = self.source, self.targets[0]
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
         mine = source.at(die)

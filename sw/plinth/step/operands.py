@@ -39,11 +39,11 @@ class Operands:
         return Buffer(self.name, 0, part.rows, part.channels, max(1, width), packed=self.packed)
 
     def matrix(self, die: int) -> Buffer:
-        """As :class:`~plinth.step.tensors.Weights`."""
+        """The matrix on a die, with its spare rows."""
         return self.buffer(die)
 
     def place_words(self) -> int:
-        """As :class:`~plinth.step.tensors.Reservable`."""
+        """Words of memory, of the die that needs most."""
         return max(buffer.rows * buffer.stride for buffer in map(self.buffer, range(prod(self.weights.factors))))
 
 

@@ -146,17 +146,17 @@ class Sweep(Repeated):
                        (self.regions, self.row_regions, self.column_regions), most is None)
 
     def strips(self, die: int) -> int:
-        """As :class:`Chained`."""
+        """How many strips a die does it in."""
         return len(self._cut(die))
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         found = self._cut(die, most)
         for strips in granularity.groups(len(found), most):
             yield from self._strip_tasks(die, found[strips.start:strips.stop], most)
 
     def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
-        """As :class:`Chained`."""
+        """Tasks of some neighbouring strips, in at most ``most`` groups."""
         yield from self._strip_tasks(die, self._cut(die, most)[strips.start:strips.stop], most)
 
     def _strip_tasks(self, die: int, strips: Sequence[Strip], most: int | None) -> Iterator[Task]:
@@ -224,11 +224,11 @@ class LastStrip(Repeated):
         return self.name, self.node, self.program.on(die), self.space.part(die), self.rows
 
     def strips(self, die: int) -> int:
-        """As :class:`Chained`."""
+        """How many strips a die does it in."""
         return 0
 
     def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
-        """As :class:`Chained`."""
+        """Tasks of some neighbouring strips, in at most ``most`` groups."""
         part = self.space.part(die)
         if part.words:
             program = self.program.at(die, Piece(0, self.rows, 0, part.channels))
@@ -263,11 +263,11 @@ class Pool(Repeated):
         return list(granularity.image_strips(part.samples, self.node.raw_positions)) if part.words else []
 
     def strips(self, die: int) -> int:
-        """As :class:`Chained`."""
+        """How many strips a die does it in."""
         return len(self._cut(die))
 
     def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
-        """As :class:`Chained`."""
+        """Tasks of some neighbouring strips, in at most ``most`` groups."""
         cut = self._cut(die)[strips.start:strips.stop]
         if most is None:
             make = pooling.backward if self.backward else pooling.forward
@@ -339,7 +339,7 @@ class Chain(Repeated):
         return self.name, tuple((type(member), member.on(die)) for member in self.members)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         count = max((member.strips(die) for member in self.members), default=0)
         groups = list(granularity.groups(count, most))
         inner = None if most is None else max(1, most // max(1, len(groups)))
@@ -361,7 +361,7 @@ class Clear:
     any: Buffer
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         whole, size = self.place.buffer(die), granularity.zero_step(self.parameters)
         words = whole.rows * whole.columns
         for group in granularity.groups(-(-words // size), most):
@@ -428,7 +428,7 @@ class Products(Repeated):
             outputs=self.z.part(die).channels, kernel=window.kernel, stride=window.stride, padding=window.padding)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         x_part, z_part = self.x.part(die), self.z.part(die)
         if not (x_part.words and z_part.words):
             return
@@ -509,7 +509,7 @@ class Gather:
         return f"{self.node.name}.{'scatter' if self.added else 'gather'}"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         piece = self.table.slice(die)
         if not self.z.part(die).words or (self.added and not piece.words):
             return

@@ -85,7 +85,7 @@ class Kept:
     packed = False
 
     def place_words(self) -> int:
-        """As :class:`~plinth.step.tensors.Reservable`."""
+        """Words of memory, of the die that needs most."""
         return self.owned.words()
 
     def buffer(self, die: int) -> Buffer:
@@ -103,7 +103,7 @@ class Generator:
     packed = False
 
     def place_words(self) -> int:
-        """As :class:`~plinth.step.tensors.Reservable`."""
+        """Words of memory, of the die that needs most."""
         return self.parameters.words_of(1)
 
     def buffer(self, die: int) -> Buffer:

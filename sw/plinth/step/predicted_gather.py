@@ -71,18 +71,18 @@ class CodedGather(Gather):
     by_tasks = True
 
     def members(self, die: int) -> Members | None:
-        """As :class:`~plinth.step.tile_operations.Spread`: strings are as long as they are, so none."""
+        """The dies of a die's cluster, if one task reaches all: strings are as long as they are, so none."""
         return None
 
     def sends(self, die: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: what a die keeps comes last."""
+        """The tasks by which a die sends, in program order: what a die keeps comes last."""
         itself, *others = self.peers(die)
         for other in (*others, itself) if self.own else others:
             yield from self.tiles(die, other)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: what a die has itself is copied; a task for neighbouring elements
-        of a level to each other one."""
+        """The tasks by which a die sends to another, or to itself: what a die has itself is copied; a task for
+        neighbouring elements of a level to each other one."""
         if die == other:
             yield from super().tiles(die, other)
             return
@@ -104,7 +104,7 @@ class CodedGather(Gather):
             yield code_task(f"{name}.{number}", work, self.layer)
 
     def received(self, die: int) -> tuple[Buffer, ...]:
-        """As :class:`~plinth.step.between.Exchange`: strings."""
+        """Places of a die that others write: strings."""
         return (self.strings.buffer(die),) if self.targets[0].part(die).words else ()
 
 
@@ -126,7 +126,7 @@ class MaskExchange(Exchange):
     by_tasks = True
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`."""
+        """The tasks by which a die sends to another, or to itself."""
         theirs = self.asked.elements.at(other)
         if not (theirs.count and self.asked.samples.at(die).words):
             return
@@ -137,7 +137,7 @@ class MaskExchange(Exchange):
                        (source,))
 
     def received(self, die: int) -> tuple[Buffer, ...]:
-        """As :class:`~plinth.step.between.Exchange`."""
+        """Places of a die that others write."""
         return (self.asked.buffer(die),) if self.asked.elements.at(die).count else ()
 
 
@@ -155,7 +155,8 @@ class DecodeStrings:
     masks: PerElement | None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`: a task for neighbouring elements of a level."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups: a task for
+        neighbouring elements of a level."""
         assert self.node.tiling is not None
         mine, whole = self.source.at(die), self.target.at(die)
         for low, others in whole.besides(mine):
@@ -180,7 +181,7 @@ class PredictNeeded:
     added: Tensor | None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         whole = self.tiles.at(die)
         if not whole.words:
             return

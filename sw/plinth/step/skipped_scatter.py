@@ -47,7 +47,7 @@ class OwnTiles:
         return self.scatter.node
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         yield from self.scatter.tiles(die, die)
 
 
@@ -72,7 +72,7 @@ class SkipScatter(Exchange):
     by_tasks = True
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: what a die has itself is copied."""
+        """The tasks by which a die sends to another, or to itself: what a die has itself is copied."""
         source, target = self.source, self.targets[0]
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
         mine, theirs = source.at(die), target.at(other)
@@ -98,7 +98,7 @@ class SkipScatter(Exchange):
             yield code_task(f"{self.name}[{other}]{end}", Encode(self.part, runs, strings, masks, other, self.number))
 
     def received(self, die: int) -> tuple[Buffer, ...]:
-        """As :class:`~plinth.step.between.Exchange`: strings."""
+        """Places of a die that others write: strings."""
         return (self.strings.buffer(die),) if self.strings.elements.at(die).words else ()
 
 
@@ -114,7 +114,7 @@ class OwnMaps:
     node: int = field(compare=False)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         whole, mine = self.tiles.at(die), self.elements.at(die)
         part = SkipPart(True, 1 / WORD_BITS, maps=True)
         for first, count in whole.besides(mine):
@@ -135,7 +135,7 @@ class DecodeTiles:
         return self.scatter.node
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         given, target = self.scatter, self.scatter.targets[0]
         source = given.source
         assert isinstance(source, Tiles) and isinstance(target, Tiles)

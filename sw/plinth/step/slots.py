@@ -81,7 +81,7 @@ class Slots(Sequence[Tensor]):
         return [self.buffer(die)]
 
     def place_words(self) -> int:
-        """As :class:`~plinth.step.tensors.Reservable`."""
+        """Words of memory, of the die that needs most."""
         return self.slots * self.words
 
 

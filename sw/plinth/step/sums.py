@@ -75,7 +75,7 @@ class Sum:
                      fold=self.fold)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         adds = self.adds
         if most is None or adds <= most or not isinstance(self.sources, (Slots, Summands)):
             # Strips of each of a few times follow those of the time before.

@@ -14,7 +14,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from plinth.buffers import Buffer
-from plinth.partition.axes import CHANNELS, ELEMENTS, INPUTS, OUTPUTS, SAMPLES, Region, alike, plane
+from plinth.network.variables import INPUTS, OUTPUTS
+from plinth.partition.axes import CHANNELS, ELEMENTS, SAMPLES, Region, alike, plane
 from plinth.partition.cuts import Factors, Integers, Listed, pieces, selected
 from plinth_hw.isa.parameters import DieParameters
 
@@ -182,7 +183,7 @@ class Tensor:
         return here.samples * self.positions * widths
 
     def place_words(self) -> int:
-        """As :class:`Reservable`."""
+        """Words of memory, of the die that needs most."""
         return int(self._words().max())
 
     def part(self, die: int) -> Part:
@@ -294,7 +295,7 @@ class Tiles(Tensor):
         return high - low
 
     def place_words(self) -> int:
-        """As :class:`Reservable`."""
+        """Words of memory, of the die that needs most."""
         return int((self.counts * self._words()).max())
 
     def at(self, die: int) -> Elements:
@@ -323,7 +324,7 @@ class Constant:
     packed = False
 
     def place_words(self) -> int:
-        """As :class:`Reservable`."""
+        """Words of memory, of the die that needs most."""
         return len(self.values) * len(self.values[0])
 
     def buffer(self, die: int) -> Buffer:
@@ -416,7 +417,7 @@ class Row:
         return Buffer(self.name, 0, 1, columns, max(1, columns))
 
     def place_words(self) -> int:
-        """As :class:`Reservable`."""
+        """Words of memory, of the die that needs most."""
         return self.fold * int(self.of.spans.channels.max())
 
 
@@ -569,7 +570,7 @@ class Weights:
     tap_order: tuple[int, ...] = ()
 
     def place_words(self) -> int:
-        """As :class:`Reservable`."""
+        """Words of memory, of the die that needs most."""
         taps, rows, columns = (self.region.lengths(axis, size, self.factors)
                                for axis, size in zip((ELEMENTS, INPUTS, OUTPUTS), self.shape, strict=True))
         return int((columns * (taps * rows + int(self.bias) + self.spare)).max())

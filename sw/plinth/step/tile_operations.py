@@ -87,7 +87,7 @@ class OwnStrips:
     samples: tuple[int, ...]
 
     def of(self, die: int) -> Sequence[TileStrip]:
-        """As :class:`Strips`."""
+        """Strips of a die; none: it does all tiles at once."""
         piece, samples = self.weights.slice(die), self.samples[die]
         if not piece.words or not samples:
             return ()
@@ -102,7 +102,7 @@ class SameStrips:
     strips: tuple[TileStrip, ...]
 
     def of(self, die: int) -> Sequence[TileStrip]:
-        """As :class:`Strips`."""
+        """Strips of a die; none: it does all tiles at once."""
         return self.strips
 
 
@@ -144,7 +144,7 @@ class Spread(Exchange, ABC):
         return {}
 
     def arriving(self, die: int, other: int) -> int:
-        """As :class:`~plinth.step.between.Exchange`: of each descriptor."""
+        """How many messages arrive from a die: of each descriptor."""
         if other in self._to_each:
             return self._to_each[other]
         together = self.members(die) is not None
@@ -154,7 +154,7 @@ class Spread(Exchange, ABC):
         return found
 
     def arrivals(self, die: int) -> Arrivals | None:
-        """As :class:`~plinth.step.between.Exchange`: of a task for several dies also the die's own."""
+        """What a die waits for from others: of a task for several dies also the die's own."""
         if self.members(die) is None:
             return super().arrivals(die)
         count = sum(self.arriving(die, other) for other in self.peers(die))
@@ -186,7 +186,8 @@ class Scatter(Spread):
     halved: bool = False
 
     def members(self, die: int) -> Members | None:
-        """As :class:`Spread`: they are as far from each other, and those that have an element more come first."""
+        """The dies of a die's cluster, if one task reaches all: they are as far from each other, and those that have an
+        element more come first."""
         target = self.targets[0]
         assert isinstance(target, Tiles)
         dies = sorted(self.peers(die), key=lambda other: target.at(other).first)
@@ -198,7 +199,7 @@ class Scatter(Spread):
         return Members(dies[0], steps.pop(), len(dies), counts[-1], longer)
 
     def sends(self, die: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: a task a run of samples, for all dies of the cluster or for
+        """The tasks by which a die sends, in program order: a task a run of samples, for all dies of the cluster or for
         each."""
         members, target, layer = self.members(die), self.targets[0], self.layer
         if members is None:
@@ -220,8 +221,8 @@ class Scatter(Spread):
                        (maps.buffer,), (touched,), 1, layer)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: a task a rectangle of elements, for all images of a run; of a die
-        that has all elements a task a strip."""
+        """The tasks by which a die sends to another, or to itself: a task a rectangle of elements, for all images of a
+        run; of a die that has all elements a task a strip."""
         target, layer, own = self.targets[0], self.layer, die == other
         assert isinstance(target, Tiles) and layer is not None and layer.tiling is not None
         if own and self.strips is not None and (strips := self.strips.of(die)):
@@ -279,7 +280,7 @@ class Gather(Spread):
 
     @property
     def portion(self) -> float:
-        """As :class:`~plinth.step.between.Exchange`: what the first die sends."""
+        """Of its flow's words those that it moves: what the first die sends."""
         if not self.strips:
             return 1.0
         source = self.source
@@ -288,8 +289,8 @@ class Gather(Spread):
         return sent / (source.at(0).count * self.targets[0].part(0).rows)
 
     def members(self, die: int) -> Members | None:
-        """As :class:`Spread`: they are as far from each other, so many as a block has places, and samples of each lie
-        as far behind those of the one before."""
+        """The dies of a die's cluster, if one task reaches all: they are as far from each other, so many as a block has
+        places, and samples of each lie as far behind those of the one before."""
         source, target = self.source, self.targets[0]
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
         dies, mine = sorted(self.peers(die)), source.at(die).part
@@ -307,7 +308,7 @@ class Gather(Spread):
         return Members(dies[0], steps[0].pop(), len(dies))
 
     def sends(self, die: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`."""
+        """The tasks by which a die sends, in program order."""
         members = self.members(die)
         if members is not None:
             yield from self._to_all(die, members)
@@ -359,7 +360,7 @@ class Gather(Spread):
                 yield mine.first + group.start, len(group), cut[self.strip]
 
     def received(self, die: int) -> tuple[Buffer, ...]:
-        """As :class:`~plinth.step.between.Exchange`."""
+        """Places of a die that others write."""
         if not self.strips:
             return super().received(die)
         target = self.targets[0]
@@ -376,7 +377,7 @@ class Gather(Spread):
                 yield first + group.start, len(group)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: a task a run of samples and so many elements."""
+        """The tasks by which a die sends to another, or to itself: a task a run of samples and so many elements."""
         source, target = self.source, self.targets[0]
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
         mine, theirs = source.at(die), target.at(other)
@@ -424,7 +425,7 @@ class Untile:
     strip: int | None = None
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         tiles, part = self.source.at(die), self.target.part(die)
         if not part.words:
             return
@@ -474,7 +475,7 @@ class ElementProducts:
         return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         x, z, piece = self.x.at(die), self.z.at(die), self.weights.slice(die)
         if not (x.words and z.words):
             return
@@ -522,7 +523,7 @@ class InStrips:
         return self.products.node
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         made, products, mapped = (list(one.tasks(die, most)) for one in (self.scatter, self.products, self.untile))
         count = len(made) if self.untile.strips is not None and self.untile.strips.of(die) else 1
         if count == 1:
@@ -551,7 +552,7 @@ class ElementRates:
         return f"{self.node.name}.rates"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         piece, whole, size = self.gradient.slice(die), self.gradient.buffer(die), granularity.zero_step(self.parameters)
         words = piece.inputs * piece.outputs
         for element in range(piece.taps):

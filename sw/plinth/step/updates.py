@@ -60,7 +60,7 @@ class StateUpdate:
         return f"{self.node.name}.update" + (f"[{self.piece.number}]" if self.piece.of > 1 else "")
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`~plinth.step.operations.Operation`."""
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         for block, weights, gradients, kept in self.rows(die):
             if isinstance(self.parameters.memory_format, Fixed):
                 yield self._optimisation(die, block, weights, gradients, kept)

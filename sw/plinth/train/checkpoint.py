@@ -23,7 +23,7 @@ from plinth.files.forms import described, is_integer
 from plinth.files.npz import ArrayFile, Form, array_file
 from plinth.limits import MAXIMUM_EPOCHS, MAXIMUM_SEED
 from plinth.network.network import Network
-from plinth.network.parameters import Flats, KeptVectors, Parameters, flats
+from plinth.network.parameters import KeptVectors, LayerVector, Parameters, layer_vectors
 from plinth.network.winograd import converted, other_forms, setting
 from plinth.output import write_whole
 from plinth.train.settings import RunSettings
@@ -154,10 +154,16 @@ def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
         if convert and update:
             raise UserError(f"{path}: holds the state of update {update!r}, which has no other form; train with it as "
                             "it is, or anew with --update sgd")
+        if header.version == CHECKPOINT_VERSION:
+            known = {"header", *(name + behind for name in network.variables for behind in
+                                 ("", *(f":{vector}" for vector in (UPDATES[update] if update else ()))))}
+            if further := sorted(set(file.names) - known):
+                raise UserError(f"{file.where}: holds array {quoted(further[0])}, which is nothing of network "
+                                f"{network.name!r}; {_REMEDY}")
         left_out: dict[str, float] = {}
         parameters: dict[str, NDArray[np.float32]] = {}
         kept: dict[str, dict[str, NDArray[np.float32]]] = {}
-        for layer in flats(network):
+        for layer in layer_vectors(network):
             parameters |= _weights(file, header, network, layer, left_out if convert else None)
             for vector in UPDATES[update] if update else ():
                 for name, values in _arrays(file, header, [layer], f":{vector}")[1].items():
@@ -178,8 +184,8 @@ def load_header(path: Path) -> Header:
         return _header(file)
 
 
-def _arrays(file: ArrayFile, header: Header, choices: Sequence[Flats], behind: str = ""
-            ) -> tuple[Flats, dict[str, NDArray[np.float32]]]:
+def _arrays(file: ArrayFile, header: Header, choices: Sequence[LayerVector], behind: str = ""
+            ) -> tuple[LayerVector, dict[str, NDArray[np.float32]]]:
     """What a file holds of a layer, by name: of some forms of its variables, the network's first, which one it is, and
     its arrays; ``behind`` their names in the file."""
     own = choices[0]
@@ -208,23 +214,23 @@ def _check_form(file: ArrayFile, what: str, form: Form, shape: tuple[int, ...]) 
         raise UserError(f"{file.where}: {what} holds {form}, not float32 {list(shape)}; {_REMEDY}")
 
 
-def _weights(file: ArrayFile, header: Header, network: Network, layer: Flats, left_out: dict[str, float] | None
+def _weights(file: ArrayFile, header: Header, network: Network, layer: LayerVector, left_out: dict[str, float] | None
              ) -> dict[str, NDArray[np.float32]]:
     """Variables of a layer; with ``left_out`` also of weights of another form, and what the network's leaves out of
     that goes there."""
     others, (weights, *further) = other_forms(network, layer.layer), layer.variables
     found, arrays = _arrays(file, header, [layer, *(
-        Flats(layer.layer, (replace(weights, shape=shape), *further)) for shape in others)])
+        LayerVector(layer.layer, (replace(weights, shape=shape), *further)) for shape in others)])
     if found is layer:
         return arrays
     if left_out is None:
         held = others[found.variables[0].shape]
         what, makes = ("a kernel", "its tiles, the same function") if held is None else (
             "Winograd tiles", "those nearest to them, another function")
-        raise UserError(f"{file.where}: layer {layer.layer!r} holds {found.elements} weights of {what}, but network "
-                        f"{network.name!r} trains other {layer.elements}; say {setting(held)}, as it was trained "
-                        f"(`plinth convert` makes {makes})")
-    name = weights.of(layer.layer)
+        raise UserError(f"{file.where}: layer {layer.layer!r} holds {found.variables[0].elements} weights of {what}, "
+                        f"but network {network.name!r} trains other {weights.elements}; say {setting(held)}, as it "
+                        f"was trained (`plinth convert` makes {makes})")
+    name = weights.qualified(layer.layer)
     arrays[name], left = converted(network, layer.layer, arrays[name])
     if left:
         left_out[layer.layer] = left

@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from plinth.network.layers import SPATIAL, Convolution, Layer, MaxPool, MeanPool
 from plinth.network.network import Network
-from plinth.network.parameters import LayerArrays, Parameters, Predictor, Reference, ReferenceStep, Sizes, flats, named
+from plinth.network.parameters import (
+    LayerVectors,
+    Parameters,
+    Predictor,
+    Reference,
+    ReferenceStep,
+    Sizes,
+    layer_vectors,
+    named,
+)
 from plinth_sim.golden import reference
 
 #: Elements of a layer's windows that the reference computes at a time: 64 MiB in float64.
@@ -35,9 +44,9 @@ def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDIN
     rounding : float
         What numbers of the computation that is checked may be off, of their size.
     """
-    layers, rows = reference_layers(network), flats(network)
+    layers, rows = reference_layers(network), layer_vectors(network)
 
-    def compute(weights: LayerArrays, x: NDArray[Any], targets: NDArray[Any],
+    def compute(weights: LayerVectors, x: NDArray[Any], targets: NDArray[Any],
                 decided: Mapping[str, NDArray[np.float32]]) -> ReferenceStep:
         found = reference.gradients(layers, named(network, weights), _samples(network, x), targets, decided, rounding)
         sizes = vars(found.scales) | {"gradients": [found.scales.gradients[one.layer] for one in rows]}
@@ -52,6 +61,7 @@ def float64_predictor(network: Network) -> Predictor:
     layers, batch = reference_layers(network), _batch_samples(network)
 
     def compute(parameters: Parameters, x: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+        parameters = {name: values.astype(np.float64) for name, values in parameters.items()}
         for start in range(0, len(x), batch):
             part = x[start:start + batch]
             yield reference.prediction(layers, parameters, _samples(network, part)).reshape(len(part), -1)

@@ -16,7 +16,7 @@ from plinth.driver.executor import Executor
 from plinth.lower.codes import LEVEL_WORD, level_of
 from plinth.lower.places import HostView
 from plinth.network.network import Network
-from plinth.network.parameters import KeptVectors, Parameters, flats
+from plinth.network.parameters import KeptVectors, Parameters, layer_vectors
 from plinth.train.checks import Checks, FoundStep, Generators
 from plinth.train.data import Dataset
 from plinth.train.losses import accuracy
@@ -116,7 +116,7 @@ class Session:
         self._loaded = parameters
         for driver in self.drivers:
             self.program.load(driver, parameters)
-        self.load_kept({one.of(layer): {vector: np.zeros(one.shape, np.float32) for vector in vectors}
+        self.load_kept({one.qualified(layer): {vector: np.zeros(one.shape, np.float32) for vector in vectors}
                         for layer, vectors in self.program.kept.items()
                         for one in self.network.shapes[layer].variables})
 
@@ -141,7 +141,7 @@ class Session:
         def same(held: Floats, loaded: NDArray[Any]) -> bool:
             return bool(np.all(np.abs(held - np.clip(loaded, -most - place, most)) <= place / 2))
 
-        for layer, held in zip(flats(self.network), copies, strict=True) if self._loaded else ():
+        for layer, held in zip(layer_vectors(self.network), copies, strict=True) if self._loaded else ():
             loaded = layer.join(self._loaded)
             if not all(same(copy, loaded) for copy in held):
                 return f"weights of layer {layer.layer!r} are not those that were loaded"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.support import reference
 
+from plinth_sim.golden import reference as by_name
 from plinth_sim.golden.reference import Layer
 
 SOFTMAX, SQUARES = "softmax-cross-entropy", "mean-squared-error"
@@ -336,6 +337,13 @@ def test_wrong_descriptions_are_refused() -> None:
         reference.forward(chain(("dropout", {}), (SQUARES, {})), [], np.zeros((1, 1)))
     with pytest.raises(ValueError):
         reference.forward(PERCEPTRON, parameters(np.random.default_rng(0), (5, 7)), np.zeros((1, 5)))
+    right = {"dense0.weights": np.zeros((5, 7)), "dense2.weights": np.zeros((7, 4))}
+    for wrong, message in (({"dense0.wieghts": np.zeros(1)}, "'dense0.wieghts' is of no layer, or none of its weights"),
+                           ({"dense7.weights": np.zeros(1)}, "'dense7.weights' is of no layer")):
+        with pytest.raises(ValueError, match=message):
+            by_name.forward(PERCEPTRON, right | wrong, np.zeros((1, 5)))
+    with pytest.raises(ValueError, match=r"layer 'dense0' \(dense\) is given no weights"):
+        by_name.forward(PERCEPTRON, {}, np.zeros((1, 5)))
 
 
 @pytest.mark.parametrize("loss", [SOFTMAX, SQUARES])

@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from plinth.errors import UserError
 from plinth.files import npz
 from plinth.files.npz import array_file
 from plinth.network.layers import Dense, Shape, SoftmaxCrossEntropy
-from plinth.network.network import Network
+from plinth.network.network import MAXIMUM_LAYERS, Network, perceptron
+from plinth.network.parameters import initial_parameters
 from plinth.train import checkpoint
 from plinth.train.data import load_data
 
@@ -176,9 +178,9 @@ def saved(path: Path, header: dict[str, Any] | str | None = None, **changes: Any
     ({"seed": 10**30}, "at most 20 digits"), ({"seed": float("nan")}, "seed must be"), ({"seed": [0]}, "seed must be"),
     ({"network": "other"}, "holds network 'other', not 'small'"), ({"network": None}, "holds network nothing"),
     ({"layers": ["fc1"]}, "holds other layers"), ({"layers": None}, "holds other layers"),
-    ({"version": 4}, "version must be 3, not 4"), ({"version": 2}, "key 'step' is missing"),
+    ({"version": 4}, "version must be 3 or 2 or 1, not 4"), ({"version": 2}, "key 'step' is missing"),
     ({"more": 1}, "unknown key 'more'"),
-    ({"header": "[" * 100_000}, "nested deeper"), ({"header": "{}"}, "version must be 3"),
+    ({"header": "[" * 100_000}, "nested deeper"), ({"header": "{}"}, "version must be 3 or 2 or 1"),
     ({"header": ""}, "is a mapping"), ({"header": "\x1b[31m"}, "not valid YAML"),
     ({"fc1": np.full(15, np.nan, np.float32)}, "'fc1.weights' has values that are not finite"),
     ({"fc2": np.full(8, -np.inf, np.float32)}, "'fc2.weights' has values that are not finite"),
@@ -194,6 +196,24 @@ def test_checkpoints_that_cannot_be(changes: dict[str, Any], needle: str, tmp_pa
     with pytest.raises(UserError, match=needle) as caught:
         checkpoint.load(path, NETWORK)
     assert str(path) in str(caught.value)
+
+
+def test_a_checkpoint_holds_what_its_network_has_and_no_more(tmp_path: Path) -> None:
+    """A bias would be lost in silence."""
+    path = tmp_path / "w.npz"
+    checkpoint.save(path, NETWORK, checkpoint.Checkpoint(initial_parameters(NETWORK, 0), 1, 0))
+    bare = replace(NETWORK, layers=tuple(replace(layer, bias=False) if isinstance(layer, Dense) else layer
+                                         for layer in NETWORK.layers))
+    with pytest.raises(UserError, match=r"holds array 'fc1\.bias', which is nothing of network 'small'; give a file"):
+        checkpoint.load(path, bare)
+
+
+def test_networks_of_most_layers_are_saved_with_their_states(tmp_path: Path) -> None:
+    network = perceptron("deep", (2,) * (MAXIMUM_LAYERS // 2))
+    first = initial_parameters(network, 0)
+    kept = {name: {"state": values} for name, values in first.items()}
+    checkpoint.save(tmp_path / "w.npz", network, checkpoint.Checkpoint(first, 1, 0, update="momentum", kept=kept))
+    assert checkpoint.load(tmp_path / "w.npz", network).kept.keys() == first.keys()
 
 
 def test_layers_of_any_name_are_saved(tmp_path: Path) -> None:

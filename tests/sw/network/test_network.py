@@ -119,7 +119,7 @@ def test_embedding_gathers_rows_of_the_input() -> None:
     ([convolution(), convolution("idle"), Flatten(name="flat", inputs=("conv",)), LOSS], "'idle' .* read by no layer"),
     ([convolution(), FLAT], "last layer but no loss"),
     ([FLAT, SoftmaxCrossEntropy(name="first"), LOSS], "'first' .* not the last"),
-    ([FLAT, LOSS], "no layer has weights"),
+    ([FLAT, LOSS], "no layer is trained; add one with weights"),
     ([convolution(), Add(name="add"), FLAT, LOSS], "takes 2 to 16 inputs, not 1"),
     ([convolution(inputs=("input", "input")), FLAT, LOSS], "takes 1 inputs, not 2"),
     ([], "1 to 4096 layers"),

@@ -253,7 +253,7 @@ def _twice(made: onnx.NodeProto, **attributes: object) -> onnx.NodeProto:
     ([node("Relu", ["nowhere"], "out")], [], "input 'nowhere' is not defined"),
     ([node("Relu", ["x"], "out"), node("Tanh", ["x"], "out")], [], "defined twice"),
     ([node("Relu", ["x"], "y")], [], "outputs that layers give"),
-    ([node("Flatten", ["x"], "out")], [], "no layer has weights"),
+    ([node("Flatten", ["x"], "out")], [], "no layer is trained"),
     ([node("Gather", ["t", "x"], "out")], [weights("t", 9, 4)], "end in a layer's own dimensions"),
     ([node("Relu", ["x"], "r"), node("Gather", ["t", "r"], "out")], [weights("t", 9, 4)],
      "row numbers come from layer 'r'"),

@@ -261,16 +261,21 @@ def test_normalisation_in_evaluation_form_becomes_part_of_the_layer_before(tmp_p
     ([conv("x", "c"), node("Identity", ["c"], "i"), normalised("i", "n")[0], node("Add", ["i", "n"], "out")],
      ["convolution", "affine", "add"]),
     ([conv("x", "c"), node("Relu", ["c"], "r"), node("Mul", ["r", "n.weight.map"], "m"),
-      node("Add", ["m", "n.bias.map"], "out")], ["convolution", "relu", "affine"])])
+      node("Add", ["m", "n.bias.map"], "out")], ["convolution", "relu", "affine"]),
+    ([normalised("x", "n", channels=3)[0], conv("n", "out")], ["affine", "convolution"]),
+    ([conv("x", "c"), node("GlobalAveragePool", ["c"], "g"), node("Flatten", ["g"], "f"), normalised("f", "out")[0]],
+     ["convolution", "mean-pool", "flatten", "affine"])])
 def test_what_no_layer_before_takes_up_is_a_scale_and_a_shift(tmp_path, nodes, kinds) -> None:
     """Of channels, trained, as a pre-activation block has them."""
-    found = read(tmp_path, model(nodes, [*CONV, *normalised("c", "n")[1], weights("n.weight.map", 8, 1, 1),
-                                         weights("n.bias.map", 8, 1, 1)], size=BATCH), "mean-squared-error")
+    channels = 3 if nodes[0].op_type == "BatchNormalization" else 8
+    tensors = [*CONV, *normalised("c", "n", channels=channels)[1], weights("n.weight.map", 8, 1, 1),
+               weights("n.bias.map", 8, 1, 1)]
+    found = read(tmp_path, model(nodes, tensors, size=BATCH), "mean-squared-error")
     assert [layer.kind for layer in found.layers[:-1]] == kinds
     (affine,) = (layer for layer in found.layers if layer.kind == "affine")
-    assert affine.bias and [one.shape for one in found.shapes[affine.name].variables] == [(8,), (8,)]
-    assert any("made affine layers" in note for note in found.notes) == any(
-        one.op_type == "BatchNormalization" for one in nodes)
+    assert affine.bias and [one.shape for one in found.shapes[affine.name].variables] == [(channels,)] * 2
+    (note,) = (note for note in found.notes if "became affine layers" in note)
+    assert note.split()[1] in {one.op_type for one in nodes} & {"BatchNormalization", "Mul"}
 
 
 @pytest.mark.parametrize(("nodes", "needle"), [

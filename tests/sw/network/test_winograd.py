@@ -141,7 +141,7 @@ def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
     tiles = with_tiles(DIGITS, 4, "winograd")
     plain = initial_parameters(DIGITS, 3)
     checkpoint.save(first, DIGITS, checkpoint.Checkpoint(plain, 2, 3))
-    with pytest.raises(UserError, match=r"holds 80 weights of a kernel, but network 'digits-cnn' trains other 296; "
+    with pytest.raises(UserError, match=r"holds 72 weights of a kernel, but network 'digits-cnn' trains other 288; "
                                         "say --weights spatial, as it was trained .* makes its tiles, the same "):
         checkpoint.load(first, tiles)
     run = CliRunner()
@@ -150,7 +150,7 @@ def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
     assert made.output == f"checkpoint: {second}\n"
     found = checkpoint.load(second, tiles)
     assert (found.epoch, found.seed) == (2, 3)
-    with pytest.raises(UserError, match=r"holds 296 weights of Winograd tiles, .*; say --winograd 4 --weights winograd,"
+    with pytest.raises(UserError, match=r"holds 288 weights of Winograd tiles, .*; say --winograd 4 --weights winograd,"
                                         " as it was trained .* those nearest to them, another function"):
         checkpoint.load(second, DIGITS)
     made = run.invoke(cli, ["convert", str(second), str(third), "--network", "digits-cnn"])

@@ -104,7 +104,9 @@ def test_one_side_owns_what_moves() -> None:
     ([((0, 3),), ((12, 13),)], "fc1: part 1 needs index 12, which no die owns; indices go from 0 to 11"),
     ([((-1, 3),)], "fc1: part 0 needs index -1, which no die owns"),
     ([((0, 3), (10, 14))], "fc1: part 0 needs index 12, which no die owns"),
-    ([((0, 3), (2, 4))], "fc1: index 2 is twice in part 0; name it once")])
+    ([((0, 3), (2, 4))], "fc1: index 2 is twice in part 0; name it once"),
+    ([((0, 2), (5, 3))], "fc1: part 0 has a range from 5 to 3; a range ends behind its first index"),
+    ([((5, 5),)], "fc1: part 0 has a range from 5 to 5")])
 def test_what_nobody_owns_is_a_line(sets: list[tuple[tuple[int, int], ...]], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_cover("fc1", SIZE, tuple(sets))

@@ -83,7 +83,7 @@ class Graph:
         #: Layers whose outputs are scaled by a Mul, to which a constant may be added though they have a bias.
         self.scaled: set[str] = set()
         #: Names of nodes that leave no layer, by what became of them.
-        self.left_out: dict[str, list[str]] = {}
+        self.left_out: dict[tuple[str, str], list[str]] = {}
         #: How often each tensor is read; who takes the graph's output is a reader too.
         self.readers: Counter[str] = Counter()
         for tensor in proto.initializer:
@@ -102,9 +102,9 @@ class Graph:
         """Whether it is what a refused node would have given."""
         return value.layer != INPUT and value.layer not in self.layers
 
-    def leave_out(self, node: Node, what: str) -> None:
-        """Keep, for the notes, that a node leaves no layer."""
-        self.left_out.setdefault(what, []).append(node.name)
+    def leave_out(self, node: Node, what: str, became: str = "") -> None:
+        """Keep, for the notes, that a node leaves no layer, or what it ``became``."""
+        self.left_out.setdefault((what, became), []).append(node.name)
 
     # The input.
 

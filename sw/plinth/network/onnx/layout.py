@@ -95,9 +95,13 @@ class Value:
         none if the channels are no dimension of it."""
         groups = self.groups()
         channel = () if self.shape.channels == 1 else (0,) if self.shape.flat else (CHANNEL,)
-        if groups is None or channel not in groups:
+        if self.shape.flat and self.view == tuple(self.shape):
+            # Whatever they were before a Flatten.
+            place = 0
+        elif groups is None or channel not in groups:
             return []
-        place = groups.index(channel)
+        else:
+            place = groups.index(channel)
         whole = [1, *(size if number == place else 1 for number, size in enumerate(self.view))]
         return [whole[start:] for start in range(place + 1, -1, -1)]
 

@@ -137,6 +137,7 @@ def multiply(graph: Graph, node: Node) -> None:
                          "model, the weights behind it learn it")
     graph.vector(node, places[0], [dimensions], "the scale")
     if not isinstance(layer, Dense | Convolution) or not value.sole:
+        graph.leave_out(node, "Mul", "became affine layers: their scale, and a shift behind it, are trained")
         _affine(graph, node, value, bias=False)
         return
     graph.leave_out(node, "Mul")
@@ -150,7 +151,7 @@ def batch_normalization(graph: Graph, node: Node) -> None:
     if node.integer("training_mode", 0) or any(node.proto.output[1:]):
         raise node.error("normalises over the batch (training form), which no layer does; export in evaluation mode, "
                          "so that it becomes part of the layer before it")
-    value = node.stand_in = graph.value(node)
+    value = node.stand_in = graph.operand(node)
     layer = graph.layers.get(value.layer)
     if graph.stands_in(value):
         raise UnknownError
@@ -160,7 +161,8 @@ def batch_normalization(graph: Graph, node: Node) -> None:
     for place, what in enumerate(("the scale", "the shift", "the mean", "the variance"), start=1):
         graph.vector(node, place, ([value.shape.channels],), what)
     if not isinstance(layer, Dense | Convolution) or not value.sole:
-        graph.leave_out(node, "BatchNormalization apart")
+        graph.leave_out(node, "BatchNormalization", "became affine layers: their scale and shift are trained, nothing "
+                        "is normalised while training")
         _affine(graph, node, value, bias=True)
         return
     graph.leave_out(node, "BatchNormalization")

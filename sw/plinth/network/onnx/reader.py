@@ -211,8 +211,6 @@ def _reaching(graph: Graph, end: str) -> list[Layer]:
 _BECAME = {
     "BatchNormalization": "folded into the layers before, whose bias and weights take it up: nothing is normalised "
                           "while training",
-    "BatchNormalization apart": "made affine layers: their scale and shift are trained, nothing is normalised while "
-                                "training",
     "Mul": "folded into the layers before: a scale of each channel is part of their weights",
     "Dropout": "left out: nothing is dropped while training",
     "Transpose": "left out: maps have one layout here",
@@ -223,9 +221,10 @@ _BECAME = {
 def _notes(graph: Graph, ignored: int, shape: tuple[int, ...], end: Value) -> tuple[str, ...]:
     """What was made of the file that its reader may not expect."""
     notes = []
-    for operator, names in graph.left_out.items():
+    for (operator, became), names in graph.left_out.items():
         shown = ", ".join(map(quoted, names[:_NAMED])) + (", ..." if len(names) > _NAMED else "")
-        notes.append(f"{len(names)} {operator} ({shown}) {_BECAME.get(operator, 'left out: nothing changes')}")
+        what = became or _BECAME.get(operator, "left out: nothing changes")
+        notes.append(f"{len(names)} {operator} ({shown}) {what}")
     if ignored:
         notes.append(f"{ignored} node{'s' if ignored > 1 else ''} ignored that reach{'' if ignored > 1 else 'es'} no "
                      "output")

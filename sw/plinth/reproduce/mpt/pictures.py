@@ -172,5 +172,5 @@ _DRAWN: dict[str, Callable[[Table], Any]] = {
 
 
 def draw(folder: Path, figures: Sequence[Table]) -> list[Path]:
-    """As :func:`plinth.reproduce.pictures.write`."""
+    """Write the pictures of a reproduction."""
     return pictures.write(folder, figures, _DRAWN)
