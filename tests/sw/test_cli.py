@@ -14,6 +14,7 @@ from plinth.network.file import load_network
 from plinth.network.layers import Dense, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
+from plinth.network.zoo import NETWORKS
 from plinth.train import checkpoint
 from plinth_hw.terminal.options import Name
 
@@ -43,8 +44,8 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     assert run(capsys, *golden(tmp_path, "--epochs", "1", "--save", part))[0] == 0
     assert run(capsys, *golden(tmp_path, "--epochs", "2", "--resume", part, "--save", rest))[0] == 0
     with np.load(whole) as one, np.load(rest) as two:
-        for layer in ("fc1", "fc2", "fc3"):
-            assert np.array_equal(one[layer].view(np.uint32), two[layer].view(np.uint32))
+        for name in NETWORKS["digits-mlp"].variables:
+            assert np.array_equal(one[name].view(np.uint32), two[name].view(np.uint32))
     code, out, _ = run(capsys, "eval", whole, "--json")
     assert code == 0
     assert json.loads(out)["epochs"] == 2

@@ -1,1 +1,5 @@
-"""Arrays of dies: links and what they cost, routes, the proof that traffic cannot deadlock, files."""
+"""Arrays of dies.
+
+``array`` has dies and links, some by name, ``routes`` where packets go, ``deadlock`` the proof that they cannot wait
+for each other, ``file`` their YAML.
+"""

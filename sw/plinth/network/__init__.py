@@ -1,1 +1,5 @@
-"""Networks: layers, graphs of them, their files (YAML, ONNX), a zoo, and their parameters as arrays."""
+"""Networks: what is trained.
+
+``variables`` and ``shape`` are what ``layers`` have, ``network`` joins these, ``file`` and ``onnx`` read and write
+them, ``zoo`` has some by name; ``parameters`` are their arrays by name, ``winograd`` makes kernels tiles and back.
+"""

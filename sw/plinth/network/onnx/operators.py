@@ -32,7 +32,7 @@ OPERATORS = {
     "BatchNormalization": Operator(
         (5, 5), frozenset({"epsilon", "momentum", "training_mode"}), products.batch_normalization,
         becomes="the bias of the layer before, or `affine`",
-        supported="evaluation form, channels first; behind a Conv, Gemm or MatMul that nothing else reads its bias"),
+        supported="evaluation form, channels first; its bias, behind a Conv, Gemm or MatMul that nothing else reads"),
     "MaxPool": Operator((1, 1), _WINDOW | {"ceil_mode", "storage_order"}, windows.max_pool, becomes="`max-pool`",
                         supported=f"{_WINDOWS}; any ceil_mode; no indices"),
     "AveragePool": Operator((1, 1), _WINDOW | {"ceil_mode", "count_include_pad"}, windows.mean_pool,
@@ -88,8 +88,8 @@ OPERATORS = {
                        "channels of layers' maps, in any layout, or features that are no flattened map; sizes"),
     "Mul": Operator((2, 2), read=products.multiply, fold=sizes.multiply,
                     becomes="the bias of the layer before, or `affine`",
-                    supported="a constant, one element a channel; behind a Conv, Gemm or MatMul, with an Add behind "
-                    "it, its bias; sizes"),
+                    supported="a constant, one element a channel; with an Add behind it its bias, behind a Conv, Gemm "
+                    "or MatMul that nothing else reads; sizes"),
     "ReduceProd": Operator((1, 2), frozenset({"keepdims", "noop_with_empty_axes"}), fold=sizes.product, becomes=_SIZES,
                            supported="lists"),
 }
