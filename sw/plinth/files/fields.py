@@ -164,10 +164,11 @@ FIELDS: dict[str, Field] = {
     # Training runs.
     "epochs": Field("epochs that were asked for", _COUNT),
     "steps": Field("steps that were done", _COUNT),
-    "update_rule": Field("the update's kind and numbers", row("kind rate momentum epsilon wide stochastic")),
+    "update_rule": Field("the update's kind and numbers", row("kind rate momentum epsilon decay wide stochastic")),
     "rate": Field("learning rate", _AMOUNT),
     "momentum": Field("what momentum keeps of its state", _AMOUNT),
-    "epsilon": Field("what Adagrad adds to its sum of squares", _AMOUNT),
+    "epsilon": Field("what Adagrad adds to its sum of squares, and RMSProp to the root of its mean", _AMOUNT),
+    "decay": Field("what RMSProp keeps of its mean of squares in a step", _AMOUNT),
     "wide": Field("whether weights and states of fixed-point dies have 32 bits", _FLAG),
     "stochastic": Field("whether they are rounded at random", _FLAG),
     "scale": Field("factors on samples and targets", row("inputs targets")),

@@ -137,7 +137,7 @@ def edit(data, path, value) -> None:
     (["levels"], 99, "levels must be"),
     (["predicted_seconds"], "1e3", "predicted_seconds"),
     (["array"], 4, "array must be a name"),
-    (["update"], "rmsprop", "update must be one of sgd, "),
+    (["update"], "lars", "update must be one of sgd, "),
     (["update"], "adagrad wide", "compute in fp32, without wide weights"),
     (["plannr"], 1, "unknown key 'plannr'"),
 ])
