@@ -48,7 +48,7 @@ def test_rmsprop(preset: str, tmp_path: Path) -> None:
     """Of FP32 and of gradients of FP16 products."""
     report = train(tmp_path, "--dies", "2", "--steps", "3", "--preset", preset, "--update", "rmsprop")
     assert_report_exact(report)
-    assert report["failure"] is None and report["update"]["kind"] == "rmsprop"
+    assert report["failure"] is None and report["update_rule"]["kind"] == "rmsprop"
 
 
 @pytest.mark.parametrize("array", ["full-4", pytest.param("torus-2x4", marks=pytest.mark.long)])
