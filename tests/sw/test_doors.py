@@ -64,7 +64,7 @@ CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
                   "lie over each other"),
     "ratio": (lambda: zipped([huge(f"({10**8}, 4)", deflated=True, entry={8: 1_600_000_128}), LABELS]), "cannot give"),
     "bomb": (lambda: zipped([huge("(4500000, 4)", bytes(72_000_000), deflated=True), LABELS]), "unpacks from"),
-    "members": (lambda: zipped([LABELS], {2: 10_000, 3: 10_000}), "does not fit"),
+    "members": (lambda: zipped([LABELS], {2: 40_000, 3: 40_000}), "does not fit"),
 }
 
 
