@@ -13,6 +13,7 @@ from tests.support.sessions import MEMORY_WORDS, session
 from plinth import cli
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
+from plinth.lower.stages import check_network
 from plinth.lower.training import lower_training
 from plinth.machine.tiles import interleave_m_log2
 from plinth.network.layers import (
@@ -241,3 +242,15 @@ def test_a_network_without_a_lowering_names_the_layer(layers: tuple[Layer, ...],
 @pytest.mark.parametrize(("m", "n", "expected"), [(32, 128, 1), (32, 10, 2), (1, 1000, 0), (1000, 1, 3)])
 def test_interleave_shape_needs_the_fewest_tiles(m: int, n: int, expected: int) -> None:
     assert interleave_m_log2(DEMO, m, n) == expected
+
+
+@pytest.mark.parametrize("layers", [
+    (Dense(name="a", outputs=4), Dense(name="b", outputs=4, inputs=("a",)), Relu(name="ra", inputs=("a",)),
+     Add(name="s", inputs=("b", "ra"))),
+    (Dense(name="a", outputs=4), Relu(name="ra", inputs=("a",)), Dense(name="b", outputs=4, inputs=("a",)),
+     Add(name="s", inputs=("b", "ra")))], ids=["before", "behind"])
+def test_what_is_read_beside_its_activation_is_refused_in_either_order(layers: tuple[Layer, ...]) -> None:
+    """The other reader would get what comes out of the activation."""
+    network = Network(name="two", input=Shape((3,)), layers=(*layers, SoftmaxCrossEntropy(name="loss")))
+    with pytest.raises(UserError, match="reads 'a' beside"):
+        check_network(network)

@@ -17,7 +17,7 @@ from plinth.bench.row import Row, keep_rows, kept_rows, rows_report
 from plinth.cli import names
 from plinth.errors import UserError
 from plinth.files.fields import FIELDS, fault, used
-from plinth.files.reports import REPORT_VERSION, REPORTS, check_report, report_schema
+from plinth.files.reports import REPORT_VERSION, REPORTS, check_report, read_report, report_schema
 from plinth.report import fields, figures
 from plinth.report.simulation import simulation_report
 from plinth.report.step import compared, step_of_plan
@@ -253,3 +253,17 @@ def test_a_papers_page_is_made_of_its_own_reports(tmp_path: Path) -> None:
 def test_networks_are_found_by_name_all_the_same() -> None:
     with pytest.raises(UserError, match=r"network 'none\.json' is unknown"):
         network("none.json")
+
+
+@pytest.mark.parametrize("levels", [33, 500, 100_000])
+def test_reports_that_are_nested_too_deep_are_a_line(levels: int, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("[" * levels + "]" * levels)
+    with pytest.raises(UserError, match=r"report\.json: (nested deeper than 32; make it flatter|not valid JSON)"):
+        read_report(path, "train")
+
+
+def test_figures_want_a_run_that_counted(made: list[tuple[str, dict[str, Any]]]) -> None:
+    found = next(report for kind, report in made if kind == "train")
+    with pytest.raises(UserError, match="has counted neither words nor cycles; give the report of `make train`"):
+        figures.training_lines(found | {"injected_words": None})

@@ -199,13 +199,20 @@ def parse_json(text: str, where: str) -> Any:
     Raises
     ------
     UserError
-        If it is not valid.
+        If it is not valid, or nested too deep.
     """
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         problem = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise UserError(f"{where}: not valid JSON ({problem}); mend the file") from error
+    level, depth = [found], 0
+    while level := [one for one in level if isinstance(one, (dict, list))]:
+        depth += 1
+        if depth > MAXIMUM_DEPTH:
+            raise UserError(f"{where}: nested deeper than {MAXIMUM_DEPTH}; make it flatter")
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return found
 
 
 def read_json(path: Path, maximum_bytes: int = MAXIMUM_FILE_BYTES) -> Any:

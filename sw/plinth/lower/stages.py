@@ -17,10 +17,12 @@ def check_network(network: Network) -> None:
     """
     nodes = {node.name for node in from_network(network).nodes}
     ends: dict[str, str] = {INPUT: INPUT}
+    #: What layers with work of their own have read as it is.
+    read: set[str] = set()
     for layer in network.layers:
         if layer.name not in nodes:
             before = ends.pop(layer.inputs[0], None)
-            if before is None:
+            if before is None or (layer.inputs[0] in read and not isinstance(layer, Flatten)):
                 raise _refused(network, layer, f"reads {layer.inputs[0]!r} beside another layer; activations, "
                                "pools and flattens are lowered where nothing else reads their input")
             if not isinstance(layer, Flatten) and before == INPUT:
@@ -31,6 +33,7 @@ def check_network(network: Network) -> None:
             if name not in ends:
                 raise _refused(network, layer, f"reads {name!r} beside an activation, a pool or a flatten of it; "
                                "read what comes out of that")
+        read.update(layer.inputs)
         ends[layer.name] = layer.name
 
 

@@ -8,7 +8,7 @@ output channels (the products of the factors of its dp, mp and op levels), and a
            2 (nd - 1) (W + nm b)                ring reduction of the gradients
     edge   2 (B M no - overlap)                 no of the consumer; overlap = what homes need themselves
 
-The overlap is :func:`plinth.partition.regions.overlap`. What the rule of homes leaves is pairwise: an mp node has a
+The overlap is :func:`plinth.partition.axes.overlap`. What the rule of homes leaves is pairwise: an mp node has a
 home label, batch or channels, and its first consumer must agree.
 """
 

@@ -31,7 +31,16 @@ Row = dict[str, Any]
 
 
 def training_lines(report: dict[str, Any]) -> list[str]:
-    """Lines of the table that depend on nothing but the RTL and the job."""
+    """Lines of the table that depend on nothing but the RTL and the job.
+
+    Raises
+    ------
+    UserError
+        If nothing was counted.
+    """
+    if report["injected_words"] is None or report["matrix_utilisation"] is None:
+        raise UserError(f"the run on device {report['device']!r} has counted neither words nor cycles; give the report "
+                        "of `make train`")
     return [f"{line} {report['commit'] or UNKNOWN} |" for line in (
         f"| test accuracy after {report['steps']} steps | {report['test_accuracy']:.1%} |",
         *(f"| largest relative error of {what}, against float64 | {report[f'{name}_error']:.1e} |" for name, what in (
