@@ -182,7 +182,7 @@ def _product(x: Array, weights: Array, bias: Array | None) -> Array:
 
 
 def _gradient(weights: Array, bias: Array | None) -> Variables:
-    """Gradients by name."""
+    """Gradients of weights and bias by the variables' names."""
     return {"weights": weights} if bias is None else {"weights": weights, "bias": bias}
 
 

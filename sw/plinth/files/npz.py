@@ -112,7 +112,7 @@ class ArrayFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its arrays."""
+        """Names of the arrays that the file holds."""
         return tuple(self._members)
 
     def error(self, problem: str) -> UserError:

@@ -15,8 +15,6 @@ REGION_WORDS = 4
 EXACT_CYCLES, LOWER_CYCLES = 1.65, 7.0
 #: Cycles of a window of tiles for each of its elements, in a prediction: its highest and its lowest value.
 ELEMENT_CYCLES = 2
-#: From a task's end to the start of the next one.
-NEXT_CYCLES = 32
 
 
 def skipped_word(lanes: int) -> float:

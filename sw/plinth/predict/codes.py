@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from plinth.array.array import AT_LINKS, Array
 from plinth.machine.codes import (
-    NEXT_CYCLES,
     block_word,
     named_word,
     prediction_cycles,
@@ -21,6 +20,7 @@ from plinth.machine.codes import (
 )
 from plinth.machine.memory import row_words
 from plinth.machine.record import WorkCost
+from plinth.machine.transforms import NEXT_CYCLES
 from plinth.step.tasks import CodePart, Decode, Encode, Predict, SkipPart
 from plinth_hw.isa.parameters import DieParameters
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plinth.machine.control import BODIES, HEADERS
+from plinth.machine.control import BODIES, HEADERS, body_cycles
 from plinth.machine.die import Cycles, Machine
 from plinth.machine.memory import MEMORY_LATENCY
 from plinth_hw.isa.operations import Engine
@@ -45,7 +45,7 @@ class Die:
         control = machine.control
         self.period, self.issue = control["fetch"], control["issue"]
         #: Cycles in which a body goes to its engine.
-        self.body = {name: 2 * machine.parameters.body_words(Engine[name.upper()]) for name in ENGINES}
+        self.body = {name: body_cycles(machine.parameters, Engine[name.upper()]) for name in ENGINES}
         self.fetched = 0.0
         self.shares = shares
         #: Of the last tasks of each engine; before there are so many, places are free from the beginning.

@@ -19,7 +19,7 @@ from plinth.array.array import Array
 from plinth.buffers import Buffer, Extent
 from plinth.machine.copies import FIRST_FLIT, Copy
 from plinth.machine.die import Cycles, Machine
-from plinth.machine.links import LINK_LATENCY, buffered, lookups, waiting
+from plinth.machine.links import buffered, lookups, waiting
 from plinth.machine.record import WorkCost
 from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
@@ -376,7 +376,7 @@ class _Walk:
 
     def _barrier(self, operation: Barrier) -> None:
         """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
-        later = self.machine.control["arrival"] + self.given.links.longest_latency - LINK_LATENCY
+        later = self.machine.arrival(self.given.links.longest_latency)
         cycles, words = _together([self.given.cost(Signal(self.die, operation.number, operation.engine))])
         self._add(list(self._reductions), (_sends, (cycles, words, operation.dies - 1, later)))
         self._barriers[operation.number] = self._count
@@ -441,7 +441,7 @@ class _Walk:
     def _tile(self, cycles: Cycles, words: Words, count: int, link: float, latency: float, copy: Copy,
               lane: int) -> Run:
         parameters, machine = self.parameters, self.machine
-        later = machine.control["arrival"] + latency - LINK_LATENCY
+        later = machine.arrival(latency)
         held = link * (waiting(parameters) + buffered(parameters)) / copy.flits(parameters)
         return (_tiles, (cycles, words, count, count * link, lane, held, later))
 

@@ -5,21 +5,16 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from plinth.buffers import Buffer
-from plinth.step.tensors import Tensor
+from plinth.step.tensors import Tensor, View
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(View):
     """Neighbouring channels of a tensor whose channels no die splits."""
 
     of: Tensor
     first: int
     count: int
-
-    @property
-    def packed(self) -> bool:
-        """Elements lie two to a word."""
-        return self.of.packed
 
     def buffer(self, die: int) -> Buffer:
         """Where they lie on a die."""

@@ -94,7 +94,7 @@ class Chained(Protocol):
         ...
 
     def on(self, die: int) -> Hashable:
-        """As :class:`Repeated`."""
+        """All that its tasks on a die follow from."""
         ...
 
 
@@ -133,7 +133,7 @@ class Sweep(Repeated):
     pieces: int = granularity.STRIPS
 
     def on(self, die: int) -> Hashable:
-        """As :class:`Repeated`."""
+        """All that its tasks on a die follow from."""
         return (self.name, self.node, self.parameters, self.first.on(die), self.program.on(die), self.space.part(die),
                 self.regions, self.row_regions, self.column_regions, self.fold, self.images, self.pieces)
 
@@ -220,7 +220,7 @@ class LastStrip(Repeated):
     rows: int
 
     def on(self, die: int) -> Hashable:
-        """As :class:`Repeated`."""
+        """All that its tasks on a die follow from."""
         return self.name, self.node, self.program.on(die), self.space.part(die), self.rows
 
     def strips(self, die: int) -> int:
@@ -254,7 +254,7 @@ class Pool(Repeated):
     maps: tuple[tuple[Tensor, tuple[int, int]], ...]
 
     def on(self, die: int) -> Hashable:
-        """As :class:`Repeated`."""
+        """All that its tasks on a die follow from."""
         return (self.name, self.node, self.parameters, self.layer, self.backward,
                 tuple((tensor.part(die), tensor.buffer(die), size) for tensor, size in self.maps))
 
@@ -335,7 +335,7 @@ class Chain(Repeated):
         return self.members[0].node
 
     def on(self, die: int) -> Hashable:
-        """As :class:`Repeated`."""
+        """All that its tasks on a die follow from."""
         return self.name, tuple((type(member), member.on(die)) for member in self.members)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
@@ -414,7 +414,7 @@ class Products(Repeated):
         return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
 
     def on(self, die: int) -> Hashable:
-        """As :class:`Repeated`."""
+        """All that its tasks on a die follow from."""
         return (self.node, self.parameters, self.direction, self.piece, self.weights.matrix(die),
                 *((tensor.part(die), tensor.buffer(die)) for tensor in (self.x, self.z)))
 

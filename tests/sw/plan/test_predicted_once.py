@@ -1,28 +1,18 @@
 """Whoever makes, reads or uses a plan walks through its step once."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.support.commands import run
+from tests.support.walks import walked_splits
 
 import plinth
 from plinth.partition.regions import Splits
-from plinth.predict.schedule import Schedule, Times
 
 
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> list[Splits]:
-    """Splits of the steps that were walked to their ends, in order."""
-    found: list[Splits] = []
-    step: Callable[..., Times] = Schedule.step
-
-    def noted(self: Schedule, splits: Splits, *rest: object) -> Times:
-        found.append(splits)
-        return step(self, splits, *rest)
-
-    monkeypatch.setattr(Schedule, "step", noted)
-    return found
+    return walked_splits(monkeypatch)
 
 
 def test_a_plan_is_walked_once(tmp_path: Path, walked: list[Splits], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,11 @@
 """What a step is certain to take: never more than its walk says, and joint finds the same with it as without."""
 
 import random
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 
 import pytest
+from tests.support.walks import walked_splits
 
 from plinth.array.array import Array, full, ring
 from plinth.network.zoo import NETWORKS
@@ -13,7 +13,7 @@ from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, task
 from plinth.predict import schedule
-from plinth.predict.schedule import Schedule, Times
+from plinth.predict.schedule import Schedule
 from plinth.predict.time import StepTime
 
 TORUS = Array(name="torus", topology="torus", dies=8, dimensions=(2, 4), preset="ndp-tiny", link_rate=Fraction(1, 2))
@@ -55,16 +55,7 @@ def test_no_step_takes_less_than_it_is_certain_to(network: str, array: Array) ->
 
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> list[Splits]:
-    """Splits of the steps that were walked to their ends, in order."""
-    found: list[Splits] = []
-    step: Callable[..., Times] = Schedule.step
-
-    def noted(self: Schedule, splits: Splits, *rest: object) -> Times:
-        found.append(splits)
-        return step(self, splits, *rest)
-
-    monkeypatch.setattr(Schedule, "step", noted)
-    return found
+    return walked_splits(monkeypatch)
 
 
 @pytest.mark.parametrize(("network", "array"), [("digits-cnn", ring(4)), ("digits-mlp", ring(6))],
