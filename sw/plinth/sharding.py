@@ -7,29 +7,35 @@ thousands, so that one is not checked when it is made; a Plan is (:meth:`Shardin
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from operator import itemgetter
+from typing import Any, ClassVar
 
 from plinth.array.array import Array
 from plinth.errors import UserError
+from plinth.files.documents import nearest
 from plinth.files.forms import described, is_integer
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
 from plinth.partition import regions
 from plinth.partition.axes import ELEMENTS
-from plinth.partition.cuts import Factors, halves
+from plinth.partition.cuts import Factors, Indices, halves, ranges_of
 from plinth.partition.graph import Node, PlanGraph
 from plinth.partition.groups import RING, ProcessGroups
-from plinth.partition.lists import check_lists
+from plinth.partition.lists import check_lists, check_parts
 from plinth.partition.regions import Layout, Lists, Partition, Splits
 from plinth.partition.ring_order import along_links
 from plinth.update.rule import PLAIN, UpdateRule
 
 #: Pieces of rows in which the gradient of a layer goes round its rings, at most.
 MOST_PIECES = 4
+#: Words of a chunk, and pieces of a variable that servers own, at most.
+MAXIMUM_CHUNK, MAXIMUM_PIECES = 1 << 16, 1 << 10
 
 
 @dataclass(frozen=True)
 class Ring:
-    """How the copies of a layer's weights and its bias are kept equal: sums of their gradients go round rings of dies.
+    """A variable's copies are kept equal by sums of their gradients, which go round rings of dies, and the same update.
+
+    Variables of a layer with equal rings share messages, what is added to outputs behind all others.
 
     Parameters
     ----------
@@ -39,17 +45,61 @@ class Ring:
     pieces : int
         Messages in which the gradient goes: pieces of rows of each die's matrix, or, with ``elements``, one for each
         element of Winograd tiles that a die has, and the bias.
+    chunk : int
+        Words of a chunk; the last one of a message may be shorter.
     elements : bool
         Pieces are elements of tiles, whose weights have learning rates of their own.
     """
 
     groups: ProcessGroups
-    pieces: int = 1
+    pieces: int
+    chunk: int
     elements: bool = False
 
+    @property
+    def kind(self) -> str:
+        """``"ring"``, or ``"local"`` where each ring is one die, which has nothing to be equal to."""
+        return RING if self.groups.size > 1 else Local.kind
 
-#: For each node of a graph, None where it has no weights; or none at all: as a target suits.
-Copies = tuple[Ring | None, ...]
+
+@dataclass(frozen=True)
+class Server:
+    """A variable is cut in pieces of rows; the owner of each adds up, in die order, the gradients that all dies with a
+    copy send it, updates the rows, and gives them back.
+
+    Parameters
+    ----------
+    owners : tuple of int
+        For each piece the die that owns it, which need not have a copy of it.
+    pieces : int or tuple of Indices
+        In how many pieces of neighbouring rows the variable's first axis is cut evenly, the first ones one row longer;
+        or the rows of each piece, ascending, as ranges of first and one past the last.
+    """
+
+    kind: ClassVar[str] = "server"
+
+    owners: tuple[int, ...]
+    pieces: int | tuple[Indices, ...]
+
+    def rows(self, count: int) -> tuple[Indices, ...]:
+        """The rows of each piece, of so many in all."""
+        if not isinstance(self.pieces, int):
+            return self.pieces
+        return ranges_of(count // self.pieces + (piece < count % self.pieces) for piece in range(self.pieces))
+
+
+@dataclass(frozen=True)
+class Local:
+    """A variable's copies are never made equal: each die updates its own by its own gradient."""
+
+    kind: ClassVar[str] = "local"
+
+
+#: How copies of a variable are kept equal.
+Sync = Ring | Server | Local
+#: Of each variable of a network, by its name there (``"fc1.weights"``), in the order of names; or none at all: as a
+#: target suits.
+Copies = tuple[tuple[str, Sync], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +123,8 @@ class Sharding:
     rule : UpdateRule
         How weights are updated.
     copies : Copies
-        How the copies of each layer's weights are kept equal; left out: in rings along the array's links, in as many
-        pieces as suit the dies.
+        For each variable of the network how its copies are kept equal, in any order; left out: in rings along the
+        array's links, in as many pieces as suit the dies.
     """
 
     graph: PlanGraph
@@ -90,6 +140,7 @@ class Sharding:
         object.__setattr__(self, "factors", self.factors or halves(len(self.splits[0]) if self.splits else 0))
         lists = tuple(None if one == Lists() else one for one in self.lists)
         object.__setattr__(self, "lists", lists if any(lists) else ())
+        object.__setattr__(self, "copies", tuple(sorted(self.copies, key=itemgetter(0))))
 
     def __getstate__(self) -> dict[str, Any]:
         """Its fields, without what was found out about them."""
@@ -110,13 +161,24 @@ class Sharding:
         """Regions of each node."""
         return regions.layouts(self.graph, self.splits, self.lists, self.factors)
 
+    @cached_property
+    def _syncs(self) -> dict[str, Sync]:
+        return dict(self.copies)
+
+    def syncs(self, number: int) -> tuple[Sync, ...]:
+        """How the copies of each variable of a node are kept equal, in their order there; none, if nothing is said."""
+        node, syncs = self.graph.nodes[number], self._syncs
+        return tuple(syncs[one.qualified(node.name)] for one in node.variables) if syncs else ()
+
     def groups(self, kind: str, number: int) -> ProcessGroups:
-        """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`."""
+        """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`: rings as the first of its variables
+        has them that has any, else along the array's links."""
         if kind != RING:
             return self.layouts[number].groups(kind, self.factors)
-        given = self.copies[number] if self.copies else None
-        return along_links(self.array, self.layouts[number].groups(kind, self.factors)) if given is None else (
-            given.groups)
+        for sync in self.syncs(number):
+            if isinstance(sync, Ring):
+                return sync.groups
+        return along_links(self.array, self.layouts[number].groups(kind, self.factors))
 
     def check(self) -> None:
         """Refuse what cannot be.
@@ -124,8 +186,9 @@ class Sharding:
         Raises
         ------
         UserError
-            If a split or a list does not fit its layer, the array has another number of dies, or a size is out of
-            range.
+            If a split or a list does not fit its layer, the array has another number of dies, a size is out of range,
+            or copies are said of other variables than the network's, by other rings than their dies form, or by servers
+            that are no dies, or do not own each row once.
         """
         levels = regions.check_splits(self.graph, self.splits)
         if len(self.factors) != levels or not all(is_integer(factor, 2, MAXIMUM_DIES) for factor in self.factors) or (
@@ -140,30 +203,84 @@ class Sharding:
         check_lists(self.graph, self.splits, self.lists, self.batch, self.factors)
         self._check_copies()
 
+    def check_fits(self, other: "Sharding") -> None:
+        """Refuse another sharding that is not of the same network: its steps do other things to other variables.
+
+        Raises
+        ------
+        UserError
+            With both networks, and the first variable that one of them lacks or has otherwise.
+        """
+        if (self.graph.nodes, self.graph.edges) == (other.graph.nodes, other.graph.edges):
+            return
+        first, second = ({name: f"of shape {list(one.shape)}" for name, one in graph.variables.items()}
+                         for graph in (self.graph, other.graph))
+        name = next((name for name in (*first, *second) if first.get(name) != second.get(name)), None)
+        why = "their layers differ" if name is None else (
+            f"variable {name!r} is {first.get(name, 'missing')} in the first, {second.get(name, 'missing')} in the "
+            "second")
+        raise UserError(f"shardings of networks {self.graph.name!r} and {other.graph.name!r} do not fit each other: "
+                        f"{why}; give two of one network")
+
     def _check_copies(self) -> None:
-        if self.copies and len(self.copies) != len(self.graph.nodes):
-            raise UserError(f"network {self.graph.name!r} has {len(self.graph.nodes)} nodes, but copies are given for "
-                            f"{len(self.copies)}")
-        for number, (node, ring) in enumerate(zip(self.graph.nodes, self.copies, strict=False)):
-            if (ring is not None) != node.weighted:
-                raise UserError(f"layer {node.name!r} has {'' if node.weighted else 'no '}weights, but "
-                                f"{'no ' if ring is None else ''}rings are given for it")
-            if ring is None:
-                continue
-            wanted = self.layouts[number].groups(RING, self.factors)
-            if sorted(map(sorted, ring.groups.members)) != sorted(map(sorted, wanted.members)):
-                raise UserError(f"rings of layer {node.name!r} are not those of the dies that have the same of its "
-                                "weights; make the plan again with `plinth plan`")
-            if ring.elements and not node.free:
-                raise UserError(f"layer {node.name!r} has no Winograd tiles that are trained, whose elements could be "
-                                "pieces of its gradient; make the plan again with `plinth plan`")
-            low, high = 1, 1 if node.window or node.gathers else MOST_PIECES
-            if ring.elements:
-                low = high = self._element_pieces(node, number)
-            if not is_integer(ring.pieces, low, high):
-                most = f"{low}" if low == high else f"{low} to {high}"
-                raise UserError(f"the gradient of layer {node.name!r} goes in {most} piece{'s' * (high > 1)}, not "
-                                f"{described(ring.pieces)}; make the plan again with `plinth plan`")
+        if not self.copies:
+            return
+        variables = self.graph.variables
+        for name, sync in self.copies:
+            if name not in variables:
+                raise UserError(f"network {self.graph.name!r} has no variable {described(name)}, whose copies could be "
+                                f"kept equal; {nearest(str(name), variables)}")
+            if not isinstance(sync, Sync):
+                raise UserError(f"copies of variable {name!r} are kept equal by a Ring or a Server, or are Local, not "
+                                f"{described(sync)}")
+        if len(self.copies) != len(variables):
+            said = [name for name, _ in self.copies]
+            name = next(name for name in variables if said.count(name) != 1)
+            raise UserError(f"how copies of variable {name!r} are kept equal is said {said.count(name)} times; say it "
+                            "once of each variable, or of none")
+        for number, node in enumerate(self.graph.nodes):
+            for variable, sync in zip(node.variables, self.syncs(number), strict=True):
+                if isinstance(sync, Ring):
+                    self._check_ring(number, node, sync)
+                elif isinstance(sync, Server):
+                    self._check_server(variable.qualified(node.name), variable.shape[0], sync)
+
+    def _check_ring(self, number: int, node: Node, ring: Ring) -> None:
+        wanted = self.layouts[number].groups(RING, self.factors)
+        if sorted(map(sorted, ring.groups.members)) != sorted(map(sorted, wanted.members)):
+            raise UserError(f"rings of layer {node.name!r} are not those of the dies that have the same of its "
+                            "weights; make the plan again with `plinth plan`")
+        if ring.elements and not node.free:
+            raise UserError(f"layer {node.name!r} has no Winograd tiles that are trained, whose elements could be "
+                            "pieces of its gradient; make the plan again with `plinth plan`")
+        low, high = 1, 1 if node.window or node.gathers else MOST_PIECES
+        if ring.elements:
+            low = high = self._element_pieces(node, number)
+        if not is_integer(ring.pieces, low, high):
+            most = f"{low}" if low == high else f"{low} to {high}"
+            raise UserError(f"the gradient of layer {node.name!r} goes in {most} piece{'s' * (high > 1)}, not "
+                            f"{described(ring.pieces)}; make the plan again with `plinth plan`")
+        if not is_integer(ring.chunk, 1, MAXIMUM_CHUNK):
+            raise UserError(f"a chunk of the gradient of layer {node.name!r} has 1 to {MAXIMUM_CHUNK} words, not "
+                            f"{described(ring.chunk)}; make the plan again with `plinth plan`")
+
+    def _check_server(self, name: str, rows: int, server: Server) -> None:
+        where = f"the servers of variable {name!r}"
+        if isinstance(server.pieces, tuple):
+            check_parts(f"{where}: rows", rows, server.pieces)
+            empty = next((number for number, part in enumerate(server.pieces) if not part), None)
+            if empty is not None:
+                raise UserError(f"{where}: piece {empty} has no rows; leave it out")
+        pieces = len(server.pieces) if isinstance(server.pieces, tuple) else server.pieces
+        if not is_integer(pieces, 1, min(rows, MAXIMUM_PIECES)):
+            raise UserError(f"{where}: {rows} rows are cut in 1 to {min(rows, MAXIMUM_PIECES)} pieces, not "
+                            f"{described(pieces)}")
+        if len(server.owners) != pieces:
+            raise UserError(f"{where} have {pieces} pieces, but {len(server.owners)} owners; give each piece one")
+        for piece, owner in enumerate(server.owners):
+            if not is_integer(owner, 0, self.dies - 1):
+                raise UserError(f"{where}: the owner of piece {piece} is a die from 0 to {self.dies - 1}, not "
+                                f"{described(owner)}")
 
     def _element_pieces(self, node: Node, number: int) -> int:
         """Elements of a layer's tiles that a die has, at most, and one for the bias."""

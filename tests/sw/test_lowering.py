@@ -89,7 +89,7 @@ def test_allocated_buffers_are_aligned_and_apart() -> None:
 @pytest.mark.parametrize("dies", [1, 2, 4, 8])
 def test_every_die_gets_the_same_step_but_its_own_place_in_the_ring(dies: int) -> None:
     network = NETWORKS["digits-mlp"]
-    plan = data_parallel(network, dies=dies, batch=128, chunk_words=64)
+    plan = data_parallel(network, dies=dies, batch=128)
     program = lower_training(network, plan, DEMO, rule=UpdateRule(), steps=11, memory_words=1 << 20)
     assert len({graph.tasks for graph in program.step}) == 1
     assert len({graph.tasks for graph in program.setup}) == dies
@@ -106,7 +106,7 @@ def test_every_die_gets_the_same_step_but_its_own_place_in_the_ring(dies: int) -
 
 def test_the_weights_are_not_updated_before_bprop_has_read_them() -> None:
     network = perceptron("two", (8, 8, 8))
-    plan = data_parallel(network, dies=2, batch=16, chunk_words=64)
+    plan = data_parallel(network, dies=2, batch=16)
     program = lower_training(network, plan, DEMO, rule=UpdateRule(), steps=1, memory_words=1 << 20)
     tasks = program.step[0].tasks
     matrix = [task.name for task in tasks if task.engine is Engine.MATRIX]
@@ -117,7 +117,7 @@ def test_the_weights_are_not_updated_before_bprop_has_read_them() -> None:
 
 def test_too_small_a_memory_is_said_with_the_size_that_would_do() -> None:
     network = NETWORKS["digits-mlp"]
-    plan = data_parallel(network, dies=1, batch=128, chunk_words=64)
+    plan = data_parallel(network, dies=1, batch=128)
     with pytest.raises(UserError, match=r"--memory at least \d+ MiB"):
         lower_training(network, plan, DEMO, rule=UpdateRule(), steps=11, memory_words=1000)
 
@@ -126,7 +126,7 @@ def test_too_little_block_ram_is_said_with_what_there_is() -> None:
     parameters = preset("ndp-tiny", block_ram_words=1024, axi_ports=0)
     network = NETWORKS["digits-mlp"]
     with pytest.raises(UserError, match=r"needs \d{5,} bytes of die memory .* has 4096: fc1.*; block RAM has no"):
-        lower_training(network, data_parallel(network, dies=1, batch=8, chunk_words=64), parameters,
+        lower_training(network, data_parallel(network, dies=1, batch=8), parameters,
                        rule=UpdateRule(), steps=1, memory_words=parameters.most_memory_words)
 
 

@@ -181,7 +181,7 @@ class PlanResult(Result):
 
     def _tables(self) -> list[str]:
         head, *rows = shown_plan.split_rows(self.planned)
-        return [*([html.table(rows, head)] if rows else []),
+        return [*([html.table([*rows, shown_plan.copies_row(self.planned)], head)] if rows else []),
                 html.table(shown_plan.total_rows(self.planned), shown_plan.TOTALS)]
 
     def _picture(self) -> bytes:

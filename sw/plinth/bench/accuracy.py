@@ -64,7 +64,7 @@ def _trained(case: tuple[str, int]) -> float:
     """Test accuracy of a variant and seed."""
     variant, seed = VARIANTS[case[0]], case[1]
     parameters, network, samples = preset(variant.preset), NETWORKS[NETWORK], digits()
-    plan = data_parallel(network, dies=1, batch=BATCH, chunk_words=parameters.chunk_words)
+    plan = data_parallel(network, dies=1, batch=BATCH)
     program = lower_training(network, plan, parameters, rule=variant.rule, steps=len(samples.train_x) // BATCH,
                              memory_words=MEMORY_WORDS)
     driver = Driver(golden_array(parameters, 1, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)

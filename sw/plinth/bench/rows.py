@@ -175,7 +175,7 @@ def conv_utilisation(name: str, network: str, images: int) -> list[Row]:
 def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Program]:
     """A training session on co-simulated demo dies, without golden model and reference."""
     parameters, network, batch = preset("ndp-demo"), NETWORKS["digits-mlp"], 128
-    plan = data_parallel(network, dies=dies, batch=batch, chunk_words=parameters.chunk_words)
+    plan = data_parallel(network, dies=dies, batch=batch)
     program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=11, memory_words=MEMORY_WORDS)
     array, _ = cosim_array(parameters, dies, MEMORY_WORDS, threads=threads)
     driver = Driver(array, program, memory_words=MEMORY_WORDS)

@@ -61,7 +61,7 @@ def layer_network(network: str, winograd: int | str) -> Network:
 def _records(network: str, images: int, winograd: int | str) -> tuple[TaskRecord, ...]:
     """What a training step's tasks took, its weights and outputs checked against the golden model."""
     parameters, given = bench_die(), layer_network(network, winograd)
-    plan = data_parallel(given, dies=1, batch=images, chunk_words=parameters.chunk_words)
+    plan = data_parallel(given, dies=1, batch=images)
     program = lower_training(given, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     dies, golden = (Driver(array, program, memory_words=MEMORY_WORDS)
                     for array in (cosim_array(parameters, 1, MEMORY_WORDS)[0],

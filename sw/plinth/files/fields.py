@@ -79,6 +79,8 @@ FIELDS: dict[str, Field] = {
     "layer": Field("name of a layer, with what follows it", _TEXT),
     "kind": Field("kind of a layer, transfer or operation", _TEXT),
     "splits": Field("a split a level, level 1 first", _TEXTS),
+    "copies": Field("how copies of each variable of a layer are kept equal: `ring` or `server`; `local`: nothing is made "
+                    "equal, as where one die alone has it", _by(_TEXT)),
     "direction": Field("fprop, bprop or update (weight gradient, its reduction, the weights' update)",
                        {"enum": ["fprop", "bprop", "update"]}),
     "winograd": Field("Winograd layers by name: F(outputs, taps), groups and clusters of dies",

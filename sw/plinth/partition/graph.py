@@ -269,6 +269,11 @@ class PlanGraph:
         return tuple(number for number, node in enumerate(self.nodes) if node.weighted)
 
     @cached_property
+    def variables(self) -> dict[str, Variable]:
+        """What the network trains, by the names of variables in it."""
+        return {one.qualified(node.name): one for node in self.nodes for one in node.variables}
+
+    @cached_property
     def planned(self) -> tuple[int, ...]:
         """Numbers of the nodes that a planner chooses splits for: all but the loss."""
         return tuple(range(len(self.nodes) - 1))

@@ -81,6 +81,17 @@ def _check_axis(where: str, size: int, levels: Levels, given: tuple[Indices, ...
         wanted = f"give {' or '.join(map(str, known))}, as the splits cut it" if known else (
             "no level splits this axis: leave the list out")
         raise UserError(f"{where}: the list has {len(given)} parts; {wanted}")
+    check_parts(where, size, given)
+
+
+def check_parts(where: str, size: int, given: tuple[Indices, ...]) -> None:
+    """Refuse parts that do not tell each index of an axis once.
+
+    Raises
+    ------
+    UserError
+        With the index, its parts, and the remedy.
+    """
     runs = sorted((first, end, number) for number, part in enumerate(given) for first, end in part)
     last, before = 0, -1
     for first, end, number in runs:

@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from plinth.errors import UserError
-from plinth.network.variables import INPUTS, OUTPUTS
+from plinth.network.variables import INPUTS, OUTPUTS, Variable
 from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, parts
 from plinth.partition.graph import DP, EP, MP, SPLITS, Node, PlanGraph
@@ -250,15 +250,22 @@ def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integer
     return elements * rows * columns, node.bias // node.output_channels * columns
 
 
-def ring_messages(node: Node, here: Layout, factors: Factors, rings: ProcessGroups) -> Iterator[RingMessage]:
-    """The weight reductions of one node over its rings; of one member where the batch is whole."""
-    weights, bias = weight_words(node, here, factors)
+def ring_messages(node: Node, here: Layout, factors: Factors, rings: ProcessGroups, variable: Variable | None = None
+                  ) -> Iterator[RingMessage]:
+    """The weight reductions of one node, or of one of its variables, over its rings; of one member where the batch is
+    whole."""
+    words = _trained_words(node, here, factors, variable)
     for members in rings.members:
-        yield RingMessage(members, int(weights[members[0]] + bias[members[0]]))
+        yield RingMessage(members, int(words[members[0]]))
 
 
-def ring_words(node: Node, here: Layout, factors: Factors) -> int:
-    """Words that all rings of a node send together."""
-    weights, bias = weight_words(node, here, factors)
+def ring_words(node: Node, here: Layout, factors: Factors, variable: Variable | None = None) -> int:
+    """Words that all rings of a node send together, of one of its variables or of all."""
     size = parts(here.ring, factors)
-    return 2 * (size - 1) * int((weights + bias).sum()) // size
+    return 2 * (size - 1) * int(_trained_words(node, here, factors, variable).sum()) // size
+
+
+def _trained_words(node: Node, here: Layout, factors: Factors, variable: Variable | None) -> Integers:
+    """What every die has of one variable of a node, or of all."""
+    weights, bias = weight_words(node, here, factors)
+    return weights + bias if variable is None else bias if variable.added else weights

@@ -43,7 +43,8 @@ def lists_from_data(data: Any, where: str) -> Lists:
         _check_list(owners, f"{where}: owners", "a list with a die for each seat")
         if not all(is_integer(die, 0, _LARGEST) for die in owners):
             raise UserError(f"{where}: owners must be numbers of dies, not {described(owners)}; give each die one seat")
-    return Lists(**{axis: _parts(data[axis], f"{where}: {axis}") for axis in AXES if data.get(axis) is not None},
+    return Lists(**{axis: parts_from_data(data[axis], f"{where}: {axis}") for axis in AXES
+                    if data.get(axis) is not None},
                  owners=None if owners is None else tuple(owners))
 
 
@@ -76,8 +77,14 @@ def _check_list(found: Any, where: str, what: str) -> None:
                         f"{f'{len(found)} of them' if isinstance(found, list) else described(found)}")
 
 
-def _parts(data: Any, where: str) -> tuple[Indices, ...]:
-    """The parts of an axis."""
+def parts_from_data(data: Any, where: str) -> tuple[Indices, ...]:
+    """The parts of an axis as a file has them, of the right kinds.
+
+    Raises
+    ------
+    UserError
+        If they are malformed.
+    """
     check_mapping(data, where, "a list of parts", required=(), optional=("sizes", "lists"))
     if len(data) != 1:
         raise UserError(f"{where}: give either sizes or lists")
@@ -111,7 +118,8 @@ def _indices(part: Any, where: str) -> Indices:
     return tuple(found)
 
 
-def _axis(parts: Sequence[Indices]) -> dict[str, Any]:
+def parts_to_data(parts: Sequence[Indices]) -> dict[str, Any]:
+    """The parts of an axis as files have them."""
     sizes = [sum(end - first for first, end in part) for part in parts]
     if tuple(parts) == ranges_of(sizes):
         return {"sizes": sizes}
@@ -119,7 +127,7 @@ def _axis(parts: Sequence[Indices]) -> dict[str, Any]:
 
 
 def _entry(axes: Mapping[str, Sequence[Indices] | None], owners: tuple[int, ...] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {axis: _axis(parts) for axis, parts in axes.items() if parts is not None}
+    found: dict[str, Any] = {axis: parts_to_data(parts) for axis, parts in axes.items() if parts is not None}
     return found if owners is None else {**found, "owners": list(owners)}
 
 
@@ -137,14 +145,20 @@ def region_to_data(region: Region) -> dict[str, Any]:
 def lists_schema(axes: Sequence[str]) -> dict[str, Any]:
     """Their form as JSON Schema."""
     count = {"type": "integer", "minimum": 0}
-    axis = {"description": "a part for each combination of the digits at the first levels that cut the axis", "oneOf": [
+    axis = parts_schema("a part for each combination of the digits at the first levels that cut the axis")
+    return {"description": "axes cut by list, and which die has the part of which seat; left out: evenly, by number",
+            "type": "object", "additionalProperties": False, "properties": {
+                **dict.fromkeys(axes, axis),
+                "owners": {"description": "for each seat its die", "type": "array", "items": count}}}
+
+
+def parts_schema(what: str) -> dict[str, Any]:
+    """The form of an axis's parts as JSON Schema."""
+    count = {"type": "integer", "minimum": 0}
+    return {"description": what, "oneOf": [
         {"type": "object", "additionalProperties": False, "required": ["sizes"], "properties": {
             "sizes": {"description": "lengths of parts that follow each other", "type": "array", "items": count}}},
         {"type": "object", "additionalProperties": False, "required": ["lists"], "properties": {"lists": {
             "description": "indices of each part, numbers or [first, last]; each in one part", "type": "array",
             "items": {"type": "array", "items": {"oneOf": [
                 count, {"type": "array", "items": count, "minItems": 2, "maxItems": 2}]}}}}}]}
-    return {"description": "axes cut by list, and which die has the part of which seat; left out: evenly, by number",
-            "type": "object", "additionalProperties": False, "properties": {
-                **dict.fromkeys(axes, axis),
-                "owners": {"description": "for each seat its die", "type": "array", "items": count}}}

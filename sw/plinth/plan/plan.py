@@ -19,6 +19,7 @@ from plinth.array.file import array_to_data
 from plinth.files.documents import dump_yaml
 from plinth.network.file import network_to_data
 from plinth.network.network import Network
+from plinth.network.variables import Variable
 from plinth.partition import exchanges, regions
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, levels_of, parts
@@ -27,8 +28,8 @@ from plinth.partition.graph import LOSS, Epilogue, Node, PlanGraph
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.predicted import shares
 from plinth.partition.regions import Layout, Partition, RingMessage, Splits
-from plinth.plan.lists_file import lists_to_data, region_to_data
-from plinth.sharding import Ring, Sharding
+from plinth.plan.lists_file import lists_to_data, parts_to_data, region_to_data
+from plinth.sharding import Local, Ring, Server, Sharding, Sync
 from plinth.step.copies import check_copies, copies_of, refitted
 from plinth.update.rule import PLAIN, UpdateRule
 
@@ -36,7 +37,7 @@ from plinth.update.rule import PLAIN, UpdateRule
 PLAN_VERSION = 4
 #: Arrays of up to so many dies are listed die by die in files, larger ones by their regions only.
 LISTED_DIES = 16
-#: Words in a chunk of a reduction if nothing else is said.
+#: Words in a chunk of a reduction on dies of which nothing is known.
 CHUNK_WORDS = 64
 
 
@@ -52,18 +53,21 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Reduction:
-    """The gradient of one layer, weights then bias, summed over rings of dies that differ in the levels ``over``.
+    """The gradient of one layer, weights then bias, or of one of its variables, where they are not all kept equal in
+    the same ring; dies that differ in the levels ``over`` have copies.
 
-    It goes whole, or in pieces (:class:`plinth.sharding.Ring`), each a message: chunk c of ``chunk_words`` words of a
-    message (the last may be short) belongs to member c mod N of the ring and its sum starts at the member after the
-    owner.
+    In a ring it goes whole, or in pieces (:class:`plinth.sharding.Ring`), each a message: chunk c of a message (the
+    last may be short) belongs to member c mod N of the ring and its sum starts at the member after the owner.
     """
 
     layer: str
+    #: None: all of them.
+    variable: Variable | None
+    sync: Sync
     over: Levels
     #: Levels at which the weights' input and output channels are cut.
     weights: tuple[Levels, Levels]
-    #: Words that all members of all rings send together.
+    #: Words that all members of all rings send together; 0 of servers, whose words no step says yet.
     words: int
 
 
@@ -101,8 +105,6 @@ class Plan:
         Who chose the splits, and the communication model that it went by.
     array : str
         Name of the array.
-    chunk_words : int
-        Words in a chunk of a reduction.
     predicted_seconds : float or None
         Of a training step, if a prediction was made.
     definition : Network or None
@@ -118,7 +120,6 @@ class Plan:
     planner: str
     model: str
     array: str
-    chunk_words: int = CHUNK_WORDS
     predicted_seconds: float | None = None
     definition: Network | None = None
 
@@ -216,9 +217,17 @@ class Plan:
     @cached_property
     def reductions(self) -> tuple[Reduction, ...]:
         """All weight reductions, in the order of bprop; of no words where a layer's batch is whole."""
-        return tuple(Reduction(node.name, here.ring, (here.mp, here.op), regions.ring_words(node, here, self.factors))
-                     for node, here in reversed(list(zip(self.graph.nodes, self.layouts, strict=True)))
-                     if node.weighted)
+        return tuple(reduction for number in reversed(self.graph.weighted) for reduction in self._reductions(number))
+
+    def _reductions(self, number: int) -> Iterator[Reduction]:
+        """Of a layer: one, or one of each variable."""
+        node, here = self.graph.nodes[number], self.layouts[number]
+        syncs = self.sharding.syncs(number) or (Ring(self.sharding.groups(RING, number), 1, CHUNK_WORDS),)
+        parts = [(None, syncs[0])] if len(set(syncs)) == 1 and not isinstance(syncs[0], Server) else zip(
+            node.variables, syncs, strict=True)
+        for variable, sync in parts:
+            yield Reduction(node.name, variable, sync, here.ring, (here.mp, here.op), regions.ring_words(
+                node, here, self.factors, variable) if isinstance(sync, Ring) else 0)
 
     @cached_property
     def arrangements(self) -> dict[str, Arrangement]:
@@ -230,17 +239,20 @@ class Plan:
     def _number(self, layer: str) -> int:
         return next(number for number, node in enumerate(self.graph.nodes) if node.name == layer)
 
-    def ring(self, reduction: Reduction) -> Ring:
-        """How the layer of a reduction keeps copies of its weights equal."""
-        number = self._number(reduction.layer)
-        found = self.sharding.copies[number] if self.sharding.copies else None
-        return Ring(self.sharding.groups(RING, number)) if found is None else found
+    @property
+    def chunk_words(self) -> int:
+        """Words in a chunk of its rings: its dies', if they are known."""
+        if self.hardware is not None:
+            return self.hardware.die_parameters().chunk_words
+        return next((sync.chunk for _, sync in self.sharding.copies if isinstance(sync, Ring)), CHUNK_WORDS)
 
     def ring_messages(self, reduction: Reduction) -> tuple[RingMessage, ...]:
-        """The rings of a reduction: members, and words of all pieces together."""
+        """The rings of a reduction, if it goes round any: members, and words of all pieces together."""
+        if not isinstance(reduction.sync, Ring):
+            return ()
         number = self._number(reduction.layer)
         return tuple(regions.ring_messages(self.graph.nodes[number], self.layouts[number], self.factors,
-                                           self.ring(reduction).groups))
+                                           reduction.sync.groups, reduction.variable))
 
     @cached_property
     def words(self) -> int:
@@ -291,14 +303,13 @@ class Plan:
         reductions = []
         rings: dict[ProcessGroups, int] = {}
         for reduction in self.reductions:
-            ring = self.ring(reduction)
-            entry = {"layer": reduction.layer, "words": reduction.words, "over": _levels(reduction.over),
-                     "rings": rings.setdefault(ring.groups, len(rings)), "pieces": ring.pieces,
-                     **({"elements": True} if ring.elements else {}),
+            sync, variable, layout = reduction.sync, reduction.variable, self.layouts[self._number(reduction.layer)]
+            entry = {"layer": reduction.layer, **({} if variable is None else {"variable": variable.name}),
+                     **({} if isinstance(sync, Server) else {"words": reduction.words}),
+                     "over": _levels(reduction.over), **_sync(sync, rings),
                      "weights": {"input": _levels(reduction.weights[0]), "output": _levels(reduction.weights[1]),
-                                 **_further(self.layouts[self._number(reduction.layer)].weights),
-                                 **_lists(self.layouts[self._number(reduction.layer)].weights)}}
-            if listed:
+                                 **_further(layout.weights), **_lists(layout.weights)}}
+            if listed and isinstance(sync, Ring):
                 entry["ring_words"] = [message.words for message in self.ring_messages(reduction)]
             reductions.append(entry)
         return {
@@ -360,6 +371,22 @@ def fingerprint(graph: PlanGraph) -> str:
     nodes = [_node(node) for node in graph.nodes]
     text = json.dumps([nodes, [asdict(edge) for edge in graph.edges]])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sync(sync: Sync, rings: dict[ProcessGroups, int]) -> dict[str, Any]:
+    """How copies are kept equal, as an entry of a file says it; sets of rings are numbered as they come."""
+    if isinstance(sync, Server):
+        return {"server": server_to_data(sync)}
+    if isinstance(sync, Local):
+        return {"local": True}
+    return {"rings": rings.setdefault(sync.groups, len(rings)), "pieces": sync.pieces,
+            **({"elements": True} if sync.elements else {})}
+
+
+def server_to_data(server: Server) -> dict[str, Any]:
+    """Servers as files have them."""
+    return {"owners": list(server.owners),
+            "pieces": server.pieces if isinstance(server.pieces, int) else parts_to_data(server.pieces)}
 
 
 def _levels(cuts: Levels) -> list[int]:

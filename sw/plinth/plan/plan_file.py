@@ -22,9 +22,19 @@ from plinth.partition.groups import RING, ProcessGroups, no_partition
 from plinth.partition.lists import AXES, check_lists
 from plinth.partition.regions import MAXIMUM_LEVELS, Partition, Splits
 from plinth.partition.rounds import meets_itself
-from plinth.plan.lists_file import lists_from_data, lists_schema
-from plinth.plan.plan import LISTED_DIES, PLAN_VERSION, Plan, fingerprint
-from plinth.sharding import MOST_PIECES, Copies, Ring, Sharding
+from plinth.plan.lists_file import lists_from_data, lists_schema, parts_from_data, parts_schema
+from plinth.plan.plan import LISTED_DIES, PLAN_VERSION, Plan, fingerprint, server_to_data
+from plinth.sharding import (
+    MAXIMUM_CHUNK,
+    MAXIMUM_PIECES,
+    MOST_PIECES,
+    Copies,
+    Local,
+    Ring,
+    Server,
+    Sharding,
+    Sync,
+)
 from plinth.step.copies import copies_of
 from plinth.update.rule import FORMS, PLAIN, check_engines
 
@@ -128,7 +138,8 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     for key in ("planner", "model", "array"):
         if not isinstance(data[key], str) or not re.fullmatch(NAME_PATTERN, data[key]):
             raise UserError(f"{where}: {key} must be a name, not {described(data[key])}; {_AGAIN}")
-    for key, low, high in (("levels", 0, MAXIMUM_LEVELS), ("batch", 1, MAXIMUM_BATCH), ("chunk_words", 1, 1 << 16)):
+    for key, low, high in (("levels", 0, MAXIMUM_LEVELS), ("batch", 1, MAXIMUM_BATCH),
+                           ("chunk_words", 1, MAXIMUM_CHUNK)):
         if not is_integer(data[key], low, high):
             raise UserError(f"{where}: {key} must be an integer from {low} to {high}, not {described(data[key])}; "
                             f"{_AGAIN}")
@@ -179,8 +190,8 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     try:
         plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=data["batch"], factors=tuple(factors),
                                       lists=lists, array=hardware, rule=FORMS[update], copies=copies),
-                    planner=data["planner"], model=data["model"], array=data["array"], chunk_words=data["chunk_words"],
-                    predicted_seconds=seconds, definition=definition)
+                    planner=data["planner"], model=data["model"], array=data["array"], predicted_seconds=seconds,
+                    definition=definition)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     _check_order(plan, hardware, where)
@@ -197,43 +208,88 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
 def _check_order(plan: Plan, array: Array, where: str) -> None:
     """Refuse an order of rings that is not the planners', and of which dies would hold each other up."""
     usual = copies_of(replace(plan.sharding, copies=()), array.die_parameters())
-    for own, other in zip(plan.sharding.copies, usual, strict=True):
-        members = None if own is None or own == other else meets_itself(array, own.groups)
+    orders = dict.fromkeys(own.groups for (_, own), (_, other) in zip(plan.sharding.copies, usual, strict=True)
+                           if isinstance(own, Ring) and own != other)
+    for groups in orders:
+        members = meets_itself(array, groups)
         if members is not None:
             raise UserError(f"{where}: rings have an order in which two of dies {', '.join(map(str, members[:8]))}"
                             f"{', ...' * (len(members) > 8)} send to the next one over the same link of array "
                             f"{array.name!r}; order them along its links, or {_AGAIN}")
 
 
-def _copies(data: dict[str, Any], graph: PlanGraph, dies: int, where: str) -> Copies:
-    """How copies of each node's weights are kept equal."""
+def _copies(data: Mapping[str, Any], graph: PlanGraph, dies: int, where: str) -> Copies:
+    """How copies of each variable are kept equal."""
     groups, reductions = [], data["reductions"]
-    if not isinstance(data["rings"], list) or not 0 < len(data["rings"]) <= len(graph.nodes):
-        raise UserError(f"{where}: rings must be a list of 1 to {len(graph.nodes)} sets of rings; {_AGAIN}")
+    entries = [one for one in reductions if isinstance(one, dict)] if isinstance(reductions, list) else []
+    least = int(not entries or any("rings" in one for one in entries))
+    most = len(graph.variables if any("variable" in one for one in entries) else graph.nodes)
+    if not isinstance(data["rings"], list) or not least <= len(data["rings"]) <= most:
+        raise UserError(f"{where}: rings must be a list of {least} to {most} sets of rings; {_AGAIN}")
     for number, rings in enumerate(data["rings"]):
         what = no_partition(rings, dies)
         if what or not all(isinstance(members, list) for members in rings):
             raise UserError(f"{where}: rings[{number}] are no partition of {dies} dies into lists: "
                             f"{what or 'one is no list'}; {_AGAIN}")
         groups.append(ProcessGroups(RING, tuple(map(tuple, rings))))
-    names = [graph.nodes[number].name for number in reversed(graph.weighted)]
-    if not isinstance(reductions, list) or [
-            entry.get("layer") if isinstance(entry, dict) else None for entry in reductions] != names:
-        raise UserError(f"{where}: reductions must be those of the {len(names)} layers with weights, the last one "
-                        f"first; {_AGAIN}")
-    found = {}
-    for entry in reductions:
-        place, number = f"{where}: the reduction of layer {entry['layer']!r}", entry.get("rings")
-        if not is_integer(number, 0, len(groups) - 1):
-            raise UserError(f"{place} must name its rings, 0 to {len(groups) - 1}, not {_shown(number)}; {_AGAIN}")
-        elements = entry.get("elements", False)
-        if elements is False:
-            # Left out, it is the same.
-            entry.pop("elements", None)
-        elif not isinstance(elements, bool):
-            raise UserError(f"{place}: elements must be true or false, not {_shown(elements)}; {_AGAIN}")
-        found[entry["layer"]] = Ring(groups[number], entry.get("pieces", 0), elements)
-    return tuple(found.get(node.name) for node in graph.nodes)
+    said = [(entry.get("layer"), entry.get("variable")) for entry in entries]
+    names: list[tuple[str, str | None]] = []
+    for node in (graph.nodes[number] for number in reversed(graph.weighted)):
+        names += [(node.name, None)] if (node.name, None) in said else [
+            (node.name, one.name) for one in node.variables]
+    if not isinstance(reductions, list) or len(entries) < len(reductions) or said != names:
+        raise UserError(f"{where}: reductions must be those of the {len(graph.weighted)} layers with weights, the "
+                        f"last one first, each whole or variable by variable; {_AGAIN}")
+    found: list[tuple[str, Sync]] = []
+    variables = {node.name: node.variables for node in graph.nodes}
+    for entry in entries:
+        layer, own = entry["layer"], entry.get("variable")
+        place = f"{where}: the reduction of {'layer' if own is None else f'variable {own!r} of layer'} {layer!r}"
+        sync = _server(entry, place) or _local(entry, place) or _ring(entry, place, groups, data["chunk_words"])
+        found += [(one.qualified(layer), sync) for one in variables[layer] if own in (None, one.name)]
+    return tuple(found)
+
+
+def _server(entry: dict[str, Any], place: str) -> Server | None:
+    """The servers of an entry, if it has any: their form, as a sharding checks what it says."""
+    data = entry.get("server")
+    if data is None:
+        return None
+    check_mapping(data, f"{place}: server", "a server's entry", required=("owners", "pieces"))
+    owners, pieces = data["owners"], data["pieces"]
+    if not isinstance(owners, list) or len(owners) > MAXIMUM_PIECES:
+        raise UserError(f"{place}: owners must be a list with the die of each piece, {MAXIMUM_PIECES} at most, not "
+                        f"{f'{len(owners)} of them' if isinstance(owners, list) else described(owners)}; {_AGAIN}")
+    if isinstance(pieces, dict):
+        pieces = parts_from_data(pieces, f"{place}: pieces")
+    elif not is_integer(pieces, 1, MAXIMUM_PIECES):
+        raise UserError(f"{place}: pieces must be an integer from 1 to {MAXIMUM_PIECES}, or lists of rows, not "
+                        f"{described(pieces)}; {_AGAIN}")
+    found = Server(tuple(owners), pieces)
+    # However lists are written.
+    entry["server"] = server_to_data(found)
+    return found
+
+
+def _local(entry: dict[str, Any], place: str) -> Local | None:
+    if "local" not in entry:
+        return None
+    if entry["local"] is not True:
+        raise UserError(f"{place}: local is true or left out, not {_shown(entry['local'])}; {_AGAIN}")
+    return Local()
+
+
+def _ring(entry: dict[str, Any], place: str, groups: list[ProcessGroups], chunk: int) -> Ring:
+    number: Any = entry.get("rings")
+    if not is_integer(number, 0, len(groups) - 1):
+        raise UserError(f"{place} must name its rings, 0 to {len(groups) - 1}, not {_shown(number)}; {_AGAIN}")
+    elements = entry.get("elements", False)
+    if elements is False:
+        # Left out, it is the same.
+        entry.pop("elements", None)
+    elif not isinstance(elements, bool):
+        raise UserError(f"{place}: elements must be true or false, not {_shown(elements)}; {_AGAIN}")
+    return Ring(groups[number], entry.get("pieces", 0), chunk, elements)
 
 
 def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
@@ -385,8 +441,16 @@ def plan_schema() -> dict[str, Any]:
                             "belongs to member c mod N, and its sum starts at the member behind", listed(
                                 "all dies", listed("a ring", count))),
             "reductions": listed("weight reductions, in the order of bprop", mapping(
-                "rings of the dies that differ in the levels `over`", {
-                    "layer": name, "words": {**count, "description": "words that all members send"}, "over": levels,
+                "how copies on the dies that differ in the levels `over` are kept equal: in rings, unless it says", {
+                    "layer": name, "variable": {"description": "which one of the layer's; default: all of them",
+                                                "type": "string"},
+                    "words": {**count, "description": "words that all members send"}, "over": levels,
+                    "server": mapping("in the place of rings: each piece of the variable's rows is kept by its owner", {
+                        "owners": listed("the die of each piece", count),
+                        "pieces": {"description": "pieces of neighbouring rows, all but as long, or the rows of each",
+                                   "oneOf": [{"type": "integer", "minimum": 1, "maximum": MAXIMUM_PIECES},
+                                             parts_schema("a part for each piece")]}}),
+                    "local": {"description": "in the place of rings: copies are never made equal", "const": True},
                     "rings": {**count, "description": "which of `rings`"},
                     "pieces": {"description": "messages in which the gradient goes: pieces of rows, at most "
                                f"{MOST_PIECES}; with `elements` one for each element of tiles and the bias",
@@ -398,5 +462,6 @@ def plan_schema() -> dict[str, Any]:
                         "parts": lists_schema(("inputs", "outputs"))}, optional=("elements", "parts")),
                     "ring_words": listed(f"words of each ring's pieces together; only up to {LISTED_DIES} dies",
                                          count)},
-                optional=("elements", "ring_words")))}, optional=_OPTIONAL),
+                optional=("variable", "words", "server", "local", "rings", "pieces", "elements", "ring_words"))),
+        }, optional=_OPTIONAL),
     }

@@ -16,7 +16,7 @@ from plinth.partition.exchanges import total_words
 from plinth.partition.graph import DP, EP, MP, SPLITS, PlanGraph, from_network
 from plinth.partition.lists import check_lists
 from plinth.partition.regions import Lists, Partition, Splits
-from plinth.plan.plan import CHUNK_WORDS, Plan
+from plinth.plan.plan import Plan
 from plinth.plan.planners import simple
 from plinth.plan.planners.exhaustive import combinations, exhaustive
 from plinth.plan.planners.fitting import fitting
@@ -183,7 +183,7 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
                             "--model exact")
     plan = Plan(sharding=Sharding(graph=given.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
                                   array=array, rule=rule),
-                planner=planner, model=model, array=array.name, chunk_words=array.die_parameters().chunk_words,
+                planner=planner, model=model, array=array.name,
                 definition=None if NETWORKS.get(network.name) == network else network)
     return _costed(given, plan, array)
 
@@ -220,8 +220,7 @@ def _costed(given: Task, plan: Plan, array: Array) -> Planned:
 def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN) -> Plan:
     """A plan of given splits, without predictions."""
     sharding = Sharding(graph=graph, splits=splits, batch=batch, factors=array.factors, array=array, rule=rule)
-    return Plan(sharding=sharding, planner="given", model="exact", array=array.name,
-                chunk_words=array.die_parameters().chunk_words)
+    return Plan(sharding=sharding, planner="given", model="exact", array=array.name)
 
 
 def arranged(network: Network, array: Array, planner: str, batch: int) -> Network:
@@ -257,7 +256,7 @@ def check_prediction(plan: Plan, where: str, found: float | None = None) -> None
                         f"predicted to take {found:.9g}; make the plan again with `plinth plan`")
 
 
-def data_parallel(network: Network, *, dies: int, batch: int, chunk_words: int = CHUNK_WORDS) -> Plan:
+def data_parallel(network: Network, *, dies: int, batch: int) -> Plan:
     """Every layer data-parallel on a ring of dies.
 
     Raises
@@ -269,4 +268,4 @@ def data_parallel(network: Network, *, dies: int, batch: int, chunk_words: int =
         raise UserError(f"a plan is for 1 to {MAXIMUM_DIES} dies, not {described(dies)}")
     graph, factors = from_network(network), prime_factors(dies)
     return Plan(sharding=Sharding(graph=graph, splits=simple.data(graph, len(factors)), batch=batch, factors=factors),
-                planner="data", model="exact", array=f"ring-{dies}", chunk_words=chunk_words)
+                planner="data", model="exact", array=f"ring-{dies}")

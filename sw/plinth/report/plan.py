@@ -57,7 +57,9 @@ def plan_report(planned: Planned) -> dict[str, Any]:
         "network": plan.network, "planner": plan.planner, "model": plan.model, "array": plan.array,
         "dies": plan.dies, "levels": plan.levels, "factors": list(plan.factors), "batch": plan.batch,
         "update": plan.rule.title, "word_bytes": planned.word_bytes,
-        "layers": [{"layer": node.name, "kind": node.kind, "splits": list(plan.splits[number])}
+        "layers": [{"layer": node.name, "kind": node.kind, "splits": list(plan.splits[number]),
+                    "copies": {one.name: sync.kind for one, sync in zip(
+                        node.variables, plan.sharding.syncs(number), strict=False)}}
                    for number, node in _shown(plan)],
         **costs(planned.outcome), **saved(plan), "predicted_cycles": step.cycles,
         "predicted_cycles_by_part": {"compute": step.compute, "transfers": step.transfers,
@@ -74,6 +76,16 @@ def _shown(plan: Plan) -> list[tuple[int, Node]]:
     nodes = plan.graph.nodes
     return [(number, nodes[number]) for number in plan.graph.planned
             if nodes[number].weighted or nodes[number].junction]
+
+
+def _kinds(plan: Plan, number: int) -> str:
+    """How copies of a layer's variables are kept equal, each way once."""
+    return "+".join(dict.fromkeys(sync.kind for sync in plan.sharding.syncs(number)))
+
+
+def copies_row(planned: Planned) -> list[str]:
+    """Below :func:`split_rows`, how copies of each layer's variables are kept equal."""
+    return ["copies", *(_kinds(planned.plan, number) for number, _ in _shown(planned.plan))]
 
 
 def split_rows(planned: Planned) -> list[list[str]]:
@@ -110,8 +122,8 @@ def show_plan(console: Console, planned: Planned) -> None:
     room = 0
     blocks: list[list[int]] = []
     for number in columns:
-        width = max(2, len(graph.nodes[number].name)) + 2
-        if not blocks or room + width > console.width - 3:
+        width = max(2, len(graph.nodes[number].name), len(_kinds(plan, number))) + 2
+        if not blocks or room + width > console.width - 7:
             blocks.append([])
             room = 0
         blocks[-1].append(number)
@@ -125,6 +137,7 @@ def show_plan(console: Console, planned: Planned) -> None:
         for level in range(plan.levels):
             splits = [plan.splits[number][level] for number in block]
             table.add_row(f"H{level + 1}", *(Text(split, style=LOOKS[split][1]) for split in splits))
+        table.add_row("copies", *(Text(_kinds(plan, number), style="dim") for number in block))
         tiled = [plan.arrangements.get(graph.nodes[number].name) for number in block]
         if any(tiled):
             for name, what in (("F", "transform"), ("g x c", "arranged")):
@@ -171,7 +184,9 @@ def plan_png(planned: Planned) -> bytes:
     numbers, levels = list(graph.planned), max(1, plan.levels)
     across = min(len(numbers), 40)
     bands = [numbers[start:start + across] for start in range(0, len(numbers), across)]
-    longest = max(len(graph.nodes[number].name) for number in numbers)
+    labels = {number: f"{graph.nodes[number].name} ({kinds})" if (kinds := _kinds(plan, number)) else
+              graph.nodes[number].name for number in numbers}
+    longest = max(map(len, labels.values()))
     figure = new_figure(layout="constrained", figsize=(max(6.5, 0.36 * across + 1), 1.3 + len(bands) * (
         0.3 * levels + 0.09 * longest + 0.3)))
     axes = figure.subplots(len(bands), 1, squeeze=False)
@@ -184,7 +199,7 @@ def plan_png(planned: Planned) -> bytes:
                                          linewidth=1.5))
                 axis.text(place + 0.5, level + 0.5, split, ha="center", va="center", fontsize=7, color="white")
         axis.set(xlim=(0, across), ylim=(levels, 0))
-        axis.set_xticks([place + 0.5 for place in range(len(band))], [graph.nodes[number].name for number in band],
+        axis.set_xticks([place + 0.5 for place in range(len(band))], [labels[number] for number in band],
                         rotation=90, fontsize=8)
         axis.set_yticks([level + 0.5 for level in range(plan.levels)],
                         [f"H{level + 1}" for level in range(plan.levels)], fontsize=8)

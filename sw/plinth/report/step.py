@@ -13,7 +13,7 @@ from rich.markup import escape
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.files.reports import report
-from plinth.plan.plan import Plan, fingerprint
+from plinth.plan.plan import Plan
 from plinth.predict.tasks import product_of
 from plinth.simulate.costs import multiply_adds
 from plinth.simulate.phases import purpose
@@ -301,10 +301,7 @@ def differences(one: tuple[Plan, Step], other: tuple[Plan, Step], die: int | Non
         If they are of two networks.
     """
     (first, step), (second, another) = one, other
-    if fingerprint(first.graph) != fingerprint(second.graph):
-        raise UserError(f"steps of two networks cannot be compared: the plans are for {first.network!r} and "
-                        f"{second.network!r}{', of other layers' if first.network == second.network else ''}; give two "
-                        "plans of one network")
+    first.sharding.check_fits(second.sharding)
     found = []
     parts, others = _parts(step, die), _parts(another, die)
     for kind, mine in parts.items():

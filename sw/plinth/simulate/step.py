@@ -82,7 +82,7 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
     given = task(from_network(network), array, model, batch, rule)
     return Plan(sharding=Sharding(graph=given.graph, splits=chosen(given, array, planner), batch=batch,
                                   factors=given.factors, array=array, rule=rule),
-                planner=planner, model=model, array=array.name, chunk_words=array.die_parameters().chunk_words)
+                planner=planner, model=model, array=array.name)
 
 
 def load(path: Path, network: str | None) -> Plan:

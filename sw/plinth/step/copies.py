@@ -1,12 +1,14 @@
 """How copies of weights are kept equal, unless a sharding says it: in which pieces gradients go round their rings."""
 
+from operator import itemgetter
+
 from plinth.errors import UserError
 from plinth.network.winograd import element_rates
 from plinth.partition.cuts import parts
 from plinth.partition.graph import Node
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
-from plinth.sharding import MOST_PIECES, Copies, Ring, Sharding
+from plinth.sharding import MOST_PIECES, Copies, Local, Ring, Server, Sharding, Sync
 from plinth.step import granularity
 from plinth.step.tensors import Weights
 from plinth_hw.isa.operations import Engine
@@ -31,8 +33,8 @@ def turns(sharding: Sharding, target: DieParameters, rings: ProcessGroups) -> in
 
 
 def copies_of(sharding: Sharding, target: DieParameters) -> Copies:
-    """How copies of each layer's weights are kept equal: as the sharding says, or in rings along the array's links, in
-    as many pieces as suit dies of some parameters.
+    """How copies of each variable are kept equal: as the sharding says, or in rings along the array's links, in as many
+    pieces as suit dies of some parameters.
 
     A piece goes round its ring while the next one is computed, if both take long enough for that. Behind a
     convolution's work a message hides whole, and one product reads errors once. Where rings would have to take turns it
@@ -43,7 +45,62 @@ def copies_of(sharding: Sharding, target: DieParameters) -> Copies:
 
 
 def refitted(sharding: Sharding, target: DieParameters) -> Copies:
-    """The rings of a sharding in as many pieces as suit dies of some parameters, whatever it says of pieces."""
+    """The rings of a sharding in as many pieces as suit dies of some parameters, whatever it says of pieces and chunks;
+    what is not kept equal by rings stays."""
+    given = dict(sharding.copies)
+    found: list[tuple[str, Sync]] = []
+    for node, ring in zip(sharding.graph.nodes, _fitted(sharding, target), strict=True):
+        for variable in node.variables:
+            assert ring is not None
+            name = variable.qualified(node.name)
+            said = given.get(name, ring)
+            found.append((name, ring if isinstance(said, Ring) else said))
+    return tuple(sorted(found, key=itemgetter(0)))
+
+
+def rings_of(sharding: Sharding, target: DieParameters) -> tuple[Ring | None, ...]:
+    """For each node the ring that all of its variables go round, in one message, on dies of some parameters; None where
+    it has none.
+
+    Raises
+    ------
+    UserError
+        With the variable, if its copies are not kept equal so, and with the remedy.
+    """
+    if not sharding.copies:
+        return _fitted(sharding, target)
+    return tuple(_only_ring(sharding, target, number) if node.weighted else None
+                 for number, node in enumerate(sharding.graph.nodes))
+
+
+def _only_ring(sharding: Sharding, target: DieParameters, number: int) -> Ring:
+    node, syncs = sharding.graph.nodes[number], sharding.syncs(number)
+    names = [one.qualified(node.name) for one in node.variables]
+    groups = sharding.groups(RING, number)
+    rings: list[Ring] = []
+    for name, sync in zip(names, syncs, strict=True):
+        if isinstance(sync, Server):
+            raise UserError(f"variable {name!r} is kept by servers, and dies keep copies equal in rings alone; give it "
+                            "a ring, or make the plan again with `plinth plan`")
+        if isinstance(sync, Local) and groups.size > 1:
+            raise UserError(f"variable {name!r} is local, but {groups.size} dies have copies of the same, which dies "
+                            "keep equal; give it a ring, or make the plan again with `plinth plan`")
+        rings.append(sync if isinstance(sync, Ring) else Ring(groups, 1, target.chunk_words))
+        if rings[-1] != rings[0]:
+            raise UserError(f"variable {name!r} has another ring than {names[0]!r}, and dies send what a layer trains "
+                            "in one message; give both the same ring, or make the plan again with `plinth plan`")
+    _check_chunk(node, rings[0], target)
+    return rings[0]
+
+
+def _check_chunk(node: Node, ring: Ring, target: DieParameters) -> None:
+    if ring.chunk != target.chunk_words:
+        raise UserError(f"the gradient of layer {node.name!r} goes in chunks of {ring.chunk} words, but dies of preset "
+                        f"{target.name!r} have {target.chunk_words}; make the plan again with `plinth plan`")
+
+
+def _fitted(sharding: Sharding, target: DieParameters) -> tuple[Ring | None, ...]:
+    """For each node with weights the ring that suits dies of some parameters."""
     nodes = sharding.graph.nodes
     first = next((number for number, node in enumerate(nodes) if node.window), len(nodes))
     return tuple(_ring(sharding, target, number, node, number < first) if node.weighted else None
@@ -68,29 +125,33 @@ def _by_elements(sharding: Sharding, target: DieParameters, number: int) -> str:
 
 
 def check_copies(sharding: Sharding, target: DieParameters) -> None:
-    """Refuse pieces of gradients that dies cannot send.
+    """Refuse pieces of gradients that dies cannot send, and chunks of other words than theirs.
 
     Raises
     ------
     UserError
         With the layer, and why.
     """
-    for number, (node, ring) in enumerate(zip(sharding.graph.nodes, sharding.copies, strict=False)):
-        if ring is None or ring.pieces == 1:
-            continue
-        why = _by_elements(sharding, target, number) if ring.elements else (
-            "its rings take turns" if turns(sharding, target, ring.groups) > 1 else "")
-        if why:
-            raise UserError(f"the gradient of layer {node.name!r} cannot go in {ring.pieces} pieces"
-                            f"{' of elements' * ring.elements}: {why}; make the plan again with `plinth plan`")
+    for number, node in enumerate(sharding.graph.nodes):
+        for ring in dict.fromkeys(sync for sync in sharding.syncs(number) if isinstance(sync, Ring)):
+            _check_chunk(node, ring, target)
+            if ring.pieces == 1:
+                continue
+            why = _by_elements(sharding, target, number) if ring.elements else (
+                "its rings take turns" if turns(sharding, target, ring.groups) > 1 else "")
+            if why:
+                raise UserError(f"the gradient of layer {node.name!r} cannot go in {ring.pieces} pieces"
+                                f"{' of elements' * ring.elements}: {why}; make the plan again with `plinth plan`")
 
 
 def _ring(sharding: Sharding, target: DieParameters, number: int, node: Node, before: bool) -> Ring:
     """``before``: no convolution comes before it."""
     groups, weights = sharding.groups(RING, number), weights_of(sharding, number, "gradients")
     if node.free and not _by_elements(sharding, target, number):
-        return Ring(groups, max(weights.slice(die).taps for die in range(sharding.dies)) + 1, elements=True)
+        pieces = max(weights.slice(die).taps for die in range(sharding.dies)) + 1
+        return Ring(groups, pieces, target.chunk_words, elements=True)
     if groups.size == 1 or node.gathers or not before or turns(sharding, target, groups) > 1:
-        return Ring(groups)
+        return Ring(groups, 1, target.chunk_words)
     return Ring(groups, max(1, min(MOST_PIECES, weights.place_words() // (
-        LEAST_CHUNKS * groups.size * target.chunk_words), weights.most_rows // (LEAST_ROWS * target.rows))))
+        LEAST_CHUNKS * groups.size * target.chunk_words), weights.most_rows // (LEAST_ROWS * target.rows))),
+        target.chunk_words)

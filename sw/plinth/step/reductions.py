@@ -4,7 +4,7 @@ from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
 from plinth.sharding import MOST_PIECES, Ring
 from plinth.step.between import Barrier, Reduce, Regroup
-from plinth.step.copies import copies_of
+from plinth.step.copies import rings_of
 from plinth.step.step import Step
 from plinth.step.tasks import Phase
 from plinth.step.tensors import WHOLE, ElementPiece, WeightPiece, Weights
@@ -37,10 +37,10 @@ class Reductions:
         #: Of each die the group that has its table's last row now, where groups take turns in it.
         self._in_turn: dict[int, int] = {}
         self._turn = 0
-        self._copies = copies_of(step.sharding, step.parameters)
+        self._rings = rings_of(step.sharding, step.parameters)
 
     def _ring(self, number: int) -> Ring:
-        ring = self._copies[number]
+        ring = self._rings[number]
         assert ring is not None
         return ring
 

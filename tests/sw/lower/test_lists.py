@@ -98,7 +98,7 @@ def test_a_ring_that_meets_itself_on_a_link_is_refused() -> None:
     network = perceptron("four", (6, 9, 5, 3))
     plan = random_plan(network, 4, 8, np.random.default_rng(0)).resharded(splits=(("dp", "dp"),) * 4)
     trained(network, plan.resharded(lists=(Lists(owners=(0, 2, 1, 3)), *[None] * 3)), 0)
-    copies = (*(Ring(ProcessGroups(RING, ((0, 2, 1, 3),))),) * 3, None)
+    copies = tuple((name, Ring(ProcessGroups(RING, ((0, 2, 1, 3),)), 1, 64)) for name in plan.graph.variables)
     crossed = plan.resharded(copies=copies)
     with pytest.raises(UserError, match=r"dies 0, 2, 1, 3 of array 'ring-4' cannot reduce weights in a ring: two"):
         trained(network, crossed, 0)

@@ -26,7 +26,7 @@ from plinth.partition.regions import Lists
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import load_plan, plan_from_data, plan_schema
 from plinth.plan.planning import data_parallel, predicted_seconds
-from plinth.sharding import Sharding
+from plinth.sharding import Ring, Sharding
 from plinth.step.between import Reduce
 from plinth.step.build import step_of
 from plinth.step.tasks import Reduction
@@ -196,8 +196,8 @@ def test_pieces_of_elements_are_those_that_dies_send(tiles: tuple[int, str], rul
     sharding = Sharding(graph=graph, splits=(("dp",),) * len(graph.nodes), batch=4, rule=rule,
                         array=ring(2, preset="ndp-demo-winograd"))
     plan = Plan(sharding=sharding, planner="data", model="exact", array="ring-2", definition=network)
-    mine = plan.sharding.copies[0]
-    assert mine is not None and mine.elements == (not why)
+    mine, _ = plan.sharding.syncs(0)
+    assert isinstance(mine, Ring) and mine.elements == (not why)
     step = step_of(plan.sharding, preset("ndp-demo-winograd"))
     sent = [one for one in step.operations if isinstance(one, Reduce) and one.node.name == "conv"]
     assert (len(sent) == mine.pieces) if mine.elements else {one.piece.of for one in sent} == {1}

@@ -31,7 +31,7 @@ EARLIER = 1.01
 def plan_of(graph: PlanGraph, splits: Splits, array: Array) -> Plan:
     """A plan of the smallest batch."""
     return Plan(sharding=Sharding(graph=graph, splits=splits, batch=BATCH, factors=array.factors), planner="given",
-                model="exact", array=array.name, chunk_words=array.die_parameters().chunk_words)
+                model="exact", array=array.name)
 
 
 def memory_words(graph: PlanGraph, splits: Splits, array: Array) -> float:
