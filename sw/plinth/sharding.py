@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, ClassVar
 
 from plinth.array.array import Array
-from plinth.errors import UserError
+from plinth.errors import UserError, quoted
 from plinth.files.documents import nearest
 from plinth.files.forms import described, is_integer
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
@@ -228,8 +228,8 @@ class Sharding:
         variables = self.graph.variables
         for name, sync in self.copies:
             if name not in variables:
-                raise UserError(f"network {self.graph.name!r} has no variable {described(name)}, whose copies could be "
-                                f"kept equal; {nearest(str(name), variables)}")
+                raise UserError(f"network {self.graph.name!r} has no variable {quoted(name)}, whose copies could be "
+                                f"kept equal; {nearest(name, variables)}")
             if not isinstance(sync, Sync):
                 raise UserError(f"copies of variable {name!r} are kept equal by a Ring or a Server, or are Local, not "
                                 f"{described(sync)}")

@@ -93,8 +93,8 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = plan_file(tmp_path / "other.yaml", "digits-cnn")
     lines = {
         ("step", path, "--against", other): "shardings of networks 'digits-mlp' and 'digits-cnn' do not fit each "
-            "other: variable 'fc1.weights' is of shape [64, 128] in the first, of shape [80, 384] in the second; give two "
-            "of one network",
+                                            "other: variable 'fc1.weights' is of shape [64, 128] in the first, of "
+                                            "shape [80, 384] in the second; give two of one network",
         ("step", path, "--die", "2"): f"--die 2 is none of the dies of {path}; give one from 0 to 1",
         ("step", path, "--die", "-1"): f"--die -1 is none of the dies of {path}; give one from 0 to 1",
         ("step", path, "--die", "2000", "--against", path): f"--die 2000 is none of the dies of {path}; give one",

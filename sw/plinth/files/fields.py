@@ -75,12 +75,12 @@ FIELDS: dict[str, Field] = {
     "levels": Field("levels of the array", _COUNT),
     "factors": Field("in how many parts each level cuts the dies, level 1 first", _list(_COUNT)),
     "layers": Field("layers and junctions, a row each, in the network's order",
-                    _list(row("layer kind splits", "transfers reduction matrix_cycles"))),
+                    _list(row("layer kind splits", "copies transfers reduction matrix_cycles"))),
     "layer": Field("name of a layer, with what follows it", _TEXT),
     "kind": Field("kind of a layer, transfer or operation", _TEXT),
     "splits": Field("a split a level, level 1 first", _TEXTS),
-    "copies": Field("how copies of each variable of a layer are kept equal: `ring` or `server`; `local`: nothing is made "
-                    "equal, as where one die alone has it", _by(_TEXT)),
+    "copies": Field("how copies of each variable of a layer are kept equal: `ring` or `server`; `local`: nothing is "
+                    "made equal, as where one die alone has it", _by(_TEXT)),
     "direction": Field("fprop, bprop or update (weight gradient, its reduction, the weights' update)",
                        {"enum": ["fprop", "bprop", "update"]}),
     "winograd": Field("Winograd layers by name: F(outputs, taps), groups and clusters of dies",

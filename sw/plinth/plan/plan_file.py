@@ -245,6 +245,10 @@ def _copies(data: Mapping[str, Any], graph: PlanGraph, dies: int, where: str) ->
     for entry in entries:
         layer, own = entry["layer"], entry.get("variable")
         place = f"{where}: the reduction of {'layer' if own is None else f'variable {own!r} of layer'} {layer!r}"
+        ways = [key for key in ("rings", "server", "local") if key in entry]
+        if len(ways) > 1:
+            raise UserError(f"{place} has {' and '.join(ways)}, of which each stands in the place of the others; "
+                            f"{_AGAIN}")
         sync = _server(entry, place) or _local(entry, place) or _ring(entry, place, groups, data["chunk_words"])
         found += [(one.qualified(layer), sync) for one in variables[layer] if own in (None, one.name)]
     return tuple(found)

@@ -13,6 +13,7 @@ from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_graph, random_splits
 
 import plinth
+from plinth import cli
 from plinth.array.array import ring, torus
 from plinth.errors import UserError
 from plinth.files.documents import parse_yaml
@@ -22,11 +23,12 @@ from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import SPLITS, from_network
+from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.regions import Lists
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import load_plan, plan_from_data, plan_schema
 from plinth.plan.planning import data_parallel, predicted_seconds
-from plinth.sharding import Ring, Sharding
+from plinth.sharding import Local, Ring, Server, Sharding
 from plinth.step.between import Reduce
 from plinth.step.build import step_of
 from plinth.step.tasks import Reduction
@@ -239,6 +241,103 @@ def test_the_order_of_sums_is_the_files(tmp_path) -> None:
     assert {one.ring for one in reductions} == {(0, 3, 2, 1)} and len(reductions) == 1 + 3 + 4
 
 
+def kept() -> Plan:
+    """Digits on four dies, with variables in rings of their own, at servers, and local."""
+    plan = data_parallel(NETWORKS["digits-mlp"], dies=4, batch=16)
+    usual = dict(plan.sharding.copies)
+    lists = tuple(runs_of(range(first, 128, 3)) for first in range(3))
+    copies = {**usual, "fc1.weights": Server((0, 1, 2, 3, 0), 5), "fc2.weights": Server((3, 1, 1), lists),
+              "fc2.bias": Local(), "fc3.bias": Ring(ProcessGroups(RING, ((0, 3, 2, 1),)), 1, 64)}
+    return plan.resharded(copies=tuple(copies.items()))
+
+
+def test_copies_of_variables_come_back_from_files(tmp_path: Path) -> None:
+    plan, keys = kept(), set(plan_schema()["properties"]["reductions"]["items"]["properties"])
+    for path, text in ((tmp_path / "plan.yaml", plan.to_yaml()), (tmp_path / "plan.json", json.dumps(plan.to_data()))):
+        path.write_text(text)
+        assert load_plan(path) == plan
+    data = plan.to_data()
+    entries = {(one["layer"], one.get("variable")): one for one in data["reductions"]}
+    assert list(entries) == [(layer, variable) for layer in ("fc3", "fc2", "fc1") for variable in ("weights", "bias")]
+    assert set().union(*entries.values()) <= keys
+    assert entries["fc1", "weights"]["server"] == {"owners": [0, 1, 2, 3, 0], "pieces": 5}
+    assert "words" not in entries["fc1", "weights"] and "rings" not in entries["fc1", "weights"]
+    assert entries["fc2", "bias"]["local"] is True and entries["fc2", "bias"]["words"] == 0
+    assert data["rings"] == [[[0, 1, 2, 3]], [[0, 3, 2, 1]]] and entries["fc3", "bias"]["rings"] == 1
+    # Of three variables in rings: 64 x 10 weights, 10 and 128 biases.
+    assert [entries[one]["ring_words"] for one in (("fc3", "weights"), ("fc3", "bias"), ("fc1", "bias"))] == [
+        [640], [10], [128]]
+    assert plan.words == 6 * (640 + 10 + 128) == data["words"]
+    # Alike and no servers, they are one entry; and a plan may have no rings.
+    names = plan.sharding.graph.variables
+    assert [one["local"] for one in plan.resharded(copies=tuple((name, Local()) for name in names)).to_data()[
+        "reductions"]] == [True] * 3
+    served = plan.resharded(copies=tuple((name, Server((0,), 1)) for name in names))
+    assert plan_from_data(served.to_data(), plan.graph, "plan") == served and served.to_data()["rings"] == []
+
+
+def test_rows_of_servers_are_read_however_they_are_written() -> None:
+    plan = kept()
+    data = plan.to_data()
+    data["reductions"][2]["server"]["pieces"]["lists"][0] = [*range(126, -1, -3)]
+    assert plan_from_data(data, plan.graph, "plan") == plan
+
+
+@pytest.mark.parametrize(("path", "value", "message"), [
+    (["owners"], [0, 1, 2, 3], "the servers of variable 'fc1.weights' have 5 pieces, but 4 owners; give each piece"),
+    (["owners"], [0, 1, 2, 3, 4], "the owner of piece 4 is a die from 0 to 3, not 4"),
+    (["owners"], [0, 1, 2, 3, [0]], "the owner of piece 4 is a die from 0 to 3, not "),
+    (["owners"], {"0": 1}, "owners must be a list with the die of each piece, 1024 at most, not "),
+    (["owners"], [0] * 1025, "owners must be a list with the die of each piece, 1024 at most, not 1025 of them"),
+    (["pieces"], 65, "64 rows are cut in 1 to 64 pieces, not 65"),
+    (["pieces"], 1 << 40, "pieces must be an integer from 1 to 1024, or lists of rows, not "),
+    (["pieces"], "all", "pieces must be an integer from 1 to 1024, or lists of rows, not the text 'all'"),
+    (["pieces"], {"sizes": [60, 1, 1, 1]}, "rows: index 63 is in no part"),
+    (["pieces"], {"sizes": [1] * 1025}, "sizes must be a list with the length of each part, 1024 at most, not 1025 of"),
+    (["more"], 1, "server: unknown key 'more'"),
+    ([], 7, "a server's entry is a mapping")])
+def test_servers_that_were_edited_are_refused_in_one_line(path: list[str], value: object, message: str) -> None:
+    plan = kept()
+    data = plan.to_data()
+    edit(data["reductions"][4], ["server", *path], value)
+    with pytest.raises(UserError, match=message) as error:
+        plan_from_data(data, plan.graph, "plan.yaml")
+    assert "\n" not in str(error.value) and str(error.value).startswith("plan.yaml: ")
+
+
+@pytest.mark.parametrize(("number", "key", "value", "message"), [
+    (0, "variable", "bias", "reductions must be those of the 3 layers with weights, the last one first, each whole or"),
+    (0, "variable", None, "reductions must be those of the 3 layers with weights, the last one first, each whole or"),
+    (0, "variable", ["weights"], "reductions must be those of the 3 layers with weights, the last one first, each"),
+    (1, "rings", 7, "the reduction of variable 'bias' of layer 'fc3' must name its rings, 0 to 1, not 7"),
+    (2, "local", True, "variable 'weights' of layer 'fc2' has server and local, of which each stands in the place"),
+    (3, "local", False, "the reduction of variable 'bias' of layer 'fc2': local is true or left out, not false"),
+    (3, "server", {"owners": [0], "pieces": 1}, "layer 'fc2' has server and local, of which each stands"),
+    (5, "local", True, "the reduction of variable 'bias' of layer 'fc1' has rings and local, of which each stands"),
+    (3, "pieces", 1, r"reductions\[3\] has an entry 'pieces', but none follows from the splits")])
+def test_copies_of_variables_that_were_edited_are_refused_in_one_line(number: int, key: str, value: object,
+                                                                      message: str) -> None:
+    plan = kept()
+    data = plan.to_data()
+    data["reductions"][number][key] = value
+    with pytest.raises(UserError, match=message) as error:
+        plan_from_data(data, plan.graph, "plan.yaml")
+    assert "\n" not in str(error.value) and str(error.value).startswith("plan.yaml: ")
+
+
+def test_commands_refuse_what_dies_cannot_keep_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(kept().to_yaml())
+    for command in (["step"], ["simulate"], ["train", "--device", "golden"], ["train", "--device", "numpy"]):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([command[0], str(path), *command[1:]])
+        captured = capsys.readouterr()
+        assert stop.value.code == 2 and captured.err.count("\n") == 1
+        assert "variable 'fc1.weights' is kept by servers, and dies keep copies equal in rings alone" in captured.err
+    with pytest.raises(UserError, match=r"variable 'fc1\.weights' is kept by servers"):
+        plinth.load_plan(path)
+
+
 def test_a_split_that_a_junction_cannot_take_is_refused() -> None:
     graph = from_network(NETWORKS["wrn-40-10"])
     number = next(number for number, node in enumerate(graph.nodes) if node.junction)
@@ -254,8 +353,9 @@ def test_the_schema_names_every_key() -> None:
     assert list(schema["properties"]) == list(data)
     for key in ("layers", "transfers", "reductions"):
         keys = schema["properties"][key]["items"]["properties"]
-        # Those of Winograd tiles stand in plans that split them.
-        assert [one for one in keys if one not in ("elements", "copies", "rows", "coded")] == list(data[key][0])
+        # Those of Winograd tiles stand in plans that split them, and rings in the place of others.
+        assert [one for one in keys if one not in ("elements", "copies", "rows", "coded", "variable", "server",
+                                                   "local")] == list(data[key][0])
     parts = schema["properties"]["layers"]["items"]["properties"]["parts"]["properties"]
     assert list(parts) == ["samples", "inputs", "outputs", "owners"]
 
