@@ -140,7 +140,8 @@ class Sharding:
         object.__setattr__(self, "factors", self.factors or halves(len(self.splits[0]) if self.splits else 0))
         lists = tuple(None if one == Lists() else one for one in self.lists)
         object.__setattr__(self, "lists", lists if any(lists) else ())
-        object.__setattr__(self, "copies", tuple(sorted(self.copies, key=itemgetter(0))))
+        if self.copies:
+            object.__setattr__(self, "copies", tuple(sorted(self.copies, key=itemgetter(0))))
 
     def __getstate__(self) -> dict[str, Any]:
         """Its fields, without what was found out about them."""

@@ -274,6 +274,7 @@ def test_copies_of_variables_come_back_from_files(tmp_path: Path) -> None:
         "reductions"]] == [True] * 3
     served = plan.resharded(copies=tuple((name, Server((0,), 1)) for name in names))
     assert plan_from_data(served.to_data(), plan.graph, "plan") == served and served.to_data()["rings"] == []
+    assert [one["variable"] for one in served.to_data()["reductions"]] == ["weights", "bias"] * 3
 
 
 def test_rows_of_servers_are_read_however_they_are_written() -> None:
