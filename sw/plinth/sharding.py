@@ -240,8 +240,9 @@ class Sharding:
             raise UserError(f"how copies of variable {name!r} are kept equal is said {said.count(name)} times; say it "
                             "once of each variable, or of none")
         for number, node in enumerate(self.graph.nodes):
-            for variable, sync in zip(node.variables, self.syncs(number), strict=True):
-                if isinstance(sync, Ring):
+            syncs = self.syncs(number)
+            for place, (variable, sync) in enumerate(zip(node.variables, syncs, strict=True)):
+                if isinstance(sync, Ring) and sync not in syncs[:place]:
                     self._check_ring(number, node, sync)
                 elif isinstance(sync, Server):
                     self._check_server(variable.qualified(node.name), variable.shape[0], sync)
