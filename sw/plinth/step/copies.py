@@ -1,4 +1,4 @@
-"""How copies of weights are kept equal, unless a sharding says it: in which pieces gradients go round their rings."""
+"""How dies keep copies of weights equal: in rings, in which pieces of gradients go round, unless a sharding says it."""
 
 from operator import itemgetter
 
