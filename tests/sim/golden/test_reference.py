@@ -117,12 +117,15 @@ def test_windows_equal_differences(kind, case) -> None:
 
 
 @pytest.mark.parametrize("loss", [SOFTMAX, SQUARES])
-@pytest.mark.parametrize("kind", ["relu", "gelu", "tanh", "sigmoid"])
+@pytest.mark.parametrize(("kind", "settings"), [
+    ("relu", {}), ("leaky-relu", {"slope": 0.125}), ("relu6", {}), ("gelu", {}), ("tanh", {}), ("sigmoid", {})])
 @pytest.mark.parametrize("bias", [True, False])
-def test_dense_and_elementwise_equal_differences(kind, loss, bias) -> None:
+def test_dense_and_elementwise_equal_differences(kind, settings, loss, bias) -> None:
     rng = np.random.default_rng(2)
-    layers = chain(("dense", {}), (kind, {}), ("dense", {}), (loss, {}))
+    layers = chain(("dense", {}), (kind, settings), ("dense", {}), (loss, {}))
     weights = parameters(rng, (5, 7), (7, 4), bias=bias)
+    if kind == "relu6":  # Sums below 0, between, and beyond 6.
+        weights[0][0][:] *= 4.0
     targets = rng.integers(0, 4, SAMPLES) if loss == SOFTMAX else rng.standard_normal((SAMPLES, 4))
     assert_equal_to_differences(layers, weights, rng.standard_normal((SAMPLES, 5)), targets)
 
