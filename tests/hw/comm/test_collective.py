@@ -279,6 +279,19 @@ def test_tasks_that_cannot_run(ring):
     assert (memories == expected).all()
 
 
+@pytest.mark.parametrize("other", [{"group": 5}, {"message": 4}])
+def test_flits_of_another_message_wait(ring, other):
+    """Of two dies one has a message of another group, or another one of the group: neither takes the other's words."""
+    message = Message(ALL_REDUCE, 300, 16 * BEAT, 128 * BEAT, group=3)
+    memories = numbers(np.random.default_rng(36), (2, 256 * BEAT))
+    before = memories[:, message.destination:].copy()
+    tasks = [[set_group((0, 1), die, group) for group in (3, 5)] + [message.task(**(other if die else {}))]
+             for die in range(2)]
+    with pytest.raises(AssertionError, match=r"not ended; 2/3 tasks 2/3 tasks"):
+        ring.run(memories, tasks, bases=BASES, limit_cycles=5000)
+    assert (memories[:, message.destination:] == before).all()
+
+
 def test_advances(ring):
     """Advances of other dies' counters and of one's own, beside collectives: none is lost."""
     rng = np.random.default_rng(35)
