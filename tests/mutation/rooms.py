@@ -34,8 +34,8 @@ class Room:
 
 ROOMS = {
     "golden": Room(("sim/plinth_sim/golden",),
-                   ("tests/sim/golden", "tests/sw/step/test_activation.py", "tests/sw/machine/test_convolution.py",
-                    "tests/sw/step/test_pooling.py", "tests/sw/test_lowering.py")),
+                   ("tests/sim/golden", "tests/sw/step/layers", "tests/sw/machine/test_convolution.py",
+                    "tests/sw/test_lowering.py")),
     "hardware": Room(("hw/plinth_hw",), ("tests/hw", "tests/sim/golden", "tests/sim/rtl"),
                      skipped=("hw/plinth_hw/fpga.py",)),
     "lower": Room(("sw/plinth/lower", "sw/plinth/step", "sw/plinth/machine"),

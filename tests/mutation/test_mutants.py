@@ -94,7 +94,8 @@ def test_every_room_has_sources_and_tests_that_mirror_them() -> None:
         assert any(room.near(ROOT, file) for file in files)
     assert ROOMS["hardware"].near(ROOT, "hw/plinth_hw/comm/router.py") == sorted(
         f"tests/hw/comm/{file.name}" for file in (ROOT / "tests/hw/comm").glob("test_*.py"))
-    assert "tests/sw/step/test_pooling.py" in ROOMS["lower"].near(ROOT, "sw/plinth/step/pooling.py")
+    assert "tests/sw/step/layers/test_pool_programs.py" in ROOMS["lower"].near(
+        ROOT, "sw/plinth/step/layers/pool_programs.py")
 
 
 class _Sandbox:

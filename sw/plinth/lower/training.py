@@ -28,7 +28,6 @@ from plinth.network.layers import MeanPool
 from plinth.network.network import Network
 from plinth.partition.axes import SAMPLES
 from plinth.partition.blocks import sum_end, unpredictable
-from plinth.partition.graph import DP, EP, LOSS
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.rounds import meets_itself
 from plinth.plan.plan import Plan
@@ -36,6 +35,7 @@ from plinth.sharding import Sharding
 from plinth.step import tasks as step_tasks
 from plinth.step.build import step_of
 from plinth.step.copies import refitted
+from plinth.step.layers.kinds import node_kind
 from plinth.step.step import Step
 from plinth.step.tasks import (
     BPROP,
@@ -156,14 +156,16 @@ def check_array(array: Array) -> None:
 def _check(plan: Plan, parameters: DieParameters) -> None:
     """Refuse what has no lowering."""
     for node in plan.graph.nodes:
-        if node.per_channel and parameters.number_format != "fp32":
+        why = node_kind(node).fp32_reason
+        if why and parameters.number_format != "fp32":
             raise UserError(f"layer {node.name!r} ({node.kind}) cannot be lowered to dies of format "
-                            f"{parameters.number_format}, where errors that go through its factors would lose too many "
-                            "of their 16 bits: it can be planned for and simulated; choose --format fp32")
+                            f"{parameters.number_format}, {why}: it can be planned for and simulated; choose --format "
+                            "fp32")
     if parameters.packing == 1:
         return
     for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
-        if set(splits) - ({DP} if node.tiling is None else {DP, EP}) or node.kind not in ("convolution", "dense", LOSS):
+        allowed = node_kind(node).narrow_splits
+        if allowed is None or not set(splits) <= set(allowed):
             raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: it is neither "
                             "convolution nor fully connected layer, or its batch is not split, nor elements of its "
                             "tiles; choose --format fp32 or planner data")

@@ -3,8 +3,8 @@
 Cycles are those of stages as they are built (:mod:`plinth.machine.codes`). Of an array whose ``codes`` are ``at-links``
 they are a model of what MPT (section VI.C) has in its place, between buffers and links: words of a gather are coded on
 their way out of the output buffer, strings leave a flit a cycle, and land as words; tiles of a scatter are made, packed
-and sent in one pass (:mod:`plinth.step.winograd`); masks are made, and strings decoded, on the way, without memory or
-an engine.
+and sent in one pass (:mod:`plinth.step.layers.winograd`); masks are made, and strings decoded, on the way, without
+memory or an engine.
 """
 
 from dataclasses import replace

@@ -26,7 +26,7 @@ from plinth.partition.axes import CHANNELS, SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges, unpredictable
 from plinth.partition.cuts import bounds, parts
 from plinth.partition.exchanges import tile_exchange
-from plinth.partition.graph import CONCAT, DP, EP, MP, Node, PlanGraph
+from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.lines import tile_words
 from plinth.partition.predicted import expected_share
@@ -184,7 +184,7 @@ class StepTime:
                                   for one in (0.0, unlike(node.input_channels, inputs)))
             # Bias and activation are worked on beside the product, strip by strip; behind it where partial sums come
             # from other dies, which are added up first.
-            times = max(1, 0 if node.weighted or node.kind == CONCAT else each)
+            times = max(1, each) if node.junction else 1
             finish = times * sum(die.vector(FORWARD, home * raw, outputs))
             forward = fprop + finish + adds * sum(die.vector(SUM, home * raw, outputs)) if several else max(
                 fprop, finish)

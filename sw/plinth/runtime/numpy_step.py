@@ -27,6 +27,7 @@ from plinth.step import (
     updates,
 )
 from plinth.step import tile_operations as tiled
+from plinth.step.layers import embedding, pool, products
 from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, CodePart, LineTransform, Multiplication, Phase, Rows, Task, Tile, TileTransform
 from plinth.step.tensors import Elements, Weights
@@ -92,7 +93,7 @@ class NumpyStep:
     def _program(self, program: VectorProgram, die: int, rows: int, columns: int) -> Kernel:
         return program_kernel(self.memories[die], program.at(die, Piece(0, rows, 0, columns)))
 
-    def pool(self, one: operations.Pool, die: int) -> Iterator[Kernel]:
+    def pool(self, one: pool.Pool, die: int) -> Iterator[Kernel]:
         """A pool of all images."""
         if not one.maps[0][0].part(die).words:
             return
@@ -123,7 +124,7 @@ class NumpyStep:
         if place.size:
             yield lambda: place.fill(0)
 
-    def products(self, one: operations.Products, die: int) -> Iterator[Kernel]:
+    def products(self, one: products.Products, die: int) -> Iterator[Kernel]:
         """A product of all samples."""
         x_part, z_part = one.x.part(die), one.z.part(die)
         if not (x_part.words and z_part.words):
@@ -132,7 +133,7 @@ class NumpyStep:
         w = memory.view(one.weights.matrix(die))
         first, rows = one.piece.rows(one.parameters, *w.shape)
         if shape is None:
-            x, z = (memory.view(operations.matrix_of(tensor.buffer(die), part)) for tensor, part in (
+            x, z = (memory.view(products.matrix_of(tensor.buffer(die), part)) for tensor, part in (
                 (one.x, x_part), (one.z, z_part)))
             if one.direction == "update":
                 x, w = x[:, first:first + rows], w[first:first + rows]
@@ -278,9 +279,9 @@ def _nothing(made: NumpyStep, one: object, die: int) -> Iterator[Kernel]:
 
 #: For each kind of operation what a die does.
 KERNELS: dict[type, Callable[[NumpyStep, Any, int], Iterator[Kernel]]] = {
-    operations.Sweep: NumpyStep.sweep, operations.LastStrip: NumpyStep.last_strip, operations.Pool: NumpyStep.pool,
-    operations.Chain: NumpyStep.chain, operations.Clear: NumpyStep.clear, operations.Products: NumpyStep.products,
-    operations.Gather: NumpyStep.transfers, sums.Sum: NumpyStep.sum, between.Exchange: NumpyStep.transfers,
+    operations.Sweep: NumpyStep.sweep, operations.LastStrip: NumpyStep.last_strip, pool.Pool: NumpyStep.pool,
+    operations.Chain: NumpyStep.chain, operations.Clear: NumpyStep.clear, products.Products: NumpyStep.products,
+    embedding.Gather: NumpyStep.transfers, sums.Sum: NumpyStep.sum, between.Exchange: NumpyStep.transfers,
     between.Barrier: _nothing, between.Regroup: _nothing, between.Reduce: NumpyStep.reduce,
     updates.StateUpdate: NumpyStep.state_update, tiled.Scatter: NumpyStep.transfers,
     tiled.Gather: NumpyStep.transfers, tiled.Untile: NumpyStep.transfers, tiled.ElementProducts: NumpyStep.elements,

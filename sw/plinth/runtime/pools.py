@@ -1,4 +1,5 @@
-"""Pools in numpy, as :mod:`plinth.step.pooling` says them: down the rows of a map, then across its columns; and back.
+"""Pools in numpy, in the order of :mod:`plinth.step.layers.pool_programs`: down the rows of a map, then across its
+columns; and back.
 """
 
 

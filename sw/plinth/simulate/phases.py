@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 from plinth.step.between import Barrier, Exchange, Reduce, Regroup
 from plinth.step.kernel_sums import KernelProducts, KernelSums
-from plinth.step.operations import Gather, Operation, Products
+from plinth.step.layers.embedding import Gather
+from plinth.step.layers.products import Products
+from plinth.step.operations import Operation
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP as BACKWARD
 from plinth.step.tasks import FPROP as FORWARD

@@ -27,7 +27,8 @@ from plinth.step import granularity
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
-from plinth.step.operations import Operation, Products
+from plinth.step.layers.products import Products
+from plinth.step.operations import Operation
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE, Encode, LineTransform, Phase, Task, TileTransform
 from plinth.step.tile_operations import Spread

@@ -7,15 +7,13 @@ import numpy as np
 from plinth.partition.axes import SAMPLES
 from plinth.partition.groups import RING
 from plinth.sharding import Sharding
-from plinth.step.backward import Backward
 from plinth.step.copies import weights_of
-from plinth.step.forward import Forward
+from plinth.step.layers.kinds import layers_of
 from plinth.step.operations import Clear
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.reductions import Reductions
 from plinth.step.step import Step, loss_scale
 from plinth.step.tensors import OnDies, SpareRows
-from plinth.step.winograd import check_transforms
 from plinth.update.numbers import check_numbers
 from plinth.update.rule import check_engines
 from plinth_hw.isa.operations import Engine
@@ -29,14 +27,11 @@ def step_of(sharding: Sharding, target: DieParameters) -> Step:
     Raises
     ------
     UserError
-        If dies have no engine for the rule, or do not hold one of its numbers.
+        If dies have no engine for the rule, do not hold one of its numbers, or cannot do a layer.
     """
-    rule, nodes = sharding.rule, sharding.graph.nodes
+    rule = sharding.rule
     check_engines(rule, target)
     check_numbers(rule, loss_scale(target.multiply_format), target.memory_format)
-    for number in sharding.graph.weighted:
-        if nodes[number].tiling is not None:
-            check_transforms(nodes[number], target)
     step = Step(sharding, target)
     _build(step)
     if len(Engine) + step.exchanges > target.counters and target.leaving_flits:
@@ -55,11 +50,13 @@ def _build(step: Step) -> None:
         if weights.spare:
             step.zeros.append(Clear(f"{weights.name.removesuffix('.parameters')}.spare.zero", None, parameters,
                                     SpareRows(weights), step.any))
-    forward = Forward(step)
-    made = forward.run()
+    layers = layers_of(step)
+    for layer in layers:
+        layer.prepare()
+    for layer in layers:
+        layer.forward()
     step.forward_operations = len(step.operations)
     _idle(step)
-    backward = Backward(step, forward)
     for number in graph.weighted:
         rings = step.members(RING, number)
         if rings not in step.groups:
@@ -67,8 +64,8 @@ def _build(step: Step) -> None:
     reductions = Reductions(step)
     if not (rule.plain and Engine.COLLECTIVE in parameters.engines):
         _kept(step, reductions)
-    for one in reversed(made):
-        backward.run(one, reductions)
+    for layer in reversed(layers):
+        layer.backward(reductions)
 
 
 def _kept(step: Step, reductions: Reductions) -> None:

@@ -6,27 +6,19 @@ neighbouring pieces they go at most, each a task that stands for several; None: 
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
 from plinth.buffers import Buffer
-from plinth.machine.convolution import ConvolutionShape, FeatureMap, images_of
-from plinth.network.layers import MaxPool, MeanPool
 from plinth.partition.graph import Node
-from plinth.step import granularity, pooling
+from plinth.step import granularity
 from plinth.step.tasks import (
-    BPROP,
-    FPROP,
-    UPDATE,
     Item,
-    Multiplication,
-    Rows,
-    Share,
     Task,
     Vector,
 )
-from plinth.step.tensors import WHOLE, Part, Placed, Tensor, WeightPiece, Weights
+from plinth.step.tensors import Part, Placed, Tensor
 from plinth.step.vector import Piece, VectorProgram
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -84,6 +76,11 @@ class Strip:
 
 class Chained(Protocol):
     """Vector work that goes strip by strip with other work."""
+
+    @property
+    def node(self) -> Node:
+        """The node of the graph that it belongs to."""
+        ...
 
     def strips(self, die: int) -> int:
         """Strips of a die's part."""
@@ -237,97 +234,11 @@ class LastStrip(Repeated):
 
 
 @dataclass(frozen=True)
-class Pool(Repeated):
-    """A pool forwards or backwards, strip by strip of images.
-
-    Parameters
-    ----------
-    maps : sequence of (Tensor, (height, width))
-        As :func:`plinth.step.pooling.forward` or :func:`plinth.step.pooling.backward` take them.
-    """
-
-    name: str
-    node: Node
-    parameters: DieParameters
-    layer: MaxPool | MeanPool
-    backward: bool
-    maps: tuple[tuple[Tensor, tuple[int, int]], ...]
-
-    def on(self, die: int) -> Hashable:
-        """All that its tasks on a die follow from."""
-        return (self.name, self.node, self.parameters, self.layer, self.backward,
-                tuple((tensor.part(die), tensor.buffer(die), size) for tensor, size in self.maps))
-
-    def _cut(self, die: int) -> list[tuple[int, int]]:
-        part = self.maps[0][0].part(die)
-        return list(granularity.image_strips(part.samples, self.node.raw_positions)) if part.words else []
-
-    def strips(self, die: int) -> int:
-        """How many strips a die does it in."""
-        return len(self._cut(die))
-
-    def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
-        """Tasks of some neighbouring strips, in at most ``most`` groups."""
-        cut = self._cut(die)[strips.start:strips.stop]
-        if most is None:
-            make = pooling.backward if self.backward else pooling.forward
-            for start, count in cut:
-                maps = [images_of(tensor.buffer(die), start, count, *size) for tensor, size in self.maps]
-                for suffix, program in make(self.layer, self.parameters, *maps):
-                    what = f"backward_{suffix}" if self.backward else suffix
-                    yield Task(f"{self.name}.{what}.{start}", Engine.VECTOR,
-                               Vector(program, program.rows, program.columns), tuple(program.reads),
-                               tuple(program.writes), 1, self.node)
-        elif cut:
-            first, count = cut[0]
-            images = cut[-1][0] + cut[-1][1] - first
-            wholes = [images_of(tensor.buffer(die), first, images, *size).buffer for tensor, size in self.maps]
-            sizes = tuple((buffer.columns, buffer.packed, size) for buffer, (_, size) in
-                          zip(wholes, self.maps, strict=True))
-            for number, (program, rows, columns, tasks, reads, writes) in enumerate(_pooled(
-                    self.parameters, replace(self.layer, name="pool"), self.backward, count, sizes)):
-                yield Task(f"{self.name}.{number}.{first}", Engine.VECTOR, Vector(program, rows, columns),
-                           tuple(wholes[place] for place in reads), tuple(wholes[place] for place in writes),
-                           tasks * len(cut), self.node)
-
-
-@lru_cache(maxsize=1 << 10)
-def _pooled(parameters: DieParameters, layer: MaxPool | MeanPool, backward: bool, images: int,
-            sizes: tuple[tuple[int, bool, tuple[int, int]], ...],
-            ) -> list[tuple[VectorProgram, int, int, int, list[int], list[int]]]:
-    """Equal tasks of each phase of a pool over some images: program, rows, columns, how many, and the maps read and
-    written."""
-    maps, packs = [], any(packed for _, packed, _ in sizes)
-    for number, (columns, packed, (height, width)) in enumerate(sizes):
-        # Positions are whole words; lowering refuses an odd number of channels, which may be planned for.
-        columns += columns % 2 if packs else 0
-        stride = -(-columns // 2) if packed else columns
-        maps.append(FeatureMap(Buffer(str(number), 0, images * height * width, columns, stride, packed=packed),
-                               height, width))
-    found: list[tuple[VectorProgram, int, int, int, list[int], list[int]]] = []
-    # Where those of the phase begin that goes on: tasks of a phase are equal whichever comes first.
-    begin, phase = 0, ([-1], [-1])
-    for _, program in (pooling.backward if backward else pooling.forward)(layer, parameters, *maps):
-        reads = sorted({int(buffer.place) for buffer in program.reads})
-        writes = sorted({int(move.operand.place) for move in program.stores})  # type: ignore[union-attr]
-        if phase != (reads, writes):
-            begin, phase = len(found), (reads, writes)
-        for place in range(begin, len(found)):
-            like, rows, columns, count, *_ = found[place]
-            if (rows, columns) == (program.rows, program.columns) and like.instructions == program.instructions:
-                found[place] = like, rows, columns, count + 1, reads, writes
-                break
-        else:
-            found.append((program, program.rows, program.columns, 1, reads, writes))
-    return found
-
-
-@dataclass(frozen=True)
 class Chain(Repeated):
     """Vector work of which a strip of images goes all its way before the next one starts."""
 
     name: str
-    members: tuple[Sweep | Pool | LastStrip, ...]
+    members: tuple[Chained, ...]
 
     @property
     def node(self) -> Node:
@@ -372,148 +283,3 @@ class Clear:
             program.store("z", whole.part(f"{whole.name}[{start}]", start, 1, columns))
             yield Task(f"{self.name}[{start}]", Engine.VECTOR, Vector(program, 1, min(size, columns)),
                        tuple(program.reads), tuple(program.writes), len(group), self.node)
-
-
-# Products.
-
-
-class Matrices(Protocol):
-    """Weights of dies, or their gradient."""
-
-    def matrix(self, die: int) -> Buffer:
-        """A die's, as the matrix engine takes them."""
-        ...
-
-
-@dataclass(frozen=True)
-class Products(Repeated):
-    """A product of a weighted layer: strips of samples, so that other engines follow strip by strip; of the gradient of
-    the weights a piece, of all samples. Nothing where a die's part or slice is empty.
-
-    Parameters
-    ----------
-    x, z : Tensor
-        Input and output, or their errors.
-    weights : Matrices
-        As the engine reads them, or their gradient.
-    piece : WeightPiece
-        Of the gradient.
-    """
-
-    node: Node
-    parameters: DieParameters
-    direction: str
-    x: Tensor
-    z: Tensor
-    weights: Matrices
-    piece: WeightPiece = WHOLE
-
-    @property
-    def name(self) -> str:
-        """Of its tasks."""
-        return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
-
-    def on(self, die: int) -> Hashable:
-        """All that its tasks on a die follow from."""
-        return (self.node, self.parameters, self.direction, self.piece, self.weights.matrix(die),
-                *((tensor.part(die), tensor.buffer(die)) for tensor in (self.x, self.z)))
-
-    def shape(self, die: int) -> ConvolutionShape | None:
-        """Of a convolution: that of the die's slice."""
-        window = self.node.window
-        if window is None:
-            return None
-        return ConvolutionShape(
-            height=window.size[0], width=window.size[1], inputs=self.x.part(die).channels,
-            outputs=self.z.part(die).channels, kernel=window.kernel, stride=window.stride, padding=window.padding)
-
-    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
-        x_part, z_part = self.x.part(die), self.z.part(die)
-        if not (x_part.words and z_part.words):
-            return
-        shape, x, z, w = self.shape(die), self.x.buffer(die), self.z.buffer(die), self.weights.matrix(die)
-        samples = z_part.samples
-
-        def share(some: int) -> Share:
-            return Share(some, samples, w.rows, z_part.channels, self.piece.of)
-
-        if shape is None:
-            x, z = (matrix_of(buffer, part) for buffer, part in ((x, x_part), (z, z_part)))
-        if self.direction == UPDATE:
-            name, (first, rows) = self.name, self.piece.rows(self.parameters, w.rows, w.columns)
-            if rows < w.rows:
-                # Columns of the input are rows of the weights.
-                name, x, w = f"{name}[{self.piece.number}]", Piece(0, x.rows, first, rows).of(x), w.lines(first, rows)
-            if rows:
-                yield self._task(name, shape, x, z, w, 0, share(samples))
-            return
-        step = (granularity.sample_step(self.parameters) if shape is None else
-                granularity.image_step(samples, shape.out_height * shape.out_width))
-        for group in granularity.groups(-(-samples // step), most):
-            start = group.start * step
-            count = min(samples, group.stop * step) - start
-            yield self._task(f"{self.name}[{start}]", shape, x, z, w, start, share(count), min(step, count), len(group))
-
-    def _task(self, name: str, shape: ConvolutionShape | None, x: Buffer, z: Buffer, w: Buffer, start: int,
-              share: Share, each: int = 0, count: int = 1) -> Task:
-        """A task over some samples, that stands for ``count`` of ``each`` samples."""
-        samples = share.samples
-
-        def some(number: int) -> tuple[Buffer | FeatureMap, Buffer | FeatureMap]:
-            if shape is None:
-                return x.lines(start, number), z.lines(start, number)
-            return (images_of(x, start, number, shape.height, shape.width),
-                    images_of(z, start, number, shape.out_height, shape.out_width))
-
-        a, c = some(each or samples)
-        whole_a, whole_c = (one.buffer if isinstance(one, FeatureMap) else one for one in some(samples))
-        operands: tuple[Buffer | FeatureMap, Buffer | FeatureMap, Buffer | FeatureMap]
-        if self.direction == FPROP:
-            operands, reads, writes = (a, w, c), (whole_a, w), whole_c
-        elif self.direction == BPROP:
-            operands, reads, writes = (c, w, a), (whole_c, w), whole_a
-        else:
-            operands, reads, writes = (a, c, w), (whole_a, whole_c), w
-        return Task(name, Engine.MATRIX, Multiplication(self.node.name, self.direction, shape, *operands), reads,
-                    (writes,), count, self.node, share)
-
-
-def matrix_of(buffer: Buffer, part: Part) -> Buffer:
-    """A part as a matrix: a row is a sample."""
-    if part.positions == 1:
-        return buffer
-    return buffer.part(buffer.name, 0, part.samples, part.positions * part.channels, part.positions * buffer.stride)
-
-
-@dataclass(frozen=True)
-class Gather:
-    """Rows of an embedding's table to its output, or those of the output's error added to the table's gradient. Nothing
-    where the die's part is empty.
-
-    Row numbers lie in die memory as the network's input. Where rows of the table are split over dies, the numbers of
-    what others hold are those of spare rows behind the slice: they hold zeros, so that the sum of the dies' outputs has
-    each row once, and take what has no place in the slice's gradient.
-    """
-
-    node: Node
-    numbers: Tensor
-    #: Output, or its error.
-    z: Tensor
-    table: Weights
-    added: bool
-
-    @property
-    def name(self) -> str:
-        """Of its task."""
-        return f"{self.node.name}.{'scatter' if self.added else 'gather'}"
-
-    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
-        piece = self.table.slice(die)
-        if not self.z.part(die).words or (self.added and not piece.words):
-            return
-        numbers, table, rows = self.numbers.buffer(die), self.table.matrix(die), self.z.buffer(die)
-        work = Rows(numbers, table, rows, self.added, self.table.shape[1], piece.inputs)
-        reads, writes = ((numbers, rows, table), table) if self.added else ((numbers, table), rows)
-        yield Task(self.name, Engine.TRANSFER, work, reads, (writes,), 1, self.node)

@@ -27,7 +27,7 @@ die has at home, nothing is copied. Nothing is written twice in a step, so that 
 is to be read. Between steps there is no barrier here: who runs several sees to it that none begins too early
 (:class:`plinth.driver.driver.Driver`).
 
-Of a Winograd layer tiles stand between: :mod:`plinth.step.winograd`. Of these
+Of a Winograd layer tiles stand between: :mod:`plinth.step.layers.winograd`. Of these
 operands alone are FP16, not X and dZ.
 
 With rules that keep more than the weights, members of a ring own chunks of them::
@@ -249,7 +249,7 @@ class Step:
     def release(self, name: str) -> None:
         """Append what was held: a strip of images goes all its way before the next one."""
         if self._chain:
-            self.add(Chain(name, tuple(self._chain)))  # type: ignore[arg-type]
+            self.add(Chain(name, tuple(self._chain)))
             self._chain = []
 
     def empty(self, source: Tensor, target: Tensor) -> None:

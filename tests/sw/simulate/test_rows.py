@@ -23,7 +23,7 @@ from plinth.simulate.phases import layer as layer_of
 from plinth.simulate.rows import LayerRow, layer_rows
 from plinth.simulate.step import Simulated, simulated
 from plinth.step.build import step_of
-from plinth.step.operations import Products
+from plinth.step.layers.products import Products
 from plinth.step.tasks import DIRECTIONS, Arrivals
 from plinth.update.rule import FORMS
 from plinth_sim.array.machine import Flow

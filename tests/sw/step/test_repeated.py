@@ -12,7 +12,8 @@ from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import DP, PlanGraph, from_network
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
-from plinth.step.operations import Chain, Products, Repeated, Sweep
+from plinth.step.layers.products import Products
+from plinth.step.operations import Chain, Repeated, Sweep
 from plinth.step.tasks import Item
 
 

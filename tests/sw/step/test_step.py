@@ -21,10 +21,12 @@ from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
 from plinth.step.accesses import Accesses
-from plinth.step.activation import ACTIVATIONS, Activation
 from plinth.step.between import Exchange
 from plinth.step.build import step_of
-from plinth.step.operations import Chain, Pool
+from plinth.step.layers.epilogue import ElementwiseLayer
+from plinth.step.layers.kinds import EPILOGUES
+from plinth.step.layers.pool import Pool
+from plinth.step.operations import Chain
 from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, Members, Multiplication, Optimisation, Reduction, Signal, Task, Tile
 from plinth.step.tensors import WeightPiece, WeightSlice
@@ -146,16 +148,18 @@ class Halved(Tanh):
     kind = "halved"
 
 
-def _halved(program: VectorProgram, target: str, source: str) -> None:
-    program.run(VectorOp.RELU, "positive", source)
-    program.run(VectorOp.SCALE, "positive", "positive", immediate=-0.5)
-    program.run(VectorOp.ADD, target, source, "positive")
+class HalvedLayer(ElementwiseLayer):
+    regions = 3
 
+    def apply(self, program: VectorProgram, target: str, source: str) -> None:
+        program.run(VectorOp.RELU, "positive", source)
+        program.run(VectorOp.SCALE, "positive", "positive", immediate=-0.5)
+        program.run(VectorOp.ADD, target, source, "positive")
 
-def _halved_back(program: VectorProgram, error: str, output: str) -> None:
-    program.run(VectorOp.RELU_MASK, "positive", error, output)
-    program.run(VectorOp.SCALE, "positive", "positive", immediate=-0.5)
-    program.run(VectorOp.ADD, error, error, "positive")
+    def back(self, program: VectorProgram, error: str, kept: str) -> None:
+        program.run(VectorOp.RELU_MASK, "positive", error, kept)
+        program.run(VectorOp.SCALE, "positive", "positive", immediate=-0.5)
+        program.run(VectorOp.ADD, error, error, "positive")
 
 
 def _toy(layer: type[Layer]) -> Network:
@@ -169,7 +173,7 @@ def _toy(layer: type[Layer]) -> Network:
 def test_a_kind_of_layer_is_added_to_the_step_and_the_golden_model_only(dies: int,
                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     """Then it is lowered, predicted and simulated, and its gradients are right."""
-    monkeypatch.setitem(ACTIVATIONS, "halved", Activation(_halved, _halved_back, 3))
+    monkeypatch.setitem(EPILOGUES, "halved", HalvedLayer)
 
     def model(call):  # type: ignore[no-untyped-def]
         slope = np.where(call.x > 0, 0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Work of pools as groups of equal tasks, against the tasks themselves; and where products that go back are cut."""
+"""Work of pools as groups of equal tasks, against the tasks themselves."""
 
 from collections import Counter
 from itertools import groupby
@@ -8,10 +8,8 @@ import pytest
 from plinth.buffers import Buffer
 from plinth.machine.convolution import FeatureMap
 from plinth.network.layers import MaxPool, MeanPool, Shape
-from plinth.step import pooling
-from plinth.step.operations import _pooled
-from plinth.step.tensors import Elements, Part
-from plinth.step.tile_operations import Gather
+from plinth.step.layers import pool_programs
+from plinth.step.layers.pool import _pooled
 from plinth_hw.isa.parameters import preset
 
 TINY = preset("ndp-tiny")
@@ -34,7 +32,7 @@ def test_equal_tasks_of_a_pool_are_counted_a_phase_at_a_time(
     maps = [FeatureMap(Buffer(str(number), 0, 3 * height * width, 4, 4, packed=False), height, width)
             for number, (height, width) in enumerate(sizes)]
 
-    programs = (pooling.backward if backward else pooling.forward)(layer, TINY, *maps)
+    programs = (pool_programs.backward if backward else pool_programs.forward)(layer, TINY, *maps)
     phases = [((sorted({int(buffer.place) for buffer in one.reads})),
                sorted({int(move.operand.place) for move in one.stores}),  # type: ignore[union-attr]
                (one.rows, one.columns, tuple(one.instructions))) for _, one in programs]
@@ -50,12 +48,3 @@ def test_equal_tasks_of_a_pool_are_counted_a_phase_at_a_time(
             assert shape not in found[-1][1], "equal tasks are one group"
             found[-1][1][shape] = count
     assert found == wanted
-
-
-@pytest.mark.parametrize(("words", "groups"), [(511, 1), (512, 2), (1023, 3), (1024, 4)])
-def test_products_go_back_some_2048_words_at_a_time(words: int, groups: int) -> None:
-    part = Part(0, 1, 0, 1, 1)
-    mine, theirs = Elements(3, 8, part), Elements(0, 16, part)
-    found = list(Gather._groups(mine, theirs, words))
-    assert len(found) == groups
-    assert [element for first, count in found for element in range(first, first + count)] == list(range(3, 11))

@@ -12,7 +12,7 @@ from plinth.buffers import Buffer
 from plinth.lower.builder import GraphBuilder
 from plinth.machine.convolution import FeatureMap
 from plinth.network.layers import MaxPool, MeanPool, Shape
-from plinth.step.pooling import Pool, backward, forward
+from plinth.step.layers.pool_programs import Pool, backward, forward
 from plinth.step.vector import Move, VectorProgram
 from plinth_hw.isa.operations import Engine, VectorOperation
 from plinth_hw.isa.parameters import DieParameters, preset

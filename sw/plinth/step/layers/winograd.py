@@ -1,4 +1,4 @@
-"""A Winograd layer in a training step: what stands in place of its convolution. With V the tiles of inputs X, U those
+"""Convolutions by Winograd tiles: what stands in place of their products. With V the tiles of inputs X, U those
 of outputs Z, W the weights of their elements::
 
     W = G w G^T                                     matrix, if the kernel is trained
@@ -18,7 +18,7 @@ such, and W of w and dw of dW.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from plinth.array.array import AT_LINKS
 from plinth.errors import UserError
@@ -26,19 +26,24 @@ from plinth.network.winograd import MOST_GROWTH, element_rates, fit, growth
 from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges
 from plinth.partition.cuts import parts
-from plinth.partition.exchanges import tile_exchange
-from plinth.partition.graph import Node
+from plinth.partition.exchanges import Exchange, tile_exchange
+from plinth.partition.graph import DP, EP, Node
 from plinth.partition.groups import TILES
 from plinth.partition.predicted import skip_share
+from plinth.step import between
 from plinth.step.kernel_sums import KernelProducts, KernelSums
+from plinth.step.layers.epilogue import EpilogueLayer
+from plinth.step.layers.node import NodeLayer, column_sum
+from plinth.step.layers.weighted import WeightedLayer
 from plinth.step.line_operations import LineGather, LineTiles
-from plinth.step.operands import Operands, add_tiles, narrow_tiles, narrow_weights
-from plinth.step.operations import Clear
+from plinth.step.operands import Operands, add_tiles, narrow_tiles
+from plinth.step.operations import Clear, Sweep
 from plinth.step.predicted_gather import add_named, add_predicted
+from plinth.step.reductions import Reductions
 from plinth.step.skipped_scatter import Masks, add_skipped
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
-from plinth.step.tensors import Constant, Tensor, Tiles
+from plinth.step.tensors import WHOLE, Constant, Placed, Tensor, Tiles
 from plinth.step.tile_operations import (
     ElementProducts,
     ElementRates,
@@ -51,6 +56,7 @@ from plinth.step.tile_operations import (
     Untile,
 )
 from plinth.step.tile_strips import GatherStrips, gather_strips
+from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import OUTPUTS, form
 
@@ -93,20 +99,31 @@ def check_codes(node: Node, parameters: DieParameters) -> None:
                         "ndp-demo-predict, or an array that has, such as mpt-256-ideal, or --predict 0")
 
 
-@dataclass
-class WinogradLayer:
-    """Builds fprop, bprop and updateGrad of a layer."""
+class WinogradLayer(WeightedLayer):
+    """Builds the operations of a convolution by Winograd tiles.
 
-    step: Step
-    number: int
+    Layers of a sum of tiles (:class:`plinth.partition.blocks.TileSum`) each make tiles of products; the last one adds
+    them, makes maps of the sum, and backwards tiles of its error for all. Of layers that read the same tiles the first
+    one makes these, adds the tiles of the errors of all, and makes the map of that.
+    """
 
-    def __post_init__(self) -> None:
-        step, self.node = self.step, self.step.graph.nodes[self.number]
+    takes_narrow = narrow_error = False
+    narrow_splits = (DP, EP)
+
+    def __init__(self, step: Step, number: int, layers: list[NodeLayer], epilogue: Sequence[EpilogueLayer] = ()):
+        super().__init__(step, number, layers, epilogue)
         assert self.node.tiling is not None
-        self.tiling, self.here = self.node.tiling, step.layouts[self.number]
+        check_transforms(self.node, step.parameters)
+        self.tiling = self.node.tiling
         #: The sum of tiles that it is of, if it is, and the layers of it, or itself.
-        self.summed = step.tile_sums.get(self.number)
-        self._summands = (self.number,) if self.summed is None else self.summed.members
+        self.summed = step.tile_sums.get(number)
+        self._summands = (number,) if self.summed is None else self.summed.members
+        #: Whether it makes maps of that sum.
+        self.gives_product = number == self._summands[-1]
+        #: The layer that makes tiles of its input.
+        self._first = step.shared_tiles.get(number, number)
+        #: Where the bias gradient is added up in a cluster: as planned, of each die, of all.
+        self._bias_rows: tuple[Exchange, Tensor, Tensor] | None = None
         #: Exchanges in codes; masks of the predicted gather, and of inputs by which their errors come back.
         self._coded = coded_exchanges(step.graph, self.here, self.number, self.summed, step.residuals.get(self.number))
         if self._coded:
@@ -204,7 +221,7 @@ class WinogradLayer:
 
     def _products(self, direction: str, operands: Tiles, made: Tiles) -> ElementProducts:
         x, z = (operands, made) if direction == FPROP else (made, operands)
-        return ElementProducts(self.node, direction, x, z, self._operand, self._strips)
+        return ElementProducts(self.node, direction, x, z, self.operand, self._strips)
 
     def _product(self, direction: str, operands: Tiles, made: Tiles) -> None:
         """Products of operands that are there."""
@@ -280,60 +297,22 @@ class WinogradLayer:
         step.add(self._untile(tiles, maps, outputs))
 
     def prepare(self) -> None:
-        """Weights of elements as the matrix engine reads them."""
+        """Append what makes weights of elements as the matrix engine reads them."""
         step, node = self.step, self.node
         if node.free:
-            self._operand = narrow_weights(step, node, self.weights)
+            super().prepare()
             return
-        self._operand = Operands(self.weights.name, self.weights, step.narrow)
+        self.operand = Operands(self.weights.name, self.weights, step.narrow)
         if step.narrow:
-            step.reserve(self._operand)
-            step.add(KernelSums(node, FPROP, self._operand, step.parameters, step.weights[node.name], self._middle))
+            step.reserve(self.operand)
+            step.add(KernelSums(node, FPROP, self.operand, step.parameters, step.weights[node.name], self._middle))
         else:
             step.add(KernelProducts(node, FPROP, self.weights, self._matrix, step.weights[node.name]))
 
-    def forward(self, x: Tensor, z: Tensor, others: Sequence["WinogradLayer"] | None = (),
-                first: "WinogradLayer | None" = None, added: Tensor | None = None) -> None:
-        """fprop; of a sum of tiles ``z`` is made of those of all by the last of its layers, which has the others; None:
-        it is one of these. ``first``: the layer that has made tiles of the input. ``added``: the map that a junction
-        adds to it before a ReLU, if it is there."""
-        scattered = None if first is not None else self._scatter("tiles", "fprop", x, outputs=False)
-        self._made: Tiles = self._place("product_tiles", z, self.here.tiles[1])
-        if scattered is not None:
-            tiles, scatter = scattered
-            if self._in_strips(FPROP, scatter, tiles, self._made, z):
-                self._inputs: Tiles = tiles
-                return
-            self._inputs = self._scattered(scatter, tiles)
-        elif first is not None:
-            self._inputs = first._inputs
-        self._product(FPROP, self._inputs, self._made)
-        if others is not None:
-            whole = self._sum("summed_tiles", [*(one._made for one in others), self._made], z, outputs=True)
-            self._gather("product_tiles", FPROP, whole, z, outputs=True, added=added)
-
-    def backward(self, error: Tensor, found: Tensor | None, others: Sequence["WinogradLayer"] | None = (),
-                 last: "WinogradLayer | None" = None) -> None:
-        """bprop, if the input has an error: of layers that share tiles of it made of the sum of all by the first of
-        them, which has the others; None: it is one of these. ``last``: the layer that has made tiles of the error."""
-        scattered = None if last is not None else self._scatter("error_tiles", "bprop", error, outputs=True)
-        if found is not None:
-            self._error_made: Tiles = self._place("input_error_tiles", found, self.here.tiles[0])
-        if scattered is not None:
-            tiles, scatter = scattered
-            if found is not None and self._in_strips(BPROP, scatter, tiles, self._error_made, found):
-                self._errors: Tiles = tiles
-                return
-            self._errors = self._scattered(scatter, tiles)
-        elif last is not None:
-            self._errors = last._errors
-        if found is None:
-            return
-        self._product(BPROP, self._errors, self._error_made)
-        if others is not None:
-            whole = self._sum("summed_error_tiles", [self._error_made, *(one._error_made for one in others)], found,
-                              outputs=False)
-            self._gather("input_error_tiles", BPROP, whole, found, outputs=False)
+    def _layer(self, number: int) -> "WinogradLayer":
+        found = self.layers[number]
+        assert isinstance(found, WinogradLayer)
+        return found
 
     def _sum(self, name: str, tiles: Sequence[Tiles], maps: Tensor, *, outputs: bool) -> Tiles:
         """Tiles added where their elements are, if they are several."""
@@ -343,13 +322,89 @@ class WinogradLayer:
         add_tiles(self.step, self.node, tiles, total)
         return total
 
+    # Forwards.
+
+    def inputs(self) -> list[Tensor]:
+        return super().inputs() if self._first == self.number else self.layers[self._first].x
+
+    def summands(self) -> list[Placed]:
+        found = super().summands()
+        return found if self.summed is None else []
+
+    def multiply(self, x: Tensor, z: Tensor) -> None:
+        scattered = self._scatter("tiles", "fprop", x, outputs=False) if self._first == self.number else None
+        self._made: Tiles = self._place("product_tiles", z, self.here.tiles[1])
+        if scattered is None:
+            self._inputs: Tiles = self._layer(self._first)._inputs
+        else:
+            tiles, scatter = scattered
+            if self._in_strips(FPROP, scatter, tiles, self._made, z):
+                self._inputs = tiles
+                return
+            self._inputs = self._scattered(scatter, tiles)
+        self._product(FPROP, self._inputs, self._made)
+        if self.gives_product:
+            whole = self._sum("summed_tiles", [self._layer(one)._made for one in self._summands], z, outputs=True)
+            self._gather("product_tiles", FPROP, whole, z, outputs=True, added=self._residual())
+
+    def _residual(self) -> Tensor | None:
+        """The map that a junction adds to its own before a ReLU, if it is there."""
+        found = self.step.residuals.get(self.number)
+        if found is None or found.producer is None or found.missing:
+            return None
+        return self.layers[found.producer].map
+
+    # Backwards.
+
+    def sum_error(self) -> Tensor:
+        if self.summed is None:
+            return super().sum_error()
+        (junction, place), = self.readers
+        return self.sum_error_of(junction.errors[place])
+
+    def input_error(self) -> Tensor | None:
+        if self._first == self.number:
+            return super().input_error()
+        return self.x[0].like(f"{self.node.name}.input_error")
+
+    def differentiate(self, x: Tensor, z: Tensor, error: Tensor, reductions: Reductions) -> None:
+        self._error_tiles(error, self.input_error())
+        elements = reductions.elements(self.number, self.rates)
+        self._update(() if elements else self.rates)
+        self._sum_bias()
+        for piece in elements or [WHOLE]:
+            reductions.add(self.number, piece)
+
+    def _error_tiles(self, error: Tensor, found: Tensor | None) -> None:
+        """Append bprop: tiles of the error, and, if the input has one, its error ``found``."""
+        scattered = self._scatter("error_tiles", "bprop", error, outputs=True) if self.gives_product else None
+        if found is not None:
+            self._error_made: Tiles = self._place("input_error_tiles", found, self.here.tiles[0])
+        if scattered is None:
+            self._errors: Tiles = self._layer(self._summands[-1])._errors
+        else:
+            tiles, scatter = scattered
+            if found is not None and self._in_strips(BPROP, scatter, tiles, self._error_made, found):
+                self._errors = tiles
+                return
+            self._errors = self._scattered(scatter, tiles)
+        if found is None:
+            return
+        self._product(BPROP, self._errors, self._error_made)
+        if self._first == self.number:
+            sharing = [one for one, first in self.step.shared_tiles.items() if first == self.number]
+            whole = self._sum("summed_error_tiles", [self._layer(one)._error_made for one in (self.number, *sharing)],
+                              found, outputs=False)
+            self._gather("input_error_tiles", BPROP, whole, found, outputs=False)
+
     @property
     def rates(self) -> tuple[float, ...]:
         """Factors on the learning rates of elements, if they are updated, and by different ones."""
         return element_rates(self.tiling.form) if self.node.free and not self.step.rule.squares else ()
 
-    def update(self, rates: tuple[float, ...]) -> None:
-        """updateGrad; its elements are multiplied by ``rates``, if there are any, which the update does not take."""
+    def _update(self, rates: tuple[float, ...]) -> None:
+        """Append updateGrad; its elements are multiplied by ``rates``, if there are any, which the update does not
+        take."""
         step, node = self.step, self.node
         step.add(ElementProducts(node, UPDATE, self._inputs, self._errors, self.gradient))
         if rates:
@@ -361,3 +416,34 @@ class WinogradLayer:
             step.add(KernelSums(node, UPDATE, self.gradient, step.parameters, kernel, self._middle, of=self._inputs))
         else:
             step.add(KernelProducts(node, UPDATE, self.gradient, self._matrix, kernel, of=self._inputs))
+
+    def bias_gradient(self, error: Tensor) -> Placed:
+        """Where column sums of an error go: to the gradient, unless the die's cluster adds them up first."""
+        step, node = self.step, self.node
+        if not (node.free and self.here.ep):
+            return super().bias_gradient(error)
+        planned = tile_exchange(node, self.here, "bprop", "bias", step.factors)
+        assert planned.samples is not None
+        row, rows = (step.reserve(Tensor(f"{node.name}.bias_{name}", planned.samples, 1, planned.channels, region,
+                                         step.factors))
+                     for name, region in (("row", planned.source), ("rows", planned.target)))
+        step.empty(error, row)
+        self._bias_rows = planned, row, rows
+        return row
+
+    def _sum_bias(self) -> None:
+        """Append what makes the bias gradient of a cluster's samples from its dies' own, where it is added up so."""
+        if self._bias_rows is None:
+            return
+        step, node = self.step, self.node
+        planned, row, rows = self._bias_rows
+        step.add(between.Exchange(f"{node.name}.bias_rows", self.number, None, step.next_exchange(), row, [rows], None,
+                                  True, self._cluster, planned))
+
+        def program(first: bool) -> VectorProgram:
+            found = VectorProgram(step.parameters)
+            found.load("d", rows)
+            column_sum(found, step.gradients[node.name].bias_of(rows), first=first)
+            return found
+
+        step.add(Sweep(f"{node.name}.bias", node, step.parameters, program(True), program(False), rows, 1, 2, pieces=1))

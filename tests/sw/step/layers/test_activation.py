@@ -6,12 +6,21 @@ from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
 from plinth.network.layers import Gelu, Layer, LeakyRelu, Relu, Relu6, Sigmoid, Tanh
-from plinth.step.activation import ACTIVATIONS, run_backward, run_forward
+from plinth.network.zoo import NETWORKS
+from plinth.partition.graph import Epilogue, from_network
+from plinth.plan.planners.simple import data
+from plinth.sharding import Sharding
+from plinth.step.layers.epilogue import ElementwiseLayer
+from plinth.step.layers.kinds import EPILOGUES
+from plinth.step.step import Step
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_sim.golden import vector
 
 TINY = preset("ndp-tiny")
+GRAPH = from_network(NETWORKS["digits-mlp"])
+#: A step that layers belong to.
+STEP = Step(Sharding(graph=GRAPH, splits=data(GRAPH, 0), batch=1), TINY)
 KINDS = (Relu, LeakyRelu, Relu6, Tanh, Sigmoid)
 ROWS, COLUMNS = 7, 9
 
@@ -26,12 +35,14 @@ def run_words(layer: Layer, x: Words, d: Words, rows: int, parameters: DieParame
     x_at, y_at, d_at, e_at = (Buffer(name, number * words, rows, columns, columns)
                               for number, name in enumerate(("x", "y", "d", "e")))
     first, second = (VectorProgram(parameters, rows, columns) for _ in range(2))
+    activation = EPILOGUES[layer.kind](STEP, GRAPH.nodes[0], Epilogue(layer))
+    assert isinstance(activation, ElementwiseLayer)
     first.load("x", x_at)
-    run_forward(layer, first, "y", "x")
+    activation.apply(first, "y", "x")
     first.store("y", y_at)
-    second.load("kept", x_at if ACTIVATIONS[layer.kind].keeps_input else y_at)
+    second.load("kept", x_at if activation.keeps_input else y_at)
     second.load("d", d_at)
-    run_backward(layer, second, "d", "kept")
+    activation.back(second, "d", "kept")
     second.store("d", e_at)
     for program in (first, second):
         vector.execute(memory, program.body(), [0] * 16, beat_words=parameters.beat_words,

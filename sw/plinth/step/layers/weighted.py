@@ -1,0 +1,65 @@
+"""What nodes share whose weights make sums of their input: partial ones, where input channels are split over dies."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from plinth.partition.groups import SUM
+from plinth.step.layers.node import NodeLayer
+from plinth.step.reductions import Reductions
+from plinth.step.slots import Slots, Summands
+from plinth.step.sums import LEFT
+from plinth.step.tensors import Meeting, Placed, Tensor
+
+
+class WeightedLayer(NodeLayer, ABC):
+    """Builds the operations of a node with a matrix of weights for each tap. Each kind says what these do forwards
+    (:meth:`multiply`) and backwards (:meth:`differentiate`)."""
+
+    narrow_error = True
+    #: Whether its product is there; else another node's has it.
+    gives_product = True
+
+    @abstractmethod
+    def multiply(self, x: Tensor, z: Tensor) -> None:
+        """Append fprop: what is read, with the weights, gives ``z``."""
+
+    @abstractmethod
+    def differentiate(self, x: Tensor, z: Tensor, error: Tensor, reductions: Reductions) -> None:
+        """Append bprop and updateGrad from the error of ``z``, and sums of the gradient over dies."""
+
+    def summands(self) -> list[Placed]:
+        step, node = self.step, self.node
+        z = self.z = Tensor(f"{node.name}.product", step.batch, node.raw_positions, node.output_channels,
+                            self.here.output, step.factors)
+        if self.gives_product:
+            step.reserve(z)
+        self.multiply(self.x[0], z)
+        return self.partial_sums(z)
+
+    def partial_sums(self, z: Tensor) -> list[Placed]:
+        """Append what brings the partial sums of all dies home, in die order."""
+        step, node = self.step, self.node
+        if not self.here.mp:
+            return [z]
+        members = step.members(SUM, self.number)
+        count = members.size
+        home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, self.here.home, step.factors)
+        slots = step.reserve(Slots(f"{node.name}.partial", home, count, step.parameters.beat_words))
+        step.exchange(f"{node.name}.reduce", self.number, None, z, slots, members, own=False)
+        # A die's own summand stays where it is.
+        sources: Sequence[Placed] = Summands(slots, Meeting(z, home), members)
+        if count <= 2:
+            return list(sources)
+        return self.add_up(f"{node.name}.sum", sources, step.reserve(home.like(f"{node.name}.sum")), LEFT)
+
+    def propagate(self, error: Tensor, reductions: Reductions) -> None:
+        step, node, z = self.step, self.node, self.z
+        assert z is not None
+        if self.here.mp:
+            whole = step.reserve(z.like(f"{node.name}.whole_error"))
+            step.exchange(f"{node.name}.spread", self.number, None, error, [whole], None, own=True)
+            error = whole
+            if node.bias:
+                self.error_sweep(f"{node.name}.bias", None, error, None, bias=True)
+                step.release(f"{node.name}.bias")
+        self.differentiate(self.x[0], z, error, reductions)
