@@ -4,6 +4,7 @@ All are WebAssembly on wasmtime, which keeps what it compiles in the user's cach
 to write to.
 """
 
+import atexit
 import functools
 import importlib.metadata
 import importlib.util
@@ -101,6 +102,8 @@ def _builtin_yosys() -> Callable[[str], tuple[int, str, str]]:
         output, error = (b"".join(chunks).decode() for chunks in outputs)
         return code, output, error
 
+    # While what frees it is still there.
+    atexit.register(_builtin_yosys.cache_clear)
     return run
 
 

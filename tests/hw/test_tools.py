@@ -87,6 +87,14 @@ def test_a_netlist_that_yosys_refuses() -> None:
     assert emit.verilog(Inverter(), "top") == before
 
 
+def test_a_program_that_ran_it_ends_in_silence() -> None:
+    """What it was loaded into is freed while there is what frees it, though another module holds ours to the end."""
+    code = (r"import threading; from plinth_hw import tools; threading.held = tools; "
+            r"print(tools.verilog_of('module \\top\nend\n'))")
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True)
+    assert done.returncode == 0 and "module top" in done.stdout and not done.stderr, done.stderr
+
+
 def test_a_yosys_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a process."""
     program = tmp_path / "yosys"

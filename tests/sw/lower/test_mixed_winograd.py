@@ -32,7 +32,7 @@ from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.winograd import form
 
 #: That move a beat a cycle within, four times what a link takes.
-TINY = preset("ndp-tiny-winograd", multiply_format=FP16, transforms=((2, 3),), transfer_words=4)
+TINY = preset("ndp-tiny-winograd", multiply_format=FP16, transfer_words=4)
 
 
 def lowered(network: Network, plan: Plan) -> TrainingProgram:

@@ -30,6 +30,7 @@ from plinth.update.rule import UpdateRule
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import TaskHeader
 from plinth_hw.isa.operations import Engine
+from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters, preset
 
 TINY = "ndp-tiny-winograd"
@@ -182,8 +183,8 @@ def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, mo
 
 
 @pytest.mark.parametrize(("dies", "batch", "outputs", "rtl"), [
-    (8, 8, 2, False), (4, 12, 4, False), pytest.param(8, 8, 2, True, marks=pytest.mark.slow),
-    pytest.param(8, 24, 2, True, marks=pytest.mark.slow)])
+    (8, 8, 2, False), (4, 12, 4, False), *(pytest.param(8, batch, 2, True, marks=[
+        pytest.mark.slow, pytest.mark.xdist_group("tiny-mixed-winograd-dies")]) for batch in (8, 24))])
 def test_maps_made_while_the_rest_is_sent_change_no_bit(dies: int, batch: int, outputs: int, rtl: bool,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     """Of some lines of an image's tiles, or some images, once these have come; those of errors are added in their
@@ -202,7 +203,8 @@ def test_maps_made_while_the_rest_is_sent_change_no_bit(dies: int, batch: int, o
     for most in (4, 1):
         monkeypatch.setattr(tile_strips, "MOST_GATHERED", most)
         tile_strips.gather_strips.cache_clear()
-        program = lowered(network, plan, die=preset(TINY, transfer_words=4))
+        # A build with those of test_mixed_winograd.
+        program = lowered(network, plan, die=preset(TINY, transfer_words=4, **{"multiply_format": FP16} if rtl else {}))
         names = [task.name for task in program.step[0].tasks if task.engine is Engine.TRANSFER]
         for gather, untile in (("b.gather[0..]", "b.untile"), ("b.error_gather[0..]", "b.error_untile")):
             assert (f"{gather}.1" in names) == (most > 1)
