@@ -96,7 +96,9 @@ def _builtin_yosys() -> Callable[[str], tuple[int, str, str]]:
             store.set_wasi(wasi)
             code = 0
             try:
-                linker.instantiate(store, module).exports(store)["_start"](store)
+                start = linker.instantiate(store, module).exports(store)["_start"]
+                assert isinstance(start, wasmtime.Func)
+                start(store)
             except wasmtime.ExitTrap as trap:
                 code = trap.code
         output, error = (b"".join(chunks).decode() for chunks in outputs)

@@ -15,6 +15,7 @@ _REGISTER = re.compile(
 #: A memory's contents.
 _CONTENTS = re.compile(
     r"^ *initial begin\n(?: *(?P<memory>\\\S+ |[\w$]+)\[\d+\] = \d+'[hd][0-9a-f]+;\n)+ *end\n", re.MULTILINE)
+_NOT_ZERO = re.compile(r"'[hd]0*[1-9a-f]")
 _MODULE = re.compile(r"^module .*?^endmodule", re.MULTILINE | re.DOTALL)
 
 
@@ -51,6 +52,12 @@ def _module_without(text: str) -> str:
         return "" if written else match[0]
 
     return _REGISTER.sub(r"\1;", _CONTENTS.sub(kept, text))
+
+
+def without_zeros(verilog: Mapping[str, str]) -> dict[str, str]:
+    """Verilog, file name to text, without contents of memories that are zeros, for simulators that begin with them."""
+    return {name: _CONTENTS.sub(lambda contents: contents[0] if _NOT_ZERO.search(contents[0]) else "", text)
+            for name, text in verilog.items()}
 
 
 def without_initial_values(verilog: Mapping[str, str]) -> dict[str, str]:

@@ -48,6 +48,33 @@ def test_build_runs_and_is_cached(main: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not list(library.parent.parent.glob(library.parent.name + ".part-*"))
 
 
+MEMORIES = """module top(input clk, input [7:0] a, output reg [7:0] q);
+  reg [7:0] zeros [3:0];
+  initial begin
+    zeros[0] = 8'h00;
+    zeros[3] = 8'h00;
+  end
+  reg [7:0] rom [3:0];
+  initial begin
+    rom[2] = 8'h00;
+    rom[3] = 8'h29;
+  end
+  always @(posedge clk) zeros[a[1:0]] <= zeros[a[1:0]] + rom[a[1:0]];
+  always @(posedge clk) q <= zeros[a[1:0]];
+endmodule
+"""
+
+
+def test_memories_begin_with_zeros_that_are_not_read(main: Path) -> None:
+    """What else they hold is; Verilator begins with zeros where nothing is said."""
+    library = build_library({"top.v": MEMORIES}, "top", cpp=[main])
+    assert ctypes.CDLL(str(library)).run(3) == 2 * 0x29
+    text = (library.parent / "top.v").read_text()
+    assert "zeros[0] =" not in text and "rom[3] = 8'h29" in text
+    kept = build_library({"top.v": MEMORIES}, "top", cpp=[main], flags=("--x-initial", "unique"))
+    assert "zeros[0] =" in (kept.parent / "top.v").read_text()
+
+
 LOAD = """import ctypes, sys
 from pathlib import Path
 from plinth_sim.rtl.verilator import build_library

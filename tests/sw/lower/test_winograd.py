@@ -29,8 +29,8 @@ from plinth.train.data import Dataset
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import TaskHeader
-from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters, preset
 
 TINY = "ndp-tiny-winograd"
