@@ -249,13 +249,13 @@ def _compiled_once(tool: Verilator, shared: Sequence[_Shared], jobs: int) -> lis
 
 
 def _runtime_objects(tool: Verilator, trace: bool, further: Sequence[str], jobs: int) -> list[Path]:
-    """Verilator's runtime library as object files."""
+    """Verilator's runtime library as object files, each for all builds that have it."""
     names = ["verilated", "verilated_threads", *(["verilated_vcd_c"] if trace else []), *further]
     include = tool.root / "include"
-    (objects,) = _compiled_once(tool, [_Shared("runtime", {}, tuple(f"{name}.o" for name in names), [
+    compiled = _compiled_once(tool, [_Shared("runtime", {}, (f"{name}.o",), [
         [compiler(), *COMMON_COMPILE, "-O2", "-march=native", f"-I{include}", f"-I{include}/vltstd", "-c",
-         str(include / f"{name}.cpp"), "-o", f"{name}.o"] for name in names])], jobs)
-    return objects
+         str(include / f"{name}.cpp"), "-o", f"{name}.o"]]) for name in names], jobs)
+    return [path for (path,) in compiled]
 
 
 @functools.cache

@@ -110,13 +110,16 @@ def test_damaged_objects_of_the_runtime_are_compiled_again(tmp_path: Path, monke
             (folder / command[-1]).write_text("object")
 
     monkeypatch.setattr(verilator, "_compile", compile_files)
-    expected = ["verilated.o", "verilated_threads.o"]
-    for _ in range(2):
-        objects = verilator._runtime_objects(verilator.find(), False, (), 1)
-    assert [path.name for path in objects] == compiled == expected
+    for trace, expected in ((False, ["verilated.o", "verilated_threads.o"]), (True, ["verilated_vcd_c.o"])):
+        compiled.clear()
+        for _ in range(2):
+            objects = verilator._runtime_objects(verilator.find(), trace, (), 1)
+        assert sorted(compiled) == expected
+    assert [path.name for path in objects] == ["verilated.o", "verilated_threads.o", "verilated_vcd_c.o"]
+    compiled.clear()
     os.truncate(objects[1], 1)
-    assert verilator._runtime_objects(verilator.find(), False, (), 1) == objects
-    assert compiled == 2 * expected and objects[1].read_text() == "object"
+    assert verilator._runtime_objects(verilator.find(), True, (), 1) == objects
+    assert compiled == ["verilated_threads.o"] and objects[1].read_text() == "object"
 
 
 def test_files_include_the_precompiled_header(main: Path) -> None:
