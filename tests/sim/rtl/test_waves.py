@@ -8,16 +8,14 @@ import pytest
 from tests.support import vcd
 from tests.support.compiled import WINDOW_CYCLES, compare
 from tests.support.graphs import random_program
+from tests.support.route_phases import DIE
 
-from plinth_hw.isa.operations import Engine
-from plinth_hw.isa.parameters import preset
 from plinth_sim.golden import transfer
 
-pytestmark = pytest.mark.slow
+#: With tracing, a build takes by far the longest of what is built here: of few engines it does not.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 15
-#: With tracing, a build takes by far the longest of what is built here: of few engines it does not.
-DIE = preset("ndp-tiny", engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}))
 
 
 def test_a_difference_leaves_waves_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
