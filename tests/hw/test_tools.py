@@ -121,5 +121,7 @@ def test_a_full_disk_is_one_line(command: tuple[str, ...], tmp_path: Path) -> No
     done = subprocess.run([sys.executable, *command, "fpga-tiny", "--out", str(tmp_path / "die.v")], text=True,
                           capture_output=True, env={**os.environ, "PLINTH_BUILD": str(tmp_path / "build")},
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr, done.stderr
+    # On a slow machine what goes on is told before.
+    told = [line for line in done.stderr.splitlines() if not line.startswith("writing the Verilog of ")]
+    assert done.returncode == 2 and len(told) == 1 and "Traceback" not in done.stderr, done.stderr
     assert not (tmp_path / "die.v").exists()
