@@ -57,6 +57,7 @@ def compare(program: Program, buffers: Sequence[Buffer], seed: int, *, memory_wo
         _compare(program, buffers, seed, memory_words, steps, options)
     except _RunError as failure:
         path = node_folder("waves") / f"die{failure.die}.vcd"
+        path.unlink(missing_ok=True)
         waves = Waves(failure.die, failure.start, failure.stop, path)
         try:
             _compare(program, buffers, seed, memory_words, steps, {**options, "waves": waves})
