@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import pytest
 from tests.sw.test_updates import FIXED, FLOAT, trained
 
 from plinth import cli
+from plinth.buffers import Buffer
+from plinth.lower.places import LayerWeights
+from plinth.step.tensors import WeightSlice
 from plinth.train.checks import FoundStep
 from plinth.train.stored import NARROW_PLACE, WIDE_PLACE, OwnUpdate, Storage, storage
 from plinth.train.unsaturated import bias_error, gain_error, sample_errors
 from plinth.update.kinds import MOMENTUM
 from plinth.update.rule import UpdateRule
-from plinth_hw.isa.formats import Q3_12
+from plinth_hw.isa.formats import FP32, Q3_12, Fixed, Format
 
 NEAREST = Storage(NARROW_PLACE, 0.5)
 RANDOM = Storage(NARROW_PLACE, 1.0, random=True)
@@ -183,3 +187,49 @@ def test_wider_rounding_is_not_taken_for_a_state() -> None:
     assert update.state_error(before, after) == 0
     assert update.state_error(before, 1.001 * after) > 1e-4
     assert replace(update, gradient=2 * update.gradient).state_error(before, after) > 0.1
+
+
+@pytest.mark.parametrize("rule", [UpdateRule("momentum"), UpdateRule("rmsprop", decay=0.9), UpdateRule(rate=0.1)],
+                         ids=lambda rule: rule.kind)
+def test_a_sum_over_dies_that_cancels_is_as_far_off_as_its_terms(rule: UpdateRule) -> None:
+    """Three dies whose parts nearly cancel, added in FP32 one by one; a part that is missing is seen still."""
+    generator = np.random.default_rng(5)
+    first, second = (generator.standard_normal(200).astype(np.float32) for _ in range(2))
+    third = (-(first.astype(np.float64) + second) + 1e-5 * generator.standard_normal(200)).astype(np.float32)
+    exact = first.astype(np.float64) + second + third
+    rounding = 3 * 2.0**-24 * (np.abs(first) + np.abs(second) + np.abs(third)).astype(np.float64)
+    weights = np.zeros(200, np.float32)
+
+    def errors(dies: np.ndarray, given: np.ndarray | float) -> tuple[float, float]:
+        update = OwnUpdate(rule, storage("fp32", rule), 1.0, exact, given)
+        state = rule.next_state(dies, np.zeros(200)).astype(np.float32).astype(np.float64)
+        taken = rule.rate * rule.direction(dies, state)
+        return update.state_error(np.zeros(200), state), update.weight_error(
+            weights, state, [(weights - taken).astype(np.float32)])
+    ring = ((second + third) + first).astype(np.float64)
+    assert max(errors(ring, 0.0)) > 1e-4 and max(errors(ring, rounding)) < 1e-6
+    assert max(errors((second + third).astype(np.float64), rounding)) > 0.1
+
+
+@pytest.mark.parametrize("fmt", [FP32, Q3_12], ids=str)
+def test_dies_sums_are_within_their_rounding_in_any_order(fmt: Format) -> None:
+    """Four dies' gradients, which cancel, and in fixed point saturate on their way: the sum in float64 is as far off as
+    it says, and not as far again."""
+    dies, generator = range(4), np.random.default_rng(6)
+    words = generator.integers(-30000, 30000, (4, 1000)) if isinstance(fmt, Fixed) else None
+    parts = generator.standard_normal((4, 1000)).astype(np.float32) if words is None else (
+        words * NARROW_PLACE).astype(np.float32)
+    shape = (1, 10, 100)
+    held = LayerWeights(None, shape, [WeightSlice(1, 0, 10, 0, 100, False)] * 4,  # type: ignore[arg-type]
+                        [Buffer("gradient", 0, 1, 1000, 1000)] * 4, [tuple(dies)])
+    found = held.sums(fmt).make(list(parts[:, None, :]))
+    most, worst = Q3_12.most * NARROW_PLACE, np.zeros(1000)
+    for order in permutations(dies):
+        total = parts[order[0]]
+        for die in order[1:]:
+            total = total + parts[die]
+            if words is not None:
+                total = np.clip(total, -most - NARROW_PLACE, most)
+        values = found.values if words is None else np.clip(found.values, -most - NARROW_PLACE, most)
+        worst = np.maximum(worst, np.abs(total - values))
+    assert np.all(worst <= found.rounding) and worst.max() > found.rounding.max() / 8

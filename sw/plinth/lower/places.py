@@ -7,7 +7,7 @@ the executor serves for as many tensors as are wanted at once.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from plinth.step.owned import Block, Kept
 from plinth.step.step import Step
 from plinth.step.tensors import Part, Selected, WeightSlice
 from plinth.step.tile_operations import ElementRates
-from plinth_hw.isa.formats import word_type
+from plinth_hw.isa.formats import Fixed, Format, word_type
 from plinth_hw.isa.parameters import DieParameters
 
 Floats = NDArray[np.float32]
@@ -120,6 +120,36 @@ class RowNumbers(Tensor):
                 executor.write(die, buffer, numbers.astype(np.uint32).reshape(buffer.rows, buffer.columns), place)
 
 
+class GradientSum(NamedTuple):
+    """A layer's gradient, summed over the dies of each ring, flat.
+
+    Attributes
+    ----------
+    values : array
+        Sums in float64, which rounds nothing of what dies have in memory.
+    rounding : array
+        How far a die's own sum of each element may be off these, in whichever order it adds: of N members at most
+        N 2^-24 of the sum of magnitudes in FP32; in fixed point as much as the magnitudes' sum is beyond the format,
+        since a partial sum may saturate.
+    """
+
+    values: NDArray[np.float64]
+    rounding: NDArray[np.float64]
+
+    def over(self, scale: float) -> "GradientSum":
+        """The sum of gradients that are ``scale`` times as small."""
+        return GradientSum(self.values / scale, self.rounding / scale)
+
+
+def _sum_rounding(fmt: Format, magnitudes: NDArray[np.float64], members: int) -> NDArray[np.float64]:
+    """How far a sum over ``members`` may be off, whose magnitudes add up to ``magnitudes``."""
+    if members == 1:
+        return np.zeros_like(magnitudes)
+    if isinstance(fmt, Fixed):
+        return np.maximum(0.0, magnitudes - fmt.most * 2.0**-fmt.fraction_bits)
+    return members * 2.0**-24 * magnitudes
+
+
 @dataclass(frozen=True)
 class LayerWeights:
     """What a layer trains, or gradients of it, in die memory: on each die a row of words, a matrix, then a bias."""
@@ -160,13 +190,16 @@ class LayerWeights:
         return Reading([(ring[copy], self.buffers[ring[copy]]) for ring in self.rings], lambda values: np.asarray(
             self.join([rows[0] for rows in values], np.float32), np.float32))
 
-    def sums(self) -> Reading[NDArray[np.float64]]:
-        """All of it, flat: of every slice the sum over its ring."""
-        def make(values: Sequence[Floats]) -> NDArray[np.float64]:
+    def sums(self, fmt: Format) -> Reading[GradientSum]:
+        """The whole layer, flat: the sum over the ring of each slice, whose numbers dies add in a format."""
+        def make(values: Sequence[Floats]) -> GradientSum:
             numbers = iter(values)
-            slices = [sum((next(numbers)[0].astype(np.float64) for _ in ring),
-                          np.zeros(self.buffers[ring[0]].columns)) for ring in self.rings]
-            return np.asarray(self.join(slices, np.float64), np.float64)
+            sums, roundings = [], []
+            for ring in self.rings:
+                terms = [next(numbers)[0].astype(np.float64) for _ in ring]
+                sums.append(np.sum(terms, axis=0))
+                roundings.append(_sum_rounding(fmt, np.sum(np.abs(terms), axis=0), len(ring)))
+            return GradientSum(*(np.asarray(self.join(each, np.float64), np.float64) for each in (sums, roundings)))
 
         return Reading([(die, self.buffers[die]) for ring in self.rings for die in ring], make)
 
@@ -368,10 +401,11 @@ class HostView:
         """Variables of each layer as one, as often as dies hold copies of their slices."""
         return read_together(executor, {name: one.copies() for name, one in self.weights.items()})
 
-    def gradients_of(self, executor: Executor) -> dict[str, NDArray[np.float64]]:
+    def gradients_of(self, executor: Executor) -> dict[str, GradientSum]:
         """The loss's own gradients of each layer's variables as one: of every slice the sum over its ring."""
-        sums = read_together(executor, {name: one.sums() for name, one in self.gradients.items()})
-        return {name: values / self.gradient_scale for name, values in sums.items()}
+        fmt = self.parameters.memory_format
+        sums = read_together(executor, {name: one.sums(fmt) for name, one in self.gradients.items()})
+        return {name: one.over(self.gradient_scale) for name, one in sums.items()}
 
     def kept_of(self, executor: Executor) -> dict[str, dict[str, Floats]]:
         """The vectors beside all variables: of wide numbers each half as a number."""

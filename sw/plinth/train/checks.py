@@ -17,7 +17,8 @@ with norms over all elements:
                  gradient that they found; or how far weights and states before a step are off those that the last one
                  left, over what it changed
     descent      the update's with the gradient that the dies found in place of dW, whose error is the gradient's own,
-                 and the state that they stored; in state and descent rounding is that of :mod:`.stored`
+                 and the state that they stored; in state and descent rounding is that of :mod:`.stored`, and that of
+                 sums over dies
 
 Sizes are :class:`~plinth.network.parameters.Sizes`. Gradients start from ``p - targets``, which nearly cancels where a
 network predicts well, while its rounding stays; so bounds of gradients and updates are times that cancellation, and,
@@ -100,6 +101,13 @@ class FoundStep:
     saturated: int = 0
     #: Of dies that round at random.
     generators: "Generators | None" = None
+    #: How far the dies' own sums may be off ``gradients``, which are added in float64; nothing at all: they are not.
+    roundings: Sequence[Doubles] = ()
+
+    def own_gradients(self) -> Iterator[tuple[Doubles, Doubles | float]]:
+        """The gradient of each layer, and how far the dies' own sum of it may be off."""
+        nothing: list[Doubles | float] = [0.0] * len(self.gradients)
+        return zip(self.gradients, self.roundings or nothing, strict=True)
 
     def own_updates(self) -> Iterator[_LayerUpdate]:
         """What updates of each layer read and left."""
@@ -258,15 +266,15 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
     sizes = wanted.sizes
     yield StepError("prediction", None, _distance(found.predictions, wanted.predictions) / sizes.predictions, 1.0)
     yield StepError("loss", None, abs(found.loss - wanted.loss) / sizes.loss, 1.0)
-    for name, update, own, gradient, scale, rate in zip(
-            layers, found.own_updates(), found.gradients, wanted.gradients, _scales(sizes, carried),
+    for name, update, (own, rounding), gradient, scale, rate in zip(
+            layers, found.own_updates(), found.own_gradients(), wanted.gradients, _scales(sizes, carried),
             _rate_factors(layers, rates), strict=True):
         yield StepError("gradient", name, _distance(own, gradient) / norm(gradient), scale)
         target = held.clipped(rule.apply(update.before, rate * gradient, update.state))
         worst = max(_update_distance(copy, target, held.place) for copy in update.copies)
         yield StepError("update", name, worst / norm(target - update.before),
                         scale * _amplification(rule, rate * gradient, update.state))
-        by_own = OwnUpdate(rule, held, found.scale, rate * own)
+        by_own = OwnUpdate(rule, held, found.scale, rate * own, rate * rounding)
         if update.state is not None and update.state_after is not None:
             yield StepError("state", name, by_own.state_error(update.state, update.state_after), 1.0)
         yield StepError("descent", name, by_own.weight_error(update.before, update.state_after, update.copies), 1.0)

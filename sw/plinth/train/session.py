@@ -290,9 +290,11 @@ class Session:
         decided, after = self.program.maps_of(self.driver), self._held(self.drivers[-1])
         copies = after.copies if self.golden is None else self._by_layer(self.program.copies_of(self.driver))
         last, self._generators = self._generators, after.generators
-        found = FoundStep(self._predictions(batch), loss, self._by_layer(self.program.gradients_of(self.driver)),
+        sums = self._by_layer(self.program.gradients_of(self.driver))
+        found = FoundStep(self._predictions(batch), loss, [one.values for one in sums],
                           [one[0] for one in before.copies], before.states, copies, after.states, before.low_halves,
                           after.low_halves, before.copies, self.program.gradient_scale,
                           after.saturated - before.saturated,
-                          Generators(last, before.generators, after.generators) if self.program.generators else None)
+                          Generators(last, before.generators, after.generators) if self.program.generators else None,
+                          [one.rounding for one in sums])
         checks.step(found, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)

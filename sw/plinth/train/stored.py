@@ -3,17 +3,21 @@
 All values are those of memory: gradients times the program's scale, states times a power of it. What the dies found
 themselves, gradients in memory and the state before, decides what they ought to store, but for
 
-    FP32         half of the last place of each number
+    FP32         half of the last place of each number, and of what a state keeps of the one before a rounded factor
+                 and product
     fixed point  half of the format's last place where it is rounded to nearest, a whole one at random, and a place of
                  what is wide; beside that what factors and the table of inverse roots may be off. A number that is off
                  by more counts in full.
+
+and in either what the gradient's sum over dies may be off, which dies round, or saturate, add by add: where dies' parts
+cancel, that is more than the last place of what is stored.
 
 Random rounding leaves each number within a whole place, yet means of many are sharp. Within :data:`DEVIATIONS` standard
 deviations are the sum of what all numbers are off, its projection on the update, and how many are not the nearest ones.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +30,8 @@ Doubles = NDArray[np.float64]
 
 #: What a factor, such as a rate, may be off, of its size, and what is looked up in the table of inverse roots besides.
 FACTOR_ROUNDING, ROOT_ROUNDING = 2.0**-16, 2.0**-13
+#: What a product with a factor is off in FP32, of its size: factor and product round to nearest.
+FP32_FACTOR_ROUNDING = 2.0**-23
 #: Standard deviations that a sum of numbers which were rounded at random may be off.
 DEVIATIONS = 6.0
 #: Last places of fixed-point numbers of 16 bits and of 32, and how large one may be.
@@ -77,12 +83,12 @@ class Storage:
         change : array
             How ``wanted`` differs from what was stored before.
         inexact : array
-            What factors in ``wanted`` may be off.
+            What ``wanted`` may be off by factors and sums in it.
         """
         off = stored - wanted
         if self.place is None:
             rounding = np.spacing(np.abs(stored).astype(np.float32)).astype(np.float64) / 2
-            return float(np.linalg.norm(np.maximum(np.abs(off) - rounding, 0.0)))
+            return float(np.linalg.norm(np.maximum(np.abs(off) - rounding - inexact, 0.0)))
         beyond = np.where(np.abs(off) > self.places * self.place * (1 + FACTOR_ROUNDING) + inexact, off, 0.0)
         if not self.random:
             return float(np.linalg.norm(beyond))
@@ -138,12 +144,15 @@ class OwnUpdate:
         How much larger gradients are in memory.
     gradient : array
         The loss's own, as the dies found it.
+    rounding : array or float
+        How far the dies' sum of it may be off.
     """
 
     rule: UpdateRule
     held: Storage
     scale: float
     gradient: Doubles
+    rounding: Doubles | float = 0.0
 
     def _in_memory(self) -> tuple[UpdateRule, Doubles]:
         """Rule and gradient; the sum over dies saturates."""
@@ -165,22 +174,33 @@ class OwnUpdate:
         taken = rule.rate * direction
         return before - taken, taken
 
+    def _summing(self, value: Callable[["OwnUpdate"], Doubles]) -> Doubles:
+        """How far a value may be off since the dies' sum of the gradient may be: states and what is taken from weights
+        are convex in the gradient, so that they are furthest off where that is."""
+        ends = (replace(self, gradient=self.gradient + sign * self.rounding) for sign in (-1, 1))
+        return np.asarray(np.max([np.abs(value(end) - value(self)) for end in ends], axis=0))
+
     def state_error(self, before: Doubles, after: Doubles) -> float:
         """How far the state after the update is off what the rule makes of that before, over its change; both are
         those of the loss's own gradients."""
         size = self.rule.state_scale(self.scale)
-        wanted = self.held.clipped(self._new_state(before))
-        decayed = np.abs(before * size) if self.rule.law.keeps else np.zeros_like(wanted)
+        wanted = self._new_state(before)
+        inexact = self._summing(lambda update: update._new_state(before))
+        if self.rule.law.keeps:
+            inexact += (FP32_FACTOR_ROUNDING if self.held.place is None else FACTOR_ROUNDING) * np.abs(before * size)
+        wanted = self.held.clipped(wanted)
         change = wanted - before * size
-        return self.held.distance(after * size, wanted, change, FACTOR_ROUNDING * decayed) / norm(change)
+        return self.held.distance(after * size, wanted, change, inexact) / norm(change)
 
     def weight_error(self, before: NDArray[Any], state: Doubles | None, copies: Sequence[NDArray[Any]]) -> float:
         """How far the worst copy of the weights is off what the rule makes of the state as it was stored, over their
         change; ``state`` is that of the loss's own gradients, None with sgd."""
         wanted, taken = self._new_weights(before, state)
+        inexact = self._summing(lambda update: update._new_weights(before, state)[1])
+        if self.held.place is not None:
+            inexact += (ROOT_ROUNDING if self.rule.squares else FACTOR_ROUNDING) * np.abs(taken)
         wanted = self.held.clipped(wanted)
         change = wanted - before
-        inexact = (ROOT_ROUNDING if self.rule.squares else FACTOR_ROUNDING) * np.abs(taken)
         return max(self.held.distance(copy, wanted, change, inexact) for copy in copies) / norm(change)
 
     def saturated(self, before: NDArray[Any], state: Doubles | None, state_after: Doubles | None) -> int:
