@@ -20,7 +20,7 @@ from plinth.network.network import Network, perceptron
 from plinth.network.parameters import ReferenceStep, Sizes, initial_parameters
 from plinth.plan.planning import data_parallel
 from plinth.train import checks, job
-from plinth.train.checks import Bound, Bounds, Checks, FoundStep, Generators, against_float64, step_errors
+from plinth.train.checks import BOUNDS, Bound, Bounds, Checks, FoundStep, Generators, against_float64, step_errors
 from plinth.train.data import Dataset
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
@@ -295,7 +295,7 @@ def test_rounding_a_weight_is_no_error() -> None:
 def test_roundings_of_small_gradients_count_where_a_rule_makes_large_steps_of_them(kind: str, amplifies: bool) -> None:
     """Gradients of all magnitudes, which a state of their squares makes alike; some are 0, and exact."""
     rng, rule = np.random.default_rng(0), UpdateRule(kind, rate=0.1, epsilon=1e-8, decay=0.5)
-    slope = rng.standard_normal(400) * 10.0**rng.uniform(-6, 0, 400)
+    slope = rng.standard_normal(400) * 10.0**rng.uniform(-5, 0, 400)
     slope[::5] = 0
     noise = np.where(slope == 0, 0, rng.standard_normal(400) * 1e-7)
     before, state = np.zeros(400, np.float32), slope**2
@@ -307,6 +307,21 @@ def test_roundings_of_small_gradients_count_where_a_rule_makes_large_steps_of_th
     gradient, update = errors["gradient"], errors["update"]
     assert gradient.scale == 1.0 and (update.scale > 1000) == amplifies == (update.scale != 1.0)
     assert not amplifies or 0.1 < update.value / update.scale / gradient.value < 3
+
+
+@pytest.mark.parametrize("number_format", ["fp32", "mixed"])
+def test_an_update_that_is_left_out_is_beyond_any_amplified_bound(number_format: str) -> None:
+    """One gradient is large, all others nearly nothing, of which RMSProp makes steps as large."""
+    rule, slope = UpdateRule("rmsprop", rate=0.1, epsilon=1e-30), np.full(400, 1e-9)
+    slope[0] = 1.0
+    before, state = np.zeros(400, np.float32), slope**2
+    step = ReferenceStep(np.ones(1), 1.0, [slope], Sizes(1.0, 1.0, 1.0, [1.0]), 0)
+    found = FoundStep(np.float32([1]), 1.0, [slope], [before], [state], [[before]], [rule.next_state(slope, state)])
+    bounds = BOUNDS[number_format]
+    errors = {each.name: each for each in step_errors(["fc"], rule, step, found, bounds=bounds)}
+    update = errors["update"]
+    assert update.value == pytest.approx(1) and update.scale > 10
+    assert update.value > 1.9 * bounds.update.largest * update.scale
 
 
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "rmsprop"])

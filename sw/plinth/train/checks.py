@@ -61,6 +61,9 @@ Doubles = NDArray[np.float64]
 BATCH_CANCELLATION = 100.0
 #: Up to which a cancellation counts whole.
 PLATEAU = 10.0
+#: An update that is left out, or done twice, is 1 off, of its size. No factor of :func:`_amplification` takes its bound
+#: beyond half of that, however small the gradients are that a rule makes steps of.
+MOST_AMPLIFIED = 0.5
 #: Steps from which on the median says more than each of them.
 MEDIAN_STEPS = 8
 
@@ -234,20 +237,22 @@ def _scales(sizes: Sizes, carried: float) -> Iterator[float]:
         yield (sizes.cancellation - beyond + carried * beyond) * max(1.0, terms / BATCH_CANCELLATION)
 
 
-def _amplification(rule: UpdateRule, gradient: Doubles, state: Doubles | None) -> float:
+def _amplification(rule: UpdateRule, gradient: Doubles, state: Doubles | None, allowed: float) -> float:
     """How much larger an update's error is than its gradient's, each over its size, if roundings of the gradient are
-    alike in all of its elements but those that are 0; 1 of rules that do not amplify them, and at least."""
+    alike in all of its elements but those that are 0; 1 of rules that do not amplify them, and at least; at most what
+    takes the bound ``allowed`` to :data:`MOST_AMPLIFIED`."""
     some = gradient != 0
     if state is None or not rule.law.amplifies or not some.any():
         return 1.0
     slope = gradient[some]
     factors = rule.direction(np.ones_like(slope), rule.next_state(slope, state[some]))
-    return max(1.0, float(np.sqrt((factors**2).mean())) * norm(slope) / norm(factors * slope))
+    amplified = float(np.sqrt((factors**2).mean())) * norm(slope) / norm(factors * slope)
+    return max(1.0, min(amplified, MOST_AMPLIFIED / allowed))
 
 
 def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
-                held: Storage = FP32_STORAGE, rates: Sequence[Doubles | None] = (), carried: float = 1.0
-                ) -> Iterator[StepError]:
+                held: Storage = FP32_STORAGE, rates: Sequence[Doubles | None] = (), carried: float = 1.0,
+                bounds: Bounds = BOUNDS["fp32"]) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
 
     Parameters
@@ -262,6 +267,8 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
         As :attr:`Checks.rates`.
     carried : float
         As :func:`_scales` has it.
+    bounds : Bounds
+        Of the dies' number format.
     """
     sizes = wanted.sizes
     yield StepError("prediction", None, _distance(found.predictions, wanted.predictions) / sizes.predictions, 1.0)
@@ -273,7 +280,7 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
         target = held.clipped(rule.apply(update.before, rate * gradient, update.state))
         worst = max(_update_distance(copy, target, held.place) for copy in update.copies)
         yield StepError("update", name, worst / norm(target - update.before),
-                        scale * _amplification(rule, rate * gradient, update.state))
+                        scale * _amplification(rule, rate * gradient, update.state, bounds.update.largest * scale))
         by_own = OwnUpdate(rule, held, found.scale, rate * own, rate * rounding)
         if update.state is not None and update.state_after is not None:
             yield StepError("state", name, by_own.state_error(update.state, update.state_after), 1.0)
@@ -383,7 +390,7 @@ class Checks:
         last, self._last = self._last, found
         between = between_steps(self.layers, last, found) if last else ()
         errors = [*between, *step_errors(self.layers, self.rule, wanted, found, self.held, self.rates,
-                                           self.carried)]
+                                           self.carried, self.bounds)]
         step = dict.fromkeys(ERRORS, 0.0)
         for error in errors:
             self.largest[error.name] = max(self.largest[error.name], error.value)
