@@ -220,6 +220,27 @@ def test_pads_may_differ_on_opposite_sides(ceil: int, tmp_path) -> None:
         [("k1", "b1", None), ("k2", "b2", None), ("w", "", None)], "chw")
 
 
+@pytest.mark.parametrize(("near", "far"), [((0, 0), (2, 1)), ((1, 0), (0, 2)), ((2, 2), (2, 2)), ((0, 1), (1, 0))])
+@pytest.mark.parametrize("stride", [(2, 2), (3, 2), (2, 3), (3, 4)])
+@pytest.mark.parametrize("size", [(5, 6), (6, 7), (7, 8)])
+def test_a_pool_may_round_up_behind_a_pad(size: tuple[int, int], stride: tuple[int, int], near: tuple[int, int],
+                                          far: tuple[int, int], tmp_path) -> None:
+    """As ONNX's evaluator has it, unless a window has no element of the map: that is refused."""
+    nodes = [node("Conv", ["x", "k", "b"], "c"), node("Pad", ["c", "pads", "least"], "y"),
+             node("MaxPool", ["y"], "m", kernel_shape=[4, 4], strides=list(stride), ceil_mode=1),
+             node("Flatten", ["m"], "out")]
+    tensors = [tensor("k", 1, 1, 1, 1), tensor("b", 1), shape_of("pads", 0, 0, *near, 0, 0, *far),
+               onnx.numpy_helper.from_array(np.full((), -np.inf), "least")]
+    made = model(nodes, tensors, size=("batch", 1, *size), opset=17, elements=TensorProto.DOUBLE)
+    made.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    (maxima,) = ReferenceEvaluator(made).run(None, {"x": RANDOM.standard_normal((1, 1, *size))})
+    if np.isfinite(maxima).all():
+        agrees(tmp_path, nodes, tensors, (1, *size), [("k", "b", None)], "chw")
+    else:
+        with pytest.raises(UserError, match=r"^[^\n]*'m' \(MaxPool\): rounds up to a last window[^\n]*ceil_mode=False"):
+            read(tmp_path, made, "mean-squared-error")
+
+
 def test_one_dimension_is_maps_of_one_row(tmp_path) -> None:
     # Conv1d, MaxPool1d, AvgPool1d, Flatten, Linear
     kinds = agrees(tmp_path, [

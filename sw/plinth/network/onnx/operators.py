@@ -34,7 +34,8 @@ OPERATORS = {
         becomes="the bias of the layer before, or `affine`",
         supported="evaluation form, channels first; its bias, behind a Conv, Gemm or MatMul that nothing else reads"),
     "MaxPool": Operator((1, 1), _WINDOW | {"ceil_mode", "storage_order"}, windows.max_pool, becomes="`max-pool`",
-                        supported=f"{_WINDOWS}; any ceil_mode; no indices"),
+                        supported=f"{_WINDOWS}; any ceil_mode, unless a window has nothing but what a Pad gives; "
+                                  "no indices"),
     "AveragePool": Operator((1, 1), _WINDOW | {"ceil_mode", "count_include_pad"}, windows.mean_pool,
                             becomes="`mean-pool`",
                             supported=f"{_WINDOWS}; any ceil_mode; count_include_pad 0 where there is padding"),

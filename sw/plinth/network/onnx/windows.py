@@ -49,6 +49,15 @@ class Windows:
         return tuple(max((room + (stride - 1 if self.ceil else 0)) // max(stride, 1) + 1, 1)
                      for room, stride in zip(rooms, self.stride, strict=True))
 
+    def outside(self, value: Value) -> bool:
+        """Whether ``ceil`` makes a last window that lies wholly behind a map, in what a Pad has added there: it starts
+        inside of what the pool reads."""
+        counts = self.sizes(value.view[1:])
+        return self.ceil and any(
+            size <= (count - 1) * stride - begin < size + zeros
+            for count, size, stride, begin, (_, zeros) in
+            zip(counts, value.view[1:], self.stride, self.begin, value.zeros[1:], strict=False))
+
     def settings(self, axes: Sequence[int]) -> dict[str, Any]:
         """Kernel, stride and padding of a layer, of which each dimension is an axis."""
         def pair(values: Sequence[int], default: int) -> tuple[int, int]:
@@ -130,6 +139,9 @@ def _pool(graph: Graph, node: Node, kind: type[Layer]) -> None:
     if kind is MeanPool and any((*windows.begin, *windows.end)):
         node.expect("count_include_pad", 0, node.attributes.get("count_include_pad", 0),
                     "means count what lies inside the map (count_include_pad=False)")
+    if windows.outside(value):
+        node.problems.append("rounds up to a last window that has nothing but what the Pad before it gives; export "
+                             "with ceil_mode=False, or pad less")
     if not node.problems and windows.settings(axes) == {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0, 0, 0)}:
         graph.leave_out(node, "pool of one element")  # AdaptiveAvgPool2d to the size that a map has
         graph.define(node, value)
