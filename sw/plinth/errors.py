@@ -4,6 +4,8 @@ What files hold reaches people through these messages, so they are made safe her
 """
 
 from collections.abc import Sequence
+from pathlib import Path
+from traceback import extract_tb
 
 #: Longest message, in characters.
 MAXIMUM_MESSAGE = 1000
@@ -27,6 +29,17 @@ def one_line(text: str, most: int = MAXIMUM_MESSAGE) -> str:
 def quoted(text: str, most: int = 64) -> str:
     """A name from a file or a flag as messages show it: in quotes, escaped, cut."""
     return repr(text if len(text) <= most else f"{text[:most]}...")
+
+
+def cause(error: BaseException) -> str:
+    """What an error says, on one line, to who has not seen its traceback: of others than :class:`UserError` what it is
+    and where it was raised, too."""
+    if isinstance(error, UserError):
+        return str(error)
+    # An interruption is no fault of the code that it meets.
+    text, frames = one_line(str(error)), extract_tb(error.__traceback__) if isinstance(error, Exception) else ()
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}{f': {text}' if text else ''}{where}"
 
 
 class UserError(Exception):

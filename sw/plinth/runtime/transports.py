@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from plinth.errors import one_line
+from plinth.errors import cause
 from plinth_sim.golden.transport import Message, PeerLostError
 
 
@@ -99,7 +99,7 @@ class ProcessTransport(ABC):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
         """Leave: the others are told how."""
-        why = None if error is None else one_line(str(error)) or type(error).__name__
+        why = None if error is None else cause(error)
         for process in range(len(self.processes)):
             if process != self.own:
                 with suppress(OSError):
