@@ -69,6 +69,13 @@ def fits(one: Any, die: DieParameters) -> bool:
     return True
 
 
+def task_bits(one: Any) -> int:
+    """The fields of a body that it has, as the hardware gets them."""
+    words = pack(RowStationaryBody, {name: getattr(one, name) for name in RowStationaryBody.FIELDS
+                                     if not name.startswith("reserved") and isinstance(getattr(one, name, None), int)})
+    return sum(word << 32 * place for place, word in enumerate(words))
+
+
 def checked(die: DieParameters, bodies: Iterable[Any]) -> list[bool]:
     """Whether the hardware takes each body."""
     dut = LimitCheck(Sizes(die))
@@ -76,10 +83,7 @@ def checked(die: DieParameters, bodies: Iterable[Any]) -> list[bool]:
 
     async def bench(ctx: Any) -> None:
         for one in bodies:
-            words = pack(RowStationaryBody, {name: getattr(one, name) for name in RowStationaryBody.FIELDS
-                                             if not name.startswith("reserved") and isinstance(getattr(one, name, None),
-                                                                                               int)})
-            ctx.set(dut.task.as_value(), sum(word << 32 * place for place, word in enumerate(words)))
+            ctx.set(dut.task.as_value(), task_bits(one))
             ctx.set(dut.start, 1)
             await ctx.tick()
             ctx.set(dut.start, 0)
@@ -92,6 +96,26 @@ def checked(die: DieParameters, bodies: Iterable[Any]) -> list[bool]:
 
     simulate(dut, bench, limit_cycles=1_000_000)
     return found
+
+
+def test_a_verdict_stays_until_the_next_start() -> None:
+    """Whatever the task's words become once it is done."""
+    dut = LimitCheck(Sizes(TINY))
+    good, bad = task_bits(body(TINY)), task_bits(body(TINY, windows=65))
+
+    async def bench(ctx: Any) -> None:
+        for task, other in ((good, bad), (bad, good)):
+            ctx.set(dut.task.as_value(), task)
+            ctx.set(dut.start, 1)
+            await ctx.tick()
+            ctx.set(dut.start, 0)
+            await ctx.tick().until(dut.done)
+            ctx.set(dut.task.as_value(), other)
+            for _ in range(40):
+                await ctx.tick()
+                assert ctx.get(dut.done) and ctx.get(dut.bad) == (task == bad)
+
+    simulate(dut, bench, limit_cycles=1_000)
 
 
 @pytest.mark.parametrize("limit", LIMITS)
