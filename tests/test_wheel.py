@@ -101,9 +101,10 @@ def test_an_empty_folder_is_enough(installed: Installed, tmp_path: Path) -> None
     assert len(list(installed.home.glob("*/plinth/verilog/fpga_tiny-cells-*/SHA256SUMS"))) == 1
     assert "agreement.md in the build" in " ".join(
         installed.run(tmp_path, "plinth", "agreement", "--help").stdout.split())
-    rows = {row["name"]: row for row in json.loads(installed.run(tmp_path, "plinth", "doctor", "--json").stdout)}
-    assert rows["build folder"]["where"] == "build"
-    assert rows["cache folder"]["where"].startswith(f"{installed.home}{os.sep}")
+    tools = json.loads(installed.run(tmp_path, "plinth", "doctor", "--json").stdout)["tools"]
+    rows = {row["name"]: row for row in tools}
+    assert rows["build folder"]["location"] == "build"
+    assert rows["cache folder"]["location"].startswith(f"{installed.home}{os.sep}")
     assert {path.name for path in tmp_path.iterdir()} == {"build", "plan.yaml"}
     assert installed.files() == before
 

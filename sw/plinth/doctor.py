@@ -63,13 +63,13 @@ class Row:
     #: Nothing works without it; otherwise only what ``purpose`` says needs it.
     needed: bool
     found: bool
-    version: str = ""
-    where: str = ""
+    tool_version: str = ""
+    location: str = ""
     #: The one command that mends it, empty if nothing is missing.
     remedy: str = ""
 
     def to_data(self) -> dict[str, str | bool]:
-        """As a dictionary of plain values."""
+        """Its row of a doctor report."""
         return asdict(self)
 
 
@@ -92,7 +92,7 @@ def _program(name: str, package: str, purpose: str, pattern: str) -> Row:
     text = _output([path, "--version"]) if path else ""
     match = re.search(pattern, text)
     if path is None or match is None:
-        return Row(name, purpose, True, False, where=path or "", remedy=f"sudo apt-get install {package}")
+        return Row(name, purpose, True, False, location=path or "", remedy=f"sudo apt-get install {package}")
     return Row(name, purpose, True, True, match[1], path)
 
 
@@ -190,7 +190,7 @@ def show(rows: list[Row]) -> None:
     table = new_table(*headings, text=headings)
     for row in rows:
         mark = "[green]ok[/green]" if row.found else "[red]missing[/red]" if row.needed else "absent"
-        table.add_row(mark, row.name, row.version, row.purpose, row.where.removeprefix(within))
+        table.add_row(mark, row.name, row.tool_version, row.purpose, row.location.removeprefix(within))
     print_table(console, table)
     for row in rows:
         if not row.found:

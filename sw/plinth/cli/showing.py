@@ -72,10 +72,9 @@ def agreement(only: str, out: Path | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def accuracy(only: str | None, seeds: int, out: Path | None, as_json: bool) -> None:
     """Train the digits in every number format on the golden model; the table goes into a page."""
-    from dataclasses import asdict
-
     from plinth.bench import accuracy as formats
     from plinth.bench.page import default_page, write_tables
+    from plinth.files.reports import report
     from plinth.output import check_writable
 
     page = out if out or only or seeds != formats.SEEDS else default_page(formats.PAGE)
@@ -85,7 +84,7 @@ def accuracy(only: str | None, seeds: int, out: Path | None, as_json: bool) -> N
     if page is not None:
         write_tables(page, formats.tables(found))
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json(report("accuracy", {"formats": [one.to_data() for one in found]}))
     else:
         from plinth_hw.terminal.table import print_markdown
 
@@ -103,11 +102,12 @@ def _name_page(page: Path | None) -> None:
 def doctor(as_json: bool) -> None:
     """Which tools were found, which version, and the command that mends what is missing."""
     from plinth import doctor as tools
+    from plinth.files.reports import report
 
     with Activity("looking for tools"):
         rows = tools.run()
     if as_json:
-        print_json([row.to_data() for row in rows])
+        print_json(report("doctor", {"tools": [row.to_data() for row in rows]}))
     else:
         tools.show(rows)
     if not all(row.found for row in rows if row.needed):
@@ -118,10 +118,11 @@ def doctor(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def show_list(as_json: bool) -> None:
     """Networks, arrays and presets that have names."""
+    from plinth.files.reports import report
     from plinth.report.listing import listing, show
 
     if as_json:
-        print_json(listing())
+        print_json(report("list", listing()))
     else:
         show(new_console())
 

@@ -231,6 +231,7 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
     """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64); with the
     --winograd and --weights that it was trained with."""
     from plinth.api.choices import with_settings
+    from plinth.files.reports import report
     from plinth.network.file import load_network
     from plinth.train import checkpoint as checkpoints
     from plinth.train.data import samples
@@ -243,7 +244,7 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
     trained = UNSCALED if found.settings is None else found.settings.scale
     given = samples(data, made, Conversion(trained if scale is None else parse_scale(scale)))
     predict = float64_predictor(made)
-    result = {"network": made.name, "epochs": found.epoch, "steps": found.step, "seed": found.seed,
+    result = {"network": made.name, "epochs_done": found.epoch, "epoch_steps": found.step, "seed": found.seed,
               "scale": vars(given.scale)}
     texts = []
     for what, word, x, y in (("train", "training", given.train_x, given.train_y),
@@ -253,7 +254,7 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
         result |= {f"{what}_accuracy": right, f"{what}_loss": loss}
         texts.append(f"{word} loss {loss:.4f}" if right is None else f"{word} accuracy {right:.2%}")
     if as_json:
-        print_json(result)
+        print_json(report("eval", result))
     else:
         if given.scale != trained:
             click.echo(f"note: {checkpoint} was trained with --scale {trained}, not {given.scale}")

@@ -235,12 +235,17 @@ _KINDS = (({"fingerprint", "splits"}, "a plan"), ({"fingerprint", "layers"}, "a 
           ({"topology", "dies"}, "an array"), ({"input", "layers"}, "a network"))
 
 
+def report_name(kind: str) -> str:
+    """A report of a kind, as messages call it: ``a train report``."""
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind} report"
+
+
 def what_is(data: Any) -> str:
     """What a document is, for messages: ``a plan``, ``a train report``; else its kind of value."""
     if not isinstance(data, dict):
         return kind_of(data)
     if isinstance(data.get("report"), str):
-        return f"a {data['report'][:40]} report"
+        return report_name(data["report"][:40])
     return next((what for keys, what in _KINDS if keys <= data.keys()), "a mapping that says no kind of report")
 
 

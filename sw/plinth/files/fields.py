@@ -58,6 +58,7 @@ FIELDS: dict[str, Field] = {
     "version": Field("version of reports", _COUNT),
     "network": Field("the network's name", _TEXT),
     "parameters": Field("parameters of the network", _COUNT),
+    "macs_per_sample": Field("multiply-adds of a sample's fprop", _COUNT),
     "notes": Field("what was made of a network's file that its reader may not expect", _TEXTS),
     "array": Field("the array's name", _TEXT),
     "preset": Field("preset of its dies", _TEXT),
@@ -180,6 +181,10 @@ FIELDS: dict[str, Field] = {
     "last_loss": Field("the last of them", _or_none(_REAL)),
     "test_loss": Field("loss of the samples kept for testing", _or_none(_REAL)),
     "test_accuracy": Field("share of them that is right; null: no classes", _or_none(_SHARE)),
+    "train_loss": Field("loss of the samples for training", _or_none(_REAL)),
+    "train_accuracy": Field("share of the samples for training that is right; null: no classes", _or_none(_SHARE)),
+    "epochs_done": Field("whole epochs that a checkpoint was trained for", _COUNT),
+    "epoch_steps": Field("steps of a further epoch that it was trained for", _COUNT),
     "bit_exact": Field("whether every weight of every die equals the golden model's after each step; null: not "
                        "compared", _or_none(_FLAG)),
     "compared_steps": Field("steps after which they were compared", _COUNT),
@@ -237,6 +242,42 @@ FIELDS: dict[str, Field] = {
     "unit": Field("its unit", _TEXT),
     "limited_by": Field("what limits it", _TEXT),
     "detail": Field("what else was measured; its keys are the row's own", {"type": "object"}),
+    # Number formats.
+    "formats": Field("number formats and updates, a row each", _list(row("name test_accuracies"))),
+    "test_accuracies": Field("share of the samples kept for testing that is right, of each seed", _list(_SHARE)),
+    # What has a name.
+    "networks": Field("networks that have a name", _list(row(
+        "name input_shape output_shape loss_kind layer_count weighted_layer_count parameters macs_per_sample"))),
+    "input_shape": Field("features, or channels, height and width, of a sample", _list(_COUNT)),
+    "output_shape": Field("the same of what the network predicts", _list(_COUNT)),
+    "loss_kind": Field("kind of the loss layer", _TEXT),
+    "layer_count": Field("layers of a network", _COUNT),
+    "weighted_layer_count": Field("layers of a network that have weights", _COUNT),
+    "arrays": Field("arrays that have a name", _list(row(
+        "name topology dies link_count ports switches preset link_words_per_cycle link_latency_cycles clock_mhz"))),
+    "topology": Field("how dies are joined", _TEXT),
+    "link_count": Field("links of an array", _COUNT),
+    "ports": Field("ports of a die", _COUNT),
+    "switches": Field("switches without dies", _COUNT),
+    "link_words_per_cycle": Field("words a cycle of a die's links along a ring", _AMOUNT),
+    "link_latency_cycles": Field("cycles from one die to the next", _COUNT),
+    "clock_mhz": Field("clock of the dies in MHz", _AMOUNT),
+    "presets": Field("presets of dies", _list(row(
+        "name pe_rows pe_columns multiply_format beat_words memory_words_per_cycle"))),
+    "pe_rows": Field("rows of the matrix engine's array", _COUNT),
+    "pe_columns": Field("columns of the matrix engine's array", _COUNT),
+    "multiply_format": Field("number format of the operands of products", _TEXT),
+    "beat_words": Field("words of a beat of memory", _COUNT),
+    "memory_words_per_cycle": Field("words that memory moves a cycle", _AMOUNT),
+    # Tools.
+    "tools": Field("tools, packages and resources of the machine", _list(row(
+        "name purpose needed found tool_version location remedy"))),
+    "purpose": Field("what a tool is for", _TEXT),
+    "needed": Field("whether nothing works without it", _FLAG),
+    "found": Field("whether it is there", _FLAG),
+    "tool_version": Field("version of a tool, or how much there is of a resource", _TEXT),
+    "location": Field("file or folder of a tool or resource", _TEXT),
+    "remedy": Field("the command that mends what is missing; empty: nothing is", _TEXT),
     # Papers.
     "citation": Field("the paper", _TEXT),
     "conditions": Field("conditions of its figures", _TEXT),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
-from plinth.files.documents import read_json, what_is
+from plinth.files.documents import read_json, report_name, what_is
 from plinth.files.fields import FIELDS, Schema, fault, row, used
 from plinth.files.forms import described
 
@@ -58,9 +58,14 @@ REPORTS: dict[str, ReportForm] = {
                        "place_bytes operations die program"),
     "step-comparison": ReportForm("where two steps differ", "plinth step --against PLAN --json",
                                   "network digests equal differences"),
+    "eval": ReportForm("what a checkpoint is worth", "plinth eval CHECKPOINT --json",
+                       "network epochs_done epoch_steps seed scale train_accuracy train_loss test_accuracy test_loss"),
     "bench": ReportForm("benchmarks, and comparisons with what dies count", "plinth bench", "rows"),
+    "accuracy": ReportForm("what each number format learns", "plinth accuracy --json", "formats"),
     "reproduce": ReportForm("a paper's figures, computed anew", "plinth reproduce PAPER --json",
                             "citation conditions confidences fitted tables entries_by_status claims_by_verdict"),
+    "list": ReportForm("what has a name", "plinth list --json", "networks arrays presets"),
+    "doctor": ReportForm("which tools the machine has", "plinth doctor --json", "tools"),
 }
 
 
@@ -87,7 +92,7 @@ def check_report(data: Any, where: str, kind: str, remedy: str = "") -> dict[str
     UserError
         With what it is, what is wanted, and the remedy.
     """
-    wanted, remedy = f"a {kind} report", remedy or f"make one with `{REPORTS[kind].made_by}`"
+    wanted, remedy = report_name(kind), remedy or f"make one with `{REPORTS[kind].made_by}`"
     if not isinstance(data, dict) or data.get("report") != kind:
         raise UserError(f"{where}: {what_is(data)}, where {wanted} is wanted; {remedy}")
     found = data.get("version")

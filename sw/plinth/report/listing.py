@@ -1,4 +1,4 @@
-"""What has a name: networks, arrays, presets, as data and as a table."""
+"""What has a name: networks, arrays, presets, as a list report's fields and as a table."""
 
 from typing import Any
 
@@ -14,28 +14,30 @@ def listing() -> dict[str, list[dict[str, Any]]]:
     """Networks with parameters and multiply-adds of a sample's fprop, arrays, presets."""
     return {
         "networks": [
-            {"name": network.name, "input": list(network.input), "output": list(network.output),
-             "loss": network.loss.kind, "layers": len(network.layers), "weighted_layers": len(network.weighted),
-             "parameters": network.parameters, "macs": network.macs} for network in NETWORKS.values()],
+            {"name": network.name, "input_shape": list(network.input), "output_shape": list(network.output),
+             "loss_kind": network.loss.kind, "layer_count": len(network.layers),
+             "weighted_layer_count": len(network.weighted), "parameters": network.parameters,
+             "macs_per_sample": network.macs} for network in NETWORKS.values()],
         "arrays": [
-            {"name": array.name, "topology": array.topology, "dies": array.dies, "links": len(array.links),
+            {"name": array.name, "topology": array.topology, "dies": array.dies, "link_count": len(array.links),
              "ports": array.ports, "switches": array.switches, "preset": array.preset,
-             "link_words_per_cycle": float(array.rate * array.ring_links), "link_latency": array.link_latency,
+             "link_words_per_cycle": float(array.rate * array.ring_links), "link_latency_cycles": array.link_latency,
              "clock_mhz": float(array.clock_mhz)} for array in ARRAYS.values()],
         "presets": [
-            {"name": die.name, "rows": die.rows, "columns": die.columns, "products": str(die.multiply_format),
-             "beat_words": die.beat_words, "memory_words_per_cycle": float(die.memory_words_per_cycle)}
+            {"name": die.name, "pe_rows": die.rows, "pe_columns": die.columns,
+             "multiply_format": str(die.multiply_format), "beat_words": die.beat_words,
+             "memory_words_per_cycle": float(die.memory_words_per_cycle)}
             for die in PRESETS.values()],
     }
 
 
 #: Columns of the tables on a terminal: heading and key of the data.
 _COLUMNS = {
-    "networks": {"network": "name", "input": "input", "output": "output", "weighted": "weighted_layers",
-                 "parameters": "parameters", "MACs a sample": "macs"},
-    "arrays": {"array": "name", "topology": "topology", "dies": "dies", "links": "links", "ports": "ports",
+    "networks": {"network": "name", "input": "input_shape", "output": "output_shape",
+                 "weighted": "weighted_layer_count", "parameters": "parameters", "MACs a sample": "macs_per_sample"},
+    "arrays": {"array": "name", "topology": "topology", "dies": "dies", "links": "link_count", "ports": "ports",
                "words/cycle": "link_words_per_cycle", "MHz": "clock_mhz", "preset": "preset"},
-    "presets": {"preset": "name", "rows": "rows", "columns": "columns", "products": "products",
+    "presets": {"preset": "name", "rows": "pe_rows", "columns": "pe_columns", "products": "multiply_format",
                 "beat": "beat_words", "memory words a cycle": "memory_words_per_cycle"},
 }
 
