@@ -176,7 +176,7 @@ class Schedule:
         which = np.zeros(step.dies, dtype=np.int64)
         firsts = [0]
         most = min(MOST_CLASSES, MOST_OPERATIONS // len(step.operations))
-        if most > 1 and len(classes := step.classes(turns=True)) > 1:
+        if most > 1 and len(classes := step.classes()) > 1:
             # Those that are not walked do as the last of those that are.
             classes.sort(key=lambda dies: -step.held(int(dies[0])))
             for number, dies in enumerate(classes):

@@ -184,7 +184,7 @@ def _range(values: Sequence[int]) -> list[int]:
 
 def _operations(step: Step) -> Iterator[dict[str, Any]]:
     """Each operation with what a die has of it, at least and at most."""
-    dies = [int(some[0]) for some in step.classes(turns=True)]
+    dies = [int(some[0]) for some in step.classes()]
     for number, operation in enumerate(step.operations):
         items = [list(operation.tasks(die)) for die in dies]
         tasks = [[item for item in some if not isinstance(item, Arrivals)] for some in items]

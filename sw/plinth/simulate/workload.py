@@ -3,7 +3,7 @@
 What dies do is said once, in the step of the plan (:mod:`plinth.step.step`): here tasks get times and words, and what
 moves between dies gets links. A step of few tasks is simulated task by task, with the control of each die
 (:mod:`plinth.simulate.tasks`); of a larger one (:class:`Groups`) neighbouring pieces of an operation are one task, dies
-that have as much as each other are looked at once, and the tiles of an exchange go together.
+of a class (:meth:`~plinth.step.step.Step.classes`) are looked at once, and the tiles of an exchange go together.
 """
 
 from collections.abc import Callable, Sequence

@@ -205,17 +205,16 @@ class Step:
         """Words of memory that places take on every die, for one step's inputs and targets."""
         return sum(self.place_words().values())
 
-    def classes(self, *, turns: bool = False) -> list[Integers]:
-        """Dies that have as many samples and channels of everything as each other; with ``turns`` those whose rings
-        also go at the same time."""
+    def classes(self) -> list[Integers]:
+        """Dies that have as many samples and channels of everything as each other, and whose rings go at the same time:
+        they have the same tasks, but for where these lie and to whom they send."""
         parts = {(what.region, what.samples, what.channels): what.spans for what in self._tensors()}
         found = [sizes for spans in parts.values() for sizes in (spans.samples, spans.channels)]
         found += {(what.region, what.elements): what.counts for what in self._tensors() if isinstance(what, Tiles)
                   }.values()
-        if turns:
-            going = dict.fromkeys((one.rings, one.going) for one in self.operations
-                                  if isinstance(one, between.Reduce) and one.going is not None)
-            found += [np.array([rings.group(die) in some for die in range(self.dies)]) for rings, some in going]
+        going = dict.fromkeys((one.rings, one.going) for one in self.operations
+                              if isinstance(one, between.Reduce) and one.going is not None)
+        found += [np.array([rings.group(die) in some for die in range(self.dies)]) for rings, some in going]
         if not found:
             return [np.arange(self.dies)]
         _, which = np.unique(np.array(found), axis=1, return_inverse=True)

@@ -1,6 +1,7 @@
 """Which reductions go at once, by which blocks, and when all dies meet."""
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -13,10 +14,11 @@ from plinth.plan.planning import given_plan
 from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
-from plinth.step.between import Barrier, Reduce
+from plinth.step.between import Barrier, Reduce, Regroup
 from plinth.step.build import step_of
 from plinth.step.tasks import GroupRow, Reduction, Task
 from plinth_hw.isa.parameters import preset
+from plinth_sim.array.machine import Task as DieTask
 
 PARAMETERS = preset("ndp-demo")
 
@@ -79,8 +81,7 @@ def test_the_prediction_waits_for_the_rings_whose_turn_is_first() -> None:
     time = StepTime(graph, 64, array)
     step = time.schedule.built(splits)
     assert [operation.going for operation in step.operations if isinstance(operation, Reduce)][:2] == [(0, 1), (2, 3)]
-    assert [list(one) for one in step.classes(turns=True)] == [[2, 3, 6, 7], [0, 1, 4, 5]]
-    assert [list(one) for one in step.classes()] == [list(range(8))]
+    assert [list(one) for one in step.classes()] == [[2, 3, 6, 7], [0, 1, 4, 5]]
     alone = StepTime(graph, 64, full(8)).schedule.step(splits)
     found = time.schedule.step(splits)
     assert found.collective > alone.collective and found.cycles > alone.cycles
@@ -110,6 +111,16 @@ def test_rows_of_the_group_table_have_the_rings_whose_messages_come(rows: int, m
             elif isinstance(work, Reduction):
                 assert table[work.row] == work.ring
     assert bool(given) == (rows < 4)
+    # Dies of a class have them at the same operations; in groups of tasks the simulator asks one die of each class.
+    for operation in (one for one in step.operations if isinstance(one, Reduce | Regroup)):
+        for dies in step.classes():
+            assert len({len(list(operation.tasks(int(die)))) for die in dies}) == 1, operation
+    own = [sum(isinstance(getattr(item, "work", None), GroupRow) for item in step.tasks(die)) for die in range(8)]
+    with monkeypatch.context() as patch:
+        patch.setattr("plinth.simulate.workload.MOST_TASKS", 0)
+        in_groups = Counter(one.die for one in simulated(plan, array).work.activities
+                            if isinstance(one, DieTask) and one.name.startswith("set_group"))
+    assert [in_groups[die] for die in range(8)] == own
     # Predictions and the simulator have them; they end in the order of the engine's tasks.
     cycles = StepTime(graph, 64, array).cycles(splits)
     ends = [one for one in simulated(plan, array).work.activities if one.name.startswith("set_group") and "@" in
