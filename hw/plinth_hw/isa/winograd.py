@@ -29,7 +29,7 @@ Computations, 1980, for transposing Toom-Cook's algorithm.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from itertools import islice
 from math import prod
 from typing import Any
@@ -68,7 +68,7 @@ class Transform:
         return self.outputs + self.taps - 1
 
 
-@cache
+@lru_cache(maxsize=256)
 def transform(outputs: int, taps: int) -> Transform:
     """F(``outputs``, ``taps``).
 

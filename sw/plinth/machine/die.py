@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from plinth.machine.control import CONTROL
 from plinth.machine.copies import Copy, copy_formula, rows_formula
+from plinth.machine.known import Known
 from plinth.machine.links import LINK_LATENCY
 from plinth.machine.mappings import work
 from plinth.machine.products import Product, row_stationary_parts
@@ -36,12 +37,12 @@ class Machine:
     parameters: DieParameters
     #: Cycles of :data:`CONTROL`.
     control: dict[str, float] = field(default_factory=CONTROL.copy)
-    _products: dict[Product, ProductCycles] = field(default_factory=dict, compare=False)
-    _stages: dict[tuple[Any, ...], tuple[float, float, float]] = field(default_factory=dict, compare=False)
-    _copies: dict[tuple[Copy, float | None], Cycles] = field(default_factory=dict, compare=False)
+    _products: Known[Product, ProductCycles] = field(default_factory=Known, compare=False)
+    _stages: Known[tuple[Any, ...], tuple[float, float, float]] = field(default_factory=Known, compare=False)
+    _copies: Known[tuple[Copy, float | None], Cycles] = field(default_factory=Known, compare=False)
     #: What tasks of steps take, as whoever costs them has asked.
-    known_products: dict[tuple[Any, ...], Any] = field(default_factory=dict, compare=False)
-    known_vectors: dict[tuple[Any, ...], Any] = field(default_factory=dict, compare=False)
+    known_products: Known[tuple[Any, ...], Any] = field(default_factory=Known, compare=False)
+    known_vectors: Known[tuple[Any, ...], Any] = field(default_factory=Known, compare=False)
 
     @property
     def source(self) -> str:
@@ -50,7 +51,8 @@ class Machine:
 
     def product(self, product: Product) -> ProductCycles:
         """What a product takes; nothing if it is empty."""
-        if product not in self._products:
+        found = self._products.get(product)
+        if found is None:
             if product.empty:
                 found = ProductCycles((0.0, 0.0), 0.0, 0.0)
             elif self.parameters.machine == SYSTOLIC:
@@ -63,16 +65,17 @@ class Machine:
                 found = ProductCycles((moved.alone, moved.row), words,
                                       words / float(self.parameters.memory_words_per_cycle) / moved.row)
             self._products[product] = found
-        return self._products[product]
+        return found
 
     def vector(self, work: ProgramWork, rows: int, columns: int) -> tuple[float, float, float]:
         """Cycles in which a vector program that does ``work`` on rows x columns elements loads, computes and stores;
         none of an empty one."""
         key = (work, rows, columns)
-        if key not in self._stages:
-            self._stages[key] = (vector_formula(self.parameters, work, rows, columns) if rows and columns
-                                 else (0.0, 0.0, 0.0))
-        return self._stages[key]
+        found = self._stages.get(key)
+        if found is None:
+            found = self._stages[key] = (vector_formula(self.parameters, work, rows, columns) if rows and columns
+                                         else (0.0, 0.0, 0.0))
+        return found
 
     def ring_latency(self, members: int, links: float) -> float:
         """Cycles of a ring reduction beside its words; ``links`` are those of the links' latencies once around it
@@ -99,10 +102,11 @@ class Machine:
             Cycles of the fullest link on its way; default: it is one within the die.
         """
         key = (copy, link)
-        if key not in self._copies:
-            self._copies[key] = (copy_formula(self.parameters, copy, link) if copy.rows and copy.columns
-                                 else (0.0, 0.0))
-        return self._copies[key]
+        found = self._copies.get(key)
+        if found is None:
+            found = self._copies[key] = (copy_formula(self.parameters, copy, link) if copy.rows and copy.columns
+                                         else (0.0, 0.0))
+        return found
 
     def rows(self, rows: int, columns: int, unlike: float = 0.0) -> Cycles:
         """Of rows of an embedding that are copied to those of its output, or added to those of its gradient.

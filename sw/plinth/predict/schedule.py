@@ -19,6 +19,7 @@ from plinth.array.array import Array
 from plinth.buffers import Buffer, Extent
 from plinth.machine.copies import FIRST_FLIT, Copy
 from plinth.machine.die import Cycles, Machine
+from plinth.machine.known import Known
 from plinth.machine.links import buffered, lookups, waiting
 from plinth.machine.record import WorkCost
 from plinth.partition.axes import sent
@@ -130,7 +131,7 @@ class Schedule:
         self._kept = lru_cache(maxsize=1)(self._build)
         #: What :meth:`least` has walked last, for a step that is walked to its end.
         self._begun: _Begun | None = None
-        self._known: dict[Hashable, _Works] = {}
+        self._known: Known[Hashable, _Works] = Known(MOST_KNOWN)
         self._words = lru_cache(maxsize=1 << 12)(lambda splits, lists: self.built(splits, lists).memory_words())
 
     def _build(self, splits: Splits, lists: Partition) -> Step:
@@ -192,8 +193,6 @@ class Schedule:
         key = type(operation), operation.on(die), most
         found = self._known.get(key)
         if found is None:
-            if len(self._known) == MOST_KNOWN:
-                self._known.clear()
             found = self._known[key] = self._works(operation, die, most)
         return found
 
