@@ -4,7 +4,8 @@ gradients of networks that know their samples."""
 from pathlib import Path
 
 import pytest
-from tests.support.wrong_steps import FLOATS, MACHINES, WRONG_STEPS, Machine, applies, train
+from tests.support.injection import FLOATS, MACHINES, Machine
+from tests.support.wrong_steps import WRONG_STEPS, applies, train
 
 pytestmark = pytest.mark.long
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.wrong_steps import MACHINES, RULES, WRONG_STEPS, Machine, applies, failure, train
+from tests.support.injection import MACHINES, RULES, Machine
+from tests.support.wrong_steps import WRONG_STEPS, applies, failure, train
 
 from plinth.train.checks import BOUNDS, Bound
 from plinth.update.kinds import RMSPROP
