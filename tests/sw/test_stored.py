@@ -13,7 +13,7 @@ from tests.sw.test_updates import FIXED, FLOAT, trained
 from plinth import cli
 from plinth.buffers import Buffer
 from plinth.lower.places import LayerWeights
-from plinth.step.tensors import WeightSlice
+from plinth.step.weights import WeightSlice
 from plinth.train.checks import FoundStep
 from plinth.train.stored import NARROW_PLACE, WIDE_PLACE, OwnUpdate, Storage, storage
 from plinth.train.unsaturated import bias_error, gain_error, sample_errors

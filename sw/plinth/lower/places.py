@@ -20,8 +20,9 @@ from plinth.partition.groups import RING
 from plinth.step import tensors
 from plinth.step.owned import Block, Kept
 from plinth.step.step import Step
-from plinth.step.tensors import Part, Selected, WeightSlice
+from plinth.step.tensors import Part, Selected
 from plinth.step.tile_operations import ElementRates
+from plinth.step.weights import Weights, WeightSlice
 from plinth_hw.isa.formats import Fixed, Format, word_type
 from plinth_hw.isa.parameters import DieParameters
 
@@ -274,7 +275,7 @@ class _HostPlaces:
         return RowNumbers(found.samples, found.positions, found.channels, found.parts, found.buffers,
                           [table.slice(die) for die in range(self._step.dies)])
 
-    def weights(self, given: tensors.Weights) -> LayerWeights:
+    def weights(self, given: Weights) -> LayerWeights:
         """Weights of a layer, or what has their shape."""
         step = self._step
         number = next(number for number, node in enumerate(step.graph.nodes)
@@ -299,7 +300,7 @@ class _HostPlaces:
         return {layer: {name: self._kept(self._step.weights[layer], one) for name, one in vectors.items()}
                 for layer, vectors in self._step.kept.items()}
 
-    def _kept(self, weights: tensors.Weights, kept: Kept) -> KeptWeights:
+    def _kept(self, weights: Weights, kept: Kept) -> KeptWeights:
         return KeptWeights(self.weights(weights), [
             [(block, self._at(block.beside(kept.buffer(die)))) for _, block in kept.owned.blocks(die)]
             for die in range(self._step.dies)])

@@ -30,8 +30,9 @@ from plinth.step import tile_operations as tiled
 from plinth.step.layers import embedding, pool, products
 from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, CodePart, LineTransform, Multiplication, Phase, Rows, Task, Tile, TileTransform
-from plinth.step.tensors import Elements, Weights
+from plinth.step.tensors import Elements
 from plinth.step.vector import Piece, VectorProgram
+from plinth.step.weights import Weights
 from plinth.update.rule import STATE
 from plinth_hw.isa.formats import FP32
 

@@ -14,7 +14,8 @@ from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
 from plinth.step.slots import Slots
 from plinth.step.tasks import Arrivals, GroupRow, Item, Phase, Reduction, Signal, Task, Tile
-from plinth.step.tensors import WHOLE, Tensor, WeightPiece, Weights
+from plinth.step.tensors import Tensor
+from plinth.step.weights import WHOLE, WeightPiece, Weights
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 

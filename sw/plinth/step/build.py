@@ -13,7 +13,8 @@ from plinth.step.operations import Clear
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.reductions import Reductions
 from plinth.step.step import Step, loss_scale
-from plinth.step.tensors import OnDies, SpareRows
+from plinth.step.tensors import OnDies
+from plinth.step.weights import SpareRows
 from plinth.update.numbers import check_numbers
 from plinth.update.rule import check_engines
 from plinth_hw.isa.operations import Engine

@@ -10,7 +10,7 @@ from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
 from plinth.sharding import MOST_PIECES, Copies, Local, Ring, Server, Sharding, Sync
 from plinth.step import granularity
-from plinth.step.tensors import Weights
+from plinth.step.weights import Weights
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 

@@ -21,8 +21,9 @@ from plinth.partition.graph import Node
 from plinth.step.operands import Operands
 from plinth.step.operations import Sweep
 from plinth.step.tasks import FPROP, UPDATE, Multiplication, Share, Task
-from plinth.step.tensors import Constant, Part, Tiles, Weights
+from plinth.step.tensors import Constant, Part, Tiles
 from plinth.step.vector import VectorProgram
+from plinth.step.weights import Weights
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.vector_body import VECTOR_STORES, VectorOp

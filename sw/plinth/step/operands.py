@@ -11,8 +11,9 @@ from plinth.step.granularity import folding
 from plinth.step.operations import Sweep
 from plinth.step.step import Step
 from plinth.step.sums import Sum
-from plinth.step.tensors import Part, Placed, Tensor, Tiles, Weights, WeightSlice, folded
+from plinth.step.tensors import Part, Placed, Tensor, Tiles, folded
 from plinth.step.vector import VectorProgram
+from plinth.step.weights import Weights, WeightSlice
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
 from plinth.partition.groups import ProcessGroups
-from plinth.step.tensors import WeightPiece, Weights
+from plinth.step.weights import WeightPiece, Weights
 from plinth_hw.isa.parameters import DieParameters
 
 

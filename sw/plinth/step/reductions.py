@@ -7,8 +7,8 @@ from plinth.step.between import Barrier, Reduce, Regroup
 from plinth.step.copies import rings_of
 from plinth.step.step import Step
 from plinth.step.tasks import Phase
-from plinth.step.tensors import WHOLE, ElementPiece, WeightPiece, Weights
 from plinth.step.updates import StateUpdate
+from plinth.step.weights import WHOLE, ElementPiece, WeightPiece, Weights
 from plinth_hw.isa.operations import Engine
 
 #: Rings that go at once by the same block: those of some process groups, and of which of their rounds.

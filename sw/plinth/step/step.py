@@ -66,7 +66,8 @@ from plinth.step.digest import digest
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.tasks import Item
-from plinth.step.tensors import Constant, OnDies, Place, Reservable, Tensor, Tiles, Weights
+from plinth.step.tensors import Constant, OnDies, Place, Reservable, Tensor, Tiles
+from plinth.step.weights import Weights
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Fixed, Format
 from plinth_hw.isa.limits import GROUPS

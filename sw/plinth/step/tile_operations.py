@@ -28,9 +28,10 @@ from plinth.step.tasks import (
     TileTransform,
     Vector,
 )
-from plinth.step.tensors import Elements, Inner, Part, Tensor, Tiles, Weights
+from plinth.step.tensors import Elements, Inner, Part, Tensor, Tiles
 from plinth.step.tile_strips import TileStrip, tile_strips
 from plinth.step.vector import VectorProgram
+from plinth.step.weights import Weights
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.vector_body import VectorOp

@@ -12,8 +12,9 @@ from plinth.partition.graph import Node
 from plinth.step import granularity
 from plinth.step.owned import Block, Kept, Owned
 from plinth.step.tasks import Optimisation, Task, Vector
-from plinth.step.tensors import Placed, WeightPiece, Weights
+from plinth.step.tensors import Placed
 from plinth.step.vector import VectorProgram
+from plinth.step.weights import WeightPiece, Weights
 from plinth.update.rule import STATE, UpdateRule
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.operations import Engine

@@ -29,8 +29,8 @@ from plinth.step.layers.pool import Pool
 from plinth.step.operations import Chain
 from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, Members, Multiplication, Optimisation, Reduction, Signal, Task, Tile
-from plinth.step.tensors import WeightPiece, WeightSlice
 from plinth.step.vector import VectorProgram
+from plinth.step.weights import WeightPiece, WeightSlice
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.vector_body import VectorOp

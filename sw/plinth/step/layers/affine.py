@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from plinth.step.layers.node import NodeLayer, column_sum
 from plinth.step.operations import Sweep
 from plinth.step.reductions import Reductions
-from plinth.step.tensors import Matrix, Placed, Tensor
+from plinth.step.tensors import Placed, Tensor
 from plinth.step.vector import Operand, VectorProgram
+from plinth.step.weights import Matrix
 from plinth_hw.isa.vector_body import VectorOp
 
 

@@ -9,7 +9,8 @@ from plinth.step.layers.weighted import WeightedLayer
 from plinth.step.operations import Clear
 from plinth.step.reductions import Reductions
 from plinth.step.tasks import Rows, Task
-from plinth.step.tensors import Matrix, Placed, Tensor, Weights
+from plinth.step.tensors import Placed, Tensor
+from plinth.step.weights import Matrix, Weights
 from plinth_hw.isa.operations import Engine
 
 

@@ -12,8 +12,9 @@ from plinth.step.layers.weighted import WeightedLayer
 from plinth.step.operations import Repeated
 from plinth.step.reductions import Reductions
 from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Share, Task
-from plinth.step.tensors import WHOLE, Part, Tensor, WeightPiece
+from plinth.step.tensors import Part, Tensor
 from plinth.step.vector import Piece
+from plinth.step.weights import WHOLE, WeightPiece
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 

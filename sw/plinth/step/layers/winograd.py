@@ -43,7 +43,7 @@ from plinth.step.reductions import Reductions
 from plinth.step.skipped_scatter import Masks, add_skipped
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
-from plinth.step.tensors import WHOLE, Constant, Placed, Tensor, Tiles
+from plinth.step.tensors import Constant, Placed, Tensor, Tiles
 from plinth.step.tile_operations import (
     ElementProducts,
     ElementRates,
@@ -57,6 +57,7 @@ from plinth.step.tile_operations import (
 )
 from plinth.step.tile_strips import GatherStrips, gather_strips
 from plinth.step.vector import VectorProgram
+from plinth.step.weights import WHOLE
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import OUTPUTS, form
 
