@@ -1,7 +1,7 @@
 """Who holds which slice of a layer's weights, and the pieces that gradients go round their rings in.
 
-Each die's slice lies dense in a place that begins at the same address on all dies: the matrix, row by row, then the bias,
-then spare rows.
+Each die's slice lies dense in a place that begins at the same address on all dies: the matrix, row by row, then the
+bias, then spare rows.
 """
 
 from dataclasses import dataclass
