@@ -1,5 +1,5 @@
 """Arrays of dies.
 
-``array`` has dies and links, some by name, ``routes`` where packets go, ``deadlock`` the proof that they cannot wait
-for each other, ``file`` their YAML.
+``array`` has dies and links, some by name, ``topologies`` which links join them, ``routes`` where packets go,
+``deadlock`` the proof that they cannot wait for each other, ``file`` their YAML.
 """

@@ -1,23 +1,4 @@
-"""An array of dies: its topology as a list of links with rates, and the dies. Plain data.
-
-Ring::                                torus, rows x columns, die = row x columns + column::
-
-    port 0 to the next die,               ports 0 and 1 to the next and the previous column,
-    port 1 to the previous                ports 2 and 3 to the next and the previous row
-
-Full: the port to die d is d, or d - 1 behind the own number. A side of two dies has two links, one round each
-way; a side of one has none. H-tree: dies are leaves of a binary tree of switches without dies; a switch has ports
-0 and 1 down and 2 up, a die port 0, and each level up the links have twice the rate (HyPar, section 5).
-
-Clusters (MPT, section IV): groups x clusters of dies, die = group x clusters + cluster::
-
-    ports 0 and 1 to the next and the previous die of the group, at the ends to the host, a switch, which so closes
-    rings of a group and joins those of several; ports from 2 on to the other dies of the cluster in its row and in its
-    column, in a grid as square as can be (a flattened butterfly), at ``narrow_rate``
-
-A grid has whole rows, of 6 dies 2 x 3; where that would be long and dies need more ports than a router has, its last
-row is short, of 17 dies 4 x 5 with 2 in the last row. From any die to any other lead at most two links either way.
-"""
+"""An array of dies: its topology as a list of links with rates (:mod:`.topologies`), and the dies. Plain data."""
 
 import re
 from collections.abc import Iterable
@@ -25,13 +6,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.array.deadlock import circle_text, find_circle
 from plinth.array.routes import Ways
+from plinth.array.topologies import Link, cluster_links, full_ends, ring_ends, torus_ends, tree_links
 from plinth.files.forms import NAME_PATTERN, described, is_integer
 from plinth.limits import MAXIMUM_DIES
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
@@ -61,21 +42,6 @@ def prime_factors(number: int) -> tuple[int, ...]:
             number //= factor
         factor = factor + 1 if factor * factor <= number else number
     return tuple(reversed(found))
-
-
-@dataclass(frozen=True)
-class Link:
-    """A link between two nodes, carrying ``rate`` words a cycle each way after ``latency`` cycles.
-
-    Nodes below the number of dies are dies, the others switches.
-    """
-
-    a: int
-    a_port: int
-    b: int
-    b_port: int
-    rate: Fraction
-    latency: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,11 +317,14 @@ class Array:
     def links(self) -> tuple[Link, ...]:
         """Every link once, each carrying words both ways."""
         if self.topology == "h-tree":
-            return tuple(self._tree())
+            return tuple(tree_links(self.dies, self.level_rate, self.link_latency))
+        rows, columns = self.dimensions or (1, 1)
         if self.topology == "clusters":
-            return tuple(self._clusters())
-        wiring = {"ring": self._ring, "torus": self._torus, "full": self._full, "links": lambda: self.wiring}
-        ends = wiring[self.topology]()
+            narrow = self.rate if self.narrow_rate is None else self.narrow_rate
+            return tuple(cluster_links(rows, columns, self.rate * self.ring_links, narrow, self.link_latency,
+                                       MAXIMUM_PORTS))
+        ends = {"ring": lambda: ring_ends(self.dies), "torus": lambda: torus_ends(rows, columns),
+                "full": lambda: full_ends(self.dies), "links": lambda: self.wiring}[self.topology]()
         rates = self.wiring_rates or (None,) * len(ends)
         latencies = self.wiring_latencies or (None,) * len(ends)
         return tuple(Link(*nodes, rate=self.rate if rate is None else rate,
@@ -473,62 +442,6 @@ class Array:
         return preset(self.preset, ports=max(die.ports, min(self.ports, MAXIMUM_PORTS)),
                       link_rate=self.rate / die.flit_words, port_rates=self.has_rates,
                       codes=die.codes or self.codes is not None)
-
-    def _ring(self) -> list[tuple[int, int, int, int]]:
-        return [(die, 0, (die + 1) % self.dies, 1) for die in range(self.dies) if self.dies > 1]
-
-    def _torus(self) -> list[tuple[int, int, int, int]]:
-        rows, columns = self.dimensions
-        across = [(row * columns + column, 0, row * columns + (column + 1) % columns, 1)
-                  for row in range(rows) for column in range(columns) if columns > 1]
-        down = [(row * columns + column, 2, (row + 1) % rows * columns + column, 3)
-                for row in range(rows) for column in range(columns) if rows > 1]
-        return across + down
-
-    def _full(self) -> list[tuple[int, int, int, int]]:
-        return [(one, two - 1, two, one) for one in range(self.dies) for two in range(one + 1, self.dies)]
-
-    @property
-    def _grid(self) -> tuple[int, int]:
-        """Rows and columns of a cluster's dies, as square as can be; the last row may be short."""
-        groups = self.dimensions[0]
-        rows = next(rows for rows in range(isqrt(groups), 0, -1) if groups % rows == 0)
-        columns = groups // rows
-        if columns > 2 * rows and rows + columns > MAXIMUM_PORTS:
-            columns = isqrt(groups - 1) + 1
-            rows = -(-groups // columns)
-        return rows, columns
-
-    def _clusters(self) -> list[Link]:
-        """Rings of groups through the host, and grids of clusters."""
-        groups, clusters = self.dimensions or (1, 1)
-        found, latency = [], self.link_latency
-        narrow = self.rate if self.narrow_rate is None else self.narrow_rate
-        for group in range(groups if clusters > 1 else 0):
-            first = group * clusters
-            ways = [(first + one, 0, first + one + 1, 1) for one in range(clusters - 1)]
-            ways += [(self.dies, 2 * group, first, 1), (first + clusters - 1, 0, self.dies, 2 * group + 1)]
-            found += [Link(*ends, rate=self.rate * self.ring_links, latency=latency) for ends in ways]
-        rows, columns = self._grid if self.dimensions else (1, 1)
-        for cluster in range(clusters):
-            for one in range(groups):
-                row, column = divmod(one, columns)
-                # To the column c of its row by port 2 + c, or one less behind its own, then likewise to rows.
-                others = [(row * columns + c, 2 + c - 1, 2 + column) for c in range(column + 1, columns)]
-                others += [(r * columns + column, columns + r, columns + 1 + row) for r in range(row + 1, rows)]
-                others = [ends for ends in others if ends[0] < groups]
-                found += [Link(one * clusters + cluster, port, other * clusters + cluster, there, rate=narrow,
-                               latency=latency) for other, port, there in others]
-        return found
-
-    def _tree(self) -> list[Link]:
-        """Switch i (from 1, the root) has below it the nodes 2i and 2i + 1; the dies follow the last switch."""
-        def node(place: int) -> int:
-            return place - self.dies if place >= self.dies else self.dies + place - 1
-
-        return [Link(node(place // 2), place % 2, node(place), 0 if place >= self.dies else 2,
-                     rate=self.level_rate(place.bit_length() - 1), latency=self.link_latency)
-                for place in range(2, 2 * self.dies)]
 
 
 def ring(dies: int, **settings: object) -> Array:
