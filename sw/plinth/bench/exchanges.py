@@ -44,8 +44,7 @@ def _records() -> tuple[tuple[TaskRecord, ...], ...]:
     parameters = bench_die()
     program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     dies, golden = (Driver(found, program, memory_words=MEMORY_WORDS, links=array.directed())
-                    for found in (cosim_array(parameters, array.dies, MEMORY_WORDS,
-                                                       links=array.directed())[0],
+                    for found in (cosim_array(parameters, array.dies, MEMORY_WORDS, links=array.directed())[0],
                                   golden_array(parameters, array.dies, MEMORY_WORDS)))
     generator = np.random.default_rng(0)
     x, y = (generator.standard_normal((array.dies, CHANNELS * SIDE**2)).astype(np.float32) for _ in range(2))

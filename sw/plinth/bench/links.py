@@ -40,9 +40,8 @@ def _ring(parameters: DieParameters, dies: int, words: int, bit_errors: float = 
         step.append(builder)
     program = assemble(setup, step, memory_words=MEMORY_WORDS)
     drivers = [Driver(devices, program, memory_words=MEMORY_WORDS, links=array)
-               for devices in (cosim_array(parameters, dies, MEMORY_WORDS, bit_errors=bit_errors,
-                                                    links=links)[0],
-                             golden_array(parameters, dies, MEMORY_WORDS))]
+               for devices in (cosim_array(parameters, dies, MEMORY_WORDS, bit_errors=bit_errors, links=links)[0],
+                               golden_array(parameters, dies, MEMORY_WORDS))]
     for driver in drivers:
         for die in range(dies):
             driver.write(die, gradients, random_words(words, die).reshape(1, words))

@@ -226,8 +226,8 @@ def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, step
         if options.device == "serial":
             return driver(serial_array(parameters, options.ports), verilog_digest), golden, None
         say(f"building {dies} x {parameters.name} (cached after the first time)")
-        devices, digest = cosim_array(parameters, dies, memory_words, threads=options.threads,
-                                               links=array.timed(), window=options.window)
+        devices, digest = cosim_array(parameters, dies, memory_words, threads=options.threads, links=array.timed(),
+                                      window=options.window)
         return driver(devices), golden, digest
 
     return program, executors
