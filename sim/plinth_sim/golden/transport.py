@@ -18,7 +18,7 @@ from plinth_sim.golden.transfer import Rows
 
 @dataclass(frozen=True)
 class Message:
-    """From a die to a die, by their numbers."""
+    """A message from one die to another, which it names by their numbers."""
 
     source: int
     destination: int
@@ -26,7 +26,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Tile(Message):
-    """Rows of words to store, or to add; then ``arrival``, a counter of the destination, advances."""
+    """A tile that the destination stores, or adds, row by row; then its update counter ``arrival`` advances."""
 
     rows: Rows
     arrival: int | None
@@ -34,14 +34,15 @@ class Tile(Message):
 
 @dataclass(frozen=True)
 class Advance(Message):
-    """One more in a counter of the destination."""
+    """An update counter of the destination advances by one."""
 
     counter: int
 
 
 @dataclass(frozen=True)
 class RingChunks(Message):
-    """To the next member of a ring: what :func:`plinth_sim.golden.collective.member` gives, in its order."""
+    """Chunks of a collective on their way to the ring successor, in the order in which
+    :func:`plinth_sim.golden.collective.member` yields them."""
 
     group: int
     message: int
@@ -50,13 +51,13 @@ class RingChunks(Message):
 
 @dataclass(frozen=True)
 class Failure(Message):
-    """The source has stopped with an error; the destination is to stop as well."""
+    """The source die has stopped with an error, for which the destination is to stop as well."""
 
 
 @dataclass(frozen=True)
 class Met(Message):
-    """The source's process has come to a meeting of all, where it tells something; what it sends from now on belongs
-    to what is run after the meeting. Sent once from process to process, between the first die of each."""
+    """The source's process has come to a barrier of all processes, with a value that it tells the others; what it sends
+    from now on belongs to what runs behind the barrier. Sent once to each process, between the first dies of both."""
 
     told: Any = None
 
@@ -88,7 +89,7 @@ class Transport(Protocol):
         Raises
         ------
         PeerLostError
-            As :meth:`receive`.
+            If that process has ended.
         """
 
     def receive(self, seconds: float) -> Message | None:
@@ -113,7 +114,7 @@ class PeerLostError(ConnectionError):
 
 @dataclass
 class Arrivals:
-    """What other dies have sent to one die and waits to take effect, in the order of each sender.
+    """Messages that a die has received and that have not taken effect yet, in the order of each sender.
 
     Tiles that are stored, and advances, take effect as they come. Tiles that are added wait until the die needs what
     they advance, and then take effect in the order of the senders' numbers, whichever came first: so sums do not
@@ -123,7 +124,7 @@ class Arrivals:
     held: dict[int, deque[Tile | Advance]] = field(default_factory=dict)
 
     def take(self, message: Tile | Advance) -> bool:
-        """Whether a message takes effect at once; it is kept otherwise."""
+        """Accept a message: True if it takes effect at once, else it is queued."""
         queue = self.held.get(message.source)
         if not queue and not (isinstance(message, Tile) and message.rows.adds):
             return True
@@ -131,7 +132,8 @@ class Arrivals:
         return False
 
     def needed(self, missing: Mapping[int, int]) -> list[Tile | Advance]:
-        """What lets counters advance so often, in the order in which it is to take effect; nothing if not all can."""
+        """Take from the queues the messages that let update counters advance by ``missing``, in the order in which
+        they take effect; none if not all counters can."""
         left = dict(missing)
         lengths: dict[int, int] = {}
         for source in sorted(self.held):
@@ -145,7 +147,7 @@ class Arrivals:
         return [self.held[source].popleft() for source, length in lengths.items() for _ in range(length)]
 
     def rest(self) -> list[Tile | Advance]:
-        """All that is still kept, in the order in which it is to take effect."""
+        """Take all messages from the queues, in the order in which they take effect."""
         found = [message for source in sorted(self.held) for message in self.held[source]]
         self.held.clear()
         return found

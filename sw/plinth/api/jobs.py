@@ -1,4 +1,4 @@
-"""A training run as commands and the library ask for it: what was not said follows from plan, dies, network."""
+"""Options of a training run, as commands and the library take them, completed by those of plan, array and network."""
 
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
                  stochastic: bool | None = None, tiles: Mapping[str, Any] | None = None,
                  tile_options: Mapping[str, str] | None = None, memory_mib: int = defaults.MEMORY_MIB, seed: int = 0,
                  device: str, ports: Sequence[tuple[str, int]] = (), **rest: Any) -> JobOptions:
-    """The job of a run; what is None follows from the plan, or is by default.
+    """The complete options of a training run: an argument that is None is the plan's, or the default.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
 
 
 def check_used(job: JobOptions, given: Container[str]) -> None:
-    """Refuse options of a run that were given and of which nothing would come.
+    """Refuse options that were given although they have no effect on a training run.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What all results of the library have in common: data, a line, and a page for notebooks."""
+"""The base class of results of the library: a JSON report, a summary line, and a page for notebooks."""
 
 import json
 from abc import ABC, abstractmethod
@@ -9,21 +9,22 @@ from plinth.output import json_text
 
 
 class Result(ABC):
-    """A result: subclasses say its report, its line, its tables and its picture."""
+    """What a function of the library returns; subclasses give its report, summary line, tables and picture."""
 
     @abstractmethod
     def _report(self) -> dict[str, Any]:
-        """As the command's ``--json`` has it."""
+        """The result's report, as the command's ``--json`` prints it."""
 
     @abstractmethod
     def _line(self) -> str:
-        """In a line."""
+        """A summary of the result in one line, which ``repr()`` shows in angle brackets."""
 
     @abstractmethod
     def _tables(self) -> list[str]:
-        """Tables of a page, as HTML."""
+        """The tables of the notebook page, as HTML."""
 
     def _picture(self) -> bytes | None:
+        """The picture of the notebook page, as PNG; None: there is none."""
         return None
 
     def to_dict(self) -> dict[str, Any]:

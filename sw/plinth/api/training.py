@@ -1,4 +1,4 @@
-"""``plinth.train``: a network trained on dies, with arrays in memory in and out.
+"""The library function ``plinth.train``: it trains a network on dies, with numpy arrays as samples and results.
 
 What runs a job (dies, lowering, checks) is loaded when one is run, not with the names of this module.
 """
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class TrainingResult(Result):
-    """A training run.
+    """The result of :func:`train`: losses, trained parameters and the report of a run.
 
     Attributes
     ----------
     network, array, plan
         What was trained, where, and how it was split.
     losses : list of float
-        Of every step.
+        Loss of each step's batch.
     parameters : dict of str to ndarray
         What was trained, behind the last step, FP32, by the names of layer and variable: ``fc1.weights [inputs,
         outputs]``, ``fc1.bias``; of Winograd layers that train elements of tiles, these.
     accuracy : float or None
         Share of the test samples that is right; None where there are no classes.
     loss : float
-        Of the test samples.
+        Mean loss on the test samples.
     report : dict
-        What ``report.json`` holds.
+        The train report (docs/reports.md), as ``report.json`` of the command holds it.
     notes : tuple of str
-        What the run had to say.
+        Messages of the run, of what its user may not expect.
     """
 
     network: Network
@@ -74,7 +74,7 @@ class TrainingResult(Result):
 
     @property
     def loss(self) -> float:
-        """Of the test samples."""
+        """The mean loss on the test samples."""
         return float(self.report["test_loss"])
 
     def _report(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class TrainingError(UserError):
 
 
 def _data(x: Any, y: Any) -> Path | Samples | None:
-    """Samples in memory, or of a file or data set by name."""
+    """Convert arguments ``x`` and ``y``: samples in memory, or the path of a file or the name of a data set."""
     from plinth.train.data import Samples
 
     if y is None and (x is None or isinstance(x, (str, os.PathLike))):
@@ -123,7 +123,7 @@ def _data(x: Any, y: Any) -> Path | Samples | None:
 
 
 def _scale(given: Any) -> Scale | None:
-    """Factors on samples and targets; None: the automatic ones."""
+    """Convert argument ``scale``: factors on samples and targets; None: automatic ones."""
     from plinth.train.scale import Scale, parse_scale
 
     if isinstance(given, str):
@@ -138,7 +138,7 @@ def _scale(given: Any) -> Scale | None:
 
 
 def _result(job: JobOptions, found: JobResult, notes: Iterable[str]) -> TrainingResult:
-    """The result of a run."""
+    """The library's result of a job that has run."""
     return TrainingResult(network=job.network, array=job.array, plan=found.plan, losses=list(found.losses),
                           parameters=dict(found.parameters), report=found.report, notes=tuple(notes))
 
@@ -181,16 +181,16 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     kinks : float or None
         Largest share of a step's kinks that roundings of the dies may decide. None: by the number format.
     seed : int
-        Of weights and of the order of samples.
+        Seed of the initial weights and of the order of samples.
     device : {"golden", "numpy", "cosim"}
         The golden model, in seconds, or compiled RTL, bit for bit the same, which needs ``g++``; or numpy, faster than
         both and equal to rounding.
     memory_mib : int or None
         Memory of a die in MiB, up to 8,192; device ``numpy`` has none. None: 16.
     threads : int or None
-        Of the simulation of RTL. None: all processors.
+        Threads that simulate RTL. None: one a processor.
     save : str, Path or None
-        A checkpoint's file, written after each epoch and at the end.
+        Path of a checkpoint, which is written after each epoch and at the end.
     progress : callable, True or None
         Told (done, total, text) of steps; True: a bar on standard error.
 
@@ -242,7 +242,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
 
 
 def _file_to_save(save: Any) -> Path | None:
-    """The file of a checkpoint."""
+    """Check argument ``save``: the path of a checkpoint, which must not be a folder."""
     place = optional(arguments.path, "save", save)
     if place is not None and place.is_dir():
         raise UserError(f"save {place} is a folder; give the name of a file")

@@ -1,4 +1,4 @@
-"""What runs a step for the host, whatever is behind it: dies and their driver, in one process or several, or numpy."""
+"""The interface by which the host runs training steps: dies behind a driver, in any number of processes, or numpy."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.statistics import DieStatistics
 
-#: A die, and a piece of one of its places.
+#: The number of a die, and a region of its memory.
 Piece = tuple[int, Buffer]
 
 
 class Executor(Protocol):
-    """Runs one step again and again, and lets the host read and write between.
+    """Runs a training step any number of times, and reads and writes die memories between steps.
 
     Dies may live in several processes, each with an executor of its own. All these processes run the same host code on
     the same samples: each writes the words of its own dies, and whatever is read, of any dies, comes to all. So reads,
@@ -34,47 +34,47 @@ class Executor(Protocol):
         ...
 
     def collect(self, pieces: Sequence[Piece]) -> list[NDArray[Any]]:
-        """Words ``[rows, columns]`` of each piece; collective."""
+        """Read the words ``[rows, columns]`` of pieces of any dies' memories. Collective."""
         ...
 
     def collect_floats(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
-        """Numbers ``[rows, columns]`` of each piece; collective."""
+        """Read the numbers ``[rows, columns]`` of pieces of any dies' memories. Collective."""
         ...
 
     def write(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
-        """Words of a die of this process, as they are."""
+        """Write words into the memory of a die of this process, bit for bit."""
         ...
 
     def write_floats(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
-        """Numbers of a die of this process, rounded to those of the dies."""
+        """Write numbers into the memory of a die of this process, rounded to the dies' format."""
         ...
 
     def rewrite(self, number: int, task: int, word: int, value: int) -> None:
-        """Another value in a word of a descriptor: of a task of a die of this process; nothing where there are no
-        descriptors."""
+        """Replace a word of a task's descriptor, on a die of this process; of an executor without descriptors nothing
+        happens."""
         ...
 
     def start(self, *, place: int = 0) -> None:
-        """Start one step, of a batch, on the dies of this process; see :meth:`wait`."""
+        """Start a training step on the dies of this process, which :meth:`wait` awaits."""
         ...
 
     def wait(self) -> int:
-        """Await the step that was started, of all processes; its cycles. Collective."""
+        """Await the end of the started step in all processes; the cycles that it took. Collective."""
         ...
 
     def step(self, place: int) -> int:
-        """One step, of a batch, from its start to its end; its cycles. Collective."""
+        """Run one training step on a batch in memory; the cycles that it took. Collective."""
         ...
 
     def statistics(self) -> list[DieStatistics]:
-        """What each die has counted since :meth:`clear_counters`; nothing at all of what counts nothing. Collective."""
+        """Read the counters of each die, since :meth:`clear_counters`; an empty list where none are. Collective."""
         ...
 
     def saturated(self) -> list[dict[str, int]] | None:
-        """Of each fixed-point die, how many numbers were beyond the format so far, by what they were; None of other
-        formats. Collective."""
+        """Count the numbers that each fixed-point die has saturated so far, by what they were; None of other formats.
+        Collective."""
         ...
 
     def clear_counters(self) -> None:
-        """Count anew from here."""
+        """Set the counters of all dies that live in this process to 0."""
         ...

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from plinth.files.forms import kind_of
 
-#: A form as JSON Schema has it.
+#: A JSON Schema, or the part of one that describes a value.
 Schema = dict[str, Any]
 
 _TEXT: Schema = {"type": "string"}
@@ -25,7 +25,7 @@ _RANGE: Schema = {"type": "array", "items": _AMOUNT, "minItems": 2, "maxItems": 
 
 
 def _or_none(form: Schema) -> Schema:
-    """A form, or null: there is none, or no finite one."""
+    """The schema of a value that may also be null: there is none, or no finite one."""
     return form | {"type": [form["type"], "null"]}
 
 
@@ -34,18 +34,18 @@ def _list(form: Schema) -> Schema:
 
 
 def _by(form: Schema) -> Schema:
-    """A mapping whose keys are names, not fields."""
+    """The schema of a mapping whose keys are names of layers, dies or the like, not of fields."""
     return {"type": "object", "additionalProperties": form}
 
 
 def row(required: str, optional: str = "") -> Schema:
-    """An object of fields."""
+    """The schema of an object whose keys are names of :data:`FIELDS`, given as lists separated by blanks."""
     return {"type": "object", "additionalProperties": False, "required": required.split(),
             "properties": {name: {"$ref": f"#/$defs/{name}"} for name in f"{required} {optional}".split()}}
 
 
 class Field(NamedTuple):
-    """What a name stands for, and its form."""
+    """A field of reports: what its value says, and the JSON Schema of the value."""
 
     what: str
     form: Schema
@@ -291,7 +291,7 @@ FIELDS: dict[str, Field] = {
 
 
 def used(form: Schema) -> Iterator[str]:
-    """Names of fields that a form refers to, those within these fields not among them."""
+    """The names of fields that a schema refers to itself; references within those fields are not followed."""
     for value in form.values():
         if isinstance(value, str) and value.startswith("#/$defs/"):
             yield value.removeprefix("#/$defs/")
@@ -309,7 +309,10 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def fault(value: Any, form: Schema, name: str = "") -> str:
-    """What is wrong with a value of a form, in words; empty: nothing. ``name`` is that of the value."""
+    """The first way in which a value violates a schema, in words for an error message; empty if there is none.
+
+    ``name`` is the name of the field that has the value.
+    """
     if "$ref" in form:
         form = FIELDS[form["$ref"].removeprefix("#/$defs/")].form
     types = form.get("type", [])

@@ -1,4 +1,4 @@
-"""Forms of settings: each checks values, reads and writes those of files, and gives the schema."""
+"""Types of settings in YAML and JSON files: each checks values, converts them from and to files, and gives a schema."""
 
 import re
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}"
 
 
 def kind_of(value: Any) -> str:
-    """What kind of value a file has where another is wanted, in the words of YAML."""
+    """The YAML type of a value for an error message, ``a text``, ``a list`` or ``a mapping``; of others the value."""
     kinds = ((str, "a text"), (list, "a list"), (dict, "a mapping"))
     return next((word for kind, word in kinds if isinstance(value, kind)), described(value))
 
 
 def described(value: Any) -> str:
-    """A wrong value as messages show it, with a hint where YAML reads a number as text."""
+    """A value of a file as an error message shows it, cut, with a hint where YAML has read a number as text."""
     if isinstance(value, str):
         short = value if len(value) <= 40 else value[:40] + "..."
         if re.fullmatch(r"[+-]?([0-9][0-9_]*\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", value):
@@ -45,44 +45,44 @@ def is_integer(value: Any, low: int, high: int) -> bool:
 
 @dataclass(frozen=True)
 class Integer:
-    """Form of a setting that is an integer."""
+    """A setting whose value is an integer from ``low`` to ``high``."""
 
     what: str
     low: int = 1
     high: int = MAXIMUM_SIZE
 
     def parse(self, value: Any) -> int:
-        """The value if it fits.
+        """Check a value that a file holds and return it as Python has it.
 
         Raises
         ------
         ValueError
-            If not.
+            If it is none that the setting may have; the text says which ones it may.
         """
         if not is_integer(value, self.low, self.high):
             raise ValueError(f"must be an integer from {self.low} to {self.high}, not {described(value)}")
         return int(value)
 
     def dump(self, value: Any) -> Any:
-        """As files hold it."""
+        """Convert a value to what a YAML or JSON file holds."""
         return value
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema."""
+        """The JSON Schema of the setting's values."""
         return {"description": self.what, "type": "integer", "minimum": self.low, "maximum": self.high}
 
 
 @dataclass(frozen=True)
 class Pair(Integer):
-    """Form of a setting that is (vertical, horizontal); files may give one number for both."""
+    """A setting whose value is a pair of integers, (vertical, horizontal); files may give one number for both."""
 
     def parse(self, value: Any) -> tuple[int, int]:  # type: ignore[override]
-        """The pair if it fits.
+        """Check one integer or a list of two, and return them as a pair.
 
         Raises
         ------
         ValueError
-            If not.
+            If they are no such integers, or out of range.
         """
         pair = value if isinstance(value, (list, tuple)) else [value, value]
         if len(pair) != 2 or not all(is_integer(size, self.low, self.high) for size in pair):
@@ -91,11 +91,11 @@ class Pair(Integer):
         return int(pair[0]), int(pair[1])
 
     def dump(self, value: Any) -> Any:
-        """As files hold it."""
+        """Convert a value to what a YAML or JSON file holds."""
         return value[0] if value[0] == value[1] else list(value)
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema."""
+        """The JSON Schema of the setting's values."""
         size = {"type": "integer", "minimum": self.low, "maximum": self.high}
         return {"description": f"{self.what}; one number or [vertical, horizontal]",
                 "oneOf": [size, {"type": "array", "items": size, "minItems": 2, "maxItems": 2}]}
@@ -103,16 +103,17 @@ class Pair(Integer):
 
 @dataclass(frozen=True)
 class Padding(Integer):
-    """Form of a setting that is (top, left, bottom, right), or (vertical, horizontal) where opposite sides are equal;
-    files may give one number for all. The first two are the near sides in either case, the last two the far ones."""
+    """A setting whose value is padding: (top, left, bottom, right), or (vertical, horizontal) where opposite sides are
+    equal; files may give one number for all. The first two are the near sides in either case, the last two the far
+    ones."""
 
     def parse(self, value: Any) -> tuple[int, ...]:  # type: ignore[override]
-        """The pair, or the four, if they fit.
+        """Check one integer or a list of two or four, and return the pair, or the four where opposite sides differ.
 
         Raises
         ------
         ValueError
-            If not.
+            If they are no such integers, or out of range.
         """
         sides = value if isinstance(value, (list, tuple)) else [value, value]
         if len(sides) not in (2, 4) or not all(is_integer(size, self.low, self.high) for size in sides):
@@ -122,11 +123,11 @@ class Padding(Integer):
         return tuple(map(int, near if list(near) == list(far) else sides))
 
     def dump(self, value: Any) -> Any:
-        """As files hold it."""
+        """Convert a value to what a YAML or JSON file holds."""
         return value[0] if len(value) == 2 and value[0] == value[1] else list(value)
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema."""
+        """The JSON Schema of the setting's values."""
         size = {"type": "integer", "minimum": self.low, "maximum": self.high}
         lists = [{"type": "array", "items": size, "minItems": count, "maxItems": count} for count in (2, 4)]
         return {"description": f"{self.what}; one number, [vertical, horizontal] or [top, left, bottom, right]",
@@ -135,46 +136,46 @@ class Padding(Integer):
 
 @dataclass(frozen=True)
 class Flag:
-    """Form of a setting that is true or false."""
+    """A setting whose value is true or false."""
 
     what: str
 
     def parse(self, value: Any) -> bool:
-        """The value if it fits.
+        """Check a value that a file holds and return it as Python has it.
 
         Raises
         ------
         ValueError
-            If not.
+            If it is none that the setting may have; the text says which ones it may.
         """
         if not isinstance(value, bool):
             raise ValueError(f"must be true or false, not {described(value)}")
         return value
 
     def dump(self, value: Any) -> Any:
-        """As files hold it."""
+        """Convert a value to what a YAML or JSON file holds."""
         return value
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema."""
+        """The JSON Schema of the setting's values."""
         return {"description": self.what, "type": "boolean"}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Form of a setting that is one of some words and numbers; ``hint`` says why others are none."""
+    """A setting whose value is one of the words and numbers ``known``; ``hint`` tells users why others are refused."""
 
     what: str
     known: tuple[str | int, ...]
     hint: str = ""
 
     def parse(self, value: Any) -> str | int:
-        """The value if it is one of them; what YAML 1.1 reads for ``off`` is ``off``.
+        """Check a value and return it; false, which YAML 1.1 reads for ``off``, becomes ``off`` again.
 
         Raises
         ------
         ValueError
-            If not.
+            If it is none of ``known``.
         """
         if value is False and "off" in self.known:
             return "off"
@@ -184,28 +185,28 @@ class Choice:
         return value
 
     def dump(self, value: Any) -> Any:
-        """As files hold it."""
+        """Convert a value to what a YAML or JSON file holds."""
         return value
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema."""
+        """The JSON Schema of the setting's values."""
         return {"description": self.what, "enum": [*self.known, *([False] if "off" in self.known else [])]}
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Form of a setting that is a list of shares, from 0 to 1."""
+    """A setting whose value is a list of up to ``most`` numbers from 0 to 1."""
 
     what: str
     most: int
 
     def parse(self, value: Any) -> tuple[float, ...]:
-        """The shares if they fit.
+        """Check a list of numbers and return them as floats.
 
         Raises
         ------
         ValueError
-            If not.
+            If they are no numbers from 0 to 1, or too many.
         """
         if not isinstance(value, (list, tuple)) or len(value) > self.most or not all(
                 isinstance(one, (int, float)) and not isinstance(one, bool) and 0 <= one <= 1 for one in value):
@@ -213,39 +214,39 @@ class Shares:
         return tuple(map(float, value))
 
     def dump(self, value: Any) -> Any:
-        """As files hold it."""
+        """Convert a value to what a YAML or JSON file holds."""
         return list(value)
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema."""
+        """The JSON Schema of the setting's values."""
         return {"description": self.what, "type": "array", "maxItems": self.most,
                 "items": {"type": "number", "minimum": 0, "maximum": 1}}
 
 
 @dataclass(frozen=True)
 class Fraction:
-    """Form of a setting that is a number above 0 and below 1."""
+    """A setting whose value is a number above 0 and below 1."""
 
     what: str
 
     def parse(self, value: Any) -> float:
-        """The value if it fits.
+        """Check a value that a file holds and return it as Python has it.
 
         Raises
         ------
         ValueError
-            If not.
+            If it is none that the setting may have; the text says which ones it may.
         """
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1:
             raise ValueError(f"must be a number above 0 and below 1, not {described(value)}")
         return float(value)
 
     def dump(self, value: Any) -> Any:
-        """As files hold it."""
+        """Convert a value to what a YAML or JSON file holds."""
         return value
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema."""
+        """The JSON Schema of the setting's values."""
         return {"description": self.what, "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 
 

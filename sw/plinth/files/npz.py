@@ -1,4 +1,4 @@
-"""Files of arrays (``.npz``), read as untrusted.
+"""Reader of numpy's ``.npz`` archives that takes nothing for granted which a file claims.
 
 What a file declares is compared with its own bytes and with limits before anything is made of it, in three steps, each
 of which goes by those before only::
@@ -58,7 +58,7 @@ _NUMBERS = re.compile(r"[|<>=]?(b1|[iu][1248]|f[248])")
 
 @dataclass(frozen=True)
 class Member:
-    """One file of the zip file: where its data lie, and their sizes as they are and unpacked."""
+    """A member of the zip archive: where its data lie, and how many bytes they are, packed and unpacked."""
 
     name: str
     start: int
@@ -70,7 +70,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Form:
-    """What a member holds: numbers of one kind in a shape. Printed as messages show it."""
+    """The number type and shape that the header of a member declares; ``str()`` gives them for messages."""
 
     member: Member
     #: In the machine's byte order.
@@ -86,7 +86,7 @@ class Form:
 
 
 class ArrayFile:
-    """An open file of arrays: which it holds, their forms, their values.
+    """An open ``.npz`` archive: the names, number types and shapes of its arrays, and their values.
 
     Parameters
     ----------
@@ -116,11 +116,11 @@ class ArrayFile:
         return tuple(self._members)
 
     def error(self, problem: str) -> UserError:
-        """The error that the file is not what it ought to be."""
+        """Make the error that the archive is damaged, or of another kind than wanted, by what was found."""
         return UserError(f"{self.where}: damaged or not {self.what} ({problem}); {self.remedy}")
 
     def form(self, name: str) -> Form:
-        """What the array of that name holds, by its head.
+        """Read the header of an array: its number type and shape.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class ArrayFile:
         return Form(member, dtype.newbyteorder("="), shape, not dtype.isnative, order == "True", head)
 
     def read(self, form: Form) -> NDArray[Any]:
-        """The values of an array of that form.
+        """Unpack the values of an array whose header has been read by :meth:`form`.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class ArrayFile:
         return values.reshape(form.shape[::-1]).transpose() if form.columns_first else values.reshape(form.shape)
 
     def bytes_at(self, start: int, count: int) -> bytes:
-        """Bytes of the file.
+        """Read ``count`` bytes of the archive from offset ``start`` on.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class ArrayFile:
         return found
 
     def _directory(self) -> list[Member]:
-        """Members that are arrays, by the list at the end of the file."""
+        """Read the central directory at the end of the archive; the members that are arrays."""
         end = max(0, self._size - _END.size)
         mark, disk, start_disk, here, count, length, start, comment = _END.unpack(self.bytes_at(end, _END.size))
         if mark != b"PK\x05\x06" or disk or start_disk or comment or here != count:
@@ -276,14 +276,14 @@ class _Data:
         return b"".join(parts)
 
     def finish(self) -> None:
-        """Compare the whole with what the directory states."""
+        """Compare length and checksum of what was unpacked with those that the directory states."""
         if self.given != self.member.size or self._some(1):
             raise self._error("is longer than declared")
         if self.checksum != self.member.checksum:
             raise self._error("does not have its checksum")
 
     def _some(self, most: int) -> bytes:
-        """Some bytes, at least one unless the data have ended."""
+        """Up to ``most`` unpacked bytes, at least one unless the data have ended."""
         if self.inflate is None:
             return self._packed(most)
         while not self.inflate.eof:
@@ -308,7 +308,7 @@ class _Data:
 
 @contextmanager
 def array_file(path: Path, what: str, remedy: str) -> Iterator[ArrayFile]:
-    """An open ``.npz`` file.
+    """Open an ``.npz`` archive for reading, until the context ends.
 
     Parameters
     ----------

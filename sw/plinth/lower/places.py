@@ -33,18 +33,18 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Reading(Generic[Value]):
-    """Pieces of dies' places to read, and what is made of the numbers ``[rows, columns]`` of each."""
+    """A read of die memories: pieces to fetch, and what makes a value of the numbers ``[rows, columns]`` of each."""
 
     pieces: Sequence[Piece]
     make: Callable[[Sequence[Floats]], Value]
 
     def of(self, executor: Executor) -> Value:
-        """What dies hold now; collective."""
+        """Fetch the pieces and make the value of what dies hold now; collective."""
         return self.make(executor.collect_floats(self.pieces))
 
 
 def read_together(executor: Executor, readings: Mapping[Key, Reading[Value]]) -> dict[Key, Value]:
-    """Several readings by name, with one request to the executor; collective."""
+    """Do several reads, given by name, with one request to the executor; collective."""
     values: Iterator[Floats] = iter(executor.collect_floats([
         piece for reading in readings.values() for piece in reading.pieces]))
     return {name: reading.make([next(values) for _ in reading.pieces]) for name, reading in readings.items()}
@@ -68,7 +68,7 @@ class Tensor:
     buffers: Sequence[Buffer]
 
     def reading(self) -> Reading[Floats]:
-        """The whole tensor; of what several dies hold, the last one's."""
+        """A read of the whole tensor; of elements that several dies hold, the last one's."""
         held = [(die, part) for die, part in enumerate(self.parts) if part.words]
 
         def make(values: Sequence[Floats]) -> Floats:
@@ -80,11 +80,11 @@ class Tensor:
         return Reading([(die, self.buffers[die]) for die, _ in held], make)
 
     def gather(self, executor: Executor) -> Floats:
-        """The whole tensor as dies hold it now; collective."""
+        """Read the whole tensor as dies hold it now; collective."""
         return self.reading().of(executor)
 
     def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
-        """Give every die of this process its part."""
+        """Write its part of the tensor into each die of this process."""
         whole = values.reshape(self.samples, self.positions, self.channels)
         for die in executor.numbers:
             part, buffer = self.parts[die], self.buffers[die]
@@ -102,7 +102,7 @@ class RowNumbers(Tensor):
     slices: Sequence[WeightSlice]
 
     def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
-        """Give every die of this process its part of the rows' numbers in the whole table."""
+        """Write its part of the row numbers, which are those of the whole table, into each die of this process."""
         whole = values.reshape(self.samples, self.positions)
         for die in executor.numbers:
             part, buffer, piece = self.parts[die], self.buffers[die], self.slices[die]
@@ -153,7 +153,7 @@ def _sum_rounding(fmt: Format, magnitudes: NDArray[np.float64], members: int) ->
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """What a layer trains, or gradients of it, in die memory: on each die a row of words, a matrix, then a bias."""
+    """A layer's weights and bias, or their gradients, in die memory: on each die a row of words, matrix then bias."""
 
     #: Its variables as one.
     vector: LayerVector
@@ -177,11 +177,11 @@ class LayerWeights:
         return _grid((piece.tap_index, piece.input_index, piece.output_index))
 
     def reading(self) -> Reading[Floats]:
-        """All of it, flat: of every slice the copy on its ring's first die."""
+        """A read of all weights and the bias, flat: of every slice the copy on its ring's first die."""
         return self._copy(0)
 
     def copies(self) -> Reading[list[Floats]]:
-        """All of it, flat, as often as dies hold copies of its slices."""
+        """A read of all weights and the bias, flat, as often as dies hold copies of their slices."""
         copies = [self._copy(copy) for copy in range(len(self.rings[0]))]
         count = len(self.rings)
         return Reading([piece for one in copies for piece in one.pieces], lambda values: [
@@ -192,7 +192,8 @@ class LayerWeights:
             self.join([rows[0] for rows in values], np.float32), np.float32))
 
     def sums(self, fmt: Format) -> Reading[GradientSum]:
-        """The whole layer, flat: the sum over the ring of each slice, whose numbers dies add in a format."""
+        """A read of the whole layer's gradient, flat: each slice summed over its ring, whose dies add in format
+        ``fmt``."""
         def make(values: Sequence[Floats]) -> GradientSum:
             numbers = iter(values)
             sums, roundings = [], []
@@ -205,7 +206,7 @@ class LayerWeights:
         return Reading([(die, self.buffers[die]) for ring in self.rings for die in ring], make)
 
     def join(self, values: Sequence[NDArray[np.floating]], dtype: type[np.floating]) -> NDArray[np.floating]:
-        """All weights and bias, flat, of one slice from each ring."""
+        """Assemble all weights and the bias, flat, of one slice from each ring."""
         size = self.shape[0] * self.shape[1] * self.shape[2]
         flat = np.zeros(size + (self.shape[2] if self.slices[0].bias else 0), dtype=dtype)
         weights = flat[:size].reshape(self.shape)
@@ -222,17 +223,17 @@ class LayerWeights:
 
 @dataclass(frozen=True)
 class KeptWeights:
-    """A vector beside the weights of a layer in die memory: on each die what it owns of its slice, block by block."""
+    """An optimiser state, or low halves, beside a layer's weights in die memory: on each die the blocks it owns."""
 
     weights: LayerWeights
     blocks: Sequence[Sequence[tuple[Block, Buffer]]]
 
     def pieces(self) -> list[Piece]:
-        """All of it, die by die."""
+        """The regions of memory that hold the vector, die by die."""
         return [(die, buffer) for die, blocks in enumerate(self.blocks) for _, buffer in blocks]
 
     def reading(self) -> Reading[NDArray[np.float64]]:
-        """The whole vector, flat, as the weights of the layer."""
+        """A read of the whole vector, flat, in the order of the layer's weights."""
         owned = [(ring, die, block, buffer) for ring in self.weights.rings for die in ring
                  for block, buffer in self.blocks[die]]
 
@@ -245,7 +246,7 @@ class KeptWeights:
         return Reading([(die, buffer) for _, die, _, buffer in owned], make)
 
     def spread(self, flat: NDArray[np.floating], executor: Executor) -> None:
-        """Give every die of this process what it owns."""
+        """Write the blocks that it owns into each die of this process."""
         for die in executor.numbers:
             own = self.weights.cut(flat, die)
             for block, buffer in self.blocks[die]:
@@ -286,11 +287,11 @@ class _HostPlaces:
                             [self._at(given.buffer(die)) for die in dies], step.members(RING, number).members)
 
     def all_weights(self) -> dict[str, LayerWeights]:
-        """By layer."""
+        """The weights of each layer in die memory, by the layer's name."""
         return {name: self.weights(one) for name, one in self._step.weights.items()}
 
     def all_gradients(self) -> dict[str, LayerWeights]:
-        """By layer, with the rates that they have been multiplied by."""
+        """The gradients of each layer in die memory, by the layer's name, with rates that they are multiplied by."""
         rates = {one.node.name: one.rates for one in self._step.operations if isinstance(one, ElementRates)}
         return {name: replace(self.weights(one), rates=rates.get(name, ()))
                 for name, one in self._step.gradients.items()}
@@ -357,7 +358,7 @@ class HostView:
 
     @property
     def dies(self) -> int:
-        """Dies of the array."""
+        """Number of dies of the array."""
         return len(self.predictions.parts)
 
     def load(self, executor: Executor, parameters: Parameters) -> None:
@@ -379,7 +380,7 @@ class HostView:
                 place.spread(place.weights.vector.join(values), executor)
 
     def write_batch(self, executor: Executor, x: NDArray[Any], targets: NDArray[Any], place: int = 0) -> None:
-        """Samples ``[sample, ...]``, and one-hot classes or targets."""
+        """Write a batch into the dies of this process: samples ``[sample, ...]``, and one-hot classes or targets."""
         for tensor in self.inputs:
             tensor.spread(x, executor, place)
         self.targets.spread(targets, executor, place)

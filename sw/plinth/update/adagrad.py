@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Adagrad(Law):
-    """The state is the sum of squares of gradients, by whose root steps are divided."""
+    """Adagrad: the state is the sum of squared gradients, by the root of which steps are divided."""
 
     kind = "adagrad"
     numbers = ("epsilon",)
@@ -27,15 +27,15 @@ class Adagrad(Law):
     most_step = 1.0
 
     def next_state(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The sum, and the gradient's square."""
+        """The sum of squares with that of this gradient: ``s + g^2``."""
         return state + gradient**2
 
     def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The gradient over the root of the sum."""
+        """The gradient over the root of the sum of squares: ``g / sqrt(s + epsilon)``."""
         return gradient / root(state + rule.epsilon)
 
     def program(self, to: Program, rule: UpdateRule) -> None:
-        """``s = s + (g g);  q = rate ((1 / sqrt(s + epsilon)) g)``."""
+        """Write the vector program ``s = s + (g g);  q = rate ((1 / sqrt(s + epsilon)) g)``."""
         to.multiply("q", "g", "g")
         to.add("s", "s", "q")
         to.shift("q", "s", rule.epsilon)

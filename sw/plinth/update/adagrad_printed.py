@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AdagradPrinted(Adagrad):
-    """The state is Adagrad's; steps are divided by itself."""
+    """Adagrad without the root: the state is the sum of squared gradients, by which steps are divided."""
 
     kind = "adagrad-printed"
     defaults = {"rate": 0.005, "epsilon": 0.01}
@@ -27,11 +27,11 @@ class AdagradPrinted(Adagrad):
     most_step = 16.0
 
     def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The gradient over the sum."""
+        """The gradient over the sum of squares: ``g / (s + epsilon)``."""
         return gradient / (state + rule.epsilon)
 
     def program(self, to: Program, rule: UpdateRule) -> None:
-        """``s = s + (g g);  q = rate ((1 / (s + epsilon)) g)``."""
+        """Write the vector program ``s = s + (g g);  q = rate ((1 / (s + epsilon)) g)``."""
         to.multiply("q", "g", "g")
         to.add("s", "s", "q")
         to.shift("q", "s", rule.epsilon)

@@ -1,4 +1,4 @@
-"""The contract of an update rule: its law in float64, its numbers and defaults, and its vector program.
+"""The interface of an update rule (optimiser): its formulas in float64, its hyperparameters, its vector program.
 
 Nothing here loads numpy or what dies are made of: ``--help`` shows names and defaults of rules.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of update rules beside the learning rate, and what it may be: finite, from 0 to below ``below``.
+    """A hyperparameter of update rules beside the learning rate, and its range: finite, from 0 to below ``below``.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ class Number:
     below: float | None = None
 
     def check(self, name: str, value: float) -> None:
-        """Refuse what it may not be.
+        """Refuse a value that the number may not have.
 
         Raises
         ------
         ValueError
-            With the range.
+            If it is out of the range, which the text says.
         """
         least = value > 0 if self.positive else value >= 0
         if not (least and value < (float("inf") if self.below is None else self.below)):
@@ -117,19 +117,22 @@ class Law(ABC):
 
     @abstractmethod
     def next_state(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The state after an update; ``state`` is that before it."""
+        """Compute the state after an update, of the gradient and of the state before it, element by element in
+        float64."""
 
     @abstractmethod
     def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """What is multiplied by the rate and taken from weights; ``state`` is that after the update."""
+        """Compute what an update multiplies by the learning rate and subtracts from weights, of the gradient and of
+        the state after the update, element by element in float64."""
 
     @abstractmethod
     def program(self, to: Program, rule: UpdateRule) -> None:
-        """Bring the state up to date, and into ``q`` what is taken from weights."""
+        """Write the vector program of an update: it updates region ``s``, and leaves in region ``q`` what is
+        subtracted from weights."""
 
 
 def root(values: Doubles) -> Doubles:
-    """Square roots."""
+    """The square root of each element."""
     import numpy as np
 
     return np.sqrt(values)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Momentum(Law):
-    """The state is a decaying sum of gradients."""
+    """Gradient descent with momentum: the state is a decaying sum of gradients, along which weights move."""
 
     kind = "momentum"
     numbers = ("momentum",)
@@ -24,15 +24,15 @@ class Momentum(Law):
     optimised = True
 
     def next_state(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The decayed sum, and the gradient."""
+        """The decayed sum with this gradient: ``momentum s + g``."""
         return rule.momentum * state + gradient
 
     def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The sum."""
+        """The state itself."""
         return state
 
     def program(self, to: Program, rule: UpdateRule) -> None:
-        """``s = (momentum s) + g;  q = rate s``."""
+        """Write the vector program ``s = (momentum s) + g;  q = rate s``."""
         to.scale("s", "s", rule.momentum)
         to.add("s", "s", "g")
         to.scale("q", "s", rule.rate)

@@ -1,4 +1,4 @@
-"""The numbers of an update rule as tasks hold them, and which of them a number format holds at all.
+"""Ranges of learning rate and epsilon that dies of a number format can hold, and the words that tasks have for them.
 
 With gradients that are larger by the scale of errors, what dies hold are those of :meth:`UpdateRule.scaled`::
 
@@ -34,7 +34,7 @@ _FLOAT_RANGES = {"rate": _FP32, "epsilon": _FP32}
 
 
 def _fixed_ranges(rule: UpdateRule) -> dict[str, tuple[float, float]]:
-    """As :data:`_FLOAT_RANGES`, of Q3.12."""
+    """The least and the largest rate and epsilon that dies of Q3.12 hold."""
     place = STATE_UNIT if rule.wide else _NARROW_PLACE
     least = 0.0 if rule.stochastic and not rule.wide else place / 2 / (rule.law.most_step or _MOST_GRADIENT)
     return {"rate": (max(2.0**-_MOST_SHIFT, least), float(_MOST_MANTISSA)),
@@ -68,5 +68,5 @@ def check_numbers(rule: UpdateRule, scale: float, fmt: Format) -> None:
 
 
 def epsilon_word(rule: UpdateRule) -> int:
-    """Epsilon of a rule for gradients as they are in memory, as tasks of the optimiser engine hold it."""
+    """The word of an optimiser task for a rule's epsilon; the rule is the one for gradients as they are in memory."""
     return min(max(1, round(rule.epsilon / STATE_UNIT)), MOST_EPSILON)

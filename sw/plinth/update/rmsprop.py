@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RmsProp(Law):
-    """The state is a decaying mean of squares of gradients, by whose root steps are divided."""
+    """RMSProp: the state is a decaying mean of squared gradients, by the root of which steps are divided."""
 
     kind = "rmsprop"
     numbers = ("epsilon", "decay")
@@ -29,15 +29,17 @@ class RmsProp(Law):
     amplifies = True
 
     def next_state(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The mean, with the gradient's square."""
+        """The decayed mean with this gradient's square: ``decay s + (1 - decay) g^2``."""
         return rule.decay * state + (1 - rule.decay) * gradient**2
 
     def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The gradient over the root of the mean."""
+        """The gradient over the root of the mean of squares: ``g / (sqrt(s) + epsilon)``."""
         return gradient / (root(state) + rule.epsilon)
 
     def program(self, to: Program, rule: UpdateRule) -> None:
-        """``s = s + ((1 - decay) ((g g) - s));  q = rate ((1 / (1 / (1 / sqrt(s)) + epsilon)) g)``.
+        """Write the vector program of an update::
+
+            s = s + ((1 - decay) ((g g) - s));  q = rate ((1 / (1 / (1 / sqrt(s)) + epsilon)) g)
 
         The mean goes towards the square, which rounds no more of it than its change however near the decay is to 1; of
         a state of 0 the inverse root is infinite, and its reciprocal 0 again.

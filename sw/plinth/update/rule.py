@@ -1,6 +1,6 @@
-"""An update rule with its numbers: what steps, references and checkpoints know of how weights are updated.
+"""An update rule (optimiser) with its hyperparameters, as steps, references and checkpoints have it.
 
-Its law is a file of this room. Dies compute with gradients that are larger by the scale of errors:
+Formulas stand in the file of each rule. Dies compute with gradients that are larger by the scale of errors:
 :meth:`UpdateRule.scaled`.
 """
 
@@ -27,7 +27,7 @@ WEIGHTS_LOW, STATE, STATE_LOW = VECTORS = "weights_low", "state", "state_low"
 
 @dataclass(frozen=True)
 class UpdateRule:
-    """A rule and its numbers.
+    """An update rule with its learning rate and other hyperparameters.
 
     Parameters
     ----------
@@ -66,65 +66,65 @@ class UpdateRule:
 
     @property
     def law(self) -> Law:
-        """What the rule says of itself."""
+        """The rule's formulas, defaults and vector program."""
         return LAWS[self.kind]
 
     @property
     def numbers(self) -> Mapping[str, float]:
-        """Its numbers beside the rate, by name."""
+        """The rule's hyperparameters beside the learning rate, by name."""
         return {name: getattr(self, name) for name in self.law.numbers}
 
     @property
     def plain(self) -> bool:
-        """Whether a weight is all that it reads and writes: what a reduction does on its way."""
+        """Whether the update reads and writes weights alone, so that a reduction does it on its way."""
         return not self.law.stateful and not (self.wide or self.stochastic)
 
     @property
     def form(self) -> "UpdateRule":
-        """The rule without its numbers: what a step does, and how long it takes, does not depend on them."""
+        """The same rule with default hyperparameters, on which neither a step's tasks nor their cycles depend."""
         return UpdateRule(self.kind, wide=self.wide, stochastic=self.stochastic)
 
     @property
     def title(self) -> str:
-        """The form in words, as plans have it."""
+        """The rule in words, as plans and reports have it: ``adagrad wide``."""
         return f"{self.kind}{' wide' if self.wide else ''}{' stochastic' if self.stochastic else ''}"
 
     @property
     def squares(self) -> bool:
-        """Whether states are made of squares of gradients, by which steps are divided."""
+        """Whether the state is made of squared gradients, by which steps are divided."""
         return self.law.state_power == 2
 
     @property
     def vectors(self) -> tuple[str, ...]:
-        """What is kept beside weights, by name."""
+        """The names of vectors kept beside weights: low halves of wide weights, states, low halves of these."""
         state = () if not self.law.stateful else (STATE, STATE_LOW) if self.wide else (STATE,)
         return ((WEIGHTS_LOW,) if self.wide else ()) + state
 
     @property
     def kept(self) -> str:
-        """What the vectors are the state of, in a word; empty if there are none."""
+        """The name of the state that checkpoints hold beside weights; empty if the rule keeps none."""
         return f"{self.kind}{' wide' if self.wide else ''}" if self.vectors else ""
 
     def state_scale(self, scale: float) -> float:
-        """How much larger states are with gradients that are ``scale`` times as large."""
+        """The factor by which states are larger where gradients are ``scale`` times as large."""
         return float(scale**self.law.state_power)
 
     def scaled(self, scale: float) -> "UpdateRule":
-        """The rule that does the same with gradients that are ``scale`` times as large."""
+        """The rule that changes weights in the same way where gradients are ``scale`` times as large."""
         factors: dict[str, Any] = {name: getattr(self, name) * scale**power for name, power in self.law.powers.items()}
         return replace(self, **factors)
 
     def next_state(self, gradient: NDArray[Any], state: NDArray[Any]) -> Doubles:
-        """The state after an update in float64; ``state`` is that before it."""
+        """Compute the state after an update in float64, of the gradient and of the state before it."""
         return self.law.next_state(self, gradient.astype(np.float64), np.asarray(state, np.float64))
 
     def direction(self, gradient: NDArray[Any], state: NDArray[Any] | None) -> Doubles:
-        """What an update multiplies by the rate, in float64; ``state`` is that *after* it, None with sgd."""
+        """Compute what an update multiplies by the rate, in float64; ``state`` is that *after* it, None with sgd."""
         kept = np.zeros(0) if state is None else np.asarray(state, np.float64)
         return self.law.direction(self, gradient.astype(np.float64), kept)
 
     def apply(self, weights: NDArray[Any], gradient: NDArray[Any], state: NDArray[Any] | None) -> Doubles:
-        """Weights after an update in float64; ``state`` is that before it, None with sgd."""
+        """Compute the weights after an update in float64; ``state`` is that before it, None with sgd."""
         after = None if state is None else self.next_state(gradient, state)
         return weights - self.rate * self.direction(gradient, after)
 
@@ -138,8 +138,8 @@ FORMS = {rule.title: rule for kind, law in LAWS.items() for wide in (False, True
 
 def rule_for(parameters: DieParameters, kind: str | None = None, *, wide: bool | None = None, stochastic: bool = False,
            **numbers: float) -> UpdateRule:
-    """The rule of dies, what is left out as they do it best: Adagrad, wide, with an optimiser engine, else gradient
-    descent.
+    """Choose an update rule for dies: an argument that is left out is as they do best, which is wide Adagrad with an
+    optimiser engine, and gradient descent without.
 
     Raises
     ------

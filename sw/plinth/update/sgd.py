@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Sgd(Law):
-    """Gradient descent without a state."""
+    """Plain gradient descent: weights move along the gradient, and no state is kept."""
 
     kind = "sgd"
     stateful = False
@@ -22,13 +22,13 @@ class Sgd(Law):
     optimised = True
 
     def next_state(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """There is none, which stays."""
+        """Return ``state`` unchanged: the rule keeps none."""
         return state
 
     def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The gradient."""
+        """The gradient itself."""
         return gradient
 
     def program(self, to: Program, rule: UpdateRule) -> None:
-        """``q = rate g``."""
+        """Write the vector program ``q = rate g``."""
         to.scale("q", "g", rule.rate)
