@@ -354,6 +354,8 @@ def test_stalls_have_their_cause() -> None:
     assert near[1] == far[1] == 0
     assert abs(far[0] - near[0] - 500) < 8  # a step of the feeder
     assert far[2] - near[2] == 500
+    # Behind the last step of a tile only its store is waited for, however long its operands took.
+    assert stalls(4, 4, 1, 4)[2] == stalls(4, 4, 64, 4)[2]
     few, many = stalls(8, 160, 2, 4), stalls(8, 320, 2, 4)  # three steps of the five that a store takes
     assert abs(sum(many) - sum(few) - 10 * 3 * 8) < 8
     assert many[1] - few[1] > 2 * (many[0] - few[0])
