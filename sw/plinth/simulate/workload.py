@@ -7,7 +7,7 @@ that have as much as each other are looked at once, and the tiles of an exchange
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.partition.axes import common
 from plinth.partition.graph import DP, MP
-from plinth.plan.plan import Plan
 from plinth.predict.published import PublishedWords
 from plinth.simulate.costs import VAULTS, Cost, Costs, DieCosts
 from plinth.simulate.phases import Collected, Purpose, purpose
@@ -26,7 +25,6 @@ from plinth.simulate.ways import Group, Ways
 from plinth.step import granularity
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
-from plinth.step.build import step_of
 from plinth.step.layers.products import Products
 from plinth.step.operations import Operation
 from plinth.step.step import Step
@@ -61,15 +59,15 @@ class Workload:
     grouped: str = ""
 
 
-def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | None = None,
+def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | None = None,
              ways: Ways | None = None, overlap: bool = True, form: str = "exact") -> Workload:
     """Tasks and flows of a step.
 
     Parameters
     ----------
-    plan : Plan
+    step : Step
     array : Array
-        Of as many dies.
+        The dies that do it.
     costs : Costs
     slow : dict of int to float, optional
         Dies whose tasks take longer by a factor, beside the array's speeds.
@@ -83,17 +81,13 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
     Raises
     ------
     UserError
-        If the array has another number of dies, or a die that is slow does not exist.
+        If a die that is slow does not exist.
     """
-    if plan.dies != array.dies:
-        raise UserError(f"the plan is for {plan.dies} dies, but array {array.name!r} has {array.dies}; choose an array "
-                        "of as many, or plan again with `plinth plan --array`")
     speeds = [float(speed) for speed in array.relative_speeds]
     for die, factor in (slow or {}).items():
         if not 0 <= die < array.dies:
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
-    step = step_of(replace(plan.sharding, array=array), costs.parameters)
     grouped = why_grouped(step, array, costs, overlap=overlap, form=form)
     if not grouped:
         assert isinstance(costs, DieCosts)
