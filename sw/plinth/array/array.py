@@ -489,8 +489,8 @@ class Array:
         return [(one, two - 1, two, one) for one in range(self.dies) for two in range(one + 1, self.dies)]
 
     @property
-    def _grid(self) -> tuple[int, int]:
-        """Rows and columns of a cluster's dies, as square as can be; the last row may be short."""
+    def cluster_grid(self) -> tuple[int, int]:
+        """Rows and columns of the dies of a cluster, as square as can be; the last row may be short."""
         groups = self.dimensions[0]
         rows = next(rows for rows in range(isqrt(groups), 0, -1) if groups % rows == 0)
         columns = groups // rows
@@ -509,7 +509,7 @@ class Array:
             ways = [(first + one, 0, first + one + 1, 1) for one in range(clusters - 1)]
             ways += [(self.dies, 2 * group, first, 1), (first + clusters - 1, 0, self.dies, 2 * group + 1)]
             found += [Link(*ends, rate=self.rate * self.ring_links, latency=latency) for ends in ways]
-        rows, columns = self._grid if self.dimensions else (1, 1)
+        rows, columns = self.cluster_grid if self.dimensions else (1, 1)
         for cluster in range(clusters):
             for one in range(groups):
                 row, column = divmod(one, columns)

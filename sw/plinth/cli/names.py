@@ -7,8 +7,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                *(f"winograd_{what}_{layer}" for layer in ("early", "mid1", "late1", "mid2", "late2")
                  for what in ("utilisation", "speedup", "backward_speedup")),
                "scatter_efficiency", "gather_efficiency", "train_step_utilisation",
-               "ring_efficiency", "ring_efficiency_torus", "transfer_efficiency", "ring_efficiency_links",
-               "transfer_efficiency_links",
+               "ring_efficiency", "ring_efficiency_torus", "ring_efficiency_full", "ring_efficiency_clusters",
+               "transfer_efficiency", "ring_efficiency_links", "transfer_efficiency_links",
                "link_goodput_ber_1e-5", "serial_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
                "busy_machine_share", "numpy_overhead", "digits_accuracy_nearest", "digits_accuracy_adagrad",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "help_seconds_over_click",
