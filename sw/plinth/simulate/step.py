@@ -16,7 +16,7 @@ from plinth.plan.planning import chosen, task
 from plinth.sharding import Sharding
 from plinth.simulate.costs import COSTS
 from plinth.simulate.ways import Ways
-from plinth.simulate.workload import Workload, workload
+from plinth.simulate.workload import MOST_TASKS, Workload, workload
 from plinth.step.build import step_of
 from plinth.step.step import Step
 from plinth.units import largest, size
@@ -59,7 +59,8 @@ class Simulated:
 
 def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, float] | None = None,
               ways: Ways | None = None, overlap: bool = True, form: str = "exact",
-              progress: Callable[[int, int], None] | None = None, step: Step | None = None) -> Simulated:
+              progress: Callable[[int, int], None] | None = None, step: Step | None = None,
+              most_tasks: int = MOST_TASKS) -> Simulated:
     """Simulate a Plan's step on an array: ``step``, if it has been built.
 
     Raises
@@ -69,7 +70,7 @@ def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, fl
     """
     costs = COSTS[cost](array)
     step = step or step_on(plan, array)
-    work = workload(step, array, costs, slow, ways, overlap, form)
+    work = workload(step, array, costs, slow, ways, overlap, form, most_tasks)
     return Simulated(plan=plan, array=array, step=step, cost=cost, source=costs.source, slow=slow or {}, work=work,
                      result=simulate(work.machine, work.activities, progress, work.tasks))
 

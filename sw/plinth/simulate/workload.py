@@ -34,8 +34,9 @@ from plinth_hw.isa.operations import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
 from plinth_sim.array.machine import Task as DieTask
 
-#: Tasks of a step, over all dies, up to which it is simulated task by task.
-MOST_TASKS = 24_000
+#: Tasks of a step, over all dies, up to which it is simulated task by task: what takes a processor less than a minute,
+#: at 1,500 tasks a second and more, and 0.9 GB, at 11 kB a task.
+MOST_TASKS = 80_000
 #: Pieces of all nodes on all dies, about, at most, if it is not: with more dies, pieces get larger.
 MOST_PIECES = 1 << 15
 #: Kinds of work that make what other dies get, which takes what their tasks say; what copies take follows from their
@@ -60,7 +61,8 @@ class Workload:
 
 
 def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | None = None,
-             ways: Ways | None = None, overlap: bool = True, form: str = "exact") -> Workload:
+             ways: Ways | None = None, overlap: bool = True, form: str = "exact", most_tasks: int = MOST_TASKS
+             ) -> Workload:
     """Tasks and flows of a step.
 
     Parameters
@@ -77,6 +79,8 @@ def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | No
         Whether reductions run beside what follows; else a die goes on when its reduction is done.
     form : str
         "exact", or "published": :class:`PublishedGroups`.
+    most_tasks : int
+        Tasks of dies up to which the step is simulated task by task, if it can be; 0: in groups.
 
     Raises
     ------
@@ -88,7 +92,7 @@ def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | No
         if not 0 <= die < array.dies:
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
-    grouped = why_grouped(step, array, costs, overlap=overlap, form=form)
+    grouped = why_grouped(step, array, costs, overlap=overlap, form=form, most_tasks=most_tasks)
     if not grouped:
         assert isinstance(costs, DieCosts)
         made = TaskByTask(step, array, costs, speeds)
@@ -103,9 +107,8 @@ def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | No
     return Workload(machine, groups.activities, groups.purposes, groups.tasks, len(machine.links), grouped)
 
 
-def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: str) -> str:
-    """Why a step is simulated in groups of tasks, in words; empty: it is not. Tasks are counted as if all dies had as
-    many as the first."""
+def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: str, most_tasks: int) -> str:
+    """Why a step is simulated in groups of tasks, in words; empty: it is not."""
     if not isinstance(costs, DieCosts):
         return "costs are those of HyPar's paper"
     if form != "exact" or not overlap:
@@ -116,10 +119,12 @@ def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: 
         return f"codes of array {array.name} are a model"
     count = 0
     try:
-        for _ in step.tasks(0):
-            count += step.dies
-            if count > MOST_TASKS:
-                return f"it has more than {MOST_TASKS:,} tasks, over all dies"
+        # Dies of a class have as many tasks as each other.
+        for dies in step.classes():
+            for item in step.tasks(int(dies[0])):
+                count += len(dies) * isinstance(item, Task)
+                if count > most_tasks:
+                    return f"it has more than {most_tasks:,} tasks, over all dies"
     except UserError as error:
         return f"no die can run it: {error}"
     return ""
