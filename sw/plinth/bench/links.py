@@ -129,7 +129,8 @@ def _simulated(array: Array, over: Levels, rate: Fraction) -> dict[str, Any]:
                    for node in graph.nodes)
 
     def cycles(groups: ProcessGroups) -> float:
-        copies = tuple(Ring(groups) if node.weighted else None for node in graph.nodes)
+        copies = tuple((variable.qualified(node.name), Ring(groups, 1, parameters.chunk_words))
+                       for node in graph.nodes for variable in node.variables)
         step = step_of(Sharding(graph=graph, splits=splits, batch=array.dies, factors=array.factors, array=array,
                                 copies=copies), parameters)
         step.operations[:] = [one for one in step.operations if isinstance(one, Reduce)]
