@@ -10,7 +10,7 @@ import pytest
 
 from plinth import cli
 from plinth.array.array import ARRAYS
-from plinth.bench import accuracy, agreement, holdouts, network, steps
+from plinth.bench import accuracy, agreement, holdouts, models, network, steps
 from plinth.bench.agreement import Agreement, Step
 from plinth.bench.holdouts import Case, First
 from plinth.bench.page import default_page, write_tables
@@ -28,6 +28,10 @@ STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data",
                         ("model",)), 2000, 2120, 1800)]
 
 
+#: By both models of the simulator.
+BOTH = [models.Found(STEPS[0].step, 100, 1000.0, 950.0), models.Found(STEPS[1].step, 2000, 2000.0, 2040.0)]
+
+
 def test_rows_and_table() -> None:
     found = {row.name: row for row in agreement.rows(STEPS)}
     assert set(found) == {name for name in agreement.BENCHES
@@ -40,6 +44,25 @@ def test_rows_and_table() -> None:
     assert "| digits-mlp | `ndp-demo` | ring-2 | data, joint | 1,000 | 990 | -1.0 % | 1,010 | +1.0 % |" in text
     assert text.endswith("2 steps with FP32 operands, simulated: mean error 3.5 %, worst 6.0 %, predicted: mean error "
                          "5.5 %, worst 10.0 %.")
+
+
+def test_both_models_stand_beside_each_other() -> None:
+    assert {row.name: row.value for row in models.rows(BOTH)} == {
+        "grouped_error_mean": pytest.approx(0.035), "grouped_error_worst": pytest.approx(0.05)}
+    assert models.rows([]) == [] and set(models.BENCHES) == {row.name for row in models.rows(BOTH)}
+    text = models.table(BOTH)
+    assert "| digits-mlp | 128 | `ndp-demo` | ring-2 | data, joint | 100 | 1,000 | 950 | -5.0 % |" in text
+    assert text.endswith("2 steps, in groups against task by task: mean 3.5 %, worst 5.0 % (1 data-parallel, mean "
+                         "5.0 %, worst 5.0 %; 1 other, mean 2.0 %, worst 2.0 %).")
+
+
+def test_both_models_simulate_the_same_step() -> None:
+    """What does not go task by task is left out."""
+    step = Step("digits-mlp", ARRAYS["ring-2"], (("dp",),) * 4, ("data",), 32)
+    found = models.compare(step)
+    assert found is not None and found.task_by_task == pytest.approx(agreement.simulated_cycles(step), abs=1)
+    assert 0 < abs(found.error) < 0.2 and found.tasks > 20
+    assert models.compare(dataclasses.replace(step, array=ARRAYS["hypar-16"], splits=(("dp",) * 4,) * 4)) is None
 
 
 def test_a_choice_by_predictions_costs_what_its_plan_counts_more() -> None:
@@ -189,7 +212,8 @@ def test_a_page_that_is_not_there_begins_with_the_tables(tmp_path: Path) -> None
 
 def test_a_checkout_has_its_own_pages() -> None:
     docs = Path(__file__).resolve().parents[2] / "docs"
-    for name, tables in ((agreement.PAGE, [*agreement.tables([]), network.TABLE]), (accuracy.PAGE, ["accuracy"])):
+    for name, tables in ((agreement.PAGE, [*agreement.tables([]), models.TABLE, network.TABLE]),
+                         (accuracy.PAGE, ["accuracy"])):
         assert default_page(name) == docs / name
         assert all(f"<!-- {table} -->" in (docs / name).read_text(encoding="utf-8") for table in tables)
 
@@ -197,11 +221,15 @@ def test_a_checkout_has_its_own_pages() -> None:
 def test_the_command_writes_the_page_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                       capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(agreement, "measure", lambda **options: STEPS)
+    monkeypatch.setattr(models, "measure", lambda say, only: BOTH if only in ("", "digits-mlp") else [])
     cli.main(["agreement", "--only", "digits-mlp", "--out", str(tmp_path / "page.md")])
     assert capsys.readouterr().out.endswith(f"page: {tmp_path / 'page.md'}\n")
-    assert agreement.table(STEPS) in (tmp_path / "page.md").read_text()
+    written = (tmp_path / "page.md").read_text()
+    assert agreement.table(STEPS) in written and models.table(BOTH) in written
     (tmp_path / "file").touch()
-    monkeypatch.setattr(agreement, "measure", lambda **options: pytest.fail("the page cannot be written"))
+    monkeypatch.setattr(agreement, "measure", lambda **options: pytest.fail("nothing is counted, nothing written"))
+    cli.main(["agreement", "--only", "models", "--out", str(tmp_path / "models.md")])
+    assert (tmp_path / "models.md").read_text() == f"<!-- models -->\n{models.table(BOTH)}\n<!-- /models -->\n"
     with pytest.raises(SystemExit) as stop:
         cli.main(["agreement", "--out", str(tmp_path / "file" / "page.md")])
     assert stop.value.code == 2 and "cannot be written" in capsys.readouterr().err

@@ -54,7 +54,7 @@ def _plan(console: Console) -> None:
 
 
 def _simulation(console: Console) -> None:
-    plan = step.planned(NETWORK, ARRAYS["ring-4"], planner="data", model="exact", batch=64)
+    plan, _ = step.planned(NETWORK, ARRAYS["ring-4"], planner="data", model="exact", batch=64)
     show_simulation(console, step.simulated(plan, ARRAYS["ring-4"]))
 
 

@@ -149,10 +149,10 @@ def simulate(network: str | Path | Network | PlanResult | None = None, array: st
         where = array_for(made, array_given(array))
     else:
         refuse_beside(key for key, value in settings.items() if value is not (False if key == "stochastic" else None))
-        where = array_of_use(given, name, array_given(array))
+        where, step = array_of_use(given, name, array_given(array))
     with activity(progress, f"planning on {where.name}", "tasks") as told:
         if made is not None:
-            given = split(made, where, **settings)
+            given, step = split(made, where, **settings)
         assert given is not None
         told.begin(f"simulating {given.network} on {where.name}", "tasks")
-        return SimulationResult(simulated(given, where, cost=cost, slow=factors, progress=told.update))
+        return SimulationResult(simulated(given, where, step, cost=cost, slow=factors, progress=told.update))

@@ -11,12 +11,13 @@ from plinth.plan.plan_file import check_use
 from plinth.plan.planning import arranged, check_prediction
 from plinth.simulate import step
 from plinth.simulate.step import Simulated
+from plinth.step.step import Step
 
 
 def split(network: Network, array: Array, *, planner: str | None = None, model: str | None = None,
           batch: int | None = None, update: str | None = None, wide: bool | None = None, stochastic: bool = False
-          ) -> Plan:
-    """The plan of :func:`plinth.api.splits.planned`, whose costs would take long on large arrays.
+          ) -> tuple[Plan, Step]:
+    """The plan of :func:`plinth.api.splits.planned`, whose costs would take long on large arrays, and its step.
 
     Raises
     ------
@@ -29,8 +30,9 @@ def split(network: Network, array: Array, *, planner: str | None = None, model: 
 
 
 def array_of_use(plan: Plan, name: str, given: str | Array | None, dies: int | None = None,
-                 machine: str | None = None, number_format: str | None = None) -> Array:
-    """The array that a plan's step is simulated on: the plan's own, with which what was asked for is compared.
+                 machine: str | None = None, number_format: str | None = None) -> tuple[Array, Step]:
+    """The array that a plan's step is simulated on, the plan's own, with which what was asked for is compared; and the
+    step.
 
     Parameters
     ----------
@@ -43,15 +45,16 @@ def array_of_use(plan: Plan, name: str, given: str | Array | None, dies: int | N
     Raises
     ------
     UserError
-        If the plan is for another array, or predicts another step than it has.
+        If the plan is for another array, whose dies cannot do its step, or predicts another step than it has.
     """
     array = array_of_plan(plan, network_of_plan(plan), given, dies, machine, number_format)
     check_use(plan, name, array=array)
-    check_prediction(plan, name)
-    return array
+    built = step.step_on(plan, array)
+    check_prediction(plan, name, built=built)
+    return array, built
 
 
-def simulated(plan: Plan, array: Array, *, cost: str, slow: Mapping[int, float],
+def simulated(plan: Plan, array: Array, built: Step, *, cost: str, slow: Mapping[int, float],
               progress: Callable[[int, int], None] | None = None) -> Simulated:
     """Simulate a plan's step.
 
@@ -59,6 +62,8 @@ def simulated(plan: Plan, array: Array, *, cost: str, slow: Mapping[int, float],
     ----------
     plan : Plan
     array : Array
+        The plan's.
+    built : Step
         The plan's.
     cost : str
         A key of :data:`plinth.simulate.costs.COSTS`.
@@ -70,7 +75,7 @@ def simulated(plan: Plan, array: Array, *, cost: str, slow: Mapping[int, float],
     Raises
     ------
     UserError
-        If the plan does not fit the dies' memory, or as :func:`plinth.simulate.step.simulated`.
+        If the step does not fit the dies' memory, or as :func:`plinth.simulate.step.simulated`.
     """
-    step.check_memory(plan, array)
-    return step.simulated(plan, array, cost=cost, slow=dict(slow), progress=progress)
+    step.check_memory(built, array)
+    return step.simulated(plan, array, cost=cost, slow=dict(slow), progress=progress, step=built)

@@ -62,8 +62,8 @@ def full_ends(dies: int) -> list[Ends]:
     return [(one, two - 1, two, one) for one in range(dies) for two in range(one + 1, dies)]
 
 
-def _grid(groups: int, most_ports: int) -> tuple[int, int]:
-    """Rows and columns of a cluster's dies, as square as can be; the last row may be short."""
+def cluster_grid(groups: int, most_ports: int) -> tuple[int, int]:
+    """Rows and columns of the dies of a cluster, as square as can be; the last row may be short."""
     rows = next(rows for rows in range(isqrt(groups), 0, -1) if groups % rows == 0)
     columns = groups // rows
     if columns > 2 * rows and rows + columns > most_ports:
@@ -91,7 +91,7 @@ def cluster_links(groups: int, clusters: int, rate: Fraction, narrow: Fraction, 
         ways = [(first + one, 0, first + one + 1, 1) for one in range(clusters - 1)]
         ways += [(host, 2 * group, first, 1), (first + clusters - 1, 0, host, 2 * group + 1)]
         found += [Link(*ends, rate=rate, latency=latency) for ends in ways]
-    rows, columns = _grid(groups, most_ports)
+    rows, columns = cluster_grid(groups, most_ports)
     for cluster in range(clusters):
         for one in range(groups):
             row, column = divmod(one, columns)

@@ -233,10 +233,25 @@ def _planned(case: Case) -> Splits:
     return PLANNERS[case.planner](task(graph, case.array, "exact", case.batch, case.rule))
 
 
+def steps_called(only: str, known: dict[tuple[str, ...], First]) -> list[Step]:
+    """All steps whose name (network/preset/array, of hold-outs behind ``hold-outs/``) contains ``only``: hold-outs,
+    which take longest, under the plans of their first measurement, the grid, and steps with Winograd layers.
+
+    Raises
+    ------
+    UserError
+        If nothing is called so.
+    """
+    steps = [*_held_out(only, known), *_grid(only), *_tiled(only)]
+    if not steps:
+        raise UserError(f"no step's network/preset/array contains {only!r}; try {AGREED_NETWORKS[0]}, "
+                        f"{AGREED_PRESETS[1]} or {HOLDOUTS}")
+    return steps
+
+
 def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[Agreement]:
-    """All steps whose name (network/preset/array, of hold-outs behind ``hold-outs/``) contains ``only``, spread over
-    the processors; hold-outs, which take longest, begin, and stand last. If all are measured, what was never measured
-    of hold-outs before is written to their file, in a checkout.
+    """All steps of :func:`steps_called`, spread over the processors; hold-outs, which begin, stand last. If all are
+    measured, what was never measured of hold-outs before is written to their file, in a checkout.
 
     Raises
     ------
@@ -245,11 +260,8 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     """
     known = holdouts.first_measured()
     say("planning")
-    later = _held_out(only, known)
-    steps = [*later, *_grid(only), *_tiled(only)]
-    if not steps:
-        raise UserError(f"no step's network/preset/array contains {only!r}; try {AGREED_NETWORKS[0]}, "
-                        f"{AGREED_PRESETS[1]} or {HOLDOUTS}")
+    steps = steps_called(only, known)
+    later = [step for step in steps if step.case]
     found: list[Agreement | None] = [None] * len(steps)
     begin = monotonic()
     for number, (place, one) in enumerate(spread(compare, steps), 1):

@@ -1,21 +1,34 @@
 """Rows about links: what of their rate rings and tiles use, by themselves and through a link layer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
+from math import prod
+from typing import Any
 
 import numpy as np
 
-from plinth.array.array import Array, full, ring, torus
+from plinth.array.array import Array, clusters, full, ring, torus
 from plinth.bench.row import Row, random_words
+from plinth.bench.workers import FULL, NARROW, workers
 from plinth.driver.driver import Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.partition.groups import RING, process_groups
+from plinth.network.network import perceptron
+from plinth.partition.cuts import Levels
+from plinth.partition.graph import DP, OP, from_network
+from plinth.partition.groups import RING, ProcessGroups, process_groups
 from plinth.partition.ring_order import along_links, ring_hops
 from plinth.runtime.arrays import cosim_array, golden_array
+from plinth.sharding import Ring, Sharding
+from plinth.simulate.costs import DieCosts
+from plinth.simulate.workload import workload
+from plinth.step.between import Reduce
+from plinth.step.build import step_of
 from plinth_hw.isa.formats import FP32, factor_word
 from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation, UpdateOperation
 from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_sim.array.simulate import simulate
 
 #: Memory of a die, in words.
 MEMORY_WORDS = 1 << 22
@@ -25,12 +38,12 @@ FRAME_BITS, REPLAY_FRAMES = 165, 26
 
 
 def _ring(parameters: DieParameters, dies: int, words: int, bit_errors: float = 0.0, *,
-          order: Sequence[int] | None = None, array: Array | None = None) -> int:
-    """Cycles of an all-reduce with SGD from the first die's start to the last die's end, in a ring of all dies in some
-    order over the links of an array; left out: in that of their numbers, over those of a ring."""
+          rings: ProcessGroups | None = None, array: Array | None = None) -> int:
+    """Cycles of an all-reduce with SGD from the first die's start to the last die's end, in rings over the links of an
+    array; left out: in one of all dies by their numbers, over the links of a ring."""
     setup, step, links = [], [], None if array is None else array.timed()
     for die in range(dies):
-        setup.append(ring_setup(parameters, list(order or range(dies)), die, 0))
+        setup.append(ring_setup(parameters, rings.of(die) if rings else range(dies), die, 0))
         builder = GraphBuilder(parameters)
         gradients, weights = builder.allocate("g", 1, words), builder.allocate("w", 1, words)
         builder.add("all_reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
@@ -74,32 +87,92 @@ def ring_efficiency(name: str, die: str) -> list[Row]:
                  "hop_cycles": hop})]
 
 
-#: Arrays whose dies are all in one ring along the links: a ring, tori of even and odd sides, and a full one.
-RING_ARRAYS = (ring(8), torus(2, 4), torus(3, 3), torus(4, 4), torus(3, 5), full(8))
+#: Words of each die's gradient.
+RING_WORDS = 32768
+#: Arrays whose dies are all in one ring along the links: a ring and tori of even and odd sides; and full ones.
+RING_ARRAYS = (ring(8), torus(2, 4), torus(3, 3), torus(4, 4), torus(3, 5))
+FULL_ARRAYS = (full(4), full(8))
+#: MPT's workers with the host that joins groups, which are simulated. Words of their dies' gradients, at least, which
+#: take as many cycles of their links as :data:`RING_WORDS` of the others'; and a member of the ring.
+CLUSTER_ARRAYS = (clusters(4, 4), clusters(16, 16))
+CLUSTER_WORDS, MEMBER_WORDS = 8 * RING_WORDS, 16384
+
+
+def _along_and_by_numbers(array: Array, over: Levels, words: int, rate: Fraction,
+                          cycles_of: Callable[[ProcessGroups], float]) -> dict[str, Any]:
+    """Cycles of rings over some levels along the links, and beside it in the order of the dies' numbers; and against
+    what links of ``rate`` words a cycle allow."""
+    by_numbers = process_groups(RING, over, array.factors)
+    orders = {"along_links": along_links(array, by_numbers), "by_numbers": by_numbers}
+    cycles = {groups: cycles_of(groups) for groups in dict.fromkeys(orders.values())}
+    bound, hops = float(2 * (by_numbers.size - 1) * words / by_numbers.size / rate), array.ways.hops[:array.dies]
+    return {"efficiency": bound / cycles[orders["along_links"]],
+            **{f"cycles_{name}": cycles[groups] for name, groups in orders.items()},
+            **{f"hops_{name}": ring_hops(hops.astype(np.int64), groups.members[0])
+               for name, groups in orders.items()}}
+
+
+def _counted(array: Array, over: Levels, rate: Fraction) -> dict[str, Any]:
+    """Rings over some levels on co-simulated dies."""
+    return _along_and_by_numbers(array, over, RING_WORDS, rate, lambda groups: _ring(
+        array.die_parameters(), array.dies, RING_WORDS, rings=groups, array=array))
+
+
+def _simulated(array: Array, over: Levels, rate: Fraction) -> dict[str, Any]:
+    """Rings over some levels by the simulator: of a layer whose outputs are cut at the other levels."""
+    others = prod(factor for level, factor in enumerate(array.factors) if level not in over)
+    words, parameters = max(CLUSTER_WORDS, MEMBER_WORDS * array.dies // others), array.die_parameters()
+    # A row of weights is that of the bias.
+    graph = from_network(perceptron("ring", (63, words // 64 * others)))
+    splits = tuple(tuple(DP if level in over or not node.weighted else OP for level in range(array.levels))
+                   for node in graph.nodes)
+
+    def cycles(groups: ProcessGroups) -> float:
+        copies = tuple((variable.qualified(node.name), Ring(groups, 1, parameters.chunk_words))
+                       for node in graph.nodes for variable in node.variables)
+        step = step_of(Sharding(graph=graph, splits=splits, batch=array.dies, factors=array.factors, array=array,
+                                copies=copies), parameters)
+        step.operations[:] = [one for one in step.operations if isinstance(one, Reduce)]
+        work = workload(step, array, DieCosts(array))
+        return simulate(work.machine, work.activities).seconds * float(array.clock_mhz) * 1e6
+
+    return {"bytes": 4 * words, **_along_and_by_numbers(array, over, words, rate, cycles)}
+
+
+def _ring_row(name: str, details: dict[str, dict[str, Any]], **more: Any) -> Row:
+    """The least efficiency of some rings."""
+    return Row(name, min(one["efficiency"] for one in details.values()), "bound / cycles",
+               "filling and emptying the ring", more)
 
 
 def ring_efficiency_torus() -> list[Row]:
     """An all-reduce of 128 KiB over all dies of each of :data:`RING_ARRAYS`, in a ring along the links, against what
     links to neighbours allow: the least of the tori; beside it, in the order of the dies' numbers."""
-    words, detail, found = 32768, {}, []
-    for array in RING_ARRAYS:
-        parameters, dies = array.die_parameters(), array.dies
-        groups = process_groups(RING, tuple(range(array.levels)), array.factors)
-        orders = {"along_links": along_links(array, groups).members[0], "by_numbers": groups.members[0]}
-        bound = float(2 * (dies - 1) * words / dies / array.rate)
-        counted: dict[tuple[int, ...], int] = {}
-        for order in orders.values():
-            if order not in counted:
-                counted[order] = _ring(parameters, dies, words, order=order, array=array)
-        detail[array.name] = {
-            "efficiency": bound / counted[orders["along_links"]],
-            **{f"cycles_{name}": counted[order] for name, order in orders.items()},
-            **{f"hops_{name}": ring_hops(array.ways.hops[:dies].astype(np.int64), order)
-               for name, order in orders.items()}}
-        if array.topology == "torus":
-            found.append(bound / counted[orders["along_links"]])
-    return [Row("ring_efficiency_torus", min(found), "bound / cycles", "filling and emptying the ring",
-                {"bytes": 4 * words, "preset": "ndp-demo", "arrays": detail})]
+    found = {array.name: _counted(array, tuple(range(array.levels)), array.rate) for array in RING_ARRAYS}
+    tori = {name: one for name, one in found.items() if name.startswith("torus")}
+    return [_ring_row("ring_efficiency_torus", tori, bytes=4 * RING_WORDS, preset="ndp-demo", arrays=found)]
+
+
+def ring_efficiency_full() -> list[Row]:
+    """The same over all dies of each of :data:`FULL_ARRAYS`."""
+    found = {array.name: _counted(array, tuple(range(array.levels)), array.rate) for array in FULL_ARRAYS}
+    return [_ring_row("ring_efficiency_full", found, bytes=4 * RING_WORDS, preset="ndp-demo", arrays=found)]
+
+
+def ring_efficiency_clusters() -> list[Row]:
+    """An all-reduce of 128 KiB over all dies of groups x clusters without a host, and over those of each cluster, whose
+    links are narrow; with the host, which cannot be co-simulated, also over those of each group, simulated: 1 MiB, or
+    64 KiB a member, whichever is more. The least of all."""
+    array = workers(4, 2, "ndp-demo")
+    found = {f"{array.name}, {what}": _counted(array, over, rate) for what, over, rate in (
+        ("all dies", tuple(range(array.levels)), FULL), ("each cluster", (0, 1), NARROW))}
+    for array in CLUSTER_ARRAYS:
+        levels, groups, narrow = tuple(range(array.levels)), array.group_levels, array.narrow_rate
+        assert narrow is not None
+        found |= {f"{array.name}, {what}, simulated": _simulated(array, over, rate) for what, over, rate in (
+            ("all dies", levels, array.rate), ("each group", levels[groups:], array.rate),
+            ("each cluster", levels[:groups], narrow))}
+    return [_ring_row("ring_efficiency_clusters", found, bytes=4 * RING_WORDS, rings=found)]
 
 
 def _tile(parameters: DieParameters, words: int, operation: TransferOperation, bit_errors: float = 0.0) -> int:
@@ -166,5 +239,7 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     **{f"{kind}_efficiency{end}": partial(function, f"{kind}_efficiency{end}", f"ndp-demo{end.replace('_', '-')}")
        for end in ("", "_links") for kind, function in (("ring", ring_efficiency), ("transfer", transfer_efficiency))},
     "ring_efficiency_torus": ring_efficiency_torus,
+    "ring_efficiency_full": ring_efficiency_full,
+    "ring_efficiency_clusters": ring_efficiency_clusters,
     "link_goodput_ber_1e-5": link_goodput,
 }

@@ -16,6 +16,7 @@ from plinth.bench import (
     commands,
     exchanges,
     links,
+    models,
     network,
     numpy_loop,
     planning,
@@ -246,6 +247,6 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     "train_step_utilisation": train_step_utilisation, **links.BENCHES, **serial.BENCHES,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
-    **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **prediction.BENCHES, **network.BENCHES,
-    **workers.BENCHES, **numpy_loop.BENCHES,
+    **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
+    **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES,
 }

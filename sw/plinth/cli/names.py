@@ -7,8 +7,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                *(f"winograd_{what}_{layer}" for layer in ("early", "mid1", "late1", "mid2", "late2")
                  for what in ("utilisation", "speedup", "backward_speedup")),
                "scatter_efficiency", "gather_efficiency", "train_step_utilisation",
-               "ring_efficiency", "ring_efficiency_torus", "transfer_efficiency", "ring_efficiency_links",
-               "transfer_efficiency_links",
+               "ring_efficiency", "ring_efficiency_torus", "ring_efficiency_full", "ring_efficiency_clusters",
+               "transfer_efficiency", "ring_efficiency_links", "transfer_efficiency_links",
                "link_goodput_ber_1e-5", "serial_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
                "busy_machine_share", "numpy_overhead", "digits_accuracy_nearest", "digits_accuracy_adagrad",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "help_seconds_over_click",
@@ -20,8 +20,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
                "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
                "agreement_holdout_mean", "agreement_holdout_worst", "agreement_mpt_mean", "agreement_mpt_worst",
-               "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst", "network_error_mean",
-               "network_error_worst", "prediction_false_drops",
+               "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst", "grouped_error_mean",
+               "grouped_error_worst", "network_error_mean", "network_error_worst", "prediction_false_drops",
                *(f"{row}_{kind}" for kind in ("f23_2d", "f23_1d", "f43_2d", "f43_1d")
                  for row in ("prediction_bits", "prediction_over_mpt", "prediction_over_mpt_unpooled")),
                "skip_bits_f23_forward", "skip_bits_f23_backward", "skip_bits_f43_forward", "skip_bits_f43_backward")

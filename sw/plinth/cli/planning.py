@@ -146,15 +146,15 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
             raise UserError("--update, --wide and --stochastic are said by the plan; leave them out, or plan again "
                             "with `plinth plan`")
         plan_ = step.load(plan_file, network)
-        array = array_of_use(plan_, str(plan_file), array_name, dies, machine, number_format)
+        array, built = array_of_use(plan_, str(plan_file), array_name, dies, machine, number_format)
     else:
         given = with_settings(open_network(network or defaults.NETWORK), winograd, weights, predict, shares_of(shares))
         array = array_for(given, array_name, dies, machine, number_format)
         with Activity(f"planning {given.name} on {array.name}"):
-            plan_ = split(given, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
-                          stochastic=stochastic)
+            plan_, built = split(given, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
+                                 stochastic=stochastic)
     with Activity(f"simulating {plan_.network} on {array.name}", "tasks") as activity:
-        found = simulated(plan_, array, cost=cost, slow=factors, progress=activity.update)
+        found = simulated(plan_, array, built, cost=cost, slow=factors, progress=activity.update)
         if trace_file is not None:
             activity.begin(f"writing {trace_file}")
             step.write_trace(trace_file, found)

@@ -32,34 +32,35 @@ def bench(only: str | None, as_json: bool) -> None:
 
 @cli.command()
 @click.option("--only", default="", metavar="TEXT", help="steps whose [hold-outs/]network/preset/array contains this; "
-              "or 'network', traffic alone; no page is written without --out")
+              "or 'network', traffic alone, or 'models', of the simulator; no page is written without --out")
 @click.option("--out", type=OutputFile(), help="page whose tables are replaced, or that is made; default: "
               "docs/agreement.md of a checkout, or agreement.md in the build folder")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def agreement(only: str, out: Path | None, as_json: bool) -> None:
     """Compare simulated and predicted with co-simulated cycles of steps; the tables go into a page."""
     from plinth.bench import agreement as steps
-    from plinth.bench import network
+    from plinth.bench import models, network
     from plinth.bench.page import default_page, write_tables
     from plinth.bench.row import rows_report
     from plinth.output import check_writable
 
     page = out if out or only else default_page(steps.PAGE)
     check_writable(page)
-    alone = only == network.TABLE
     with Activity("comparing steps") as activity:
-        found = [] if alone else steps.measure(say=activity.say, only=only)
-        traffic = network.measure(activity.say) if alone or not only else []
+        found = [] if only in (network.TABLE, models.TABLE) else steps.measure(say=activity.say, only=only)
+        both = [] if only == network.TABLE else models.measure(activity.say, "" if only == models.TABLE else only)
+        traffic = network.measure(activity.say) if only in ("", network.TABLE) else []
+    tables = {**(steps.tables(found) if found else {}), **(models.tables(both) if both else {}),
+              **(network.tables(traffic) if traffic else {})}
     if page is not None:
-        write_tables(page, {**(steps.tables(found) if found else {}), **(network.tables(traffic) if traffic else {})})
+        write_tables(page, tables)
     if as_json:
-        print_json(rows_report(
-            row.to_data() for row in [*(steps.rows(found) if found else ()), *network.rows(traffic)]))
+        print_json(rows_report(row.to_data() for row in [
+            *(steps.rows(found) if found else ()), *models.rows(both), *network.rows(traffic)]))
     else:
         from plinth_hw.terminal.table import print_markdown
 
-        tables = [steps.table(found), steps.holdout_table(found)] if found else []
-        print_markdown(new_console(), "\n\n".join([*tables, *([network.table(traffic)] if traffic else [])]))
+        print_markdown(new_console(), "\n\n".join(tables.values()))
         _name_page(page)
 
 

@@ -28,6 +28,7 @@ from plinth.predict.models import MODELS, Words
 from plinth.predict.time import Step, StepTime
 from plinth.sharding import Copies, Sharding
 from plinth.step.copies import copies_of
+from plinth.step.step import Step as BuiltStep
 from plinth.update.rule import PLAIN, UpdateRule
 
 #: Share by which two predictions of a step may differ: they are sums in another order.
@@ -207,12 +208,13 @@ def _costed(given: Task, plan: Plan, array: Array) -> Planned:
     usual = copies_of(replace(plan.sharding, copies=()), array.die_parameters())
     # Of a plan that says another order of its sums, the step is another one.
     mine = given if copies == usual else task(plan.graph, array, plan.model, plan.batch, plan.rule, copies=copies)
-    found = outcome(mine, splits, parts)
-    plan = replace(plan, predicted_seconds=found.predicted_seconds)
-    baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
+    # Of the step that the planner has left, before baselines take its place.
     need, word = memory_bytes(given, splits, parts), given.time.machine.parameters.word_bytes
     places = {} if need <= array.memory_bytes else {
         name: word * words for name, words in given.time.schedule.built(splits, parts).place_words().items()}
+    found = outcome(mine, splits, parts)
+    plan = replace(plan, predicted_seconds=found.predicted_seconds)
+    baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
     return Planned(plan, found, baselines, given.time.machine.source + codes_source(array), need, array.memory_bytes,
                    word, places)
 
@@ -233,14 +235,17 @@ def arranged(network: Network, array: Array, planner: str, batch: int) -> Networ
     return with_transforms(network, StepTime(from_network(network), batch, array))
 
 
-def predicted_seconds(plan: Plan, array: Array) -> float:
-    """Seconds of a plan's step on its array."""
-    return StepTime(plan.graph, plan.batch, array, rule=plan.rule, copies=plan.sharding.copies).seconds(
-        plan.splits, plan.lists)
+def predicted_seconds(plan: Plan, array: Array, built: BuiltStep | None = None) -> float:
+    """Seconds of a plan's step on its array; ``built`` is that step, if it has been built."""
+    time = StepTime(plan.graph, plan.batch, array, rule=plan.rule, copies=plan.sharding.copies)
+    if built is not None:
+        time.schedule.keep(plan.splits, plan.lists, built)
+    return time.seconds(plan.splits, plan.lists)
 
 
-def check_prediction(plan: Plan, where: str, found: float | None = None) -> None:
-    """Compare the step that a plan's file predicts with what the prediction gives: ``found``, if that is known.
+def check_prediction(plan: Plan, where: str, found: float | None = None, built: BuiltStep | None = None) -> None:
+    """Compare the step that a plan's file predicts with what the prediction gives: ``found``, if that is known, or that
+    of its step ``built``, if it has been built.
 
     Raises
     ------
@@ -250,7 +255,7 @@ def check_prediction(plan: Plan, where: str, found: float | None = None) -> None
     if plan.predicted_seconds is None or plan.hardware is None:
         return
     if found is None:
-        found = predicted_seconds(plan, plan.hardware)
+        found = predicted_seconds(plan, plan.hardware, built)
     if not isclose(found, plan.predicted_seconds, rel_tol=ROUNDING):
         raise UserError(f"{where}: predicted_seconds is {plan.predicted_seconds:.9g}, but a step of this plan is "
                         f"predicted to take {found:.9g}; make the plan again with `plinth plan`")

@@ -67,6 +67,14 @@ class Times:
     optimiser: float
 
 
+class _Built(NamedTuple):
+    """A step, and what it was built from."""
+
+    splits: Splits
+    lists: Partition
+    step: Step
+
+
 class _Begun(NamedTuple):
     """A step that was walked once, as if nobody took anything from another, and its dies behind that."""
 
@@ -128,20 +136,30 @@ class Schedule:
         self.copies = copies
         #: Of the slowest die, which all others wait for.
         self.speed = float(min(array.relative_speeds))
-        self._kept = lru_cache(maxsize=1)(self._build)
+        #: Steps that are kept, for splits and lists: the one built last, and of those that were walked to their end the
+        #: one of the fewest cycles, which is what a search ends with.
+        self._last: _Built | None = None
+        self._shortest: _Built | None = None
+        self._fewest = float("inf")
         #: What :meth:`least` has walked last, for a step that is walked to its end.
         self._begun: _Begun | None = None
         self._known: Known[Hashable, _Works] = Known(MOST_KNOWN)
         self._words = lru_cache(maxsize=1 << 12)(lambda splits, lists: self.built(splits, lists).memory_words())
 
-    def _build(self, splits: Splits, lists: Partition) -> Step:
-        return step_of(Sharding(graph=self.graph, splits=splits, batch=self.batch, factors=self.links.factors,
+    def built(self, splits: Splits, lists: Partition = ()) -> Step:
+        """The step under given splits, and lists if there are any; the last one is kept, and the shortest one."""
+        for kept in (self._last, self._shortest):
+            if kept is not None and kept.splits == splits and kept.lists == lists:
+                return kept.step
+        step = step_of(Sharding(graph=self.graph, splits=splits, batch=self.batch, factors=self.links.factors,
                                 lists=lists, array=self.links.array, rule=self.rule, copies=self.copies),
                        self.machine.parameters)
+        self.keep(splits, lists, step)
+        return step
 
-    def built(self, splits: Splits, lists: Partition = ()) -> Step:
-        """The step under given splits, and lists if there are any; the last one is kept."""
-        return self._kept(splits, lists)
+    def keep(self, splits: Splits, lists: Partition, step: Step) -> None:
+        """Take a step that was built elsewhere for the one under given splits and lists."""
+        self._last = _Built(splits, lists, step)
 
     def memory_words(self, splits: Splits, lists: Partition = ()) -> int:
         """Words of memory that the step takes on every die."""
@@ -151,8 +169,14 @@ class Schedule:
         """A step under the given splits, and lists if there are any."""
         begun, self._begun = self._begun, None
         if begun is not None and begun.splits == splits and not lists:
-            return self._walked(begun.walks, None if any(die.met for die in begun.dies) else begun.dies)
-        return self._walked(self._walks(splits, lists))
+            walks = begun.walks
+            times = self._walked(walks, None if any(die.met for die in begun.dies) else begun.dies)
+        else:
+            walks = self._walks(splits, lists)
+            times = self._walked(walks)
+        if times.cycles < self._fewest:
+            self._fewest, self._shortest = times.cycles, _Built(splits, lists, walks[0].step)
+        return times
 
     def least(self, splits: Splits, limit: float = float("inf")) -> float:
         """Cycles that a step under the given splits is certain to take, in much less time; as soon as they are

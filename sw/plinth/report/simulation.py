@@ -47,7 +47,7 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
         **({"grouped_because": found.work.grouped} if found.work.grouped else {}),
         "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
         "cycles": found.cycles, "energy_joules": sum(found.joules.values()), "energy_joules_by_kind": found.joules,
-        "needed_memory_bytes": memory_bytes(found.plan, found.array), "memory_bytes": found.array.memory_bytes,
+        "needed_memory_bytes": memory_bytes(found.step), "memory_bytes": found.array.memory_bytes,
         "injected_words": plan.words, **saved(plan),
         "winograd": {name: asdict(one) for name, one in plan.arrangements.items()},
         **asdict(result.counts), "tasks": sum(found.work.tasks), "events": result.events,
@@ -176,7 +176,7 @@ def show_simulation(console: Console, found: Simulated) -> None:
     console.print(f"energy: {energy}", highlight=False)
     words = (f"{size(word * plan.words)} moved between dies, "
              f"{size(word * result.counts.dram_words)} in memories")
-    need, have = memory_bytes(plan, found.array), found.array.memory_bytes
+    need, have = memory_bytes(found.step), found.array.memory_bytes
     console.print(f"{words}; the step needs {size(need)} of a die's {size(have)}", highlight=False)
     console.print(f"cycles from {found.source}", style="dim", highlight=False)
 

@@ -16,8 +16,9 @@ from plinth.plan.planning import chosen, task
 from plinth.sharding import Sharding
 from plinth.simulate.costs import COSTS
 from plinth.simulate.ways import Ways
-from plinth.simulate.workload import Workload, workload
+from plinth.simulate.workload import MOST_TASKS, Workload, workload
 from plinth.step.build import step_of
+from plinth.step.step import Step
 from plinth.units import largest, size
 from plinth.update.rule import PLAIN, UpdateRule
 from plinth_sim.array import trace
@@ -31,6 +32,8 @@ class Simulated:
 
     plan: Plan
     array: Array
+    #: What the dies do.
+    step: Step
     #: Name of the costs, and where they come from.
     cost: str
     source: str
@@ -55,9 +58,10 @@ class Simulated:
 
 
 def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, float] | None = None,
-              ways: Ways | None = None, overlap: bool = True,
-              form: str = "exact", progress: Callable[[int, int], None] | None = None) -> Simulated:
-    """Simulate a Plan's step on an array.
+              ways: Ways | None = None, overlap: bool = True, form: str = "exact",
+              progress: Callable[[int, int], None] | None = None, step: Step | None = None,
+              most_tasks: int = MOST_TASKS) -> Simulated:
+    """Simulate a Plan's step on an array: ``step``, if it has been built.
 
     Raises
     ------
@@ -65,14 +69,15 @@ def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, fl
         As :func:`plinth.simulate.workload.workload`.
     """
     costs = COSTS[cost](array)
-    work = workload(plan, array, costs, slow, ways, overlap, form)
-    return Simulated(plan=plan, array=array, cost=cost, source=costs.source, slow=slow or {}, work=work,
+    step = step or step_on(plan, array)
+    work = workload(step, array, costs, slow, ways, overlap, form, most_tasks)
+    return Simulated(plan=plan, array=array, step=step, cost=cost, source=costs.source, slow=slow or {}, work=work,
                      result=simulate(work.machine, work.activities, progress, work.tasks))
 
 
 def planned(network: Network, array: Array, *, planner: str, model: str, batch: int,
-            rule: UpdateRule = PLAIN) -> Plan:
-    """A plan, without predictions.
+            rule: UpdateRule = PLAIN) -> tuple[Plan, Step]:
+    """A plan, without predictions, and its step, which planners that look at memory or time have built.
 
     Raises
     ------
@@ -80,9 +85,11 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
         If the planner or the model refuses the array.
     """
     given = task(from_network(network), array, model, batch, rule)
-    return Plan(sharding=Sharding(graph=given.graph, splits=chosen(given, array, planner), batch=batch,
-                                  factors=given.factors, array=array, rule=rule),
+    splits = chosen(given, array, planner)
+    plan = Plan(sharding=Sharding(graph=given.graph, splits=splits, batch=batch, factors=given.factors, array=array,
+                                  rule=rule),
                 planner=planner, model=model, array=array.name)
+    return plan, given.time.schedule.built(splits)
 
 
 def load(path: Path, network: str | None) -> Plan:
@@ -96,26 +103,39 @@ def load(path: Path, network: str | None) -> Plan:
     return load_plan(path, None if network is None else load_network(network))
 
 
-def memory_places(plan: Plan, array: Array) -> dict[str, int]:
-    """Bytes that each place of a plan's step takes on every die of an array, by name."""
-    step = step_of(replace(plan.sharding, array=array), array.die_parameters())
+def step_on(plan: Plan, array: Array) -> Step:
+    """The step that dies of an array do by a plan.
+
+    Raises
+    ------
+    UserError
+        If the array has another number of dies, or its dies cannot do the step.
+    """
+    if plan.dies != array.dies:
+        raise UserError(f"the plan is for {plan.dies} dies, but array {array.name!r} has {array.dies}; choose an array "
+                        "of as many, or plan again with `plinth plan --array`")
+    return step_of(replace(plan.sharding, array=array), array.die_parameters())
+
+
+def memory_places(step: Step) -> dict[str, int]:
+    """Bytes that each place of a step takes on every die, by name."""
     return {name: step.parameters.word_bytes * words for name, words in step.place_words().items()}
 
 
-def memory_bytes(plan: Plan, array: Array) -> int:
+def memory_bytes(step: Step) -> int:
     """Bytes that all of them take."""
-    return sum(memory_places(plan, array).values())
+    return sum(memory_places(step).values())
 
 
-def check_memory(plan: Plan, array: Array) -> None:
-    """Compare what a plan's step needs of every die's memory with what a die of the array has.
+def check_memory(step: Step, array: Array) -> None:
+    """Compare what a step needs of every die's memory with what a die of the array has.
 
     Raises
     ------
     UserError
         If it does not fit.
     """
-    places = memory_places(plan, array)
+    places = memory_places(step)
     need = sum(places.values())
     if need > array.memory_bytes:
         raise UserError(f"the plan does not fit the dies' memory: a die needs {size(need)}, a die of array "

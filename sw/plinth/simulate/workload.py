@@ -7,7 +7,7 @@ of a class (:meth:`~plinth.step.step.Step.classes`) are looked at once, and the 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.partition.axes import common
 from plinth.partition.graph import DP, MP
-from plinth.plan.plan import Plan
 from plinth.predict.published import PublishedWords
 from plinth.simulate.costs import VAULTS, Cost, Costs, DieCosts
 from plinth.simulate.phases import Collected, Purpose, purpose
@@ -26,7 +25,6 @@ from plinth.simulate.ways import Group, Ways
 from plinth.step import granularity
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
-from plinth.step.build import step_of
 from plinth.step.layers.products import Products
 from plinth.step.operations import Operation
 from plinth.step.step import Step
@@ -36,8 +34,9 @@ from plinth_hw.isa.operations import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
 from plinth_sim.array.machine import Task as DieTask
 
-#: Tasks of a step, over all dies, up to which it is simulated task by task.
-MOST_TASKS = 24_000
+#: Tasks of a step, over all dies, up to which it is simulated task by task: what takes a processor less than a minute,
+#: at 1,500 tasks a second and more, and 0.9 GB, at 11 kB a task.
+MOST_TASKS = 80_000
 #: Pieces of all nodes on all dies, about, at most, if it is not: with more dies, pieces get larger.
 MOST_PIECES = 1 << 15
 #: Kinds of work that make what other dies get, which takes what their tasks say; what copies take follows from their
@@ -61,15 +60,16 @@ class Workload:
     grouped: str = ""
 
 
-def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | None = None,
-             ways: Ways | None = None, overlap: bool = True, form: str = "exact") -> Workload:
+def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | None = None,
+             ways: Ways | None = None, overlap: bool = True, form: str = "exact", most_tasks: int = MOST_TASKS
+             ) -> Workload:
     """Tasks and flows of a step.
 
     Parameters
     ----------
-    plan : Plan
+    step : Step
     array : Array
-        Of as many dies.
+        The dies that do it.
     costs : Costs
     slow : dict of int to float, optional
         Dies whose tasks take longer by a factor, beside the array's speeds.
@@ -79,22 +79,20 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         Whether reductions run beside what follows; else a die goes on when its reduction is done.
     form : str
         "exact", or "published": :class:`PublishedGroups`.
+    most_tasks : int
+        Tasks of dies up to which the step is simulated task by task, if it can be; 0: in groups.
 
     Raises
     ------
     UserError
-        If the array has another number of dies, or a die that is slow does not exist.
+        If a die that is slow does not exist.
     """
-    if plan.dies != array.dies:
-        raise UserError(f"the plan is for {plan.dies} dies, but array {array.name!r} has {array.dies}; choose an array "
-                        "of as many, or plan again with `plinth plan --array`")
     speeds = [float(speed) for speed in array.relative_speeds]
     for die, factor in (slow or {}).items():
         if not 0 <= die < array.dies:
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
-    step = step_of(replace(plan.sharding, array=array), costs.parameters)
-    grouped = why_grouped(step, array, costs, overlap=overlap, form=form)
+    grouped = why_grouped(step, array, costs, overlap=overlap, form=form, most_tasks=most_tasks)
     if not grouped:
         assert isinstance(costs, DieCosts)
         made = TaskByTask(step, array, costs, speeds)
@@ -109,9 +107,8 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
     return Workload(machine, groups.activities, groups.purposes, groups.tasks, len(machine.links), grouped)
 
 
-def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: str) -> str:
-    """Why a step is simulated in groups of tasks, in words; empty: it is not. Tasks are counted as if all dies had as
-    many as the first."""
+def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: str, most_tasks: int) -> str:
+    """Why a step is simulated in groups of tasks, in words; empty: it is not."""
     if not isinstance(costs, DieCosts):
         return "costs are those of HyPar's paper"
     if form != "exact" or not overlap:
@@ -122,10 +119,12 @@ def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: 
         return f"codes of array {array.name} are a model"
     count = 0
     try:
-        for _ in step.tasks(0):
-            count += step.dies
-            if count > MOST_TASKS:
-                return f"it has more than {MOST_TASKS:,} tasks, over all dies"
+        # Dies of a class have as many tasks as each other.
+        for dies in step.classes():
+            for item in step.tasks(int(dies[0])):
+                count += len(dies) * isinstance(item, Task)
+                if count > most_tasks:
+                    return f"it has more than {most_tasks:,} tasks, over all dies"
     except UserError as error:
         return f"no die can run it: {error}"
     return ""

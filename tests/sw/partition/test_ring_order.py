@@ -1,13 +1,15 @@
 """Orders of rings: along an array's links."""
 
-from itertools import combinations
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 
 from plinth.array.array import ARRAYS, Array, clusters, full, ring, sized, torus
 from plinth.partition.groups import RING, ProcessGroups, process_groups
-from plinth.partition.ring_order import along_links, ring_hops
+from plinth.partition.ring_order import along_links, ring_hops, ring_pace
 
 #: A cube of dies, and one without a cycle of neighbours: five dies hang from three (ports 0 to 4).
 CUBE = Array(name="cube", topology="links", dies=8, preset="ndp-demo", wiring=tuple(
@@ -16,15 +18,45 @@ STAR = Array(name="star", topology="links", dies=8, preset="ndp-demo", wiring=tu
     (hub, 1 + number, 3 + number, hub) for hub in range(3) for number in range(5)))
 
 
-def hops(array: Array, members: tuple[int, ...]) -> int:
-    """Counted link by link, by the routes that dies have."""
-    table, found = array.route_table, 0
-    for die, other in zip(members, (*members[1:], members[0]), strict=True):
-        while die != other:
-            port = table[die][other]
-            assert port is not None
-            die, found = array.peers[die][port][0], found + 1
+def links_between(array: Array, die: int, other: int) -> list[int]:
+    """Numbers of the links on the way from a die to another, by the routes of dies and switches."""
+    found = []
+    while die != other:
+        found.append(int(array.following[die, other]))
+        die = array.ways.links[found[-1]][2]
     return found
+
+
+def hops(array: Array, members: tuple[int, ...]) -> int:
+    """Counted link by link."""
+    return sum(len(links_between(array, die, other)) for die, other in zip(
+        members, (*members[1:], members[0]), strict=True))
+
+
+def shortest(array: Array, members: tuple[int, ...]) -> tuple[Fraction, int]:
+    """Cycles of the busiest link for a word from each member to the next one, where links differ in rate, and links
+    once round: the least of all orders."""
+    between = {(die, other): links_between(array, die, other) for die in members for other in members}
+    rates = [array.port_rates[node, port] for node, port, _, _ in array.directed()]
+
+    def length(ring: tuple[int, ...]) -> tuple[Fraction, int]:
+        used = [link for die, other in zip(ring, (*ring[1:], ring[0]), strict=True) for link in between[die, other]]
+        pace = max(used.count(link) / rates[link] for link in set(used)) if array.has_rates else Fraction(0)
+        return pace, len(used)
+
+    return min(length((members[0], *others)) for others in permutations(members[1:]))
+
+
+def length(array: Array, members: tuple[int, ...]) -> tuple[Fraction, int]:
+    """What :func:`shortest` says, of one order."""
+    pace = Fraction(ring_pace(array, members)).limit_denominator(1000) if array.has_rates else Fraction(0)
+    return pace, hops(array, members)
+
+
+def all_rings(array: Array) -> list[ProcessGroups]:
+    """Rings over all sets of levels."""
+    return [process_groups(RING, over, array.factors) for count in range(1, array.levels + 1)
+            for over in combinations(range(array.levels), count)]
 
 
 def everything(array: Array) -> ProcessGroups:
@@ -49,7 +81,7 @@ def test_no_ring_is_longer_than_by_numbers(array: Array) -> None:
             found = along_links(array, groups)
             assert [sorted(one) for one in found.members] == [sorted(one) for one in groups.members]
             assert [one[0] for one in found.members] == [one[0] for one in groups.members]
-            if array.switches:
+            if array.topology == "h-tree":
                 assert found == groups
                 continue
             for one, other in zip(found.members, groups.members, strict=True):
@@ -92,3 +124,54 @@ def test_large_tori() -> None:
     assert array is not None
     members, = along_links(array, everything(array)).members
     assert hops(array, members) == 256
+
+
+@pytest.mark.parametrize("narrow", [Fraction(5, 2), Fraction(15)], ids=lambda rate: f"narrow {rate}")
+@pytest.mark.parametrize("sides", [(2, 2), (2, 3), (3, 2), (1, 6), (6, 1), (7, 1)],
+                         ids=lambda sides: "x".join(map(str, sides)))
+def test_no_order_on_clusters_is_better(sides: tuple[int, int], narrow: Fraction) -> None:
+    """All orders tried."""
+    array = replace(clusters(*sides), narrow_rate=narrow)
+    for groups in all_rings(array):
+        found = along_links(array, groups)
+        if groups.size > 3:
+            assert [length(array, members) for members in found.members] == [
+                shortest(array, members) for members in groups.members]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("narrow", [Fraction(5, 2), Fraction(15)], ids=lambda rate: f"narrow {rate}")
+@pytest.mark.parametrize("sides", [(2, 4), (4, 2), (8, 1), (1, 8)], ids=lambda sides: "x".join(map(str, sides)))
+def test_no_order_on_eight_dies_of_clusters_is_better(sides: tuple[int, int], narrow: Fraction) -> None:
+    test_no_order_on_clusters_is_better(sides, narrow)
+
+
+@pytest.mark.parametrize("groups", [*range(4, 33), 37, 43, 64, 121])
+def test_dies_of_a_cluster_are_a_cycle_of_neighbours(groups: int) -> None:
+    """Of as many groups as one likes, also where the last row of their grid is short."""
+    array = clusters(groups, 2)
+    found = along_links(array, process_groups(RING, tuple(range(array.group_levels)), array.factors))
+    for number, members in enumerate(found.members):
+        assert sorted(members) == list(range(number, 2 * groups, 2)) and members[0] == number
+        assert hops(array, members) == groups
+
+
+@pytest.mark.parametrize("sides", [(2, 2), (2, 5), (3, 3), (4, 4), (5, 3), (7, 4), (17, 3)],
+                         ids=lambda sides: "x".join(map(str, sides)))
+def test_rings_of_several_groups_go_by_the_host_where_other_links_are_narrow(sides: tuple[int, int]) -> None:
+    array = clusters(*sides)
+    members, = along_links(array, everything(array)).members
+    assert length(array, members) == (1 / array.rate, array.dies + sides[0])
+    # Where all links are alike, it is a cycle of neighbours.
+    alike = replace(array, narrow_rate=None)
+    members, = along_links(alike, everything(alike)).members
+    assert hops(alike, members) == array.dies
+    assert sorted(members) == list(range(array.dies))
+
+
+def test_large_arrays_of_clusters() -> None:
+    array = clusters(32, 32)
+    members, = along_links(array, everything(array)).members
+    assert length(array, members) == (1 / array.rate, 1024 + 32)
+    found = along_links(array, process_groups(RING, tuple(range(5)), array.factors))
+    assert all(hops(array, members) == 32 for members in found.members[::8])

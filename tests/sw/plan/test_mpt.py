@@ -266,7 +266,7 @@ def test_joint_looks_at_every_number_of_groups(array: Array, outputs: int) -> No
 def test_a_step_of_clusters_is_simulated() -> None:
     array = replace(clusters(4, 2), preset="ndp-demo-winograd", link_rate=Fraction(2), narrow_rate=Fraction(1, 2))
     network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
-    plan = step.planned(network, array, planner="mpt", model="exact", batch=32)
+    plan, _ = step.planned(network, array, planner="mpt", model="exact", batch=32)
     found = step.simulated(plan, array)
     assert found.result.seconds > 0
     assert found.result.link_words[:found.work.links].sum() >= plan.words

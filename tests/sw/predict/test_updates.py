@@ -22,7 +22,6 @@ from plinth.plan.planning import plan_network
 from plinth.predict.time import StepTime
 from plinth.predict.updates import message_words, update_cycles
 from plinth.sharding import Sharding
-from plinth.simulate import workload
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
 from plinth.step.tasks import Phase, Vector
@@ -100,9 +99,7 @@ def test_simulated_and_predicted_steps_of_a_rule_agree(name: str, dies: int) -> 
         assert plan.rule == rule and plan.predicted_seconds is not None
         step = simulated(plan, array)
         assert step.result.seconds == pytest.approx(plan.predicted_seconds, rel=0.08)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(workload, "MOST_TASKS", 0)
-            groups = simulated(plan, array)
+        groups = simulated(plan, array, most_tasks=0)
         assert len(groups.work.activities) < len(step.work.activities)
         assert groups.result.seconds == pytest.approx(plan.predicted_seconds, rel=0.2)
         found.append(plan.predicted_seconds)

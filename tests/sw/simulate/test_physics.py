@@ -56,7 +56,7 @@ def test_links_and_memories_carry_no_more_than_their_rates(network: str, planner
     for rate in RATES:
         array = ring(4, preset="hypar-demo" if network == "digits-cnn" else "ndp-demo", link_rate=rate)
         plan = plan_of(graph, splits, array)
-        found, predicted = simulated(plan, array), StepTime(graph, BATCH, array).cycles(splits)
+        found, predicted = simulated(plan, array, most_tasks=24_000), StepTime(graph, BATCH, array).cycles(splits)
         result, made = found.result, found.work.machine
         limits = np.array([link.words_per_second for link in made.links]) * result.seconds
         assert (result.link_words <= limits * (1 + 1e-9)).all()

@@ -30,7 +30,7 @@ from plinth_sim.array.machine import Flow
 
 
 def planned(name: str, array: Array, planner: str, batch: int = 16, rule: str = "sgd") -> Plan:
-    return step.planned(NETWORKS[name], array, planner=planner, model="exact", batch=batch, rule=FORMS[rule])
+    return step.planned(NETWORKS[name], array, planner=planner, model="exact", batch=batch, rule=FORMS[rule])[0]
 
 
 def tiled(network: Network, preset: str, level: int) -> Plan:

@@ -9,9 +9,11 @@ import yaml
 from matplotlib.figure import Figure
 
 from plinth import cli
-from plinth.array.array import ARRAYS
+from plinth.array.array import ARRAYS, ring
 from plinth.bench.rows import BENCHES
 from plinth.cli import names
+from plinth.network.zoo import NETWORKS
+from plinth.simulate import step
 from plinth.simulate.costs import COSTS
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -72,7 +74,7 @@ def test_the_table_names_what_matters(capsys) -> None:
 
 @pytest.mark.parametrize(("arguments", "why"), [
     (("digits-mlp",), ""), (("digits-mlp", "--array", "hypar-16"), "array hypar-16 has switches"),
-    (("lenet-c", "--array", "ring-8", "--planner", "data", "--batch", "2048"), "it has more than 24,000 tasks")])
+    (("alexnet", "--array", "ring-4", "--planner", "data", "--batch", "256"), "it has more than 80,000 tasks")])
 def test_which_model_it_was_is_said(capsys, arguments: tuple[str, ...], why: str) -> None:
     found = json.loads(run(capsys, *arguments, "--json"))
     assert found["simulated"] == ("in groups of tasks" if why else "task by task")
@@ -209,3 +211,14 @@ def test_a_changed_plan_is_refused(capsys, plan) -> None:
 def test_what_cycles_come_from_is_said(capsys) -> None:
     assert "cycles from formulas of the engines of preset ndp-demo" in run(
         capsys, "digits-mlp", "--array", "ring-4", "--batch", "64").replace("\n", " ")
+
+
+def test_the_border_between_the_models_counts_the_tasks_that_are_shown() -> None:
+    """On dies that do not all have as many; a step of as many tasks as the border goes task by task."""
+    array = ring(3)
+    plan, built = step.planned(NETWORKS["digits-cnn"], array, planner="model", model="exact", batch=16)
+    tasks = sum(step.simulated(plan, array, step=built).work.tasks)
+    assert len(built.classes()) > 1
+    assert not step.simulated(plan, array, step=built, most_tasks=tasks).work.grouped
+    assert step.simulated(plan, array, step=built, most_tasks=tasks - 1).work.grouped == (
+        f"it has more than {tasks - 1} tasks, over all dies")

@@ -31,6 +31,8 @@ from plinth_sim.array.energy import PICO, Counts, Energy
 
 #: Words a cycle of a link by K, over those stated: 0.25 GB/s over 3.2 GB/s.
 K_SHARE = Fraction(5, 64)
+#: Tasks of a step, over all dies, up to which it is simulated task by task: figures simulate many.
+MOST_TASKS = 24_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +104,8 @@ def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: Setting) -> O
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="hypar",
                 model="published" if setting.paper else "exact", array=setting.array.name)
     found = simulated(plan, setting.array, cost="paper" if setting.paper else "die", ways=_ways(setting.array),
-                      overlap=setting.overlap, form="published" if setting.paper else "exact")
+                      overlap=setting.overlap, form="published" if setting.paper else "exact",
+                      most_tasks=MOST_TASKS)
     return Outcome(found.result.seconds, found.result.counts, found.source)
 
 

@@ -1,0 +1,116 @@
+"""The two models of `plinth simulate` against each other: each step of the agreement's page that is small enough for
+both, task by task and in groups of tasks. Nothing is counted on the RTL for it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from plinth.bench import holdouts
+from plinth.bench.agreement import Step, steps_called
+from plinth.bench.pool import spread
+from plinth.bench.row import Row
+from plinth.partition.graph import from_network
+from plinth.plan.planning import given_plan
+from plinth.simulate.step import simulated, step_on
+
+#: Where the table stands.
+TABLE = "models"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Tasks of a step over all dies, and cycles by either model; of one that does not go task by task none there."""
+
+    step: Step
+    tasks: int
+    task_by_task: float
+    grouped: float
+
+    @property
+    def error(self) -> float:
+        """Relative, of groups."""
+        return self.grouped / self.task_by_task - 1
+
+
+def compare(step: Step) -> Found | None:
+    """Simulate a step with both models; None if it does not go task by task."""
+    array = step.array
+    plan = given_plan(from_network(step.definition), array, step.splits, step.batch, step.rule)
+    built = step_on(plan, array)
+    fine = simulated(plan, array, step=built)
+    if fine.work.grouped:
+        return None
+    return Found(step, sum(fine.work.tasks), fine.cycles, simulated(plan, array, step=built, most_tasks=0).cycles)
+
+
+def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[Found]:
+    """All steps of :func:`plinth.bench.agreement.steps_called`, spread over the processors, hold-outs last.
+
+    Raises
+    ------
+    UserError
+        If nothing is called so.
+    """
+    steps = steps_called(only, holdouts.first_measured())
+    steps.sort(key=lambda step: step.case is not None)
+    found: list[Found | None] = [None] * len(steps)
+    for number, (place, one) in enumerate(spread(compare, steps), 1):
+        found[place] = one
+        say(f"both models, {number} of {len(steps)}: {steps[place].name}")
+    return [one for one in found if one]
+
+
+def _kinds(found: Sequence[Found]) -> dict[str, list[Found]]:
+    """By how a step is split, which is what the models differ by."""
+    kinds: dict[str, list[Found]] = {}
+    for one in found:
+        batch = all(split == "dp" for vector in one.step.splits for split in vector)
+        kinds.setdefault("with Winograd layers" if one.step.tiles else "of one die" if one.step.array.dies == 1 else
+                         "data-parallel" if batch else "other", []).append(one)
+    return kinds
+
+
+def _errors(found: Sequence[Found]) -> str:
+    errors = [100 * abs(one.error) for one in found]
+    return f"mean {mean(errors):.1f} %, worst {max(errors):.1f} %"
+
+
+def table(found: Sequence[Found]) -> str:
+    """As Markdown."""
+    lines = ["| network | batch | preset | array | planners | tasks | task by task | in groups | difference |",
+             "| --- | ---: | --- | --- | --- | ---: | ---: | ---: | ---: |"]
+    lines += [f"| {one.step.title} | {one.step.batch} | `{one.step.array.preset}` | {one.step.array.name} | "
+              f"{', '.join(one.step.planners)} | {one.tasks:,} | {one.task_by_task:,.0f} | {one.grouped:,.0f} | "
+              f"{100 * one.error:+.1f} % |" for one in found]
+    kinds = "; ".join(f"{len(some)} {name}, {_errors(some)}" for name, some in _kinds(found).items())
+    return "\n".join([*lines, "", f"{len(found)} steps, in groups against task by task: {_errors(found)} ({kinds})."])
+
+
+def tables(found: Sequence[Found]) -> dict[str, str]:
+    """Tables of the page, by their markers."""
+    return {TABLE: table(found)}
+
+
+def rows(found: Sequence[Found]) -> list[Row]:
+    """Mean and worst difference, if something was measured."""
+    if not found:
+        return []
+    errors = [abs(one.error) for one in found]
+    detail = {"steps": [{"network": one.step.title, "batch": one.step.batch, "preset": one.step.array.preset,
+                         "array": one.step.array.name, "planners": list(one.step.planners), "tasks": one.tasks,
+                         "task_by_task_cycles": one.task_by_task, "grouped_cycles": one.grouped,
+                         "grouped_error": one.error} for one in found]}
+    return [Row("grouped_error_mean", mean(errors), "|in groups / task by task - 1|", "exchanges as one flow", detail),
+            Row("grouped_error_worst", max(errors), "|in groups / task by task - 1|",
+                found[errors.index(max(errors))].step.name, detail)]
+
+
+def grouped_errors() -> list[Row]:
+    """The coarser model of the simulator against the finer one."""
+    return rows(measure())
+
+
+#: Every row's name and the function that makes it.
+BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(("grouped_error_mean", "grouped_error_worst"),
+                                                            grouped_errors)
