@@ -15,7 +15,7 @@ import numpy as np
 
 from plinth.buffers import Buffer
 from plinth.network.variables import INPUTS, OUTPUTS
-from plinth.partition.axes import CHANNELS, ELEMENTS, SAMPLES, Region, alike, plane
+from plinth.partition.axes import CHANNELS, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Integers, Listed, pieces, selected
 from plinth_hw.isa.parameters import DieParameters
 
@@ -200,11 +200,6 @@ class Tensor:
         """Another tensor of which each die has the same samples and channels."""
         return Tensor(name, self.samples, self.positions if positions is None else positions, self.channels,
                       self.region, self.factors, packed)
-
-    def alike(self, other: "Tensor") -> bool:
-        """Whether each die has the same of both."""
-        return self.region == other.region or alike(self.region, other.region, plane(self.samples, self.channels),
-                                                    self.factors)
 
 
 @dataclass(frozen=True)
