@@ -14,6 +14,7 @@ from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.sums import Sum, add_sources
+from plinth.step.tasks import BPROP, FPROP
 from plinth.step.tensors import Placed, Row, Tensor, Unfolded, folded
 from plinth.step.vector import Operand, VectorProgram
 from plinth_hw.isa.vector_body import VECTOR_LOADS, VectorOp
@@ -150,7 +151,7 @@ class NodeLayer:
         """What it reads of another node: that one's map at home, or a copy."""
         step, number = self.step, self.step.graph.edges[edge].producer
         producer = self.layers[number]
-        planned = step.defined(producer.node, "fprop", "copy", edge)
+        planned = step.defined(producer.node, FPROP, "copy", edge)
         if planned is None:
             return producer.map if self.takes_narrow else producer.wide_map(self.node)
         wanted = self.tensor(f"{self.node.name}.input{place}", planned.target, planned.channels, planned.positions)
@@ -252,7 +253,7 @@ class NodeLayer:
         readers = [one for one in self.readers if one[0].number not in step.shared_tiles]
         for reader, place in readers:
             error, edge = reader.errors[place], reader.feeds[place]
-            planned = step.defined(self.node, "bprop", "reduce", edge)
+            planned = step.defined(self.node, BPROP, "reduce", edge)
             if planned is None:
                 sources = [*sources, error]
                 continue

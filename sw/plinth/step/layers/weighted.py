@@ -8,6 +8,7 @@ from plinth.step.layers.node import NodeLayer
 from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots, Summands
 from plinth.step.sums import LEFT
+from plinth.step.tasks import BPROP, FPROP
 from plinth.step.tensors import Meeting, Placed, Tensor
 
 
@@ -39,7 +40,7 @@ class WeightedLayer(NodeLayer, ABC):
     def partial_sums(self, z: Tensor) -> list[Placed]:
         """Append what brings the partial sums of all dies home, in die order."""
         step, node = self.step, self.node
-        planned = step.defined(node, "fprop", "reduce")
+        planned = step.defined(node, FPROP, "reduce")
         if planned is None:
             return [z]
         members = step.members(SUM, self.number)
@@ -56,7 +57,7 @@ class WeightedLayer(NodeLayer, ABC):
     def propagate(self, error: Tensor, reductions: Reductions) -> None:
         step, node, z = self.step, self.node, self.z
         assert z is not None
-        if (planned := step.defined(node, "bprop", "copy")) is not None:
+        if (planned := step.defined(node, BPROP, "copy")) is not None:
             whole = step.reserve(z.like(f"{node.name}.whole_error"))
             step.exchange(planned, self.number, error, [whole], own=True)
             error = whole

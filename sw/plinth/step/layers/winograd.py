@@ -123,7 +123,8 @@ class WinogradLayer(WeightedLayer):
         self._first = step.shared_tiles.get(number, number)
         #: Where the bias gradient is added up in a cluster: as planned, of each die, of all.
         self._bias_rows: tuple[Exchange, Tensor, Tensor] | None = None
-        if any(one.coded for one in step.sharding.exchanges if one.layer == self.node.name):
+        tiles = (step.defined(self.node, phase, kind) for phase in (FPROP, BPROP) for kind in ("scatter", "gather"))
+        if any(one is not None and one.coded for one in tiles):
             check_codes(self.node, step.parameters)
         #: Masks of the predicted gather, and of inputs by which their errors come back.
         self._masks: Masks | None = None
@@ -215,7 +216,7 @@ class WinogradLayer(WeightedLayer):
         elif scatter.outputs:
             add_skipped(self.step, scatter, self._masks, kept=False)
         else:
-            back = self.step.defined(self.node, "bprop", "gather")
+            back = self.step.defined(self.node, BPROP, "gather")
             self._causes = add_skipped(self.step, scatter, None, kept=back is not None and back.coded is not None)
         return narrow_tiles(self.step, self.node, tiles)
 
@@ -419,7 +420,7 @@ class WinogradLayer(WeightedLayer):
     def bias_gradient(self, error: Tensor) -> Placed:
         """Where column sums of an error go: to the gradient, unless the die's cluster adds them up first."""
         step, node = self.step, self.node
-        planned = step.defined(node, "bprop", "bias")
+        planned = step.defined(node, BPROP, "bias")
         if planned is None:
             return super().bias_gradient(error)
         assert planned.samples is not None
