@@ -21,10 +21,10 @@ from plinth.machine.copies import unlike
 from plinth.machine.die import Machine, machine
 from plinth.machine.products import DIRECTIONS, Product
 from plinth.machine.vector import BACKWARD, FORWARD, SUM, ProgramWork
-from plinth.partition.axes import CHANNELS, SAMPLES
+from plinth.partition.axes import CHANNELS, SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges, unpredictable
 from plinth.partition.cuts import bounds, parts
-from plinth.partition.exchanges import Exchange, Flow, edge_exchange, sum_exchange, tile_exchange
+from plinth.partition.exchanges import Exchange, edge_exchange, sum_exchange, tile_exchange
 from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.regions import Layout, Partition, Splits, has_elements, layout, tile_levels, weight_words
@@ -40,6 +40,8 @@ from plinth.step.sums import LEFT, additions
 from plinth.update.rule import PLAIN, UpdateRule
 
 Vector = tuple[str, ...]
+#: What cycles of an exchange follow from: where words are and where they go, elements of a sample, and channels.
+Moved = tuple[Region, Region, int, int]
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class StepTime:
         self._rings: dict[tuple[int, Vector], float] = {}
         self._owns: dict[tuple[int, tuple[str, ...], Vector, Vector], float] = {}
         self._betweens: dict[tuple[int, Vector, Vector, Vector], float] = {}
-        self._moved: dict[Flow, float] = {}
+        self._moved: dict[Moved, float] = {}
         #: For each node, the edge and the consumer that its home goes by.
         self.first = tuple(graph.edges[edges[0]].consumer if edges else -1 for edges in graph.outputs)
         self._whole = (DP,) * self.levels
@@ -234,7 +236,8 @@ class StepTime:
             found = 0.0
             if node.weighted:
                 here = self._layout(number, vector, first)
-                found = self._there_and_back(sum_exchange(node, here, "fprop"))
+                found = self._there_and_back((here.output, here.home, node.raw_elements, node.output_channels),
+                                             lambda: sum_exchange(node, here, "fprop"))
                 for cycles in self._tiles(number, here) if here.ep else ():
                     found += cycles
             self._owns[key] = found
@@ -253,12 +256,11 @@ class StepTime:
                                            strict=True):
                 yield cycles * tile_exchange(node, here, way, kind, factors, coded, self.array).share(node.tiling)
 
-    def _there_and_back(self, exchange: Exchange) -> float:
-        """Cycles in which an exchange's words go, and as many come back."""
-        flow = exchange.flow(self.batch)
-        found = self._moved.get(flow)
+    def _there_and_back(self, key: Moved, define: Callable[[], Exchange]) -> float:
+        """Cycles in which an exchange's words go, and as many come back; it is defined if none like it was before."""
+        found = self._moved.get(key)
         if found is None:
-            found = self._moved[flow] = sum(self.links.exchanges(flow))
+            found = self._moved[key] = sum(self.links.exchanges(define().flow(self.batch)))
         return found
 
     def between(self, edge: int, vector: Vector, first: Vector, reader: Vector) -> float:
@@ -269,7 +271,9 @@ class StepTime:
             one = self.graph.edges[edge]
             home = self._layout(one.producer, vector, first, reader).home
             need = self._layout(one.consumer, reader, self._whole, vector, first).input
-            found = self._betweens[key] = self._there_and_back(edge_exchange(self.graph, edge, home, need, "fprop"))
+            found = self._betweens[key] = self._there_and_back(
+                (home, need, one.elements, one.channels),
+                lambda: edge_exchange(self.graph, edge, home, need, "fprop"))
         return found
 
     def step(self, splits: Splits, lists: Partition = ()) -> Step:
