@@ -4,7 +4,8 @@ It is all that a step follows from, beside what a die can hold (:func:`plinth.st
 thousands, so that one is not checked when it is made; a Plan is (:meth:`Sharding.check`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from operator import itemgetter
@@ -15,9 +16,12 @@ from plinth.errors import UserError, quoted
 from plinth.files.documents import nearest
 from plinth.files.forms import described, is_integer
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
+from plinth.network.variables import Variable
 from plinth.partition import regions
 from plinth.partition.axes import ELEMENTS
-from plinth.partition.cuts import Factors, Indices, halves, ranges_of
+from plinth.partition.blocks import Blocks, blocks_of
+from plinth.partition.cuts import Factors, Indices, Levels, halves, ranges_of
+from plinth.partition.exchanges import Exchange, exchanges
 from plinth.partition.graph import Node, PlanGraph
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.lists import check_lists, check_parts
@@ -29,6 +33,8 @@ from plinth.update.rule import PLAIN, UpdateRule
 MOST_PIECES = 4
 #: Words of a chunk, and pieces of a variable that servers own, at most.
 MAXIMUM_CHUNK, MAXIMUM_PIECES = 1 << 16, 1 << 10
+#: Words in a chunk of a reduction on dies of which nothing is known.
+CHUNK_WORDS = 64
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,27 @@ Sync = Ring | Server | Local
 Copies = tuple[tuple[str, Sync], ...]
 
 
+@dataclass(frozen=True)
+class Reduction:
+    """The definition of a sum over dies: of the gradient of one layer, weights then bias, or of one of its variables,
+    where they are not all kept equal in the same ring; dies that differ in the levels ``over`` have copies.
+
+    In a ring it goes whole, or in pieces (:class:`Ring`), each a message: chunk c of a message (the last may be short)
+    belongs to member c mod N of the ring and its sum starts at the member after the owner.
+    """
+
+    layer: str
+    #: None: all of them.
+    variable: Variable | None
+    #: How, which two of the same may differ in.
+    sync: Sync = field(compare=False)
+    over: Levels
+    #: Levels at which the weights' input and output channels are cut.
+    weights: tuple[Levels, Levels]
+    #: Words that all members of all rings send together; 0 of servers, whose words no step says yet.
+    words: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sharding:
     """How a network is split over dies.
@@ -170,6 +197,32 @@ class Sharding:
         """How the copies of each variable of a node are kept equal, in their order there; none, if nothing is said."""
         node, syncs = self.graph.nodes[number], self._syncs
         return tuple(syncs[one.qualified(node.name)] for one in node.variables) if syncs else ()
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Blocks of Winograd layers, whose tiles move once."""
+        return blocks_of(self.graph, self.layouts)
+
+    @cached_property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """What moves between layers in a step, in its order: the definitions that a step's operations realise."""
+        found = exchanges(self.graph, self.layouts, self.factors, self.array, self.blocks)
+        return tuple(one for one in found if one.moves(self.batch, self.factors))
+
+    @cached_property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """Sums of gradients over dies in a step, in the order of bprop; of no words where a layer's batch is whole."""
+        return tuple(one for number in reversed(self.graph.weighted) for one in self._reductions(number))
+
+    def _reductions(self, number: int) -> Iterator[Reduction]:
+        """Of a layer: one, or one of each variable."""
+        node, here = self.graph.nodes[number], self.layouts[number]
+        syncs = self.syncs(number) or (Ring(self.groups(RING, number), 1, CHUNK_WORDS),)
+        parts = [(None, syncs[0])] if len(set(syncs)) == 1 and not isinstance(syncs[0], Server) else zip(
+            node.variables, syncs, strict=True)
+        for variable, sync in parts:
+            yield Reduction(node.name, variable, sync, here.ring, (here.mp, here.op), regions.ring_words(
+                node, here, self.factors, variable) if isinstance(sync, Ring) else 0)
 
     def groups(self, kind: str, number: int) -> ProcessGroups:
         """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`: rings as the first of its variables

@@ -103,6 +103,31 @@ def residuals(graph: PlanGraph, layouts: Sequence[Layout], sums: Mapping[int, Ti
     return found
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of a network's Winograd layers under some splits.
+
+    Parameters
+    ----------
+    sums : mapping of int to TileSum
+        By number of each member.
+    shared : mapping of int to int
+        By number of a layer the one whose tiles of the input it takes.
+    added : mapping of int to Residual
+        By number of the layer whose map it is added to.
+    """
+
+    sums: Mapping[int, TileSum]
+    shared: Mapping[int, int]
+    added: Mapping[int, Residual]
+
+
+def blocks_of(graph: PlanGraph, layouts: Sequence[Layout], *, apart: bool = False) -> Blocks:
+    """The blocks of a network's layers; ``apart``: each layer scatters and gathers its own tiles."""
+    sums, shared = ({}, {}) if apart else (tile_sums(graph, layouts), shared_tiles(graph, layouts))
+    return Blocks(sums, shared, residuals(graph, layouts, sums))
+
+
 def sum_end(node: Node, summed: TileSum | None, added: Residual | None) -> Node:
     """Where all is added to a Winograd layer's sums: what else is done to them follows that."""
     block = summed or added

@@ -1,6 +1,8 @@
-"""What moves between dies in a training step, in words: exact, but where data decide.
+"""What moves between dies in a training step, each exchange defined once, and its words.
 
-In a training step move, for a layer and each layer that reads it,
+Nobody else decides what moves. The step makes its operations of these definitions, and each operation between dies
+carries the one that it realises (:mod:`plinth.step.between`); Plans list them, planners estimate by them, reports count
+by them. Words are exact, but where data decide. In a training step move, for a layer and each layer that reads it,
 
     fprop reduce   Z (raw)              to the home, where it is added
     fprop copy     output (map)         from the home to the X of the consumer
@@ -18,22 +20,35 @@ of Winograd layers as :mod:`plinth.partition.blocks` says.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from plinth.array.array import Array
-from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region, Sizes, overlap, pattern, plane
-from plinth.partition.blocks import coded_exchanges, residuals, shared_tiles, tile_sums
+from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region, Sizes, alike, overlap, pattern, plane
+from plinth.partition.blocks import Blocks, blocks_of, coded_exchanges
 from plinth.partition.cuts import Factors, Integers, Levels, halves, parts
 from plinth.partition.graph import Node, PlanGraph, Tiling
 from plinth.partition.lines import tile_words
-from plinth.partition.predicted import expected_words, least_most
+from plinth.partition.predicted import expected_share, expected_words, least_most
 from plinth.partition.regions import Layout, Partition, Splits, check_splits, layouts, ring_words
+
+
+class Flow(NamedTuple):
+    """What an exchange moves, whoever it is of: from what dies have of a region to what they have of another, elements
+    of each axis, and words of each element."""
+
+    source: Region
+    target: Region
+    sizes: Sizes
+    positions: int
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One transfer between layers: every die sends what of ``source`` lies in another die's ``target``."""
+    """The definition of a transfer between layers: every die sends what of ``source`` lies in another die's
+    ``target``."""
 
     layer: str
     #: "fprop" or "bprop".
@@ -53,10 +68,38 @@ class Exchange:
     #: Of a gather or scatter that sends codes: how its layer is computed. Words are those expected then, of a gather
     #: masks that go back with them.
     coded: Tiling | None = None
+    #: Number of the graph's edge that it goes along, of which two layers may have several; None without a consumer.
+    edge: int | None = None
 
-    def sizes(self, batch: int) -> Sizes:
-        """Elements of each axis."""
-        return *plane(batch if self.samples is None else self.samples, self.channels), *self.extra
+    def flow(self, batch: int) -> Flow:
+        """What it moves in a step of so many samples."""
+        samples = batch if self.samples is None else self.samples
+        return Flow(self.source, self.target, (*plane(samples, self.channels), *self.extra), self.positions)
+
+    def share(self, tiling: Tiling) -> float:
+        """Of a gather or scatter: its words over those of whole tiles, as expected of codes."""
+        if self.coded is not None:
+            return expected_share(tiling, self.phase, self.kind)
+        return self.positions * dict(self.extra)[ELEMENTS] / (tiling.positions * tiling.elements)
+
+    def moves(self, batch: int, factors: Factors) -> bool:
+        """Whether any die has something else of its target than of its source."""
+        return self.source != self.target and not alike(self.source, self.target, self.flow(batch).sizes, factors)
+
+
+def sum_exchange(node: Node, here: Layout, phase: str) -> Exchange:
+    """Partial sums of a layer that splits its input channels to their homes, or errors from there."""
+    kind, ends = ("reduce", (here.output, here.home)) if phase == "fprop" else ("copy", (here.home, here.output))
+    return Exchange(node.name, phase, kind, None, *ends, node.output_channels,
+                    node.raw_elements // node.output_channels)
+
+
+def edge_exchange(graph: PlanGraph, number: int, home: Region, need: Region, phase: str) -> Exchange:
+    """The map of an edge from its homes to who reads it, or its errors back."""
+    edge = graph.edges[number]
+    kind, ends = ("copy", (home, need)) if phase == "fprop" else ("reduce", (need, home))
+    return Exchange(graph.nodes[edge.producer].name, phase, kind, graph.nodes[edge.consumer].name, *ends, edge.channels,
+                    edge.elements // edge.channels, edge=number)
 
 
 def _to_own(region: Region, copies: Levels) -> Region:
@@ -87,42 +130,46 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
                     coded=node.tiling if (phase, kind) in coded else None)
 
 
-def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, array: Array | None = None, *,
-              blocks: bool = True) -> Iterator[Exchange]:
-    """All transfers of a training step between layers, in the order in which they happen; of an array, if its links
-    are known. ``blocks``: not each Winograd layer by itself."""
-    sums, shared = (tile_sums(graph, regions), shared_tiles(graph, regions)) if blocks else ({}, {})
-    added = residuals(graph, regions, sums)
-    coded = [coded_exchanges(graph, here, number, sums.get(number), added.get(number))
+def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, array: Array | None = None,
+              blocks: Blocks | None = None) -> Iterator[Exchange]:
+    """All transfers of a training step between layers, in the order in which they happen, those of regions that are
+    alike among them; of an array, if its links are known. ``blocks``: left out, those that there are."""
+    blocks = blocks or blocks_of(graph, regions)
+    sums, shared = blocks.sums, blocks.shared
+    coded = [coded_exchanges(graph, here, number, sums.get(number), blocks.added.get(number))
              for number, here in enumerate(regions)]
+
+    def tiles(number: int, phase: str, kind: str) -> Exchange:
+        return tile_exchange(graph.nodes[number], regions[number], phase, kind, factors, coded[number], array)
+
+    def edges(number: int, phase: str) -> Iterator[Exchange]:
+        for edge in graph.outputs[number]:
+            consumer = graph.edges[edge].consumer
+            if consumer not in shared:
+                yield edge_exchange(graph, edge, regions[number].home, regions[consumer].input, phase)
+
     for number, node in enumerate(graph.nodes):
         here, summed = regions[number], sums.get(number)
         if here.ep:
             if number not in shared:
-                yield tile_exchange(node, here, "fprop", "scatter", factors, coded[number], array)
+                yield tiles(number, "fprop", "scatter")
             if summed is None or number == summed.members[-1]:
-                yield tile_exchange(node, here, "fprop", "gather", factors, coded[number], array)
+                yield tiles(number, "fprop", "gather")
         if node.weighted and here.mp:
-            yield Exchange(node.name, "fprop", "reduce", None, here.output, here.home, node.output_channels,
-                           node.raw_elements // node.output_channels)
-        for edge in (graph.edges[edge] for edge in graph.outputs[number] if graph.edges[edge].consumer not in shared):
-            yield Exchange(node.name, "fprop", "copy", graph.nodes[edge.consumer].name, here.home,
-                           regions[edge.consumer].input, edge.channels, edge.elements // edge.channels)
+            yield sum_exchange(node, here, "fprop")
+        yield from edges(number, "fprop")
     for number, node in reversed(list(enumerate(graph.nodes))):
         here, summed = regions[number], sums.get(number)
-        for edge in (graph.edges[edge] for edge in graph.outputs[number] if graph.edges[edge].consumer not in shared):
-            yield Exchange(node.name, "bprop", "reduce", graph.nodes[edge.consumer].name,
-                           regions[edge.consumer].input, here.home, edge.channels, edge.elements // edge.channels)
+        yield from edges(number, "bprop")
         if node.weighted and here.mp:
-            yield Exchange(node.name, "bprop", "copy", None, here.home, here.output, node.output_channels,
-                           node.raw_elements // node.output_channels)
+            yield sum_exchange(node, here, "bprop")
         if here.ep:
             if node.bias and node.free:
-                yield tile_exchange(node, here, "bprop", "bias", factors)
+                yield tiles(number, "bprop", "bias")
             if summed is None or number == summed.members[-1]:
-                yield tile_exchange(node, here, "bprop", "scatter", factors, coded[number], array)
+                yield tiles(number, "bprop", "scatter")
             if graph.inputs[number] and number not in shared:
-                yield tile_exchange(node, here, "bprop", "gather", factors, coded[number], array)
+                yield tiles(number, "bprop", "gather")
 
 
 def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
@@ -131,18 +178,20 @@ def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
     if tiling is not None:
         return _predicted_words(exchange, batch, factors, lambda run: expected_words(
             tiling, exchange.phase, exchange.kind, run))
-    return exchange.positions * pattern(exchange.source, exchange.target, exchange.sizes(batch), factors)
+    source, target, sizes, positions = exchange.flow(batch)
+    return positions * pattern(source, target, sizes, factors)
 
 
 def _predicted_words(exchange: Exchange, batch: int, factors: Factors, each: Callable[[int], int]) -> Integers:
     """Of a gather or scatter in codes, those of an element's run given."""
-    sizes, gathers = dict(exchange.sizes(batch)), exchange.kind == "gather"
+    flow, gathers = exchange.flow(batch), exchange.kind == "gather"
+    sizes = dict(flow.sizes)
     samples, tiles = (exchange.target, exchange.source) if gathers else (exchange.source, exchange.target)
     runs = exchange.positions * (samples.lengths(SAMPLES, sizes[SAMPLES], factors)
                                  * samples.lengths(CHANNELS, sizes[CHANNELS], factors))
     elements = tiles.lengths(ELEMENTS, sizes[ELEMENTS], factors)
     of = np.array([each(run) if run else 0 for run in runs.tolist()], dtype=np.int64)
-    met = pattern(exchange.source, exchange.target, exchange.sizes(batch), factors) > 0
+    met = pattern(exchange.source, exchange.target, flow.sizes, factors) > 0
     return met * (elements[:, None] * of[None, :] if gathers else of[:, None] * elements[None, :])
 
 
@@ -163,23 +212,30 @@ def word_bounds(exchange: Exchange, batch: int, factors: Factors) -> tuple[int, 
 def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
     """Words of an exchange over all dies.
 
-    One side is the homes, each element once; every copy that the other side has of an element moves, but for those
-    that lie at home. A side that covers its axes is the other one.
-
     Raises
     ------
     ValueError
-        If both are covers: nobody owns what moves.
+        If both sides are covers: nobody owns what moves.
     """
     if exchange.coded is not None:
         return int(words(exchange, batch, factors).sum())
-    source, target, sizes = exchange.source, exchange.target, exchange.sizes(batch)
-    covers = [region for region in (source, target) if region.covers]
-    if len(covers) > 1:
+    if exchange.source.covers and exchange.target.covers:
         raise ValueError(f"both sides of an exchange of layer {exchange.layer!r} are covers, so that no die owns what "
                          "moves; give one of them a partition")
+    return flow_words(exchange.flow(batch), factors)
+
+
+@lru_cache(maxsize=1 << 18)
+def flow_words(flow: Flow, factors: Factors) -> int:
+    """Words that all dies send of a flow.
+
+    One side is the homes, each element once; every copy that the other side has of an element moves, but for those
+    that lie at home. A side that covers its axes is the other one.
+    """
+    source, target, sizes, positions = flow
+    covers = [region for region in (source, target) if region.covers]
     moved = max(region.held(sizes, factors) for region in covers or (source, target))
-    return exchange.positions * (moved - overlap(source, target, sizes, factors))
+    return positions * (moved - overlap(source, target, sizes, factors))
 
 
 def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors = (), lists: Partition = (),

@@ -261,8 +261,17 @@ def ring_messages(node: Node, here: Layout, factors: Factors, rings: ProcessGrou
 
 def ring_words(node: Node, here: Layout, factors: Factors, variable: Variable | None = None) -> int:
     """Words that all rings of a node send together, of one of its variables or of all."""
-    size = parts(here.ring, factors)
-    return 2 * (size - 1) * int(_trained_words(node, here, factors, variable).sum()) // size
+    biases = node.bias // node.output_channels if variable is None or variable.added else 0
+    return _ring_words(node.matrix, variable is None or not variable.added, biases, here.weights, here.ring, factors)
+
+
+@lru_cache(maxsize=1 << 16)
+def _ring_words(matrix: tuple[int, int, int], weights: bool, biases: int, region: Region, ring: Levels,
+                factors: Factors) -> int:
+    """Of weights, or none, and so many biases an output channel, copied on dies that differ in the levels ``ring``."""
+    sizes, size = tuple(zip((ELEMENTS, INPUTS, OUTPUTS), matrix, strict=True)), parts(ring, factors)
+    outputs = Region.of(outputs=region.cuts(OUTPUTS))
+    return 2 * (size - 1) * (weights * region.held(sizes, factors) + biases * outputs.held(sizes[2:], factors)) // size
 
 
 def _trained_words(node: Node, here: Layout, factors: Factors, variable: Variable | None) -> Integers:

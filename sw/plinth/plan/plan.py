@@ -19,17 +19,17 @@ from plinth.array.file import array_to_data
 from plinth.files.documents import dump_yaml
 from plinth.network.file import network_to_data
 from plinth.network.network import Network
-from plinth.network.variables import Variable
 from plinth.partition import exchanges, regions
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
+from plinth.partition.blocks import blocks_of
 from plinth.partition.cuts import Factors, Levels, levels_of, parts
 from plinth.partition.exchanges import Exchange
 from plinth.partition.graph import LOSS, Epilogue, Node, PlanGraph
-from plinth.partition.groups import RING, ProcessGroups
+from plinth.partition.groups import ProcessGroups
 from plinth.partition.predicted import shares
 from plinth.partition.regions import Layout, Partition, RingMessage, Splits
 from plinth.plan.lists_file import lists_to_data, parts_to_data, region_to_data
-from plinth.sharding import Local, Ring, Server, Sharding, Sync
+from plinth.sharding import CHUNK_WORDS, Local, Reduction, Ring, Server, Sharding, Sync
 from plinth.step.copies import check_copies, copies_of, refitted
 from plinth.update.rule import PLAIN, UpdateRule
 
@@ -37,8 +37,6 @@ from plinth.update.rule import PLAIN, UpdateRule
 PLAN_VERSION = 4
 #: Arrays of up to so many dies are listed die by die in files, larger ones by their regions only.
 LISTED_DIES = 16
-#: Words in a chunk of a reduction on dies of which nothing is known.
-CHUNK_WORDS = 64
 
 
 @dataclass(frozen=True)
@@ -49,26 +47,6 @@ class Transfer:
     #: Of what goes in codes those that are expected, and between which they lie.
     words: int
     bounds: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """The gradient of one layer, weights then bias, or of one of its variables, where they are not all kept equal in
-    the same ring; dies that differ in the levels ``over`` have copies.
-
-    In a ring it goes whole, or in pieces (:class:`plinth.sharding.Ring`), each a message: chunk c of a message (the
-    last may be short) belongs to member c mod N of the ring and its sum starts at the member after the owner.
-    """
-
-    layer: str
-    #: None: all of them.
-    variable: Variable | None
-    sync: Sync
-    over: Levels
-    #: Levels at which the weights' input and output channels are cut.
-    weights: tuple[Levels, Levels]
-    #: Words that all members of all rings send together; 0 of servers, whose words no step says yet.
-    words: int
 
 
 @dataclass(frozen=True)
@@ -209,25 +187,14 @@ class Plan:
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
         """All exchanges between layers that move something, in the order of the step."""
-        found = ((one, exchanges.exchange_words(one, self.batch, self.factors))
-                 for one in exchanges.exchanges(self.graph, self.layouts, self.factors, self.hardware))
+        found = ((one, exchanges.exchange_words(one, self.batch, self.factors)) for one in self.sharding.exchanges)
         return tuple(Transfer(one, words, exchanges.word_bounds(one, self.batch, self.factors))
                      for one, words in found if words)
 
-    @cached_property
+    @property
     def reductions(self) -> tuple[Reduction, ...]:
         """All weight reductions, in the order of bprop; of no words where a layer's batch is whole."""
-        return tuple(reduction for number in reversed(self.graph.weighted) for reduction in self._reductions(number))
-
-    def _reductions(self, number: int) -> Iterator[Reduction]:
-        """Of a layer: one, or one of each variable."""
-        node, here = self.graph.nodes[number], self.layouts[number]
-        syncs = self.sharding.syncs(number) or (Ring(self.sharding.groups(RING, number), 1, CHUNK_WORDS),)
-        parts = [(None, syncs[0])] if len(set(syncs)) == 1 and not isinstance(syncs[0], Server) else zip(
-            node.variables, syncs, strict=True)
-        for variable, sync in parts:
-            yield Reduction(node.name, variable, sync, here.ring, (here.mp, here.op), regions.ring_words(
-                node, here, self.factors, variable) if isinstance(sync, Ring) else 0)
+        return self.sharding.reductions
 
     @cached_property
     def arrangements(self) -> dict[str, Arrangement]:
@@ -265,7 +232,8 @@ class Plan:
         scattered and gathered its own tiles."""
         if not any(here.ep for here in self.layouts):
             return 0
-        each = exchanges.exchanges(self.graph, self.layouts, self.factors, self.hardware, blocks=False)
+        each = exchanges.exchanges(self.graph, self.layouts, self.factors, self.hardware,
+                                   blocks_of(self.graph, self.layouts, apart=True))
         return sum(exchanges.exchange_words(one, self.batch, self.factors) for one in each) - sum(
             one.words for one in self.transfers)
 

@@ -1,8 +1,9 @@
-"""Words that the dies really move, in closed form: equal to :func:`plinth.partition.exchanges.total_words` where
-nothing splits elements of tiles, which planners that count words do not.
+"""Words that the dies really move, of the exchanges and reductions of a step (:mod:`plinth.partition.exchanges`), for
+planners that look at thousands of splits: equal to :func:`plinth.partition.exchanges.total_words` where nothing splits
+elements of tiles, which planners that count words do not.
 
 For a batch of B, a layer with raw output R, weights W and bias b, cut in nd parts by batch, nm by input and no by
-output channels (the products of the factors of its dp, mp and op levels), and an edge that carries M elements:
+output channels (the products of the factors of its dp, mp and op levels), and an edge that carries M elements, they are
 
     node   2 B R (nm - 1)                       partial sums to the home, errors from it
            2 (nd - 1) (W + nm b)                ring reduction of the gradients
@@ -12,12 +13,13 @@ The overlap is :func:`plinth.partition.axes.overlap`. What the rule of homes lea
 home label, batch or channels, and its first consumer must agree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
-from plinth.partition.axes import Region, overlap, plane
-from plinth.partition.cuts import Factors, halves, parts
+from plinth.partition.axes import Region
+from plinth.partition.cuts import Factors, halves
+from plinth.partition.exchanges import edge_exchange, exchange_words, sum_exchange
 from plinth.partition.graph import DP, MP, OP, PlanGraph
-from plinth.partition.regions import Layout, Splits, layout, layouts
+from plinth.partition.regions import Layout, Splits, layout, layouts, ring_words
 from plinth.predict.dynamic import INFEASIBLE, Problem
 
 #: A choice at one level: the split, and of the first consumer mp, or dp for anything else.
@@ -29,17 +31,13 @@ def node_words(graph: PlanGraph, number: int, here: Layout, batch: int, factors:
     node = graph.nodes[number]
     if not node.weighted:
         return 0
-    copies = parts(here.mp, factors)
-    return (2 * batch * node.raw_elements * (copies - 1)
-            + 2 * (parts(here.ring, factors) - 1) * (node.weights + copies * node.bias))
+    sums = exchange_words(sum_exchange(node, here, "fprop"), batch, factors) if here.mp else 0
+    return 2 * sums + ring_words(node, here, factors)
 
 
 def edge_words(graph: PlanGraph, number: int, home: Region, need: Layout, batch: int, factors: Factors) -> int:
     """Words between a home and a consumer, forwards and backwards."""
-    edge = graph.edges[number]
-    copies = parts(need.op, factors)
-    return 2 * (edge.elements // edge.channels) * (
-        batch * edge.channels * copies - overlap(home, need.input, plane(batch, edge.channels), factors))
+    return 2 * exchange_words(edge_exchange(graph, number, home, need.input, "fprop"), batch, factors)
 
 
 class ExactWords:
@@ -51,6 +49,10 @@ class ExactWords:
 
     def __init__(self, graph: PlanGraph, batch: int, factors: Factors | None = None) -> None:
         self.graph, self.batch, self.factors = graph, batch, factors
+        # Of the many regions of a level those of equal nodes and edges are counted once.
+        self._node_shapes = [(node.weighted, node.matrix if node.weighted else (), node.bias, node.raw_elements,
+                              node.output_channels) for node in graph.nodes]
+        self._edge_shapes = [(edge.elements, edge.channels) for edge in graph.edges]
 
     def _factors(self, levels: int) -> Factors:
         """Of the highest levels."""
@@ -81,14 +83,29 @@ class ExactWords:
             labels.append(mine)
             regions.append([layout(weighted, (*vector, split), (*first, reader), graph.nodes[number].free)
                             for split, reader in mine])
-        nodes = [[node_words(graph, number, here, self.batch, factors) for here in regions[number]]
-                 for number in range(len(graph.nodes))]
+        known: dict[Hashable, int] = {}
+
+        def own(number: int, here: Layout) -> int:
+            key = self._node_shapes[number], here.output, here.home, here.weights, here.ring
+            found = known.get(key)
+            if found is None:
+                found = known[key] = node_words(graph, number, here, self.batch, factors)
+            return found
+
+        def between(number: int, home: Region, need: Layout) -> int:
+            key = self._edge_shapes[number], home, need.input
+            found = known.get(key)
+            if found is None:
+                found = known[key] = edge_words(graph, number, home, need, self.batch, factors)
+            return found
+
+        nodes = [[own(number, here) for here in regions[number]] for number in range(len(graph.nodes))]
         pairs: list[list[list[float]]] = []
         for number, edge in enumerate(graph.edges):
             decides = graph.nodes[edge.producer].weighted and graph.outputs[edge.producer][0] == number
             pairs.append([[
                 INFEASIBLE if decides and label[0] == MP and (label[1] == MP) != (other[0] == MP) else
-                edge_words(graph, number, here.home, need, self.batch, factors)
+                between(number, here.home, need)
                 for other, need in zip(labels[edge.consumer], regions[edge.consumer], strict=True)]
                 for label, here in zip(labels[edge.producer], regions[edge.producer], strict=True)])
         return Problem([[label[0] for label in mine] for mine in labels], nodes, pairs)

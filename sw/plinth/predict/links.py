@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from plinth.array.array import Array
 from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, Sizes, pattern, plane, runs, sent
 from plinth.partition.cuts import parts
-from plinth.partition.exchanges import Exchange, exchange_words
+from plinth.partition.exchanges import Flow, flow_words
 from plinth.partition.groups import ProcessGroups
 from plinth_hw.isa.parameters import preset
 
@@ -156,16 +156,15 @@ class Links:
                         for axis in (SAMPLES, CHANNELS))
         return depth, width
 
-    def exchanges(self, one: Region, two: Region, batch: int, channels: int, positions: int, others: Sizes = ()
-                  ) -> tuple[float, float]:
-        """Cycles in which what dies have of one region of a map goes to those who need it of another, and in which as
-        much comes back; ``others`` are axes beside samples and channels."""
+    def exchanges(self, flow: Flow) -> tuple[float, float]:
+        """Cycles in which what dies have of a flow's source goes to those who need it of its target, and in which as
+        much comes back."""
         if not self.walked:
             each, longest = self._even
-            words = exchange_words(Exchange("", "", "", None, one, two, channels, positions, others), batch,
-                                   self.factors)
+            words = flow_words(flow, self.factors)
             found = words * each + longest * self.array.link_latency if words else 0.0
             return found, found
+        one, two, ((_, batch), (_, channels), *others), positions = flow
         # Where parts are even, words are those of so many samples and channels, so often.
         depth, width = self._parts(one, two)
         if batch % depth or channels % width or not (one.by_digits and two.by_digits):
@@ -175,14 +174,15 @@ class Links:
         there, back = (load.cycles * deep * wide * positions + load.latency for load in loads)
         return there, back
 
-    def _tile_cycles(self, source: Region, target: Region, sizes: Sizes, positions: int, die: int) -> tuple[Tile, ...]:
+    def _tile_cycles(self, flow: Flow, die: int) -> tuple[Tile, ...]:
         """Tiles of a transfer from a die to each other one, in the order in which it sends them, its own first.
 
         While a die sends to the one ``n`` further on, all others do. Of many dies all tiles count as one.
         """
         factors, dies = self.factors, self.array.dies
+        source, target, sizes, positions = flow
         # By the turn in which the die sends.
-        (batch, channels), others = (size for _, size in sizes[:2]), sizes[2:]
+        batch, channels = (size for _, size in sizes[:2])
         samples, width, *more = (np.roll(sent(axis, size, source, target, factors, die), -die) for axis, size in sizes)
         for some in more:
             samples = samples * some
@@ -203,8 +203,7 @@ class Links:
             if not len(met):
                 return (own,)
             return own, Tile(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
-                             self.exchanges(source, target, batch, channels, positions, others)[0] / len(met), 1,
-                             self.mean_latency, len(met))
+                             self.exchanges(flow)[0] / len(met), 1, self.mean_latency, len(met))
         found = [own]
         words = pattern(source, target, sizes, factors).astype(np.float64)
         senders = np.arange(dies)

@@ -418,12 +418,11 @@ class _Walk:
         kept: list[int] = []
         tiles: list[int] = []
         flow = operation.flow
-        found = given.links.tiles(flow.source, flow.target, flow.sizes, flow.positions, die)
+        found = given.links.tiles(flow, die)
         spread = isinstance(operation, Spread) and operation.members(die) is not None
         if spread and mine:
             cycles, words = self._sent(operation.sends(die))
-            (_, batch), (_, channels), *further = flow.sizes
-            link, _ = given.links.exchanges(flow.source, flow.target, batch, channels, flow.positions, tuple(further))
+            link, _ = given.links.exchanges(flow)
             latency = max(tile.latency for tile in found)
             tiles.append(self._count)
             link *= operation.share * operation.portion

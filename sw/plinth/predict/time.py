@@ -13,9 +13,8 @@ There tile transfers between layers hide behind nothing. Cycles of tasks are tho
 :mod:`plinth.machine`, divided by the die's speed; cycles of words those of :mod:`links`.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from math import prod
 
 from plinth.array.array import Array
 from plinth.machine.copies import unlike
@@ -25,11 +24,9 @@ from plinth.machine.vector import BACKWARD, FORWARD, SUM, ProgramWork
 from plinth.partition.axes import CHANNELS, SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges, unpredictable
 from plinth.partition.cuts import bounds, parts
-from plinth.partition.exchanges import tile_exchange
+from plinth.partition.exchanges import Exchange, edge_exchange, sum_exchange, tile_exchange
 from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
-from plinth.partition.lines import tile_words
-from plinth.partition.predicted import expected_share
 from plinth.partition.regions import Layout, Partition, Splits, has_elements, layout, tile_levels, weight_words
 from plinth.partition.ring_order import along_links
 from plinth.predict.links import Links
@@ -43,6 +40,8 @@ from plinth.step.sums import LEFT, additions
 from plinth.update.rule import PLAIN, UpdateRule
 
 Vector = tuple[str, ...]
+#: What cycles of an exchange follow from: where words are and where they go, elements of a sample, and channels.
+Moved = tuple[Region, Region, int, int]
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class StepTime:
         self._rings: dict[tuple[int, Vector], float] = {}
         self._owns: dict[tuple[int, tuple[str, ...], Vector, Vector], float] = {}
         self._betweens: dict[tuple[int, Vector, Vector, Vector], float] = {}
-        self._moved: dict[tuple[Region, Region, int, int], float] = {}
+        self._moved: dict[Moved, float] = {}
         #: For each node, the edge and the consumer that its home goes by.
         self.first = tuple(graph.edges[edges[0]].consumer if edges else -1 for edges in graph.outputs)
         self._whole = (DP,) * self.levels
@@ -237,28 +236,31 @@ class StepTime:
             found = 0.0
             if node.weighted:
                 here = self._layout(number, vector, first)
-                positions = node.raw_elements // node.output_channels
-                found = self._there_and_back(here.output, here.home, node.output_channels, positions)
-                coded = coded_exchanges(self.graph, here, number, None, None)
-                for phase, back in (("fprop", "bprop"), ("bprop", "fprop")) if here.ep else ():
-                    tiles = tile_exchange(node, here, phase, "scatter", self.factors)
-                    # What a scatter sends, inputs or errors of outputs, comes back as their other half.
-                    for one, cycles in zip(((phase, "scatter"), (back, "gather")), self.links.exchanges(
-                            tiles.source, tiles.target, self.batch, tiles.channels, tiles.positions, tiles.extra),
-                            strict=True):
-                        assert node.tiling is not None
-                        sent = tile_words(node, here, *one, self.factors, one in coded, self.array)
-                        found += cycles * (expected_share(node.tiling, *one) if one in coded else prod(sent) / (
-                            node.tiling.positions * node.tiling.elements))
+                found = self._there_and_back((here.output, here.home, node.raw_elements, node.output_channels),
+                                             lambda: sum_exchange(node, here, "fprop"))
+                for cycles in self._tiles(number, here) if here.ep else ():
+                    found += cycles
             self._owns[key] = found
         return found
 
-    def _there_and_back(self, one: Region, two: Region, channels: int, positions: int) -> float:
-        """Cycles in which what dies have of one region goes to another, and something as large comes back."""
-        key = (one, two, channels, positions)
+    def _tiles(self, number: int, here: Layout) -> Iterator[float]:
+        """Cycles in which a layer's tiles go to those that have their elements, and elements back: those of whole
+        tiles, times the share of their words that moves in codes or by lines."""
+        node, factors = self.graph.nodes[number], self.factors
+        assert node.tiling is not None
+        coded = coded_exchanges(self.graph, here, number, None, None)
+        for phase, back in ("fprop", "bprop"), ("bprop", "fprop"):
+            whole = tile_exchange(node, here, phase, "scatter", factors).flow(self.batch)
+            # What a scatter sends, inputs or errors of outputs, comes back as their other half.
+            for (way, kind), cycles in zip(((phase, "scatter"), (back, "gather")), self.links.exchanges(whole),
+                                           strict=True):
+                yield cycles * tile_exchange(node, here, way, kind, factors, coded, self.array).share(node.tiling)
+
+    def _there_and_back(self, key: Moved, define: Callable[[], Exchange]) -> float:
+        """Cycles in which an exchange's words go, and as many come back; it is defined if none like it was before."""
         found = self._moved.get(key)
         if found is None:
-            found = self._moved[key] = sum(self.links.exchanges(one, two, self.batch, channels, positions))
+            found = self._moved[key] = sum(self.links.exchanges(define().flow(self.batch)))
         return found
 
     def between(self, edge: int, vector: Vector, first: Vector, reader: Vector) -> float:
@@ -269,7 +271,9 @@ class StepTime:
             one = self.graph.edges[edge]
             home = self._layout(one.producer, vector, first, reader).home
             need = self._layout(one.consumer, reader, self._whole, vector, first).input
-            found = self._betweens[key] = self._there_and_back(home, need, one.channels, one.elements // one.channels)
+            found = self._betweens[key] = self._there_and_back(
+                (home, need, one.elements, one.channels),
+                lambda: edge_exchange(self.graph, edge, home, need, "fprop"))
         return found
 
     def step(self, splits: Splits, lists: Partition = ()) -> Step:

@@ -361,8 +361,9 @@ class PublishedGroups(Groups):
                               if self.splits[number][level] == split else 0.0)
 
     def _moved(self, operation: Exchange, ready: Ready) -> dict[int, Wait]:
-        if operation.edge is not None:
-            number, one = operation.edge, self.step.graph.edges[operation.edge]
+        number = operation.planned.edge
+        if number is not None:
+            one = self.step.graph.edges[number]
             # Half of Table 2: the map, or its error.
             return self._partners(operation.name, lambda level: self.words.edge_elements(
                 number, self.splits[one.producer][level], self.splits[one.consumer][level],

@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
 
 from plinth.buffers import Buffer
 from plinth.partition import exchanges
-from plinth.partition.axes import Region, Sizes, plane
 from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
+from plinth.sharding import Reduction as ReductionDefinition
 from plinth.step.slots import Slots
 from plinth.step.tasks import Arrivals, GroupRow, Item, Phase, Reduction, Signal, Task, Tile
 from plinth.step.tensors import Tensor
@@ -20,26 +19,18 @@ from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 
 
-class Flow(NamedTuple):
-    """What an exchange moves: from what dies have of a region to what they have of another, elements of each axis, and
-    words of each element."""
-
-    source: Region
-    target: Region
-    sizes: Sizes
-    positions: int
-
-
 @dataclass(frozen=True)
 class Exchange:
     """Every die sends what of its part of ``source`` lies in other dies' parts of a target, to the next die first.
 
     Parameters
     ----------
+    planned : exchanges.Exchange
+        The definition that it realises, alone or with others of the name.
+    name : str
+        Of its tasks, as :meth:`plinth.step.step.Step.named` gives it.
     node : int
         The node whose sums, map or errors move.
-    edge : int or None
-        The edge of the graph that they move along; None: to the node's homes, or from there.
     targets : sequence of Tensor
         Places, one a slot.
     slots : ProcessGroups or None
@@ -48,20 +39,17 @@ class Exchange:
         Whether what a die keeps is copied as well.
     cluster : ProcessGroups or None
         Dies that send to each other; None: all do.
-    planned : exchanges.Exchange or None
-        What of the plan it is, if that does not follow from source and target.
     """
 
+    planned: exchanges.Exchange
     name: str
     node: int
-    edge: int | None
     number: int
     source: Tensor
     targets: Sequence[Tensor]
     slots: ProcessGroups | None
     own: bool
     cluster: ProcessGroups | None = None
-    planned: exchanges.Exchange | None = None
 
     #: Words that it sends for each of an element.
     share = 1.0
@@ -69,12 +57,9 @@ class Exchange:
     by_tasks = False
 
     @property
-    def flow(self) -> Flow:
+    def flow(self) -> exchanges.Flow:
         """What it moves."""
-        source, planned = self.source, self.planned
-        if planned is None:
-            return Flow(source.region, self.targets[0].region, plane(source.samples, source.channels), source.positions)
-        return Flow(planned.source, planned.target, planned.sizes(source.samples), planned.positions)
+        return self.planned.flow(self.source.samples)
 
     @property
     def portion(self) -> float:
@@ -184,6 +169,8 @@ class Reduce:
 
     Parameters
     ----------
+    planned : Reduction of :mod:`plinth.sharding`
+        The definition that it realises, alone or with messages of other pieces and phases.
     phase : Phase
         What it does; of a ring of one die UPDATE is the update alone.
     source, target : Weights
@@ -196,6 +183,7 @@ class Reduce:
         Of each ring the number of its message; None: another reduction is the ring's.
     """
 
+    planned: ReductionDefinition
     node: Node
     rings: ProcessGroups
     row: int

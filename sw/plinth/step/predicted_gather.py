@@ -11,11 +11,12 @@ back errors of inputs go by the masks with which the inputs came: in one part, o
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
+from plinth.partition.exchanges import Flow
 from plinth.partition.graph import Node
 from plinth.partition.predicted import part_shares, skip_share
 from plinth.step.between import Exchange
@@ -125,6 +126,12 @@ class MaskExchange(Exchange):
     share: float = 1 / WORD_BITS
     by_tasks = True
 
+    @property
+    def flow(self) -> Flow:
+        """What it moves: back, for each word of what is gathered."""
+        source, target, sizes, positions = super().flow
+        return Flow(target, source, sizes, positions)
+
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """The tasks by which a die sends to another, or to itself."""
         theirs = self.asked.elements.at(other)
@@ -230,14 +237,13 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None, a
         As :func:`check_predicted`.
     """
     source, target, planned, cluster = gather.source, gather.targets[0], gather.planned, gather.cluster
-    assert isinstance(source, Tiles) and isinstance(target, Tiles) and planned is not None and cluster is not None
+    assert isinstance(source, Tiles) and isinstance(target, Tiles) and cluster is not None
     assert node.tiling is not None
     check_predicted(node, target, step.parameters)
     if bias is None:
         bias = step.reserve(Constant(f"{node.name}.no_bias", ((0.0,) * node.output_channels,)))
         step.constants.append(bias)
-    shares, back = part_shares(node.tiling), replace(planned, source=planned.target, target=planned.source,
-                                                       coded=None)
+    shares = part_shares(node.tiling)
     # Maps of 16 bits round, to the same perhaps, before the pool reads them.
     pooled = node.tiling.pooled and not step.narrow
     masks: PerElement | None = None
@@ -247,8 +253,8 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None, a
                         regions=node.tiling.regions, pooled=pooled)
         end = f".{number}" if number else ""
         strings = step.reserve(PerElement(f"{gather.name}.strings{end}", target, RowWords(length=True, part=part)))
-        step.add(CodedGather(gather.name, gather.node, None, step.next_exchange() if number else gather.number, source,
-                             [target], None, not number, cluster, planned, layer=node, part=part, strings=strings,
+        step.add(CodedGather(planned, gather.name, gather.node, step.next_exchange() if number else gather.number,
+                             source, [target], None, not number, cluster, layer=node, part=part, strings=strings,
                              asked=asked, share=shares[number]))
         step.add(DecodeStrings(f"{gather.name}.decode{end}", node, part, source, target, strings, masks))
         if masks is not None and asked is not None and part.exact:
@@ -256,8 +262,8 @@ def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None, a
         masks = step.reserve(PerElement(f"{gather.name}.masks{end}", target, MASK))
         asked = step.reserve(PerMember(f"{gather.name}.asked{end}", source, target, cluster, MASK))
         step.add(PredictNeeded(f"{gather.name}.predict{end}", node, part, target, bias, masks, added))
-        step.add(MaskExchange(gather.name, gather.node, None, step.next_exchange(), target, [source], None, False,
-                              cluster, back, masks=masks, asked=asked))
+        step.add(MaskExchange(planned, gather.name, gather.node, step.next_exchange(), target, [source], None, False,
+                              cluster, masks=masks, asked=asked))
     raise AssertionError("a predicted gather has a round")
 
 
@@ -272,10 +278,9 @@ def add_named(step: Step, node: Node, gather: Gather, masks: Masks) -> None:
         With which the inputs came: an input that is not in a window is +0, and the ReLU before it lets no error pass.
     """
     source, target, planned = gather.source, gather.targets[0], gather.planned
-    assert isinstance(source, Tiles) and isinstance(target, Tiles) and planned is not None
-    assert planned.coded is not None
+    assert isinstance(source, Tiles) and isinstance(target, Tiles) and planned.coded is not None
     part = SkipPart(False, skip_share(planned.coded, planned.phase, "gather"))
     strings = step.reserve(PerElement(f"{gather.name}.strings", target, RowWords(length=True, exact=True)))
-    step.add(CodedGather(gather.name, gather.node, None, gather.number, source, [target], None, True, gather.cluster,
-                         planned, layer=node, part=part, strings=strings, asked=masks.asked, share=part.share))
+    step.add(CodedGather(planned, gather.name, gather.node, gather.number, source, [target], None, True,
+                         gather.cluster, layer=node, part=part, strings=strings, asked=masks.asked, share=part.share))
     step.add(DecodeStrings(f"{gather.name}.decode", node, part, source, target, strings, masks.gathered))

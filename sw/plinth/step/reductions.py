@@ -28,6 +28,7 @@ class Reductions:
 
     def __init__(self, step: Step):
         self._step = step
+        self._planned = {one.layer: one for one in step.sharding.reductions}
         blocks = step.parameters.reduce_blocks
         found = [rings for rings in step.groups if rings.size > 1]
         self._rounds = {rings: rounds(step.array, rings) for rings in found}
@@ -102,7 +103,7 @@ class Reductions:
         def message(phase: Phase, source: Weights, target: Weights, turn: int, after: int | None = None) -> None:
             first = (number + (piece.number + turn * MOST_PIECES) * len(step.graph.nodes)) * (
                 step.parameters.reduce_blocks)
-            reduce = Reduce(node, rings, min(group, step.fixed_groups), tuple(
+            reduce = Reduce(self._planned[node.name], node, rings, min(group, step.fixed_groups), tuple(
                 first + blocks[ring] if ring in blocks else None for ring in range(len(rings.members))),
                 phase, source, target, step.parameters, after, piece)
             if group >= step.fixed_groups:

@@ -166,10 +166,9 @@ def add_skipped(step: Step, scatter: Scatter, masks: Masks | None, *, kept: bool
         Whether these are kept, and are those of elements whose window has anything but +0; else of words other than it.
     """
     target, maps, planned, cluster = scatter.targets[0], scatter.source, scatter.planned, scatter.cluster
-    assert isinstance(target, Tiles) and planned is not None and planned.coded is not None and cluster is not None
+    assert isinstance(target, Tiles) and planned.coded is not None and cluster is not None
     whole = step.reserve(replace(target, name=f"{target.name}.own", region=maps.region))
-    step.add(OwnTiles(f"{scatter.name}.tiles", replace(scatter, targets=[whole], cluster=None, planned=None,
-                                                         marked=kept)))
+    step.add(OwnTiles(f"{scatter.name}.tiles", replace(scatter, targets=[whole], cluster=None, marked=kept)))
     part = SkipPart(masks is None, skip_share(planned.coded, planned.phase, "scatter"))
     strings = step.reserve(PerMember(f"{target.name}.strings", target, whole, cluster,
                                      RowWords(length=True, exact=True, mask=part.sent)))
@@ -177,9 +176,8 @@ def add_skipped(step: Step, scatter: Scatter, masks: Masks | None, *, kept: bool
     if kept:
         made = step.reserve(MapStrings(f"{target.name}.masks", whole, RowWords(length=True, mask=True)))
         masks = Masks(made, step.reserve(PerMember(f"{target.name}.asked", target, whole, cluster, MASK)))
-    sent = SkipScatter(name=scatter.name, node=scatter.node, edge=None, number=scatter.number, source=whole,
-                       targets=[target], slots=None, own=True, cluster=cluster, planned=planned, part=part,
-                       strings=strings, masks=masks, share=part.share)
+    sent = SkipScatter(planned, scatter.name, scatter.node, scatter.number, whole, [target], None, True, cluster,
+                       part=part, strings=strings, masks=masks, share=part.share)
     step.add(sent)
     if made is not None:
         step.add(OwnMaps(f"{scatter.name}.masks", whole, target, made, scatter.node))

@@ -46,7 +46,7 @@ fully connected layer whose gradient goes round rings of dies, with no convoluti
 pieces of rows, and each goes as soon as it is ready, the last one with the bias (:mod:`plinth.step.reductions`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -54,13 +54,13 @@ import numpy as np
 
 from plinth.array.array import Array
 from plinth.buffers import Buffer
-from plinth.partition.blocks import Residual, TileSum, residuals, shared_tiles, tile_sums
+from plinth.partition.blocks import Residual, TileSum
 from plinth.partition.cuts import Factors, Integers
 from plinth.partition.exchanges import Exchange
-from plinth.partition.graph import PlanGraph
+from plinth.partition.graph import Node, PlanGraph
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.regions import Layout
-from plinth.sharding import Sharding
+from plinth.sharding import Reduction, Sharding
 from plinth.step import between
 from plinth.step.digest import digest
 from plinth.step.operations import Chain, Chained, Clear, Operation
@@ -71,11 +71,17 @@ from plinth.step.weights import Weights
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Fixed, Format
 from plinth_hw.isa.limits import GROUPS
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 
 #: Factor on errors in FP16; a power of two, so that it rounds nothing.
 LOSS_SCALE = 1024.0
 Reserved = TypeVar("Reserved", bound=Reservable)
+#: What tasks of an exchange are called, by its phase and kind.
+_TASKS = {("fprop", "reduce"): "reduce", ("fprop", "copy"): "copy", ("bprop", "reduce"): "reduce",
+          ("bprop", "copy"): "spread", ("fprop", "scatter"): "scatter", ("fprop", "gather"): "gather",
+          ("bprop", "scatter"): "error_scatter", ("bprop", "gather"): "error_gather",
+          ("bprop", "bias"): "bias_rows"}
 
 #: A place that every die has, of two words: what is in it does not matter.
 JOIN = Place("join", 2)
@@ -126,14 +132,18 @@ class Step:
     exchanges: int = 0
     #: No gather of tiles goes in strips, which have an exchange each.
     whole_gathers: bool = False
+    #: Names of operations between layers, each with the definition that those of the name realise.
+    _names: dict[str, Exchange] = field(default_factory=dict)
     _chain: list[Chained] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        blocks = self.sharding.blocks
         #: Of Winograd layers those whose tiles of the input they take; sums of tiles, by members; maps that are added
         #: to what a layer gathers.
-        self.shared_tiles: dict[int, int] = shared_tiles(self.graph, self.layouts)
-        self.tile_sums: dict[int, TileSum] = tile_sums(self.graph, self.layouts)
-        self.residuals: dict[int, Residual] = residuals(self.graph, self.layouts, self.tile_sums)
+        self.shared_tiles: Mapping[int, int] = blocks.shared
+        self.tile_sums: Mapping[int, TileSum] = blocks.sums
+        self.residuals: Mapping[int, Residual] = blocks.added
+        self._defined = {(one.layer, one.phase, one.kind, one.edge): one for one in self.sharding.exchanges}
 
     @property
     def graph(self) -> PlanGraph:
@@ -222,6 +232,16 @@ class Step:
         which = which.reshape(-1)
         return [np.flatnonzero(which == number) for number in range(int(which.max()) + 1)]
 
+    def realised(self) -> dict[tuple[Engine, str], Exchange | Reduction]:
+        """The definition that tasks of an engine realise, by their names up to a bracket."""
+        found: dict[tuple[Engine, str], Exchange | Reduction] = {}
+        for one in self.operations:
+            if isinstance(one, between.Exchange):
+                found[Engine.TRANSFER, one.name] = one.planned
+            elif isinstance(one, between.Reduce):
+                found[Engine.COLLECTIVE, one.name.split("[")[0]] = one.planned
+        return found
+
     def held(self, die: int) -> int:
         """Elements of all tensors that a die has."""
         return sum(what.part(die).words for what in self._tensors())
@@ -262,11 +282,27 @@ class Step:
             self.zeros.append(Clear(f"{target.name}.zero", None, self.parameters, OnDies(target, frozenset(dies)),
                                     self.any))
 
-    def exchange(self, name: str, node: int, edge: int | None, source: Tensor, targets: Sequence[Tensor],
-                 slots: ProcessGroups | None, *, own: bool) -> None:
-        """Every die sends what of its part of ``source`` lies in other dies' parts of a target: of that whose number is
-        the sender's in its group, if there are several."""
-        self.add(between.Exchange(name, node, edge, self.next_exchange(), source, targets, slots, own))
+    def defined(self, node: Node, phase: str, kind: str, edge: int | None = None) -> Exchange | None:
+        """The definition of what moves of a node, along an edge or by itself; None: dies have it where it is needed."""
+        return self._defined.get((node.name, phase, kind, edge))
+
+    def named(self, planned: Exchange) -> str:
+        """How tasks that realise a definition are called, up to the receiver's number in brackets; no two definitions
+        have one name."""
+        name = f"{planned.layer}.{_TASKS[planned.phase, planned.kind]}" + (
+            f".{planned.consumer}" if planned.consumer else "")
+        number, first = 0, name
+        while self._names.setdefault(name, planned) != planned:
+            number += 1
+            name = f"{first}#{number}"
+        return name
+
+    def exchange(self, planned: Exchange, node: int, source: Tensor, targets: Sequence[Tensor],
+                 slots: ProcessGroups | None = None, *, own: bool) -> None:
+        """Every die sends what a definition says of its part of ``source`` to other dies' parts of a target: of that
+        whose number is the sender's in its group, if there are several."""
+        self.add(between.Exchange(planned, self.named(planned), node, self.next_exchange(), source, targets, slots,
+                                  own))
 
     def members(self, kind: str, number: int) -> ProcessGroups:
         """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`."""
@@ -289,12 +325,3 @@ def loss_scale(operands: Format) -> float:
     if isinstance(operands, Fixed):
         return 2.0**operands.integer_bits
     return 1.0 if operands.bits == 32 else LOSS_SCALE
-
-
-def transfer_name(exchange: Exchange) -> str:
-    """How the tasks of a plan's exchange are called, up to the receiver's number in brackets."""
-    what = {("fprop", "reduce"): "reduce", ("fprop", "copy"): "copy", ("bprop", "reduce"): "reduce",
-            ("bprop", "copy"): "spread", ("fprop", "scatter"): "scatter", ("fprop", "gather"): "gather",
-            ("bprop", "scatter"): "error_scatter", ("bprop", "gather"): "error_gather",
-            ("bprop", "bias"): "bias_rows"}[exchange.phase, exchange.kind]
-    return f"{exchange.layer}.{what}" + (f".{exchange.consumer}" if exchange.consumer else "")

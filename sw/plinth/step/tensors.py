@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from plinth.buffers import Buffer
-from plinth.partition.axes import CHANNELS, ELEMENTS, SAMPLES, Region, alike, plane
+from plinth.partition.axes import CHANNELS, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Integers, Listed, pieces, selected
 
 #: Indices of an axis, as numpy takes them.
@@ -195,11 +195,6 @@ class Tensor:
         """Another tensor of which each die has the same samples and channels."""
         return Tensor(name, self.samples, self.positions if positions is None else positions, self.channels,
                       self.region, self.factors, packed)
-
-    def alike(self, other: "Tensor") -> bool:
-        """Whether each die has the same of both."""
-        return self.region == other.region or alike(self.region, other.region, plane(self.samples, self.channels),
-                                                    self.factors)
 
 
 @dataclass(frozen=True)

@@ -5,26 +5,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from plinth.driver.statistics import DieStatistics
+from plinth.partition.exchanges import Exchange
 from plinth.partition.graph import LOSS
 from plinth.plan.plan import Plan
-from plinth.step.step import transfer_name
-from plinth.step.tasks import Phase
+from plinth.sharding import Reduction
+from plinth.step.step import Step
 from plinth_hw.isa.operations import Engine
 
 
-def layer_report(plan: Plan, dies: Sequence[DieStatistics]) -> list[dict[str, Any]]:
+def layer_report(plan: Plan, step: Step | None, dies: Sequence[DieStatistics]) -> list[dict[str, Any]]:
     """For each layer its splits, transfers and reduction with words, and matrix cycles of the last step.
 
-    Without statistics of dies nothing is counted.
+    Parameters
+    ----------
+    plan : Plan
+    step : Step or None
+        What dies ran, whose operations say which definition each task realises; None: nothing is counted.
+    dies : sequence of DieStatistics
+        Of that step.
     """
-    words: dict[str, int] = defaultdict(int)
+    words: dict[Exchange | Reduction, int] = defaultdict(int)
     cycles: dict[str, int] = defaultdict(int)
+    realised = {} if step is None else step.realised()
     for die in dies:
         spent: dict[str, int] = defaultdict(int)
         for record in die.records:
             name = record.task.split("[")[0]
-            if record.engine in (Engine.TRANSFER, Engine.COLLECTIVE):
-                words[name] += record.payload_words
+            if (record.engine, name) in realised:
+                words[realised[record.engine, name]] += record.payload_words
             elif record.engine is Engine.MATRIX:
                 spent[name.rpartition(".")[0]] += record.end - record.start
         for name, count in spent.items():
@@ -35,13 +43,13 @@ def layer_report(plan: Plan, dies: Sequence[DieStatistics]) -> list[dict[str, An
             continue
         transfers = [{"direction": one.exchange.phase, "kind": one.exchange.kind, "consumer": one.exchange.consumer,
                       "predicted_injected_words": one.words, "injected_words_bounds": list(one.bounds),
-                      "injected_words": words[transfer_name(one.exchange)] if dies else None}
+                      "injected_words": None if step is None else words[one.exchange]}
                      for one in plan.transfers if one.exchange.layer == node.name]
         reduction = next((one for one in plan.reductions if one.layer == node.name), None)
         found.append({
             "layer": node.name, "kind": node.kind, "splits": list(splits), "transfers": transfers,
             "reduction": None if reduction is None else {
                 "predicted_injected_words": reduction.words,
-                "injected_words": sum(words[f"{node.name}.{phase.value}"] for phase in Phase) if dies else None},
-            "matrix_cycles": cycles[node.name] if dies and node.weighted else None})
+                "injected_words": None if step is None else words[reduction]},
+            "matrix_cycles": None if step is None or not node.weighted else cycles[node.name]})
     return found

@@ -21,6 +21,7 @@ from plinth.network.network import Network
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
+from plinth.partition.exchanges import Flow
 from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.groups import RING, process_groups
 from plinth.plan.plan_file import load_plan, save_plan
@@ -127,7 +128,7 @@ def test_large_arrays_of_several_rates_are_walked_pair_by_pair() -> None:
     links, ways = Links(array), Ways(array)
     for one, two in ((Region.of(samples=tuple(range(7))), Region.of(samples=(4, 5, 6), channels=(0, 1, 2, 3))),
                      (Region.of(samples=(4, 5, 6)), Region.of(samples=(0, 1, 2)))):
-        there, _ = links.exchanges(one, two, 256, 32, 3)
+        there, _ = links.exchanges(Flow(one, two, plane(256, 32), 3))
         groups = ways.exchange(one, two, plane(256, 32))
         loads = np.zeros(len(ways.rates))
         for group in groups:

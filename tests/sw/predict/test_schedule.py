@@ -16,6 +16,7 @@ from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.network.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
+from plinth.partition.exchanges import Flow
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.predict.engines import Die
 from plinth.predict.links import Links
@@ -122,7 +123,7 @@ def test_two_dies_are_faster_than_one_and_four_than_two() -> None:
 
 def test_tiles_are_what_the_first_die_sends() -> None:
     links = step_time().links
-    found = links.tiles(Region.of(samples=(0, 1)), Region.of(channels=(0, 1)), plane(128, 20), 3, 0)
+    found = links.tiles(Flow(Region.of(samples=(0, 1)), Region.of(channels=(0, 1)), plane(128, 20), 3), 0)
     assert [(tile.samples, tile.channels) for tile in found] == [(32, 5)] * 4
     assert [tile.hops for tile in found] == [0, 1, 2, 1]
     # 32 samples of 5 channels at 3 positions over a link of 15/8 words a cycle; over two hops a link carries two.

@@ -5,12 +5,12 @@ from functools import cached_property
 from math import log
 from typing import ClassVar
 
-from plinth.partition.axes import alike, plane
 from plinth.partition.graph import DP, Edge
 from plinth.step.layers.node import NodeLayer, column_sum
 from plinth.step.layers.weighted import WeightedLayer
 from plinth.step.operations import Sweep
 from plinth.step.reductions import Reductions
+from plinth.step.tasks import FPROP
 from plinth.step.tensors import Tensor, folded
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.formats import Fixed
@@ -35,7 +35,7 @@ class LossLayer(NodeLayer, ABC):
         # Each die's part is its own.
         return (isinstance(other, WeightedLayer) and step.graph.outputs[other.number] == self.feeds
                 and not node.epilogue and not there.mp and not there.op and not there.ep
-                and alike(there.output, self.here.input, plane(step.batch, node.output_channels), step.factors)
+                and step.defined(node, FPROP, "copy", self.feeds[0]) is None
                 and not (node.bias and self.rows < node.output_positions))
 
     @property

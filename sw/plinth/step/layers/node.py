@@ -14,6 +14,7 @@ from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.sums import Sum, add_sources
+from plinth.step.tasks import BPROP, FPROP
 from plinth.step.tensors import Placed, Row, Tensor, Unfolded, folded
 from plinth.step.vector import Operand, VectorProgram
 from plinth_hw.isa.vector_body import VECTOR_LOADS, VectorOp
@@ -148,15 +149,13 @@ class NodeLayer:
 
     def input(self, place: int, edge: int) -> Tensor:
         """What it reads of another node: that one's map at home, or a copy."""
-        step, one = self.step, self.step.graph.edges[edge]
-        producer = self.layers[one.producer]
-        wanted = Tensor(f"{self.node.name}.input{place}", step.batch, one.elements // one.channels, one.channels,
-                        self.here.input, step.factors)
-        if wanted.alike(producer.map):
+        step, number = self.step, self.step.graph.edges[edge].producer
+        producer = self.layers[number]
+        planned = step.defined(producer.node, FPROP, "copy", edge)
+        if planned is None:
             return producer.map if self.takes_narrow else producer.wide_map(self.node)
-        step.reserve(wanted)
-        step.exchange(f"{producer.node.name}.copy.{self.node.name}", one.producer, edge, producer.map, [wanted], None,
-                      own=True)
+        wanted = self.tensor(f"{self.node.name}.input{place}", planned.target, planned.channels, planned.positions)
+        step.exchange(planned, number, producer.map, [wanted], own=True)
         return wanted
 
     def tensor(self, name: str, region: Region, channels: int, positions: int, *, packed: bool = False,
@@ -254,15 +253,15 @@ class NodeLayer:
         readers = [one for one in self.readers if one[0].number not in step.shared_tiles]
         for reader, place in readers:
             error, edge = reader.errors[place], reader.feeds[place]
-            if error.alike(home) and not reader.here.op:
+            planned = step.defined(self.node, BPROP, "reduce", edge)
+            if planned is None:
                 sources = [*sources, error]
                 continue
             if edge not in moved:
                 members = step.members(ERROR, reader.number)
                 moved[edge] = step.reserve(Slots(f"{name}.error.{reader.node.name}.{place}.", home, members.size,
                                                  step.parameters.beat_words))
-                step.exchange(f"{name}.reduce.{reader.node.name}", self.number, edge, error, moved[edge], members,
-                              own=True)
+                step.exchange(planned, self.number, error, moved[edge], members, own=True)
             # The only summands are added up from their slots.
             sources = moved[edge] if len(readers) == 1 else [*sources, *moved[edge]]
         if len(sources) == 1:

@@ -8,6 +8,7 @@ from plinth.step.layers.node import NodeLayer
 from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots, Summands
 from plinth.step.sums import LEFT
+from plinth.step.tasks import BPROP, FPROP
 from plinth.step.tensors import Meeting, Placed, Tensor
 
 
@@ -39,13 +40,14 @@ class WeightedLayer(NodeLayer, ABC):
     def partial_sums(self, z: Tensor) -> list[Placed]:
         """Append what brings the partial sums of all dies home, in die order."""
         step, node = self.step, self.node
-        if not self.here.mp:
+        planned = step.defined(node, FPROP, "reduce")
+        if planned is None:
             return [z]
         members = step.members(SUM, self.number)
         count = members.size
-        home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, self.here.home, step.factors)
+        home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, planned.target, step.factors)
         slots = step.reserve(Slots(f"{node.name}.partial", home, count, step.parameters.beat_words))
-        step.exchange(f"{node.name}.reduce", self.number, None, z, slots, members, own=False)
+        step.exchange(planned, self.number, z, slots, members, own=False)
         # A die's own summand stays where it is.
         sources: Sequence[Placed] = Summands(slots, Meeting(z, home), members)
         if count <= 2:
@@ -55,9 +57,9 @@ class WeightedLayer(NodeLayer, ABC):
     def propagate(self, error: Tensor, reductions: Reductions) -> None:
         step, node, z = self.step, self.node, self.z
         assert z is not None
-        if self.here.mp:
+        if (planned := step.defined(node, BPROP, "copy")) is not None:
             whole = step.reserve(z.like(f"{node.name}.whole_error"))
-            step.exchange(f"{node.name}.spread", self.number, None, error, [whole], None, own=True)
+            step.exchange(planned, self.number, error, [whole], own=True)
             error = whole
             if node.bias:
                 self.error_sweep(f"{node.name}.bias", None, error, None, bias=True)

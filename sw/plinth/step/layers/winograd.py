@@ -24,7 +24,6 @@ from plinth.array.array import AT_LINKS
 from plinth.errors import UserError
 from plinth.network.winograd import MOST_GROWTH, element_rates, fit, growth
 from plinth.partition.axes import ELEMENTS, SAMPLES, Region
-from plinth.partition.blocks import coded_exchanges
 from plinth.partition.cuts import parts
 from plinth.partition.exchanges import Exchange, tile_exchange
 from plinth.partition.graph import DP, EP, Node
@@ -125,10 +124,10 @@ class WinogradLayer(WeightedLayer):
         self._first = step.shared_tiles.get(number, number)
         #: Where the bias gradient is added up in a cluster: as planned, of each die, of all.
         self._bias_rows: tuple[Exchange, Tensor, Tensor] | None = None
-        #: Exchanges in codes; masks of the predicted gather, and of inputs by which their errors come back.
-        self._coded = coded_exchanges(step.graph, self.here, self.number, self.summed, step.residuals.get(self.number))
-        if self._coded:
+        tiles = (step.defined(self.node, phase, kind) for phase in (FPROP, BPROP) for kind in ("scatter", "gather"))
+        if any(one is not None and one.coded for one in tiles):
             check_codes(self.node, step.parameters)
+        #: Masks of the predicted gather, and of inputs by which their errors come back.
         self._masks: Masks | None = None
         self._causes: Masks | None = None
         self._cluster = step.members(TILES, self.number)
@@ -175,7 +174,8 @@ class WinogradLayer(WeightedLayer):
         """Tiles of maps, where their elements are multiplied, and what makes them."""
         step, node = self.step, self.node
         tiles = target = self._place(name, maps, self.here.tiles[outputs])
-        planned = tile_exchange(node, self.here, phase, "scatter", step.factors, self._coded, step.array)
+        # Where elements are not split a die makes tiles for itself.
+        planned = step.defined(node, phase, "scatter") or tile_exchange(node, self.here, phase, "scatter", step.factors)
         columns = dict(planned.extra)[ELEMENTS]
         if columns < self.tiling.elements:
             target = step.reserve(replace(tiles, name=f"{tiles.name}.lines", positions=planned.positions,
@@ -183,8 +183,8 @@ class WinogradLayer(WeightedLayer):
         # Where elements are not split nothing is sent, and there is no counter of what comes.
         number = step.next_exchange() if self.here.ep else -1
         return tiles, Scatter(
-            f"{node.name}.{'error_' * outputs}scatter", self.number, None, number, maps, [target], None, True,
-            self._cluster, planned, node, outputs, self._strips, halved=target is not tiles)
+            planned, step.named(planned), self.number, number, maps, [target], None, True, self._cluster, node, outputs,
+            self._strips, halved=target is not tiles)
 
     def _in_strips(self, direction: str, scatter: Scatter, tiles: Tiles, made: Tiles, maps: Tensor) -> bool:
         """Tiles, their products and the maps of these in strips, if the layer is cut so."""
@@ -202,14 +202,14 @@ class WinogradLayer(WeightedLayer):
         """Of an array whose codes are modelled to keep up with links: the exchange without the words that masks do not
         name, made, packed and sent in one pass."""
         planned, array = exchange.planned, self.step.array
-        if planned is None or planned.coded is None or array is None or array.codes != AT_LINKS:
+        if planned.coded is None or array is None or array.codes != AT_LINKS:
             return None
         return replace(exchange, share=skip_share(planned.coded, planned.phase, planned.kind))
 
     def _scattered(self, scatter: Scatter, tiles: Tiles) -> Tiles:
         """What is made tiles, as operands."""
         modelled = self._at_links(scatter)
-        if modelled is not None or scatter.planned is None or scatter.planned.coded is None:
+        if modelled is not None or scatter.planned.coded is None:
             self.step.add(modelled or scatter)
             lines = scatter.targets[0]
             if scatter.halved and isinstance(lines, Tiles):
@@ -217,7 +217,8 @@ class WinogradLayer(WeightedLayer):
         elif scatter.outputs:
             add_skipped(self.step, scatter, self._masks, kept=False)
         else:
-            self._causes = add_skipped(self.step, scatter, None, kept=(BPROP, "gather") in self._coded)
+            back = self.step.defined(self.node, BPROP, "gather")
+            self._causes = add_skipped(self.step, scatter, None, kept=back is not None and back.coded is not None)
         return narrow_tiles(self.step, self.node, tiles)
 
     def _products(self, direction: str, operands: Tiles, made: Tiles) -> ElementProducts:
@@ -270,14 +271,13 @@ class WinogradLayer(WeightedLayer):
                 added: Tensor | None = None) -> None:
         """Maps of tiles; ``added``: what is added to them before their ReLU."""
         step, node = self.step, self.node
-        if self.here.ep:
-            planned = tile_exchange(node, self.here, phase, "gather", step.factors, self._coded, step.array)
+        if (planned := step.defined(node, phase, "gather")) is not None:
             elements = dict(planned.extra)[ELEMENTS]
             # What is predicted is read row by row.
             whole = self._place(f"{name}_whole", maps, maps.region, elements,
                                 by_rows=planned.coded is not None and outputs)
-            given = (f"{node.name}.{'' if outputs else 'error_'}gather", self.number, None, step.next_exchange(), tiles,
-                     [whole], None, True, self._cluster, planned)
+            given = (planned, step.named(planned), self.number, step.next_exchange(), tiles, [whole], None, True,
+                     self._cluster)
             gather = Gather(*given) if elements == self.tiling.elements else LineGather(*given, layer=node)
             if planned.coded is not None and outputs:
                 biased = [step.weights[step.graph.nodes[one].name] for one in self._summands
@@ -421,9 +421,9 @@ class WinogradLayer(WeightedLayer):
     def bias_gradient(self, error: Tensor) -> Placed:
         """Where column sums of an error go: to the gradient, unless the die's cluster adds them up first."""
         step, node = self.step, self.node
-        if not (node.free and self.here.ep):
+        planned = step.defined(node, BPROP, "bias")
+        if planned is None:
             return super().bias_gradient(error)
-        planned = tile_exchange(node, self.here, "bprop", "bias", step.factors)
         assert planned.samples is not None
         row, rows = (step.reserve(Tensor(f"{node.name}.bias_{name}", planned.samples, 1, planned.channels, region,
                                          step.factors))
@@ -438,8 +438,8 @@ class WinogradLayer(WeightedLayer):
             return
         step, node = self.step, self.node
         planned, row, rows = self._bias_rows
-        step.add(between.Exchange(f"{node.name}.bias_rows", self.number, None, step.next_exchange(), row, [rows], None,
-                                  True, self._cluster, planned))
+        step.add(between.Exchange(planned, step.named(planned), self.number, step.next_exchange(), row, [rows], None,
+                                  True, self._cluster))
 
         def program(first: bool) -> VectorProgram:
             found = VectorProgram(step.parameters)
