@@ -134,8 +134,10 @@ class Plan:
         object.__setattr__(self, "sharding", sharding)
 
     def resharded(self, **changes: Any) -> "Plan":
-        """The plan with other fields of its sharding, which the name of its array follows, and how copies of weights
-        are kept equal: where it is the rule alone that changes, in the same rings. A prediction, if it has one, stays.
+        """The plan with other fields of its sharding. If the array changes, so does its name; a prediction stays.
+
+        If the rule alone changes, copies are kept equal as before, rings in pieces that suit the rule. After any other
+        change they are kept equal as suits the array's dies, unless ``copies`` say it.
 
         Raises
         ------
@@ -143,11 +145,10 @@ class Plan:
             As :class:`Plan`.
         """
         where = changes.get("array")
-        if set(changes) == {"rule"} and self.hardware is not None:
-            # The same rings, in pieces that suit the rule.
-            changes["copies"] = refitted(replace(self.sharding, **changes), self.hardware.die_parameters())
-        else:
+        if set(changes) != {"rule"}:
             changes = {"copies": ()} | changes
+        elif self.hardware is not None:
+            changes["copies"] = refitted(replace(self.sharding, **changes), self.hardware.die_parameters())
         return replace(self, sharding=replace(self.sharding, **changes),
                        array=self.array if where is None else where.name)
 
