@@ -256,9 +256,9 @@ def _copies(data: Mapping[str, Any], graph: PlanGraph, dies: int, where: str) ->
 
 def _server(entry: dict[str, Any], place: str) -> Server | None:
     """The servers of an entry, if it has any: their form, as a sharding checks what it says."""
-    data = entry.get("server")
-    if data is None:
+    if "server" not in entry:
         return None
+    data = entry["server"]
     check_mapping(data, f"{place}: server", "a server's entry", required=("owners", "pieces"))
     owners, pieces = data["owners"], data["pieces"]
     if not isinstance(owners, list) or len(owners) > MAXIMUM_PIECES:
@@ -285,6 +285,8 @@ def _local(entry: dict[str, Any], place: str) -> Local | None:
 
 def _ring(entry: dict[str, Any], place: str, groups: list[ProcessGroups], chunk: int) -> Ring:
     number: Any = entry.get("rings")
+    if "rings" not in entry:
+        raise UserError(f"{place} must have rings, server or local; {_AGAIN}")
     if not is_integer(number, 0, len(groups) - 1):
         raise UserError(f"{place} must name its rings, 0 to {len(groups) - 1}, not {_shown(number)}; {_AGAIN}")
     elements = entry.get("elements", False)

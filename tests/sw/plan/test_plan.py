@@ -314,6 +314,7 @@ def test_servers_that_were_edited_are_refused_in_one_line(path: list[str], value
     (2, "local", True, "variable 'weights' of layer 'fc2' has server and local, of which each stands in the place"),
     (3, "local", False, "the reduction of variable 'bias' of layer 'fc2': local is true or left out, not false"),
     (3, "server", {"owners": [0], "pieces": 1}, "layer 'fc2' has server and local, of which each stands"),
+    (2, "server", None, "variable 'weights' of layer 'fc2': server: a server's entry is a mapping, not nothing"),
     (5, "local", True, "the reduction of variable 'bias' of layer 'fc1' has rings and local, of which each stands"),
     (3, "pieces", 1, r"reductions\[3\] has an entry 'pieces', but none follows from the splits")])
 def test_copies_of_variables_that_were_edited_are_refused_in_one_line(number: int, key: str, value: object,
@@ -324,6 +325,15 @@ def test_copies_of_variables_that_were_edited_are_refused_in_one_line(number: in
     with pytest.raises(UserError, match=message) as error:
         plan_from_data(data, plan.graph, "plan.yaml")
     assert "\n" not in str(error.value) and str(error.value).startswith("plan.yaml: ")
+
+
+def test_an_entry_that_says_no_way_is_refused_in_one_line() -> None:
+    plan = kept()
+    data = plan.resharded(copies=tuple((name, Server((0,), 1)) for name in plan.graph.variables)).to_data()
+    del data["reductions"][1]["server"]
+    with pytest.raises(UserError, match=r"^plan.yaml: the reduction of variable 'bias' of layer 'fc3' must have rings, "
+                                        "server or local; make the plan again with `plinth plan`$"):
+        plan_from_data(data, plan.graph, "plan.yaml")
 
 
 def test_commands_refuse_what_dies_cannot_keep_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
