@@ -6,6 +6,7 @@ thousands, so that one is not checked when it is made; a Plan is (:meth:`Shardin
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -102,6 +103,22 @@ Sync = Ring | Server | Local
 Copies = tuple[tuple[str, Sync], ...]
 
 
+def _by_name(copies: Any) -> Copies:
+    """Copies in the order of names, if they are pairs of a name and a value."""
+    if not isinstance(copies, (tuple, list)) or not all(
+            isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in copies):
+        raise UserError("copies must be pairs of a variable's name and a Ring, a Server or Local, not "
+                        f"{described(copies)}")
+    return tuple(sorted(copies, key=itemgetter(0)))
+
+
+def _are_ranges(part: Any) -> bool:
+    """Whether rows of a piece are a tuple of ranges of integers, none of them empty."""
+    return isinstance(part, tuple) and all(
+        isinstance(one, tuple) and len(one) == 2 and all(type(row) is int for row in one) and one[0] < one[1]
+        for one in part)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sharding:
     """How a network is split over dies.
@@ -125,6 +142,11 @@ class Sharding:
     copies : Copies
         For each variable of the network how its copies are kept equal, in any order; left out: in rings along the
         array's links, in as many pieces as suit the dies.
+
+    Raises
+    ------
+    UserError
+        If copies are no pairs of a name and a value; all else is for :meth:`check`.
     """
 
     graph: PlanGraph
@@ -140,8 +162,8 @@ class Sharding:
         object.__setattr__(self, "factors", self.factors or halves(len(self.splits[0]) if self.splits else 0))
         lists = tuple(None if one == Lists() else one for one in self.lists)
         object.__setattr__(self, "lists", lists if any(lists) else ())
-        if self.copies:
-            object.__setattr__(self, "copies", tuple(sorted(self.copies, key=itemgetter(0))))
+        if self.copies != ():
+            object.__setattr__(self, "copies", _by_name(self.copies))
 
     def __getstate__(self) -> dict[str, Any]:
         """Its fields, without what was found out about them."""
@@ -249,6 +271,9 @@ class Sharding:
 
     def _check_ring(self, number: int, node: Node, ring: Ring) -> None:
         wanted = self.layouts[number].groups(RING, self.factors)
+        if not isinstance(ring.groups, ProcessGroups) or ring.groups.kind != RING:
+            raise UserError(f"rings of layer {node.name!r} must be ProcessGroups of kind {RING!r}, not "
+                            f"{described(ring.groups)}")
         if sorted(map(sorted, ring.groups.members)) != sorted(map(sorted, wanted.members)):
             raise UserError(f"rings of layer {node.name!r} are not those of the dies that have the same of its "
                             "weights; make the plan again with `plinth plan`")
@@ -268,11 +293,21 @@ class Sharding:
 
     def _check_server(self, name: str, rows: int, server: Server) -> None:
         where = f"the servers of variable {name!r}"
+        if not isinstance(server.owners, tuple):
+            raise UserError(f"{where}: owners must be a tuple with the die of each piece, not "
+                            f"{described(server.owners)}")
         if isinstance(server.pieces, tuple):
+            for number, part in enumerate(server.pieces):
+                if not _are_ranges(part):
+                    raise UserError(f"{where}: piece {number} must be a tuple of ranges (first row, one past the "
+                                    f"last), not {described(part)}")
             check_parts(f"{where}: rows", rows, server.pieces)
-            empty = next((number for number, part in enumerate(server.pieces) if not part), None)
-            if empty is not None:
-                raise UserError(f"{where}: piece {empty} has no rows; leave it out")
+            for number, part in enumerate(server.pieces):
+                if not part:
+                    raise UserError(f"{where}: piece {number} has no rows; leave it out")
+                if any(one[1] >= two[0] for one, two in pairwise(part)):
+                    raise UserError(f"{where}: ranges of piece {number} must ascend with gaps between them, not "
+                                    f"{described(part)}")
         pieces = len(server.pieces) if isinstance(server.pieces, tuple) else server.pieces
         if not is_integer(pieces, 1, min(rows, MAXIMUM_PIECES)):
             raise UserError(f"{where}: {rows} rows are cut in 1 to {min(rows, MAXIMUM_PIECES)} pieces, not "

@@ -106,9 +106,25 @@ def test_servers_own_rows_evenly_or_by_list() -> None:
     ({"words_weights": Server((0, 1), ranges_of((5, 6)))}, "rows: index 10 of part 1 is out of range"),
     ({"words_weights": Server((0, 1), (((0, 6),), ((5, 10),)))}, "rows: index 5 is in parts 0 and 1"),
     ({"words_weights": Server((0, 1, 1), ranges_of((5, 0, 5)))}, "piece 1 has no rows; leave it out"),
+    ({"words_weights": Server([0], 1)}, "the servers of variable 'words.weights': owners must be a tuple with the die"),
+    ({"words_weights": Server((0,), (None,))}, "piece 0 must be a tuple of ranges (first row, one past the last), not"),
+    ({"words_weights": Server((0,), ((0, 10),))}, "piece 0 must be a tuple of ranges (first row, one past the last)"),
+    ({"words_weights": Server((0, 0), (((0, 10),), ((10, 10),)))}, "piece 1 must be a tuple of ranges (first row, one"),
+    ({"words_weights": Server((0,), (((0, 10.0),),))}, "piece 0 must be a tuple of ranges (first row, one past the la"),
+    ({"words_weights": Server((0,), (((5, 10), (0, 5)),))}, "ranges of piece 0 must ascend with gaps between them"),
+    ({"words_weights": Server((0,), (((0, 5), (5, 10)),))}, "ranges of piece 0 must ascend with gaps between them"),
+    ({"out_bias": Ring(((0, 1),), 1, 64)}, "rings of layer 'out' must be ProcessGroups of kind 'ring', not [[0, 1]]"),
+    ({"out_bias": Ring(ProcessGroups("sum", ((0, 1),)), 1, 64)}, "rings of layer 'out' must be ProcessGroups of kind"),
 ])
 def test_what_cannot_be_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
     assert message in one_line(said(**changes))
+
+
+@pytest.mark.parametrize("copies", [
+    None, 3, "ring", {WHOLE: TOGETHER}, (TOGETHER,), ((WHOLE, TOGETHER, 1),), ((None, TOGETHER),), ((3, TOGETHER),
+                                                                                                  (WHOLE, TOGETHER))])
+def test_copies_are_pairs_of_name_and_value(copies: Any) -> None:
+    assert one_line(copies).startswith("copies must be pairs of a variable's name and a Ring, a Server or Local, not ")
 
 
 def test_every_variable_is_said_once() -> None:
