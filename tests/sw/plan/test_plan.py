@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+from dataclasses import replace
 from itertools import chain as joined
 from pathlib import Path
 
@@ -325,6 +326,16 @@ def test_copies_of_variables_that_were_edited_are_refused_in_one_line(number: in
     with pytest.raises(UserError, match=message) as error:
         plan_from_data(data, plan.graph, "plan.yaml")
     assert "\n" not in str(error.value) and str(error.value).startswith("plan.yaml: ")
+
+
+def test_a_plan_with_other_copies_is_written_read_and_predicted_anew(tmp_path: Path) -> None:
+    found = plinth.plan("digits-mlp", planner="data")
+    rings = found.plan.sharding.copies
+    whole = found.plan.resharded(copies=tuple((name, replace(one, pieces=1)) for name, one in rings))
+    (tmp_path / "plan.yaml").write_text(whole.to_yaml())
+    again = plinth.load_plan(tmp_path / "plan.yaml")
+    assert whole.predicted_seconds is None and again.plan.sharding == whole.sharding != found.plan.sharding
+    assert again.totals.predicted_seconds > found.totals.predicted_seconds
 
 
 def test_an_entry_that_says_no_way_is_refused_in_one_line() -> None:
