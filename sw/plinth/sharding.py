@@ -36,7 +36,7 @@ MAXIMUM_CHUNK, MAXIMUM_PIECES = 1 << 16, 1 << 10
 class Ring:
     """A variable's copies are kept equal by sums of their gradients, which go round rings of dies, and the same update.
 
-    Variables of a layer with equal rings share messages, what is added to outputs behind all others.
+    Variables of a layer whose rings are equal go in the same messages, the bias behind the weights.
 
     Parameters
     ----------
@@ -73,8 +73,9 @@ class Server:
     owners : tuple of int
         For each piece the die that owns it, which need not have a copy of it.
     pieces : int or tuple of Indices
-        In how many pieces of neighbouring rows the variable's first axis is cut evenly, the first ones one row longer;
-        or the rows of each piece, ascending, as ranges of first and one past the last.
+        In how many pieces of neighbouring rows the variable's first axis is cut evenly, where it does not divide the
+        first ones one row longer; or the rows of each piece, as ascending ranges (first, one past the last) with gaps
+        between them.
     """
 
     kind: ClassVar[str] = "server"
@@ -98,8 +99,8 @@ class Local:
 
 #: How copies of a variable are kept equal.
 Sync = Ring | Server | Local
-#: Of each variable of a network, by its name there (``"fc1.weights"``), in the order of names; or none at all: as a
-#: target suits.
+#: Of every variable of a network its name (``"fc1.weights"``) and how its copies are kept equal, in the order of names;
+#: empty: as suits the dies.
 Copies = tuple[tuple[str, Sync], ...]
 
 
@@ -194,8 +195,8 @@ class Sharding:
         return tuple(syncs[one.qualified(node.name)] for one in node.variables) if syncs else ()
 
     def groups(self, kind: str, number: int) -> ProcessGroups:
-        """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`: rings as the first of its variables
-        has them that has any, else along the array's links."""
+        """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`. Rings are those of its first
+        variable that has one; where none is said they go along the array's links."""
         if kind != RING:
             return self.layouts[number].groups(kind, self.factors)
         for sync in self.syncs(number):
@@ -227,12 +228,12 @@ class Sharding:
         self._check_copies()
 
     def check_fits(self, other: "Sharding") -> None:
-        """Refuse another sharding that is not of the same network: its steps do other things to other variables.
+        """Refuse a sharding of another network, whose step trains other variables.
 
         Raises
         ------
         UserError
-            With both networks, and the first variable that one of them lacks or has otherwise.
+            With both networks, and the first variable that one of them lacks or has in another shape.
         """
         if (self.graph.nodes, self.graph.edges) == (other.graph.nodes, other.graph.edges):
             return
@@ -242,7 +243,7 @@ class Sharding:
         why = "their layers differ" if name is None else (
             f"variable {name!r} is {first.get(name, 'missing')} in the first, {second.get(name, 'missing')} in the "
             "second")
-        raise UserError(f"shardings of networks {self.graph.name!r} and {other.graph.name!r} do not fit each other: "
+        raise UserError(f"plans of networks {self.graph.name!r} and {other.graph.name!r} do not fit each other: "
                         f"{why}; give two of one network")
 
     def _check_copies(self) -> None:

@@ -53,11 +53,12 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Reduction:
-    """The gradient of one layer, weights then bias, or of one of its variables, where they are not all kept equal in
-    the same ring; dies that differ in the levels ``over`` have copies.
+    """How copies of one layer's variables are kept equal, or of one of them where they differ in it or have servers.
+    Dies that differ in the levels ``over`` have the copies.
 
-    In a ring it goes whole, or in pieces (:class:`plinth.sharding.Ring`), each a message: chunk c of a message (the
-    last may be short) belongs to member c mod N of the ring and its sum starts at the member after the owner.
+    In a ring the gradient goes whole, weights then bias, or in pieces (:class:`plinth.sharding.Ring`), each a message.
+    Chunk c of a message (the last may be short) belongs to member c mod N of the ring and its sum starts at the member
+    after the owner.
     """
 
     layer: str

@@ -447,16 +447,16 @@ def plan_schema() -> dict[str, Any]:
                             "belongs to member c mod N, and its sum starts at the member behind", listed(
                                 "all dies", listed("a ring", count))),
             "reductions": listed("weight reductions, in the order of bprop", mapping(
-                "how copies on the dies that differ in the levels `over` are kept equal: in rings, unless it says", {
+                "how copies on the dies that differ in the levels `over` are kept equal: by rings, server or local", {
                     "layer": name, "variable": {"description": "which one of the layer's; default: all of them",
                                                 "type": "string"},
                     "words": {**count, "description": "words that all members send"}, "over": levels,
-                    "server": mapping("in the place of rings: each piece of the variable's rows is kept by its owner", {
+                    "server": mapping("each piece of the variable's rows is kept by its owner, who adds up gradients", {
                         "owners": listed("the die of each piece", count),
                         "pieces": {"description": "pieces of neighbouring rows, all but as long, or the rows of each",
                                    "oneOf": [{"type": "integer", "minimum": 1, "maximum": MAXIMUM_PIECES},
                                              parts_schema("a part for each piece")]}}),
-                    "local": {"description": "in the place of rings: copies are never made equal", "const": True},
+                    "local": {"description": "copies are never made equal", "const": True},
                     "rings": {**count, "description": "which of `rings`"},
                     "pieces": {"description": "messages in which the gradient goes: pieces of rows, at most "
                                f"{MOST_PIECES}; with `elements` one for each element of tiles and the bias",

@@ -1,4 +1,4 @@
-"""How dies keep copies of weights equal: in rings, in which pieces of gradients go round, unless a sharding says it."""
+"""How dies keep copies of weights equal: in the rings that a sharding says, else in rings that suit them."""
 
 from dataclasses import replace
 from operator import itemgetter
@@ -60,8 +60,8 @@ def refitted(sharding: Sharding, target: DieParameters) -> Copies:
 
 
 def rings_of(sharding: Sharding, target: DieParameters) -> tuple[Ring | None, ...]:
-    """For each node the ring that all of its variables go round, in one message, on dies of some parameters; None where
-    it has none.
+    """For each node the ring that all of its variables go round together, on dies of some parameters; None where it has
+    no variables.
 
     Raises
     ------
@@ -92,8 +92,8 @@ def _only_ring(sharding: Sharding, target: DieParameters, number: int) -> Ring:
     (first, ring), *others = rings.items() or [("", Ring(groups, 1, target.chunk_words))]
     for name, other in others:
         if other != ring:
-            raise UserError(f"variable {name!r} has another ring than {first!r}, and dies send what a layer trains in "
-                            "one message; give both the same ring, or make the plan again with `plinth plan`")
+            raise UserError(f"variable {name!r} has another ring than {first!r}, and dies send what a layer trains "
+                            "together; give both the same ring, or make the plan again with `plinth plan`")
     _check_chunk(node, ring, target)
     return ring
 
@@ -130,7 +130,7 @@ def _by_elements(sharding: Sharding, target: DieParameters, number: int) -> str:
 
 
 def check_copies(sharding: Sharding, target: DieParameters) -> None:
-    """Refuse pieces of gradients that dies cannot send, and chunks of other words than theirs.
+    """Refuse pieces of gradients that dies cannot send, and chunks that are not as long as theirs.
 
     Raises
     ------
