@@ -341,7 +341,7 @@ def _difference(found: Any, expected: Any, place: str) -> str:
     if isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
         pairs = [(f"{place}.{key}" if place else key, found[key], expected[key]) for key in expected]
     elif isinstance(expected, dict) and isinstance(found, dict):
-        key = next(iter({**expected, **found}.keys() - (expected.keys() & found.keys())))
+        key = next(key for key in (*expected, *found) if (key in expected) != (key in found))
         return f"{place} has {'an' if key in found else 'no'} entry {key!r}, but {'none' if key in found else 'one'}"
     elif isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
         pairs = [(f"{place}[{number}]", *both) for number, both in enumerate(zip(found, expected, strict=True))]

@@ -338,6 +338,13 @@ def test_a_plan_with_other_copies_is_written_read_and_predicted_anew(tmp_path: P
     assert again.totals.predicted_seconds > found.totals.predicted_seconds
 
 
+def test_the_first_of_several_unknown_keys_is_named() -> None:
+    data = made().to_data()
+    data["reductions"][0].update(dict.fromkeys(map("more{}".format, range(64)), 1))
+    with pytest.raises(UserError, match=r"reductions\[0\] has an entry 'more0', but none follows from the splits"):
+        plan_from_data(data, GRAPH, "plan.yaml")
+
+
 def test_an_entry_that_says_no_way_is_refused_in_one_line() -> None:
     plan = kept()
     data = plan.resharded(copies=tuple((name, Server((0,), 1)) for name in plan.graph.variables)).to_data()
