@@ -7,6 +7,7 @@ thousands, so that one is not checked when it is made; a Plan is (:meth:`Shardin
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -41,7 +42,7 @@ CHUNK_WORDS = 64
 class Ring:
     """A variable's copies are kept equal by sums of their gradients, which go round rings of dies, and the same update.
 
-    Variables of a layer with equal rings share messages, what is added to outputs behind all others.
+    Variables of a layer whose rings are equal go in the same messages, the bias behind the weights.
 
     Parameters
     ----------
@@ -78,8 +79,9 @@ class Server:
     owners : tuple of int
         For each piece the die that owns it, which need not have a copy of it.
     pieces : int or tuple of Indices
-        In how many pieces of neighbouring rows the variable's first axis is cut evenly, the first ones one row longer;
-        or the rows of each piece, ascending, as ranges of first and one past the last.
+        In how many pieces of neighbouring rows the variable's first axis is cut evenly, where it does not divide the
+        first ones one row longer; or the rows of each piece, as ascending ranges (first, one past the last) with gaps
+        between them.
     """
 
     kind: ClassVar[str] = "server"
@@ -103,18 +105,19 @@ class Local:
 
 #: How copies of a variable are kept equal.
 Sync = Ring | Server | Local
-#: Of each variable of a network, by its name there (``"fc1.weights"``), in the order of names; or none at all: as a
-#: target suits.
+#: Of every variable of a network its name (``"fc1.weights"``) and how its copies are kept equal, in the order of names;
+#: empty: as suits the dies.
 Copies = tuple[tuple[str, Sync], ...]
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """The definition of a sum over dies: of the gradient of one layer, weights then bias, or of one of its variables,
-    where they are not all kept equal in the same ring; dies that differ in the levels ``over`` have copies.
+    """The definition of how copies of one layer's variables are kept equal, or of one of them where they differ in it
+    or have servers. Dies that differ in the levels ``over`` have the copies.
 
-    In a ring it goes whole, or in pieces (:class:`Ring`), each a message: chunk c of a message (the last may be short)
-    belongs to member c mod N of the ring and its sum starts at the member after the owner.
+    In a ring the gradient goes whole, weights then bias, or in pieces (:class:`Ring`), each a message. Chunk c of a
+    message (the last may be short) belongs to member c mod N of the ring and its sum starts at the member after the
+    owner.
     """
 
     layer: str
@@ -127,6 +130,22 @@ class Reduction:
     weights: tuple[Levels, Levels]
     #: Words that all members of all rings send together; 0 of servers, whose words no step says yet.
     words: int
+
+
+def _by_name(copies: Any) -> Copies:
+    """Copies in the order of names, if they are pairs of a name and a value."""
+    if not isinstance(copies, (tuple, list)) or not all(
+            isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in copies):
+        raise UserError("copies must be pairs of a variable's name and a Ring, a Server or Local, not "
+                        f"{described(copies)}")
+    return tuple(sorted(copies, key=itemgetter(0)))
+
+
+def _are_ranges(part: Any) -> bool:
+    """Whether rows of a piece are a tuple of ranges of integers, none of them empty."""
+    return isinstance(part, tuple) and all(
+        isinstance(one, tuple) and len(one) == 2 and all(type(row) is int for row in one) and one[0] < one[1]
+        for one in part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +171,11 @@ class Sharding:
     copies : Copies
         For each variable of the network how its copies are kept equal, in any order; left out: in rings along the
         array's links, in as many pieces as suit the dies.
+
+    Raises
+    ------
+    UserError
+        If copies are no pairs of a name and a value; all else is for :meth:`check`.
     """
 
     graph: PlanGraph
@@ -167,8 +191,8 @@ class Sharding:
         object.__setattr__(self, "factors", self.factors or halves(len(self.splits[0]) if self.splits else 0))
         lists = tuple(None if one == Lists() else one for one in self.lists)
         object.__setattr__(self, "lists", lists if any(lists) else ())
-        if self.copies:
-            object.__setattr__(self, "copies", tuple(sorted(self.copies, key=itemgetter(0))))
+        if self.copies != ():
+            object.__setattr__(self, "copies", _by_name(self.copies))
 
     def __getstate__(self) -> dict[str, Any]:
         """Its fields, without what was found out about them."""
@@ -225,8 +249,8 @@ class Sharding:
                 node, here, self.factors, variable) if isinstance(sync, Ring) else 0)
 
     def groups(self, kind: str, number: int) -> ProcessGroups:
-        """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`: rings as the first of its variables
-        has them that has any, else along the array's links."""
+        """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`. Rings are those of its first
+        variable that has one; where none is said they go along the array's links."""
         if kind != RING:
             return self.layouts[number].groups(kind, self.factors)
         for sync in self.syncs(number):
@@ -258,12 +282,12 @@ class Sharding:
         self._check_copies()
 
     def check_fits(self, other: "Sharding") -> None:
-        """Refuse another sharding that is not of the same network: its steps do other things to other variables.
+        """Refuse a sharding of another network, whose step trains other variables.
 
         Raises
         ------
         UserError
-            With both networks, and the first variable that one of them lacks or has otherwise.
+            With both networks, and the first variable that one of them lacks or has in another shape.
         """
         if (self.graph.nodes, self.graph.edges) == (other.graph.nodes, other.graph.edges):
             return
@@ -273,7 +297,7 @@ class Sharding:
         why = "their layers differ" if name is None else (
             f"variable {name!r} is {first.get(name, 'missing')} in the first, {second.get(name, 'missing')} in the "
             "second")
-        raise UserError(f"shardings of networks {self.graph.name!r} and {other.graph.name!r} do not fit each other: "
+        raise UserError(f"plans of networks {self.graph.name!r} and {other.graph.name!r} do not fit each other: "
                         f"{why}; give two of one network")
 
     def _check_copies(self) -> None:
@@ -302,6 +326,9 @@ class Sharding:
 
     def _check_ring(self, number: int, node: Node, ring: Ring) -> None:
         wanted = self.layouts[number].groups(RING, self.factors)
+        if not isinstance(ring.groups, ProcessGroups) or ring.groups.kind != RING:
+            raise UserError(f"rings of layer {node.name!r} must be ProcessGroups of kind {RING!r}, not "
+                            f"{described(ring.groups)}")
         if sorted(map(sorted, ring.groups.members)) != sorted(map(sorted, wanted.members)):
             raise UserError(f"rings of layer {node.name!r} are not those of the dies that have the same of its "
                             "weights; make the plan again with `plinth plan`")
@@ -321,11 +348,21 @@ class Sharding:
 
     def _check_server(self, name: str, rows: int, server: Server) -> None:
         where = f"the servers of variable {name!r}"
+        if not isinstance(server.owners, tuple):
+            raise UserError(f"{where}: owners must be a tuple with the die of each piece, not "
+                            f"{described(server.owners)}")
         if isinstance(server.pieces, tuple):
+            for number, part in enumerate(server.pieces):
+                if not _are_ranges(part):
+                    raise UserError(f"{where}: piece {number} must be a tuple of ranges (first row, one past the "
+                                    f"last), not {described(part)}")
             check_parts(f"{where}: rows", rows, server.pieces)
-            empty = next((number for number, part in enumerate(server.pieces) if not part), None)
-            if empty is not None:
-                raise UserError(f"{where}: piece {empty} has no rows; leave it out")
+            for number, part in enumerate(server.pieces):
+                if not part:
+                    raise UserError(f"{where}: piece {number} has no rows; leave it out")
+                if any(one[1] >= two[0] for one, two in pairwise(part)):
+                    raise UserError(f"{where}: ranges of piece {number} must ascend with gaps between them, not "
+                                    f"{described(part)}")
         pieces = len(server.pieces) if isinstance(server.pieces, tuple) else server.pieces
         if not is_integer(pieces, 1, min(rows, MAXIMUM_PIECES)):
             raise UserError(f"{where}: {rows} rows are cut in 1 to {min(rows, MAXIMUM_PIECES)} pieces, not "

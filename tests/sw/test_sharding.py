@@ -11,8 +11,9 @@ from rich.console import Console
 
 from plinth.array.array import ring
 from plinth.errors import UserError
-from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy, Tanh
+from plinth.network.layers import Convolution, Dense, Embedding, Flatten, Shape, SoftmaxCrossEntropy, Tanh
 from plinth.network.network import Network, perceptron
+from plinth.network.winograd import with_tiles
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import from_network
 from plinth.partition.groups import RING, ProcessGroups
@@ -23,6 +24,7 @@ from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.sharding import Copies, Local, Ring, Server, Sharding, Sync
 from plinth.step.build import step_of
 from plinth.step.copies import copies_of, refitted
+from plinth.update.rule import FORMS
 from plinth_hw.isa.parameters import preset
 
 #: A table of 10 rows, a matrix of 10 rows that has no bias, and one of 9 with a bias.
@@ -104,9 +106,25 @@ def test_servers_own_rows_evenly_or_by_list() -> None:
     ({"words_weights": Server((0, 1), ranges_of((5, 6)))}, "rows: index 10 of part 1 is out of range"),
     ({"words_weights": Server((0, 1), (((0, 6),), ((5, 10),)))}, "rows: index 5 is in parts 0 and 1"),
     ({"words_weights": Server((0, 1, 1), ranges_of((5, 0, 5)))}, "piece 1 has no rows; leave it out"),
+    ({"words_weights": Server([0], 1)}, "the servers of variable 'words.weights': owners must be a tuple with the die"),
+    ({"words_weights": Server((0,), (None,))}, "piece 0 must be a tuple of ranges (first row, one past the last), not"),
+    ({"words_weights": Server((0,), ((0, 10),))}, "piece 0 must be a tuple of ranges (first row, one past the last)"),
+    ({"words_weights": Server((0, 0), (((0, 10),), ((10, 10),)))}, "piece 1 must be a tuple of ranges (first row, one"),
+    ({"words_weights": Server((0,), (((0, 10.0),),))}, "piece 0 must be a tuple of ranges (first row, one past the la"),
+    ({"words_weights": Server((0,), (((5, 10), (0, 5)),))}, "ranges of piece 0 must ascend with gaps between them"),
+    ({"words_weights": Server((0,), (((0, 5), (5, 10)),))}, "ranges of piece 0 must ascend with gaps between them"),
+    ({"out_bias": Ring(((0, 1),), 1, 64)}, "rings of layer 'out' must be ProcessGroups of kind 'ring', not [[0, 1]]"),
+    ({"out_bias": Ring(ProcessGroups("sum", ((0, 1),)), 1, 64)}, "rings of layer 'out' must be ProcessGroups of kind"),
 ])
 def test_what_cannot_be_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
     assert message in one_line(said(**changes))
+
+
+@pytest.mark.parametrize("copies", [
+    None, 3, "ring", {WHOLE: TOGETHER}, (TOGETHER,), ((WHOLE, TOGETHER, 1),), ((None, TOGETHER),), ((3, TOGETHER),
+                                                                                                  (WHOLE, TOGETHER))])
+def test_copies_are_pairs_of_name_and_value(copies: Any) -> None:
+    assert one_line(copies).startswith("copies must be pairs of a variable's name and a Ring, a Server or Local, not ")
 
 
 def test_every_variable_is_said_once() -> None:
@@ -152,11 +170,45 @@ def test_local_variables_of_one_die_are_trained_by_it() -> None:
     assert NumpyExecutor(step).wait() == 0
 
 
+def test_a_local_variable_of_one_die_goes_with_the_layers_ring() -> None:
+    """Whatever its pieces: Winograd elements are updated one by one."""
+    graph = from_network(with_tiles(Network(name="one", input=Shape((16, 8, 8)), layers=(
+        Convolution(name="conv", channels=16, kernel=(3, 3), padding=(1, 1)), Flatten(name="flat"),
+        Dense(name="out", outputs=3), SoftmaxCrossEntropy(name="loss"))), 4, "winograd"))
+    target = preset("ndp-demo-winograd")
+    alone = Sharding(graph=graph, splits=((),) * len(graph.nodes), batch=4, array=ring(1, preset=target.name))
+    copies = dict(copies_of(alone, target))
+    pieces = copies["conv.weights"]
+    assert isinstance(pieces, Ring) and pieces.elements
+    mixed = replace(alone, copies=tuple((copies | {"conv.bias": Local(), "out.weights": Local()}).items()))
+    assert step_of(mixed, target).digest() == step_of(alone, target).digest()
+
+
 def test_other_dies_keep_what_rings_do_not() -> None:
     given = sharding(said(words_weights=Server((0, 1), 2), out_bias=Ring(ALL, 3, 32)))
     found = dict(refitted(given, TARGET))
     assert found["words.weights"] == Server((0, 1), 2) and found["out.bias"] == found["out.weights"] == TOGETHER
     assert list(found) == sorted(found) and refitted(sharding(), TARGET) == sharding(said()).copies
+
+
+def test_rings_keep_their_order_on_other_dies() -> None:
+    """Two orders in a layer, which dies refuse, are not made one."""
+    turned = Ring(ProcessGroups(RING, ((1, 0),)), 1, 64)
+    given = sharding(said(hidden_weights=turned, out_bias=turned))
+    found = refitted(given, TARGET)
+    assert found == given.copies
+    with pytest.raises(UserError, match=r"variable 'out\.bias' has another ring than 'out\.weights'"):
+        step_of(replace(given, copies=found), TARGET)
+
+
+def test_a_rule_alone_leaves_copies_as_they_are() -> None:
+    """On any array: of known dies with pieces that suit the rule."""
+    for array, name in ((ring(2, preset="ndp-tiny"), "ring-2"), (None, "unknown")):
+        plan = Plan(sharding=replace(sharding(said(words_weights=Server((0, 1), 2))), array=array), planner="data",
+                    model="exact", array=name)
+        assert (plan.hardware is None) == (array is None)
+        assert plan.resharded(rule=FORMS["momentum"]).sharding.copies == plan.sharding.copies
+        assert Server((0, 1), 2) not in dict(plan.resharded(batch=8).sharding.copies).values()
 
 
 def test_two_shardings_that_do_not_fit_each_other_are_refused() -> None:

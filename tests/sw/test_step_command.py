@@ -92,7 +92,7 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = plan_file(tmp_path / "plan.yaml", "digits-mlp")
     other = plan_file(tmp_path / "other.yaml", "digits-cnn")
     lines = {
-        ("step", path, "--against", other): "shardings of networks 'digits-mlp' and 'digits-cnn' do not fit each "
+        ("step", path, "--against", other): "plans of networks 'digits-mlp' and 'digits-cnn' do not fit each "
                                             "other: variable 'fc1.weights' is of shape [64, 128] in the first, of "
                                             "shape [80, 384] in the second; give two of one network",
         ("step", path, "--die", "2"): f"--die 2 is none of the dies of {path}; give one from 0 to 1",

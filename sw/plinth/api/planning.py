@@ -281,7 +281,7 @@ def load_plan(path: str | Path) -> PlanResult:
     Raises
     ------
     UserError
-        If it is not such a file, or states what does not follow from its splits.
+        If it is not such a file, states what does not follow from its splits, or says what dies cannot run.
     """
     from plinth.plan.planning import check_prediction
 
@@ -298,7 +298,7 @@ def result_of(plan: Plan) -> PlanResult:
     Raises
     ------
     UserError
-        If it does not say what its array is.
+        If it does not say what its array is, or dies cannot run it.
     """
     from plinth.plan.planning import costed
 

@@ -112,8 +112,11 @@ class Plan:
         object.__setattr__(self, "sharding", sharding)
 
     def resharded(self, **changes: Any) -> "Plan":
-        """The plan with other fields of its sharding, which the name of its array follows, and how copies of weights
-        are kept equal: where it is the rule alone that changes, in the same rings. A prediction, if it has one, stays.
+        """The plan with other fields of its sharding. If the array changes, so does its name.
+
+        If the rule alone changes, copies are kept equal as before, rings in pieces that suit the rule, and a prediction
+        stays. After any other change nothing is predicted, and copies are kept equal as suits the array's dies, unless
+        ``copies`` say it.
 
         Raises
         ------
@@ -121,12 +124,12 @@ class Plan:
             As :class:`Plan`.
         """
         where = changes.get("array")
-        if set(changes) == {"rule"} and self.hardware is not None:
-            # The same rings, in pieces that suit the rule.
+        seconds = self.predicted_seconds
+        if set(changes) != {"rule"}:
+            changes, seconds = {"copies": ()} | changes, None
+        elif self.hardware is not None:
             changes["copies"] = refitted(replace(self.sharding, **changes), self.hardware.die_parameters())
-        else:
-            changes = {"copies": ()} | changes
-        return replace(self, sharding=replace(self.sharding, **changes),
+        return replace(self, sharding=replace(self.sharding, **changes), predicted_seconds=seconds,
                        array=self.array if where is None else where.name)
 
     @property

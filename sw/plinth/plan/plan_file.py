@@ -256,9 +256,9 @@ def _copies(data: Mapping[str, Any], graph: PlanGraph, dies: int, where: str) ->
 
 def _server(entry: dict[str, Any], place: str) -> Server | None:
     """The servers of an entry, if it has any: their form, as a sharding checks what it says."""
-    data = entry.get("server")
-    if data is None:
+    if "server" not in entry:
         return None
+    data = entry["server"]
     check_mapping(data, f"{place}: server", "a server's entry", required=("owners", "pieces"))
     owners, pieces = data["owners"], data["pieces"]
     if not isinstance(owners, list) or len(owners) > MAXIMUM_PIECES:
@@ -285,6 +285,8 @@ def _local(entry: dict[str, Any], place: str) -> Local | None:
 
 def _ring(entry: dict[str, Any], place: str, groups: list[ProcessGroups], chunk: int) -> Ring:
     number: Any = entry.get("rings")
+    if "rings" not in entry:
+        raise UserError(f"{place} must have rings, server or local; {_AGAIN}")
     if not is_integer(number, 0, len(groups) - 1):
         raise UserError(f"{place} must name its rings, 0 to {len(groups) - 1}, not {_shown(number)}; {_AGAIN}")
     elements = entry.get("elements", False)
@@ -339,7 +341,7 @@ def _difference(found: Any, expected: Any, place: str) -> str:
     if isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
         pairs = [(f"{place}.{key}" if place else key, found[key], expected[key]) for key in expected]
     elif isinstance(expected, dict) and isinstance(found, dict):
-        key = next(iter({**expected, **found}.keys() - (expected.keys() & found.keys())))
+        key = next(key for key in (*expected, *found) if (key in expected) != (key in found))
         return f"{place} has {'an' if key in found else 'no'} entry {key!r}, but {'none' if key in found else 'one'}"
     elif isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
         pairs = [(f"{place}[{number}]", *both) for number, both in enumerate(zip(found, expected, strict=True))]
@@ -445,16 +447,16 @@ def plan_schema() -> dict[str, Any]:
                             "belongs to member c mod N, and its sum starts at the member behind", listed(
                                 "all dies", listed("a ring", count))),
             "reductions": listed("weight reductions, in the order of bprop", mapping(
-                "how copies on the dies that differ in the levels `over` are kept equal: in rings, unless it says", {
+                "how copies on the dies that differ in the levels `over` are kept equal: by rings, server or local", {
                     "layer": name, "variable": {"description": "which one of the layer's; default: all of them",
                                                 "type": "string"},
                     "words": {**count, "description": "words that all members send"}, "over": levels,
-                    "server": mapping("in the place of rings: each piece of the variable's rows is kept by its owner", {
+                    "server": mapping("each piece of the variable's rows is kept by its owner, who adds up gradients", {
                         "owners": listed("the die of each piece", count),
                         "pieces": {"description": "pieces of neighbouring rows, all but as long, or the rows of each",
                                    "oneOf": [{"type": "integer", "minimum": 1, "maximum": MAXIMUM_PIECES},
                                              parts_schema("a part for each piece")]}}),
-                    "local": {"description": "in the place of rings: copies are never made equal", "const": True},
+                    "local": {"description": "copies are never made equal", "const": True},
                     "rings": {**count, "description": "which of `rings`"},
                     "pieces": {"description": "messages in which the gradient goes: pieces of rows, at most "
                                f"{MOST_PIECES}; with `elements` one for each element of tiles and the bias",

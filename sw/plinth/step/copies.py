@@ -1,5 +1,6 @@
-"""How dies keep copies of weights equal: in rings, in which pieces of gradients go round, unless a sharding says it."""
+"""How dies keep copies of weights equal: in the rings that a sharding says, else in rings that suit them."""
 
+from dataclasses import replace
 from operator import itemgetter
 
 from plinth.errors import UserError
@@ -8,7 +9,7 @@ from plinth.partition.cuts import parts
 from plinth.partition.graph import Node
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
-from plinth.sharding import MOST_PIECES, Copies, Local, Ring, Server, Sharding, Sync
+from plinth.sharding import MOST_PIECES, Copies, Ring, Server, Sharding, Sync
 from plinth.step import granularity
 from plinth.step.weights import Weights
 from plinth_hw.isa.operations import Engine
@@ -45,22 +46,22 @@ def copies_of(sharding: Sharding, target: DieParameters) -> Copies:
 
 
 def refitted(sharding: Sharding, target: DieParameters) -> Copies:
-    """The rings of a sharding in as many pieces as suit dies of some parameters, whatever it says of pieces and chunks;
-    what is not kept equal by rings stays."""
+    """The copies of a sharding with pieces and chunks that suit dies of some parameters. Rings keep their dies and the
+    order of these; what is not kept equal by a ring stays as it is."""
     given = dict(sharding.copies)
-    found: list[tuple[str, Sync]] = []
+    copies: list[tuple[str, Sync]] = []
     for node, ring in zip(sharding.graph.nodes, _fitted(sharding, target), strict=True):
         for variable in node.variables:
             assert ring is not None
             name = variable.qualified(node.name)
             said = given.get(name, ring)
-            found.append((name, ring if isinstance(said, Ring) else said))
-    return tuple(sorted(found, key=itemgetter(0)))
+            copies.append((name, replace(ring, groups=said.groups) if isinstance(said, Ring) else said))
+    return tuple(sorted(copies, key=itemgetter(0)))
 
 
 def rings_of(sharding: Sharding, target: DieParameters) -> tuple[Ring | None, ...]:
-    """For each node the ring that all of its variables go round, in one message, on dies of some parameters; None where
-    it has none.
+    """For each node the ring that all of its variables go round together, on dies of some parameters; None where it has
+    no variables.
 
     Raises
     ------
@@ -75,22 +76,26 @@ def rings_of(sharding: Sharding, target: DieParameters) -> tuple[Ring | None, ..
 
 def _only_ring(sharding: Sharding, target: DieParameters, number: int) -> Ring:
     node, syncs = sharding.graph.nodes[number], sharding.syncs(number)
-    names = [one.qualified(node.name) for one in node.variables]
     groups = sharding.groups(RING, number)
-    rings: list[Ring] = []
-    for name, sync in zip(names, syncs, strict=True):
+    rings: dict[str, Ring] = {}
+    for variable, sync in zip(node.variables, syncs, strict=True):
+        name = variable.qualified(node.name)
         if isinstance(sync, Server):
             raise UserError(f"variable {name!r} is kept by servers, and dies keep copies equal in rings alone; give it "
                             "a ring, or make the plan again with `plinth plan`")
-        if isinstance(sync, Local) and groups.size > 1:
+        if isinstance(sync, Ring):
+            rings[name] = sync
+        elif groups.size > 1:
             raise UserError(f"variable {name!r} is local, but {groups.size} dies have copies of the same, which dies "
                             "keep equal; give it a ring, or make the plan again with `plinth plan`")
-        rings.append(sync if isinstance(sync, Ring) else Ring(groups, 1, target.chunk_words))
-        if rings[-1] != rings[0]:
-            raise UserError(f"variable {name!r} has another ring than {names[0]!r}, and dies send what a layer trains "
-                            "in one message; give both the same ring, or make the plan again with `plinth plan`")
-    _check_chunk(node, rings[0], target)
-    return rings[0]
+    # A local variable of one die goes with the others.
+    (first, ring), *others = rings.items() or [("", Ring(groups, 1, target.chunk_words))]
+    for name, other in others:
+        if other != ring:
+            raise UserError(f"variable {name!r} has another ring than {first!r}, and dies send what a layer trains "
+                            "together; give both the same ring, or make the plan again with `plinth plan`")
+    _check_chunk(node, ring, target)
+    return ring
 
 
 def _check_chunk(node: Node, ring: Ring, target: DieParameters) -> None:
@@ -125,7 +130,7 @@ def _by_elements(sharding: Sharding, target: DieParameters, number: int) -> str:
 
 
 def check_copies(sharding: Sharding, target: DieParameters) -> None:
-    """Refuse pieces of gradients that dies cannot send, and chunks of other words than theirs.
+    """Refuse pieces of gradients that dies cannot send, and chunks that are not as long as theirs.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+from dataclasses import replace
 from itertools import chain as joined
 from pathlib import Path
 
@@ -314,6 +315,7 @@ def test_servers_that_were_edited_are_refused_in_one_line(path: list[str], value
     (2, "local", True, "variable 'weights' of layer 'fc2' has server and local, of which each stands in the place"),
     (3, "local", False, "the reduction of variable 'bias' of layer 'fc2': local is true or left out, not false"),
     (3, "server", {"owners": [0], "pieces": 1}, "layer 'fc2' has server and local, of which each stands"),
+    (2, "server", None, "variable 'weights' of layer 'fc2': server: a server's entry is a mapping, not nothing"),
     (5, "local", True, "the reduction of variable 'bias' of layer 'fc1' has rings and local, of which each stands"),
     (3, "pieces", 1, r"reductions\[3\] has an entry 'pieces', but none follows from the splits")])
 def test_copies_of_variables_that_were_edited_are_refused_in_one_line(number: int, key: str, value: object,
@@ -324,6 +326,32 @@ def test_copies_of_variables_that_were_edited_are_refused_in_one_line(number: in
     with pytest.raises(UserError, match=message) as error:
         plan_from_data(data, plan.graph, "plan.yaml")
     assert "\n" not in str(error.value) and str(error.value).startswith("plan.yaml: ")
+
+
+def test_a_plan_with_other_copies_is_written_read_and_predicted_anew(tmp_path: Path) -> None:
+    found = plinth.plan("digits-mlp", planner="data")
+    rings = found.plan.sharding.copies
+    whole = found.plan.resharded(copies=tuple((name, replace(one, pieces=1)) for name, one in rings))
+    (tmp_path / "plan.yaml").write_text(whole.to_yaml())
+    again = plinth.load_plan(tmp_path / "plan.yaml")
+    assert whole.predicted_seconds is None and again.plan.sharding == whole.sharding != found.plan.sharding
+    assert again.totals.predicted_seconds > found.totals.predicted_seconds
+
+
+def test_the_first_of_several_unknown_keys_is_named() -> None:
+    data = made().to_data()
+    data["reductions"][0].update(dict.fromkeys(map("more{}".format, range(64)), 1))
+    with pytest.raises(UserError, match=r"reductions\[0\] has an entry 'more0', but none follows from the splits"):
+        plan_from_data(data, GRAPH, "plan.yaml")
+
+
+def test_an_entry_that_says_no_way_is_refused_in_one_line() -> None:
+    plan = kept()
+    data = plan.resharded(copies=tuple((name, Server((0,), 1)) for name in plan.graph.variables)).to_data()
+    del data["reductions"][1]["server"]
+    with pytest.raises(UserError, match=r"^plan.yaml: the reduction of variable 'bias' of layer 'fc3' must have rings, "
+                                        "server or local; make the plan again with `plinth plan`$"):
+        plan_from_data(data, plan.graph, "plan.yaml")
 
 
 def test_commands_refuse_what_dies_cannot_keep_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
