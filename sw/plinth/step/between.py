@@ -183,7 +183,7 @@ class Reduce:
         Of each ring the number of its message; None: another reduction is the ring's.
     """
 
-    planned: ReductionDefinition
+    planned: ReductionDefinition = field(compare=False)
     node: Node
     rings: ProcessGroups
     row: int
