@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from plinth.bench.commands import usage_of
-from plinth.bench.row import Row, keep_rows
+from plinth.bench.row import BenchRow, keep_rows
 from plinth.errors import UserError
 from plinth_hw.installation import commit, output_root
 from plinth_hw.terminal.commands import Command
@@ -33,7 +33,7 @@ def newcomers_environment(makefile: str, environment: Mapping[str, str]) -> dict
     return {name: value for name, value in environment.items() if not name.startswith(_OWN) and name not in settings}
 
 
-def measured(root: Path, target: str) -> list[Row]:
+def measured(root: Path, target: str) -> list[BenchRow]:
     """Rows of ``make target`` in a clone of the repository ``root``, its output on standard error.
 
     Raises
@@ -55,9 +55,9 @@ def measured(root: Path, target: str) -> list[Row]:
             raise UserError(f"make {target} fails in a clone of {root}, see its output")
     detail = {"processors": os.cpu_count()}
     limits = "setting up the environment, building simulators"
-    return [Row(f"make_{target}_seconds", seconds, "seconds in a fresh clone", limits, detail),
-            Row(f"make_{target}_processor_seconds", usage.ru_utime + usage.ru_stime,
-                "seconds of a processor, all processes together", limits, detail)]
+    return [BenchRow(f"make_{target}_seconds", seconds, "seconds in a fresh clone", limits, detail),
+            BenchRow(f"make_{target}_processor_seconds", usage.ru_utime + usage.ru_stime,
+                     "seconds of a processor, all processes together", limits, detail)]
 
 
 @click.command(cls=Command)

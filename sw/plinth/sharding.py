@@ -20,9 +20,9 @@ from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
 from plinth.network.variables import Variable
 from plinth.partition import regions
 from plinth.partition.axes import ELEMENTS
-from plinth.partition.blocks import Blocks, blocks_of
+from plinth.partition.blocks import WinogradBlocks, blocks_of
 from plinth.partition.cuts import Factors, Indices, Levels, halves, ranges_of
-from plinth.partition.exchanges import Exchange, exchanges
+from plinth.partition.exchanges import ExchangeDefinition, exchanges
 from plinth.partition.graph import Node, PlanGraph
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.lists import check_lists, check_parts
@@ -111,7 +111,7 @@ Copies = tuple[tuple[str, Sync], ...]
 
 
 @dataclass(frozen=True)
-class Reduction:
+class ReductionDefinition:
     """The definition of how copies of one layer's variables are kept equal, or of one of them where they differ in it
     or have servers. Dies that differ in the levels ``over`` have the copies.
 
@@ -223,29 +223,29 @@ class Sharding:
         return tuple(syncs[one.qualified(node.name)] for one in node.variables) if syncs else ()
 
     @cached_property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> WinogradBlocks:
         """Blocks of Winograd layers, whose tiles move once."""
         return blocks_of(self.graph, self.layouts)
 
     @cached_property
-    def exchanges(self) -> tuple[Exchange, ...]:
+    def exchanges(self) -> tuple[ExchangeDefinition, ...]:
         """What moves between layers in a step, in its order: the definitions that a step's operations realise."""
         found = exchanges(self.graph, self.layouts, self.factors, self.array, self.blocks)
         return tuple(one for one in found if one.moves(self.batch, self.factors))
 
     @cached_property
-    def reductions(self) -> tuple[Reduction, ...]:
+    def reductions(self) -> tuple[ReductionDefinition, ...]:
         """Sums of gradients over dies in a step, in the order of bprop; of no words where a layer's batch is whole."""
         return tuple(one for number in reversed(self.graph.weighted) for one in self._reductions(number))
 
-    def _reductions(self, number: int) -> Iterator[Reduction]:
+    def _reductions(self, number: int) -> Iterator[ReductionDefinition]:
         """Of a layer: one, or one of each variable."""
         node, here = self.graph.nodes[number], self.layouts[number]
         syncs = self.syncs(number) or (Ring(self.groups(RING, number), 1, CHUNK_WORDS),)
         parts = [(None, syncs[0])] if len(set(syncs)) == 1 and not isinstance(syncs[0], Server) else zip(
             node.variables, syncs, strict=True)
         for variable, sync in parts:
-            yield Reduction(node.name, variable, sync, here.ring, (here.mp, here.op), regions.ring_words(
+            yield ReductionDefinition(node.name, variable, sync, here.ring, (here.mp, here.op), regions.ring_words(
                 node, here, self.factors, variable) if isinstance(sync, Ring) else 0)
 
     def groups(self, kind: str, number: int) -> ProcessGroups:

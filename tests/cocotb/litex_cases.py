@@ -25,7 +25,7 @@ ENABLE = int(os.environ["ENABLE"])
 
 
 class HostedDie:
-    """The SoC as an array of one die (:class:`plinth.driver.device.Array` and ``Device``)."""
+    """The SoC as an array of one die (:class:`plinth.driver.device.DeviceArray` and ``Device``)."""
 
     size, numbers = 1, range(1)
 

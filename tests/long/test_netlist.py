@@ -10,7 +10,7 @@ from tests.support.netlist import netlist
 from tests.support.networks import random_data
 
 from plinth.array.array import ring
-from plinth.driver.device import Array
+from plinth.driver.device import DeviceArray
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.layers import Convolution, Dense, Flatten, MaxPool, Relu, Shape, SoftmaxCrossEntropy, Tanh
@@ -46,7 +46,7 @@ def program() -> TrainingProgram:
     return made
 
 
-def step(array: Array, program: TrainingProgram) -> list[NDArray[np.uint16]]:
+def step(array: DeviceArray, program: TrainingProgram) -> list[NDArray[np.uint16]]:
     """Memory of each die after a training step."""
     made = Session(NETWORK, random_data(NETWORK, BATCH, np.random.default_rng(0)), program,
                    Driver(array, program, memory_words=WORDS), None, None, BATCH, 0)
@@ -82,5 +82,5 @@ def test_a_training_step(program: TrainingProgram, monkeypatch: pytest.MonkeyPat
     ("DP16KD", 'OTHER("1")', "OTHER")])
 def test_what_models_do_not_do_is_refused(module: str, parameter: str, message: str) -> None:
     top = f"module top;\n  {module} #(.{parameter}) cell_0 ();\nendmodule\n"
-    with pytest.raises(verilator.ToolError, match=message):
+    with pytest.raises(verilator.SimulatorError, match=message):
         verilator.build_library({"top.v": top, **NETLIST_MODELS}, "top")

@@ -14,7 +14,7 @@ from tests.mutation import campaign
 from tests.mutation.campaign import Judged
 from tests.mutation.rooms import ROOMS
 
-from plinth.bench.row import Row, keep_rows
+from plinth.bench.row import BenchRow, keep_rows
 from plinth.errors import UserError
 from plinth.train.job import write_json
 from plinth_hw.installation import output_root
@@ -69,11 +69,11 @@ def _report(console: Console, judged: Sequence[Judged]) -> None:
     console.print(_table(judged))
 
 
-def _row(judged: Sequence[Judged], seed: int) -> Row:
+def _row(judged: Sequence[Judged], seed: int) -> BenchRow:
     counts = {verdict: sum(one.verdict == verdict for one in judged)
               for verdict in ("killed", "survived", "equivalent")}
-    return Row("mutants_killed", share(judged), "killed / mutants that are not equivalent", "tests",
-               {"seed": seed, **counts})
+    return BenchRow("mutants_killed", share(judged), "killed / mutants that are not equivalent", "tests",
+                    {"seed": seed, **counts})
 
 
 @click.command()

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.driver.device import Array
+from plinth.driver.device import DeviceArray
 from plinth.driver.driver import Driver
 from plinth.driver.program import Program
 from plinth_hw.isa.descriptors import RECORD_WORDS
@@ -14,7 +14,7 @@ from plinth_hw.isa.descriptors import RECORD_WORDS
 Image = NDArray[np.unsignedinteger]
 
 
-def images(array: Array, program: Program, buffers: Sequence[Buffer], seed: int, *, memory_words: int,
+def images(array: DeviceArray, program: Program, buffers: Sequence[Buffer], seed: int, *, memory_words: int,
            steps: int, driver: Driver | None = None) -> Iterator[Image]:
     """Run ``steps`` steps on seeded data, by the array's driver if it has one, and give the whole memory after each,
     [dies, words], but for the completion records, which hold times."""

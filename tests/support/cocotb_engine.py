@@ -18,7 +18,7 @@ from tests.support.amaranth_sim import Pattern, always, every, randomly
 from tests.support.engine_bench import resolved
 from tests.support.graphs import task_header
 
-from plinth.driver.program import Task
+from plinth.driver.program import NamedDescriptor
 from plinth_hw.control.engine import Done
 from plinth_hw.isa.descriptors import BODY_WORDS, HEADER_WORDS, WAITS
 from plinth_hw.isa.operations import OPERATIONS, ErrorCode
@@ -197,7 +197,7 @@ class Scheduler:
     """The scheduler's side of an engine: bodies as early as they are taken, a start when the task's waits
     are met, counters that go up with completions. Graphs run one after another."""
 
-    def __init__(self, dut: Any, name: str, graphs: Sequence[Sequence[Task]], patterns: Iterator[Pattern]):
+    def __init__(self, dut: Any, name: str, graphs: Sequence[Sequence[NamedDescriptor]], patterns: Iterator[Pattern]):
         self._graphs = deque(graphs)
         self._operation = getattr(dut, f"{name}__operation")
         self._strobes = getattr(dut, f"{name}__strobes")

@@ -15,9 +15,9 @@ from plinth.driver.statistics import TaskRecord
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap, Window
+from plinth.machine.convolution import Body, ConvolutionShape, ConvolutionWindow, FeatureMap
 from plinth.machine.copies import Copy
-from plinth.machine.die import Cycles, Machine
+from plinth.machine.die import Cycles, DieCycles
 from plinth.machine.products import BPROP, DIRECTIONS, FPROP, MAKERS, UPDATE, Product
 from plinth.machine.row_stationary_tasks import RowStationary
 from plinth.machine.systolic_tasks import Systolic
@@ -106,13 +106,13 @@ def products(parameters: DieParameters) -> list[Product]:
         samples, inputs, outputs = {FPROP: (m, k, n), BPROP: (m, n, k), UPDATE: (k, m, n)}[direction]
         found.append(Product(direction, samples, inputs, outputs))
     for direction, (layer, images) in product(DIRECTIONS, convolution_shapes(parameters)):
-        found.append(Product(direction, images, layer.inputs, layer.outputs, Window(
+        found.append(Product(direction, images, layer.inputs, layer.outputs, ConvolutionWindow(
             (layer.height, layer.width), layer.kernel, layer.stride, layer.padding,
             (layer.out_height, layer.out_width))))
     return found
 
 
-def _convolution(maker: Systolic | RowStationary, product: Product, window: Window, one: Buffer, two: Buffer,
+def _convolution(maker: Systolic | RowStationary, product: Product, window: ConvolutionWindow, one: Buffer, two: Buffer,
                  three: Buffer) -> list[list[Body]]:
     """Tasks of a convolution."""
     shape = ConvolutionShape(height=window.size[0], width=window.size[1], inputs=product.inputs,
@@ -308,12 +308,13 @@ def _rows(session: _Session, records: list[TaskRecord]) -> Iterator[tuple[int, i
 def _copied(parameters: DieParameters, kind: str, rows: int, columns: int) -> Cycles:
     """A copy by its formula, while all dies of a ring send as far."""
     copy, hops = Copy.part(rows, columns), COPIES.index(kind)
-    return Machine(parameters).copy(copy, hops * copy.flits(parameters) / float(parameters.link_rate) if hops else None)
+    left = hops * copy.flits(parameters) / float(parameters.link_rate) if hops else None
+    return DieCycles(parameters).copy(copy, left)
 
 
 def on_one_die(parameters: DieParameters) -> tuple[list[Counted], dict[str, float]]:
     """Products, vector programs and copies of one die; cycles from a descriptor to the next, and of a wait met."""
-    session, machine = _Session(parameters, 1), Machine(parameters)
+    session, machine = _Session(parameters, 1), DieCycles(parameters)
     asked: list[tuple[str, tuple[int, ...], Cycles]] = []
     for one in products(parameters):
         session.multiply(one)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from plinth.buffers import Buffer
-from plinth.driver.program import Program, Task
+from plinth.driver.program import NamedDescriptor, Program
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth.machine.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
@@ -243,7 +243,7 @@ def tangled(program: Program, seed: int) -> Program:
     dies = program.dies
     # Counters as far as the tasks so far advance them, on each die.
     reached: list[dict[int, int]] = [{} for _ in range(dies)]
-    words: list[list[Task]] = [[] for _ in range(dies)]
+    words: list[list[NamedDescriptor]] = [[] for _ in range(dies)]
     for tasks in zip(*(graph.tasks for graph in program.step), strict=True):
         sent = []
         for die, task in enumerate(tasks):
@@ -269,6 +269,6 @@ def tangled(program: Program, seed: int) -> Program:
     return replace(program, step=step)
 
 
-def task_header(task: Task) -> Any:
+def task_header(task: NamedDescriptor) -> Any:
     """The header of a task's descriptor."""
     return unpack(TaskHeader, task.words)

@@ -2,7 +2,7 @@
 
 import random
 
-from plinth.machine.convolution import Window
+from plinth.machine.convolution import ConvolutionWindow
 from plinth.network.layers import MaxPool
 from plinth.network.variables import bias, weights
 from plinth.partition.graph import LOSS, Edge, Epilogue, Node, PlanGraph, chain
@@ -23,7 +23,8 @@ def convolution(name: str, channels: int, outputs: int, kernel: int, side: int, 
                 output_channels=outputs, input_elements=channels * side * side, raw_elements=outputs * raw * raw,
                 map_elements=outputs * pooled * pooled, macs=variables[0].elements * raw * raw,
                 input_positions=side * side, output_positions=raw * raw,
-                window=Window((side, side), (kernel, kernel), (1, 1), (kernel // 2, kernel // 2), (raw, raw)),
+                window=ConvolutionWindow((side, side), (kernel, kernel), (1, 1), (kernel // 2, kernel // 2),
+                                         (raw, raw)),
                 epilogue=() if pooled == raw else (Epilogue(
                     MaxPool(name=f"{name}.pool", kernel=(2, 2), stride=(2, 2)), (raw, raw), (pooled, pooled)),))
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from plinth.driver.device import Array
+from plinth.driver.device import DeviceArray
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram
 from plinth.network.network import Network
@@ -30,7 +30,7 @@ def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgra
             left: int = LEFT, rule: UpdateRule = RULE, transport: Transport | None = None) -> Session:
     """On golden dies, with a transport on those of this process; with ``rtl`` on co-simulated ones, beside golden dies
     that each step is compared with."""
-    def driver(array: Array) -> Driver:
+    def driver(array: DeviceArray) -> Driver:
         for die in array.dies:
             die.write_memory(0, np.full(program.memory_words, left, dtype=np.uint32))
         return Driver(array, program, memory_words=MEMORY_WORDS)

@@ -16,7 +16,7 @@ from plinth_hw.isa.vector_body import (
     VectorOp,
 )
 from plinth_sim.golden.lanes import lanes_of
-from plinth_sim.golden.vector import Region
+from plinth_sim.golden.vector import ScratchpadRegion
 
 #: (is_row, is_column)
 SHAPES = {"full": (0, 0), "row": (1, 0), "column": (0, 1), "single": (1, 1)}
@@ -53,8 +53,8 @@ class ProgramWriter:
     def lines(self, number: int) -> int:
         """Lines of a region."""
         is_row, is_column = SHAPES[self.shapes[number]]
-        return Region(0, bool(is_row), bool(is_column)).lines(self.rows, self.columns,
-                                                              self.parameters.beat_words)
+        return ScratchpadRegion(0, bool(is_row), bool(is_column)).lines(self.rows, self.columns,
+                                                                        self.parameters.beat_words)
 
     def words(self, number: int, packed: bool) -> tuple[int, int]:
         """Rows, and words a row, of a region in memory."""

@@ -5,17 +5,17 @@ from collections.abc import Callable
 import pytest
 
 from plinth.partition.regions import Splits
-from plinth.predict.schedule import Schedule, Times
+from plinth.predict.schedule import StepSchedule, Times
 
 
 def walked_splits(monkeypatch: pytest.MonkeyPatch) -> list[Splits]:
     """Splits of the steps that are walked to their ends from here on, in order."""
     found: list[Splits] = []
-    step: Callable[..., Times] = Schedule.step
+    step: Callable[..., Times] = StepSchedule.step
 
-    def noted(self: Schedule, splits: Splits, *rest: object) -> Times:
+    def noted(self: StepSchedule, splits: Splits, *rest: object) -> Times:
         found.append(splits)
         return step(self, splits, *rest)
 
-    monkeypatch.setattr(Schedule, "step", noted)
+    monkeypatch.setattr(StepSchedule, "step", noted)
     return found

@@ -23,7 +23,7 @@ from plinth import cli
 from plinth.train.checks import Checks
 from plinth.train.session import Session
 from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, MOMENTUM, RMSPROP, SGD
-from plinth.update.law import Program
+from plinth.update.law import VectorOperations
 from plinth.update.rmsprop import RmsProp
 from plinth.update.rule import STATE, STATE_LOW, WEIGHTS_LOW, UpdateRule
 from plinth_sim.golden import optimiser
@@ -337,7 +337,7 @@ def _state_kinds() -> None:
 
     @_kind("epsilon under the root", _of(RMSPROP))
     def under(at: Injection) -> None:
-        def program(law: RmsProp, to: Program, rule: UpdateRule) -> None:
+        def program(law: RmsProp, to: VectorOperations, rule: UpdateRule) -> None:
             to.multiply("q", "g", "g")
             to.subtract("q", "q", "s")
             to.scale("q", "q", 1 - rule.decay)

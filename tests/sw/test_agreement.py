@@ -11,8 +11,8 @@ import pytest
 from plinth import cli
 from plinth.array.array import ARRAYS
 from plinth.bench import accuracy, agreement, holdouts, models, network, steps
-from plinth.bench.agreement import Agreement, Step
-from plinth.bench.holdouts import Case, First
+from plinth.bench.agreement import Agreement, AgreementCase
+from plinth.bench.holdouts import FirstMeasurement, HoldoutCase
 from plinth.bench.page import default_page, write_tables
 from plinth.bench.steps import lowered_step
 from plinth.driver.program import program_digest
@@ -23,9 +23,10 @@ from plinth.partition.graph import EP, from_network
 from plinth.runtime import verilog
 from plinth.update.rule import PLAIN
 
-STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data", "joint")), 1000, 990, 1010),
-         Agreement(Step("digits-cnn", dataclasses.replace(ARRAYS["full-4"], preset="hypar-demo"), (("mp",), ("mp",)),
-                        ("model",)), 2000, 2120, 1800)]
+STEPS = [Agreement(AgreementCase("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data", "joint")), 1000, 990, 1010),
+         Agreement(AgreementCase("digits-cnn", dataclasses.replace(ARRAYS["full-4"], preset="hypar-demo"),
+                                 (("mp",), ("mp",)),
+                                 ("model",)), 2000, 2120, 1800)]
 
 
 #: By both models of the simulator.
@@ -58,7 +59,7 @@ def test_both_models_stand_beside_each_other() -> None:
 
 def test_both_models_simulate_the_same_step() -> None:
     """What does not go task by task is left out."""
-    step = Step("digits-mlp", ARRAYS["ring-2"], (("dp",),) * 4, ("data",), 32)
+    step = AgreementCase("digits-mlp", ARRAYS["ring-2"], (("dp",),) * 4, ("data",), 32)
     found = models.compare(step)
     assert found is not None and found.task_by_task == pytest.approx(agreement.simulated_cycles(step), abs=1)
     assert 0 < abs(found.error) < 0.2 and found.tasks > 20
@@ -74,8 +75,8 @@ def test_a_choice_by_predictions_costs_what_its_plan_counts_more() -> None:
 
 
 def test_operands_of_16_bits_have_a_line_of_their_own() -> None:
-    narrow = Agreement(Step("digits-mlp", dataclasses.replace(ARRAYS["ring-2"], preset="hypar-demo-fixed"),
-                            (("dp",) * 3,), ("data",)), 1000, 1020, 1000)
+    narrow = Agreement(AgreementCase("digits-mlp", dataclasses.replace(ARRAYS["ring-2"], preset="hypar-demo-fixed"),
+                                     (("dp",) * 3,), ("data",)), 1000, 1020, 1000)
     assert agreement.table([*STEPS, narrow]).endswith(
         "worst 10.0 %.\n\n1 steps with operands of 16 bits, simulated: mean error 2.0 %, worst 2.0 %, predicted: mean "
         "error 0.0 %, worst 0.0 %.")
@@ -91,7 +92,7 @@ def test_winograd_layers_stand_by_themselves_under_each_arrangement() -> None:
             assert {sum(split == EP for split in vector) for node, vector in zip(graph.nodes, splits, strict=True)
                     if node.tiling} == {int(name[0]).bit_length() - 1}
     splits = next(iter(found))
-    measured = Agreement(Step("digits-cnn", array, splits, ("1 x 4",), tiles=tiles), 1000, 950, 1200)
+    measured = Agreement(AgreementCase("digits-cnn", array, splits, ("1 x 4",), tiles=tiles), 1000, 950, 1200)
     rows = {row.name: row.value for row in agreement.rows([*STEPS, measured])}
     assert rows["agreement_mpt_mean"] == rows["agreement_mpt_worst"] == pytest.approx(0.05)
     assert rows["agreement_error_mean"] == pytest.approx(0.035) and rows["prediction_error_worst"] == pytest.approx(0.2)
@@ -102,14 +103,16 @@ def test_winograd_layers_stand_by_themselves_under_each_arrangement() -> None:
         measured.step.definition.shapes["conv1"].inputs) is not None
 
 
-def held_out(case: Case, counted: int, simulated: int, predicted: int, first: First | None = None) -> Agreement:
-    return Agreement(Step(case.network, case.array, (("dp",),), (case.planner,), case.batch, case), counted, simulated,
+def held_out(case: HoldoutCase, counted: int, simulated: int, predicted: int,
+             first: FirstMeasurement | None = None) -> Agreement:
+    return Agreement(AgreementCase(case.network, case.array, (("dp",),), (case.planner,), case.batch, case), counted,
+                     simulated,
                      predicted, "digest", first)
 
 
 def test_holdouts_stand_apart_as_first_measured_and_today() -> None:
     case = holdouts.CASES[4]
-    first = First((("dp",),), "digest", 1000, 900, 1200)
+    first = FirstMeasurement((("dp",),), "digest", 1000, 900, 1200)
     found = [*STEPS, held_out(case, 1000, 990, 1010, first)]
     rows = {row.name: row for row in agreement.rows(found)}
     assert set(rows) == {name for name in agreement.BENCHES if not name.startswith("agreement_mpt")}
@@ -130,7 +133,7 @@ def test_holdouts_stand_apart_as_first_measured_and_today() -> None:
 
 def test_what_was_first_measured_stays(tmp_path: Path) -> None:
     file, (one, two, *_) = tmp_path / "first.json", holdouts.CASES
-    first, later = (First((("dp", "op"),), "digest", counted, 1, 2) for counted in (5, 6))
+    first, later = (FirstMeasurement((("dp", "op"),), "digest", counted, 1, 2) for counted in (5, 6))
     assert holdouts.first_measured(file) == {}
     holdouts.write_first([(one, first)], file)
     holdouts.write_first([(one, later), (two, later)], file)
@@ -158,9 +161,9 @@ def test_holdouts_are_others_than_the_grid() -> None:
 
 
 @pytest.mark.parametrize("case", holdouts.CASES[::5], ids=lambda case: f"{case.network}-{case.array.name}")
-def test_holdouts_are_lowered_under_the_plans_of_their_first_measurement(case: Case) -> None:
+def test_holdouts_are_lowered_under_the_plans_of_their_first_measurement(case: HoldoutCase) -> None:
     splits = (("dp",) * case.array.levels,) * len(from_network(holdouts.NETWORKS[case.network]).nodes)
-    known = {case.key: First(splits, "digest", 1, 1, 1)}
+    known = {case.key: FirstMeasurement(splits, "digest", 1, 1, 1)}
     name = f"hold-outs/{case.network}/{case.array.preset}/{case.array.name}"
     (step,) = (one for one in agreement._held_out(name, known | {
         other.key: known[case.key] for other in holdouts.CASES}) if one.case == case)

@@ -5,7 +5,7 @@ import pytest
 
 from plinth.array.array import ARRAYS, ring
 from plinth.bench import network, workers
-from plinth.bench.network import PATTERNS, WORDS, Case, Found
+from plinth.bench.network import PATTERNS, WORDS, CountedCycles, TrafficCase
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_step
 from plinth.runtime.arrays import golden_array
@@ -16,7 +16,7 @@ MEMORY_WORDS = 1 << 18
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_each_die_has_what_others_send_it(pattern: str) -> None:
     array = ring(6, preset="ndp-tiny")
-    step = network.step_of_case(Case(pattern, array))
+    step = network.step_of_case(TrafficCase(pattern, array))
     program = lower_step(step, 1, MEMORY_WORDS)
     driver = Driver(golden_array(step.parameters, 6, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
     for die in range(6):
@@ -36,14 +36,14 @@ def test_cases_have_traffic_and_are_simulated() -> None:
     for case in found[::5]:
         step = network.step_of_case(case)
         assert any(list(one.tasks(0)) for one in step.operations[:-1])
-    small = Case("everyone to die 0", ring(4, preset="ndp-tiny"))
+    small = TrafficCase("everyone to die 0", ring(4, preset="ndp-tiny"))
     # What comes to a die goes by its receive path, a flit a cycle.
     assert 3 * WORDS < network.simulated(small) < 1.2 * 3 * WORDS
 
 
 def test_table_and_rows() -> None:
-    found = [Found(Case("everyone to die 0", ARRAYS["ring-8"]), 1000, 990),
-             Found(Case(network.RINGS, ARRAYS["ring-8"], 1), 2000, 2120)]
+    found = [CountedCycles(TrafficCase("everyone to die 0", ARRAYS["ring-8"]), 1000, 990),
+             CountedCycles(TrafficCase(network.RINGS, ARRAYS["ring-8"], 1), 2000, 2120)]
     assert network.table(found).endswith(
         "| rings of all gradients, 2 x 4 | `ndp-demo` | ring-8 | 2,000 | 2,120 | +6.0 % |\n\n"
         "2 cases: mean error 3.5 %, worst 6.0 %.")
@@ -57,7 +57,7 @@ def test_table_and_rows() -> None:
 @pytest.mark.parametrize(("pattern", "error"), [("everyone to die 0", 0.05), ("die 0 to everyone", 0.05),
                                                 ("everyone to everyone, the next first", 0.1)])
 def test_hot_spots_on_rtl(pattern: str, error: float) -> None:
-    assert abs(network.compare(Case(pattern, ring(8, preset="ndp-tiny"))).error) < error
+    assert abs(network.compare(TrafficCase(pattern, ring(8, preset="ndp-tiny"))).error) < error
 
 
 def test_workers_have_rings_of_full_links_and_narrow_ones_inside_clusters() -> None:

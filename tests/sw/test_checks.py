@@ -17,7 +17,7 @@ from plinth.lower.program import Graph
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.layers import Dense, MeanSquaredError, Shape
 from plinth.network.network import Network, perceptron
-from plinth.network.parameters import ReferenceStep, Sizes, initial_parameters
+from plinth.network.parameters import ReferenceStep, TermSizes, initial_parameters
 from plinth.plan.planning import data_parallel
 from plinth.train import checks, job
 from plinth.train.checks import BOUNDS, Bound, Bounds, Checks, FoundStep, Generators, against_float64, step_errors
@@ -215,7 +215,7 @@ def test_medians_are_bounded_once_there_are_enough_steps(monkeypatch: pytest.Mon
     bound = Bound(0.5, 0.02)
     monkeypatch.setitem(checks.BOUNDS, "fixed", Bounds(2.0**-11, bound, bound, bound, bound))
     ones = np.ones(4)
-    wanted = ReferenceStep(ones, 1.0, [ones], Sizes(2.0, 1.0, 5.0, [1.0]), 0)
+    wanted = ReferenceStep(ones, 1.0, [ones], TermSizes(2.0, 1.0, 5.0, [1.0]), 0)
     found = FoundStep(np.float32(ones), 1.0, [1.2 * ones], [np.float32(0 * ones)], [None],
                       [[np.float32(-1.2 * RULE.rate * ones)]])
     made = Checks(lambda *_: wanted, RULE, ["fc"], "fixed")
@@ -234,7 +234,7 @@ def test_a_softmax_that_knows_its_samples_is_bounded_still(number_format: str, e
     """Predictions are 1 / 2,500 off the targets; a right step passes, one whose gradient is none does not."""
     network = perceptron("fit", (4, 2))
     ones = np.ones(10)
-    wanted = ReferenceStep(np.ones((2, 2)), 1.0, [ones], Sizes(2.0, 1.0, 5000.0, [1.0]), 0)
+    wanted = ReferenceStep(np.ones((2, 2)), 1.0, [ones], TermSizes(2.0, 1.0, 5000.0, [1.0]), 0)
 
     def judged(gain: float) -> str | None:
         made = replace(against_float64(network, RULE, number_format), reference=lambda *_: wanted, causes=None)
@@ -281,7 +281,7 @@ def test_rounding_a_weight_is_no_error() -> None:
     """Updates smaller than the weights' last place."""
     before = np.float32([1.0, -3.0, 0.1])
     wanted = before.astype(np.float64) - 1e-9
-    step = ReferenceStep(np.ones(1), 1.0, [np.ones(3)], Sizes(1.0, 1.0, 1.0, [1.0]), 0)
+    step = ReferenceStep(np.ones(1), 1.0, [np.ones(3)], TermSizes(1.0, 1.0, 1.0, [1.0]), 0)
 
     def error(after: np.ndarray) -> float:
         found = FoundStep(np.float32([1]), 1.0, [np.ones(3)], [before], [None], [[after]])
@@ -299,7 +299,7 @@ def test_roundings_of_small_gradients_count_where_a_rule_makes_large_steps_of_th
     slope[::5] = 0
     noise = np.where(slope == 0, 0, rng.standard_normal(400) * 1e-7)
     before, state = np.zeros(400, np.float32), slope**2
-    step = ReferenceStep(np.ones(1), 1.0, [slope], Sizes(1.0, 1.0, 1.0, [1.0]), 0)
+    step = ReferenceStep(np.ones(1), 1.0, [slope], TermSizes(1.0, 1.0, 1.0, [1.0]), 0)
     after = rule.apply(before, slope + noise, state)
     found = FoundStep(np.float32([1]), 1.0, [slope + noise], [before], [state], [[after]],
                       [rule.next_state(slope + noise, state)])
@@ -315,7 +315,7 @@ def test_an_update_that_is_left_out_is_beyond_any_amplified_bound(number_format:
     rule, slope = UpdateRule("rmsprop", rate=0.1, epsilon=1e-30), np.full(400, 1e-9)
     slope[0] = 1.0
     before, state = np.zeros(400, np.float32), slope**2
-    step = ReferenceStep(np.ones(1), 1.0, [slope], Sizes(1.0, 1.0, 1.0, [1.0]), 0)
+    step = ReferenceStep(np.ones(1), 1.0, [slope], TermSizes(1.0, 1.0, 1.0, [1.0]), 0)
     found = FoundStep(np.float32([1]), 1.0, [slope], [before], [state], [[before]], [rule.next_state(slope, state)])
     bounds = BOUNDS[number_format]
     errors = {each.name: each for each in step_errors(["fc"], rule, step, found, bounds=bounds)}

@@ -10,7 +10,7 @@ from plinth import cli, doctor
 from plinth.files.reports import check_report
 
 
-def rows() -> dict[str, doctor.Row]:
+def rows() -> dict[str, doctor.FoundTool]:
     return {row.name: row for row in doctor.run()}
 
 

@@ -10,7 +10,7 @@ import pytest
 from plinth import cli
 from plinth.defaults import KINKS
 from plinth.network import layers
-from plinth.network.parameters import ReferenceStep, Sizes, initial_parameters
+from plinth.network.parameters import ReferenceStep, TermSizes, initial_parameters
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.train import kinks
@@ -67,7 +67,7 @@ def test_other_layers_begin_with_zero_biases() -> None:
 
 def test_shares_are_of_what_has_a_kink() -> None:
     def step(decided: int, kinked: int, difference: float) -> ReferenceStep:
-        return ReferenceStep(np.ones(1), 1.0, [], Sizes(1.0, 1.0, 1.0, []), decided, kinked, difference)
+        return ReferenceStep(np.ones(1), 1.0, [], TermSizes(1.0, 1.0, 1.0, []), decided, kinked, difference)
     found = Kinks(0.25)
     assert found.count(step(0, 0, 0.0)) is None and found.count(step(1, 4, 0.1)) is None
     assert "dies decide 40.00% of the kinks, beyond 25.00%" in (found.count(step(2, 5, 0.5)) or "")

@@ -13,7 +13,7 @@ from rich.console import Console
 from plinth.cli import names
 from plinth.errors import UserError
 from plinth.reproduce import tables
-from plinth.reproduce.paper import FOLDER, Draft, Entry, Paper, Row, Status, paper, tally
+from plinth.reproduce.paper import FOLDER, Draft, Judgement, Paper, PaperEntry, PaperRow, paper, tally
 
 #: Ids and values that must have a row, by paper; and the list that they were copied from, where it exists.
 COPY = Path(__file__).with_name("published.yaml")
@@ -21,7 +21,7 @@ TARGETS = Path(__file__).resolve().parents[3] / "shared" / "targets.yaml"
 NUMBERS = yaml.safe_load(COPY.read_text(encoding="utf-8"))
 
 
-def entries(name: str) -> list[Entry]:
+def entries(name: str) -> list[PaperEntry]:
     found = paper(name)
     return [entry for key in found.tables for entry in found.entries(key)]
 
@@ -69,7 +69,7 @@ def test_entries_are_sound(name) -> None:
     for entry in rows:
         assert entry.confidence in found.data["confidence"]
         assert not entry.series or entry.series in found.data["series"]
-        assert entry.reason or entry.status == Status.INDEPENDENT, entry.id
+        assert entry.reason or entry.status == Judgement.INDEPENDENT, entry.id
         assert 0 < entry.within <= 0.05
     used = {given.get("reason") for head in found.data["tables"] for given in head["entries"]}
     assert set(found.data["reasons"]) <= used
@@ -207,10 +207,11 @@ def test_an_unknown_table_is_one_line(toy) -> None:
         toy.computed(["7"])
 
 
-def row(value: float | str, ours: float | str | None, within: float = 0.01, status: str = "independent") -> Row:
-    entry = Entry(id="x", series="", what="x", value=value, confidence="exact", status=Status(status), reason="",
-                  note="", within=within)
-    return Row(series="", what="x", ours=ours, entry=entry)
+def row(value: float | str, ours: float | str | None, within: float = 0.01, status: str = "independent") -> PaperRow:
+    entry = PaperEntry(id="x", series="", what="x", value=value, confidence="exact", status=Judgement(status),
+                       reason="",
+                       note="", within=within)
+    return PaperRow(series="", what="x", ours=ours, entry=entry)
 
 
 @pytest.mark.parametrize(("value", "ours", "ratio", "same"), [
@@ -224,8 +225,8 @@ def test_what_counts_as_the_same(value, ours, ratio, same) -> None:
     found = row(value, ours)
     assert found.same is same and found.ratio == pytest.approx(ratio)
     if same is not None:
-        assert (found.status == Status.INDEPENDENT) is same
-    assert Row(series="", what="x", ours=ours).same is None
+        assert (found.status == Judgement.INDEPENDENT) is same
+    assert PaperRow(series="", what="x", ours=ours).same is None
 
 
 def test_an_unknown_status_is_an_error() -> None:

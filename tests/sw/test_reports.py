@@ -15,7 +15,7 @@ from plinth import cli
 from plinth.api.objects import network
 from plinth.array.array import ring
 from plinth.bench import accuracy
-from plinth.bench.row import Row, keep_rows, kept_rows, rows_report
+from plinth.bench.row import BenchRow, keep_rows, kept_rows, rows_report
 from plinth.cli import names
 from plinth.cli.commands import cli as group
 from plinth.errors import UserError
@@ -53,14 +53,14 @@ def _made(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "train", plan.train(steps=1, device="numpy").to_dict()
     fixed = plinth.array(dies=2, machine="fpga", format="fixed")
     yield "train", plinth.train(array=fixed, steps=1, batch=16, update="adagrad").to_dict()
-    yield "bench", rows_report([Row("one", 1.0, "ratio", "nothing", {"any": 1}, None).to_data()])
+    yield "bench", rows_report([BenchRow("one", 1.0, "ratio", "nothing", {"any": 1}, None).to_data()])
     given = paper("hypar")
     yield "reproduce", json.loads(json.dumps(given.report(given.computed(["5"]))))
     plinth.train(steps=1, device="numpy", save=folder / "w.npz")
     for arguments in (["eval", str(folder / "w.npz")], ["list"], ["doctor"]):
         yield arguments[0], json.loads(CliRunner().invoke(group, [*arguments, "--json"]).stdout)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(accuracy, "measure", lambda *_: [accuracy.Found("fp32", (0.9, 0.95))])
+        patch.setattr(accuracy, "measure", lambda *_: [accuracy.SeedAccuracies("fp32", (0.9, 0.95))])
         printed = CliRunner().invoke(group, ["accuracy", "--only", "fp32", "--seeds", "2", "--json"])
         yield "accuracy", json.loads(printed.stdout)
 
@@ -243,9 +243,9 @@ def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
 
 def test_rows_are_kept_among_those_of_a_bench_report_only(tmp_path: Path, capsys: pytest.CaptureFixture[str],
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    path, rows = tmp_path / "bench.json", [Row(name, 1.0, "ratio", "", {}, None) for name in ("a", "b")]
+    path, rows = tmp_path / "bench.json", [BenchRow(name, 1.0, "ratio", "", {}, None) for name in ("a", "b")]
     keep_rows(path, rows)
-    keep_rows(path, [Row("a", 2.0, "ratio", "", {}, None)])
+    keep_rows(path, [BenchRow("a", 2.0, "ratio", "", {}, None)])
     assert {name: row["value"] for name, row in kept_rows(path).items()} == {"a": 2.0, "b": 1.0}
     assert check_report(json.loads(path.read_text()), "", "bench")
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))

@@ -14,8 +14,8 @@ from plinth.plan.planners.exhaustive import exhaustive
 from plinth.reproduce import tables
 from plinth.reproduce.hypar import arrays, cases, simulated
 from plinth.reproduce.hypar.cases import HYPAR, NAMES
-from plinth.reproduce.paper import Row, Status, Table
-from plinth.simulate.ways import Ways
+from plinth.reproduce.paper import Judgement, PaperRow, Table
+from plinth.simulate.routes import LinkRoutes
 
 #: Figures are computed once, in one worker.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reproduce")]
@@ -29,7 +29,7 @@ def figures() -> dict[str, Table]:
     return {table.key: table for table in HYPAR.computed()}
 
 
-def rows(key: int | str, series: str = "") -> dict[str, Row]:
+def rows(key: int | str, series: str = "") -> dict[str, PaperRow]:
     return {row.what: row for row in figures()[str(key)].rows if row.series == series}
 
 
@@ -40,7 +40,7 @@ def test_every_entry_is_computed_but_those_not_attempted() -> None:
     for row in found:
         if row.entry is None:
             assert row.status is None and row.same is None
-        elif row.entry.status == Status.NOT_ATTEMPTED:
+        elif row.entry.status == Judgement.NOT_ATTEMPTED:
             assert row.ours is None
         else:
             assert row.same is row.entry.status.same and row.status == row.entry.status, row
@@ -51,19 +51,19 @@ def test_every_entry_is_computed_but_those_not_attempted() -> None:
 def test_what_shows_something_and_what_does_not() -> None:
     status = {row.entry.id.removeprefix("hypar."): row.status for table in figures().values() for row in table.rows
               if row.entry}
-    assert {id_ for id_, one in status.items() if one == Status.NOT_ATTEMPTED} == {
+    assert {id_ for id_, one in status.items() if one == Judgement.NOT_ATTEMPTED} == {
         "acc.SFC", "acc.SCONV", "claim.linear"}
     # Nothing was chosen by Figure 13's energies, and all come out; of its performance conv5 does not.
-    assert {status[f"fig13.{what}.energy"] for what in rows(13, "energy")} == {Status.INDEPENDENT}
-    assert {what for what in rows(13, "hypar") if status[f"fig13.{what}.perf"] == Status.INDEPENDENT} == {
+    assert {status[f"fig13.{what}.energy"] for what in rows(13, "energy")} == {Judgement.INDEPENDENT}
+    assert {what for what in rows(13, "hypar") if status[f"fig13.{what}.perf"] == Judgement.INDEPENDENT} == {
         "fc3-b4096-h2", "fc3-b4096-h3", "fc3-b4096-h4"}
     # Bars that chose the reading or K.
     assert {one for id_, one in status.items() if id_.startswith("fig6") and id_.endswith(".hypar")} == {
-        Status.SELECTED_ON}
+        Judgement.SELECTED_ON}
     assert {one for id_, one in status.items() if id_[:4] in ("fig6", "fig7", "fig8") and id_.endswith(".mp")} == {
-        Status.NOT_REPRODUCED}
+        Judgement.NOT_REPRODUCED}
     assert [status[f"fig8.{name}.dp"] for name in ("SFC", "VGG-A", "VGG-E", "AlexNet", "gmean")] == [
-        *[Status.INDEPENDENT] * 3, *[Status.SELECTED_ON] * 2]
+        *[Judgement.INDEPENDENT] * 3, *[Judgement.SELECTED_ON] * 2]
 
 
 def test_claims_in_words() -> None:
@@ -192,10 +192,10 @@ def test_partners_on_the_torus_are_neighbours() -> None:
     # 25.6 Gb/s by the links that are stated, over K's share of them.
     for one in (array, simulated.HALF_ROW_TORUS.array):
         assert sum(link.rate for link in one.links) == 16 * simulated.K_LINKS.array.rate
-    ways = Ways(array)
+    routes = LinkRoutes(array)
     latency = array.link_latency
-    assert [{group.latency for group in ways.partners(level)} for level in range(4)] == [{latency}] * 4
-    assert all(len(group.links) == 2 for level in range(4) for group in ways.partners(level))
+    assert [{group.latency for group in routes.partners(level)} for level in range(4)] == [{latency}] * 4
+    assert all(len(group.links) == 2 for level in range(4) for group in routes.partners(level))
     # Row by row, partners two dies apart on a ring of four that send half of their words each way round.
     loads = dict.fromkeys(((place, way) for place in range(4) for way in (1, -1)), 0.0)
     for place, way in list(loads):

@@ -13,7 +13,7 @@ from plinth.reproduce import tables
 from plinth.reproduce.mpt import pictures, tiles
 from plinth.reproduce.mpt.cases import CNNS, CODES, LAYERS, MPT, SYSTEMS, array, layer, plan_of, simulated, words
 from plinth.reproduce.mpt.figures import COMMUNICATING, MEANS, WORKERS
-from plinth.reproduce.paper import CLAIMS, Row, Status, Table
+from plinth.reproduce.paper import CLAIMS, Judgement, PaperRow, Table
 from plinth.reproduce.sparsity import drops, gathers, scatters
 from plinth.reproduce.sparsity.networks import RECIPES
 
@@ -29,7 +29,7 @@ def computed(keys: tuple[str, ...] = COUNTED) -> list[Table]:
     return MPT.computed(keys)
 
 
-def rows(keys: tuple[str, ...] = COUNTED) -> dict[str, Row]:
+def rows(keys: tuple[str, ...] = COUNTED) -> dict[str, PaperRow]:
     return {row.entry.id: row for table in computed(keys) for row in table.rows if row.entry}
 
 
@@ -50,7 +50,7 @@ def test_every_table_is_compared() -> None:
 def test_statuses_are_those_of_the_numbers(keys) -> None:
     for row in rows(keys).values():
         assert row.entry is not None
-        if row.entry.status == Status.NOT_ATTEMPTED:
+        if row.entry.status == Judgement.NOT_ATTEMPTED:
             assert row.ours is None
         else:
             assert row.same is row.entry.status.same and row.status == row.entry.status, row
@@ -73,7 +73,7 @@ def test_the_page_has_every_entry() -> None:
     assert set(lines) == {entry.id for entry in entries}
     for entry in entries:
         assert f"| {entry.status} |" in lines[entry.id] and entry.reason in text, entry.id
-    for status in Status:
+    for status in Judgement:
         assert f"| **{status}** | **{sum(entry.status == status for entry in entries)}** | |" in text
 
 
@@ -81,7 +81,7 @@ def test_what_comes_out() -> None:
     found = rows()
     for id_ in ("table1.FractalNet.params", "table1.Wide ResNet.of3x3", "fig1.compute_reduction", "f43_mult_reduction",
                 "formula.mpt_tiles.words", "formula.mpt_weight.words", "formula.dp_weight.words"):
-        assert found[f"mpt.{id_}"].status == Status.INDEPENDENT
+        assert found[f"mpt.{id_}"].status == Judgement.INDEPENDENT
     # Nothing of GPUs was measured.
     assert all(found[id_].ours is None for id_ in found if id_.startswith("mpt.fig18"))
 

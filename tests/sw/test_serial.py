@@ -22,7 +22,7 @@ from plinth.driver.line import LineError, Request, SerialLine
 from plinth.driver.serial import SerialArray, SerialDevice, SystemPort
 from plinth_hw.board.manifest import Manifest
 from plinth_hw.isa import layout
-from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, Limits, Operation, RequestHeader, decode, encode
+from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, Limits, RequestHeader, RequestKind, decode, encode
 from plinth_hw.isa.identity import identity
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import IDENTITY, ISA_VERSION, Register, Status
@@ -100,7 +100,7 @@ def test_long_campaign(seed: int) -> None:
 def test_numbers_of_requests_come_again() -> None:
     with window_array(BRIDGE) as array:
         bridge = SerialLine(NoisyPort(array))
-        answers = bridge.exchange([Request(Operation.READ, Register.ID, count=1)] * 600)
+        answers = bridge.exchange([Request(RequestKind.READ, Register.ID, count=1)] * 600)
         assert answers == [IDENTITY.to_bytes(4, "little")] * 600
 
 
@@ -113,7 +113,7 @@ def test_a_line_of_nothing_but_noise_ends() -> None:
         open_line = SerialLine(port)
         port.there = Noise(1, flip=1.0)
         with pytest.raises(LineError, match=r"no answer to the read of register 0x0 after \d tries; the line was cut"):
-            open_line.exchange([Request(Operation.READ, 0, count=1)])
+            open_line.exchange([Request(RequestKind.READ, 0, count=1)])
 
 
 def test_an_access_that_fails_is_told() -> None:
@@ -221,11 +221,11 @@ class Registers:
         first, address, *data = np.frombuffer(words, "<u4").tolist()
         header = layout.unpack(RequestHeader, [first])
         found, count = [], header.count or len(data)
-        if header.operation is Operation.SYNC:
+        if header.operation is RequestKind.SYNC:
             found, count = list(layout.pack(Limits, {"words": 8, "slots": 2, "version": self.version})), address
-        for place in range(count if header.operation is not Operation.SYNC else 0):
+        for place in range(count if header.operation is not RequestKind.SYNC else 0):
             register = address + (0 if header.fixed else 4 * place)
-            if header.operation is Operation.READ:
+            if header.operation is RequestKind.READ:
                 found.append(self.values.get(register, 0))
             else:
                 self.values[register] = data[place]

@@ -9,7 +9,7 @@ from tests.support import reference
 
 from plinth.reproduce.sparsity import drops, gathers, networks, scatters
 from plinth.reproduce.sparsity.layers import layers
-from plinth.reproduce.sparsity.networks import Images, Pass, Recipe
+from plinth.reproduce.sparsity.networks import ForwardPass, Images, Recipe
 from plinth_hw.isa.codes import REGION_BITS
 from plinth_sim.golden import prediction
 
@@ -46,7 +46,7 @@ def test_gradients_are_those_of_the_reference(trained) -> None:
                   ("convolution", window), ("relu", {}), ("max-pool", pool), ("flatten", {}), ("dense", {}),
                   ("softmax-cross-entropy", {}))
     wanted = reference.gradients(named, list(zip(trained.weights, biases, strict=True)), x, y)
-    found = Pass(RECIPE, trained.weights, biases, x)
+    found = ForwardPass(RECIPE, trained.weights, biases, x)
     by_weights, by_biases, _ = found.backward(networks.errors(found.logits, y))
     for ours, theirs in zip(zip(by_weights, by_biases, strict=True), wanted.layers, strict=True):
         for one, other in zip(ours, theirs, strict=True):
@@ -56,7 +56,7 @@ def test_gradients_are_those_of_the_reference(trained) -> None:
 @pytest.mark.parametrize("outputs", [2, 4])
 def test_tiles_are_those_of_the_convolution(trained, outputs) -> None:
     data = images()
-    direct = Pass(RECIPE, trained.weights, trained.biases, data.test_x[:4])
+    direct = ForwardPass(RECIPE, trained.weights, trained.biases, data.test_x[:4])
     found = list(layers(trained, outputs, data.test_x[:4], data.test_y[:4]))
     assert len(found) == 2
     for layer, z in zip(found, direct.z[1:], strict=True):

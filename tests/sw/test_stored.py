@@ -15,17 +15,17 @@ from plinth.buffers import Buffer
 from plinth.lower.places import LayerWeights
 from plinth.step.weights import WeightSlice
 from plinth.train.checks import FoundStep
-from plinth.train.stored import NARROW_PLACE, WIDE_PLACE, OwnUpdate, Storage, storage
+from plinth.train.stored import NARROW_PLACE, WIDE_PLACE, NumberStorage, OwnUpdate, storage
 from plinth.train.unsaturated import bias_error, gain_error, sample_errors
 from plinth.update.kinds import MOMENTUM
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import FP32, Q3_12, Fixed, Format
 
-NEAREST = Storage(NARROW_PLACE, 0.5)
-RANDOM = Storage(NARROW_PLACE, 1.0, random=True)
+NEAREST = NumberStorage(NARROW_PLACE, 0.5)
+RANDOM = NumberStorage(NARROW_PLACE, 1.0, random=True)
 
 
-def distance(held: Storage, stored: np.ndarray, wanted: np.ndarray) -> float:
+def distance(held: NumberStorage, stored: np.ndarray, wanted: np.ndarray) -> float:
     return held.distance(stored, wanted, np.full(wanted.shape, 0.01), np.zeros(wanted.shape))
 
 

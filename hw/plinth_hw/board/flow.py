@@ -50,7 +50,7 @@ class Board:
 
     platform: str
     top: Callable[[int], Any]
-    device: floorplan.Device
+    device: floorplan.FpgaDevice
 
     def make_platform(self) -> Any:
         """The platform.

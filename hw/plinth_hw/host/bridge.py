@@ -25,7 +25,7 @@ from plinth_hw.control.registers import AXI4LiteSignature
 from plinth_hw.host.answers import AnswerStore
 from plinth_hw.host.requests import RequestReader
 from plinth_hw.host.uart import Receiver, Transmitter
-from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, Operation, RequestHeader
+from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, RequestHeader, RequestKind
 from plinth_hw.shapes import shape_of
 
 
@@ -72,7 +72,7 @@ class Bridge(wiring.Component):
             behind.eq(latest - header.sequence),
             fresh.eq(begun & behind.all()), known.eq(begun & (behind < kept)),
             answer.sequence.eq(header.sequence), answer.response.eq(response),
-            answer.count.eq(Mux(header.operation == Operation.SYNC, address, done)),
+            answer.count.eq(Mux(header.operation == RequestKind.SYNC, address, done)),
             answers.slot.eq(header.sequence[:ceil_log2(parameters.slots)]), answers.send.payload.eq(answers.slot),
             axil.awaddr.eq(address), axil.araddr.eq(address),
             axil.wdata.eq(asked.payload.word), axil.wstrb.eq(0xF),
@@ -113,7 +113,7 @@ class Bridge(wiring.Component):
                 with m.If(asked.valid):
                     with m.If(asked.payload.last):
                         m.next = "HEADER"
-                    with m.Elif(fresh & (header.operation == Operation.WRITE)):
+                    with m.Elif(fresh & (header.operation == RequestKind.WRITE)):
                         m.d.sync += [latest.eq(header.sequence), kept.eq(kept + (kept != parameters.slots))]
                         m.next = "WRITE"
                     with m.Else():
@@ -122,7 +122,7 @@ class Bridge(wiring.Component):
                 m.d.comb += asked.ready.eq(1)
                 with m.If(asked.valid & asked.payload.last):
                     m.next = "HEADER"
-                    with m.If(header.operation == Operation.SYNC):
+                    with m.If(header.operation == RequestKind.SYNC):
                         m.d.sync += [latest.eq(header.sequence), begun.eq(1), kept.eq(1)]
                         m.next = "SYNC"
                     with m.Elif(fresh):

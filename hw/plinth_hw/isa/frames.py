@@ -31,7 +31,7 @@ BYTE_BITS = 10
 LEAST_CYCLES = 4
 
 
-class Operation(Code, bits=2):
+class RequestKind(Code, bits=2):
     """What a request asks for."""
 
     #: ``count`` words from ``address``.
@@ -47,7 +47,7 @@ class RequestHeader(Struct):
 
     #: One more than that of the request before, modulo 256; the same when it is sent again.
     sequence: unsigned(8)
-    operation: Operation
+    operation: RequestKind
     #: All words go to, or come from, the one address; else each from 4 bytes further on.
     fixed: unsigned(1)
     reserved: unsigned(5)

@@ -35,7 +35,7 @@ FIELDS = OptimiserBody.BITS // WORD_BITS
 index_of_field = partial(field_word, OptimiserBody)
 
 
-class BodyStore(wiring.Component):
+class OptimiserBodyStore(wiring.Component):
     """Takes bodies and tells them.
 
     Parameters

@@ -32,7 +32,7 @@ from plinth_hw.lib.count import population
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.optimiser.beats import BeatUpdate
-from plinth_hw.optimiser.body import BodyStore
+from plinth_hw.optimiser.body import OptimiserBodyStore
 from plinth_hw.optimiser.walk import WRITES, BlockWalk, write_layout
 from plinth_hw.optimiser.write_back import BlockWrites
 from plinth_hw.shapes import either
@@ -72,7 +72,7 @@ class OptimiserEngine(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         engine = self.engine
-        m.submodules.body = body = BodyStore(self.parameters)
+        m.submodules.body = body = OptimiserBodyStore(self.parameters)
         m.submodules.walk = walk = BlockWalk(self.parameters)
         m.submodules.update = update = BeatUpdate(self.parameters)
         m.submodules.writes = writes = BlockWrites(self.parameters)
@@ -134,7 +134,7 @@ class OptimiserEngine(wiring.Component):
         self._count(m, body, walk, update, ~(run.ongoing("START") | run.ongoing("REPORT")))
         return m
 
-    def _count(self, m: Module, body: BodyStore, walk: BlockWalk, update: BeatUpdate, running: Value) -> None:
+    def _count(self, m: Module, body: OptimiserBodyStore, walk: BlockWalk, update: BeatUpdate, running: Value) -> None:
         """Strobes, and what of them a task adds up."""
         engine, strobes, done = self.engine, self.engine.strobes, self.engine.done.payload
         words, stalled = Signal(range(2 * len(body.used))), Signal()

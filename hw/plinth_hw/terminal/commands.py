@@ -28,5 +28,5 @@ class Command(_Interruptible):
     """A command that an interruption ends with one line."""
 
 
-class Group(_Interruptible, click.Group):
+class CommandGroup(_Interruptible, click.Group):
     """A group of such commands."""

@@ -66,7 +66,7 @@ class _Plain(click.ParamType):
         return number
 
 
-class Integer(_Plain, click.types.IntParamType):
+class UnboundedInteger(_Plain, click.types.IntParamType):
     """An integer without bounds, for sizes that the command bounds itself."""
 
 

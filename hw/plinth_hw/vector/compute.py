@@ -38,7 +38,7 @@ from plinth_hw.vector.checks import TWO_SOURCES
 from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, broadcast, operand
 from plinth_hw.vector.instructions import Decoded, InstructionFetch
 from plinth_hw.vector.lane import LOOP_CYCLES, LaneDecoder
-from plinth_hw.vector.moves import Task, scratchpad_lines
+from plinth_hw.vector.moves import MoveTask, scratchpad_lines
 from plinth_hw.vector.pairs import PairReader
 from plinth_hw.vector.units import units
 
@@ -76,7 +76,7 @@ class ComputeStage(wiring.Component):
         self._longest = max(self.units.latencies.values())
         banks, lines, width = parameters.beat_words, scratchpad_lines(parameters), parameters.word_bits
         super().__init__({
-            "i": In(stream.Signature(Task(parameters))), "o": Out(stream.Signature(Task(parameters))),
+            "i": In(stream.Signature(MoveTask(parameters))), "o": Out(stream.Signature(MoveTask(parameters))),
             "body": Out(BodyReadPort()), "half": Out(1),
             "read": Out(wiring.Signature(vector_command(banks, lines))),
             **{f"data_{half}": In(data.ArrayLayout(unsigned(width), banks)) for half in range(2)},

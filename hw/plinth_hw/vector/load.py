@@ -23,7 +23,7 @@ from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import VectorWritePort, give
 from plinth_hw.vector.body import BodyReadPort
 from plinth_hw.vector.checks import LOAD_BASE
-from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
+from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, MoveTask, RegionWalk, scratchpad_lines
 from plinth_hw.vector.units import units
 
 
@@ -47,7 +47,7 @@ class LoadStage(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({
-            "i": In(stream.Signature(Task(parameters))), "o": Out(stream.Signature(Task(parameters))),
+            "i": In(stream.Signature(MoveTask(parameters))), "o": Out(stream.Signature(MoveTask(parameters))),
             "body": Out(BodyReadPort()), "port": Out(ReadPort(parameters)),
             "half": Out(1),
             "write": Out(VectorWritePort(parameters.beat_words, scratchpad_lines(parameters), parameters.word_bits)),

@@ -31,7 +31,7 @@ from plinth_hw.vector.units import units
 COUNT_BITS = 16
 
 
-class Task(data.StructLayout):
+class MoveTask(data.StructLayout):
     """A task on its way through the stages."""
 
     def __init__(self, parameters: DieParameters):
@@ -50,7 +50,7 @@ class Task(data.StructLayout):
         })
 
 
-class Place(data.StructLayout):
+class RegionPlace(data.StructLayout):
     """A region in a scratchpad of ``lines`` lines, as the rows and elements that its move transfers."""
 
     def __init__(self, lines: int):
@@ -93,10 +93,10 @@ class MoveFetch(wiring.Component):
         self.parameters = parameters
         self.base = base
         super().__init__({
-            "start": In(1), "task": In(Task(parameters)), "count": In(3),
+            "start": In(1), "task": In(MoveTask(parameters)), "count": In(3),
             "read": Out(BodyReadPort()),
             "command": Out(stream.Signature(command_layout(parameters, COUNT_BITS, COUNT_BITS))),
-            "place": Out(stream.Signature(Place(scratchpad_lines(parameters)))),
+            "place": Out(stream.Signature(RegionPlace(scratchpad_lines(parameters)))),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -106,7 +106,7 @@ class MoveFetch(wiring.Component):
         wiring.connect(m, entries.read, wiring.flipped(self.read))
         index = Signal.like(entries.index)
         number = Signal(3)
-        shape = Place(scratchpad_lines(self.parameters))
+        shape = RegionPlace(scratchpad_lines(self.parameters))
         m.submodules.places = places = FIFO(shape, VECTOR_LOADS)
         command, place = self.command.payload, places.i.payload
         move, region = Signal(shape_of(VectorMove), name="move"), Signal(shape_of(VectorRegion), name="region")
@@ -180,7 +180,7 @@ class RegionWalk(wiring.Component):
         self.parameters = parameters
         banks, lines = parameters.beat_words, scratchpad_lines(parameters)
         super().__init__({
-            "place": In(Place(lines)), "row": In(COUNT_BITS), "column": In(signed(near_column_bits(banks))),
+            "place": In(RegionPlace(lines)), "row": In(COUNT_BITS), "column": In(signed(near_column_bits(banks))),
             "mask": In(banks), "row_last": In(1), "take": In(1),
             "command": Out(wiring.Signature(vector_command(banks, lines))),
             "inside": Out(banks), "upper": Out(1), "final": Out(1),

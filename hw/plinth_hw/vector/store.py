@@ -25,7 +25,7 @@ from plinth_hw.memory.rotators import SharedReadRotator
 from plinth_hw.memory.scratchpad import VectorReadPort, give
 from plinth_hw.vector.body import BodyReadPort
 from plinth_hw.vector.checks import STORE_BASE
-from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
+from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, MoveTask, RegionWalk, scratchpad_lines
 from plinth_hw.vector.units import units
 
 #: Beats between the walk and memory; a power of two.
@@ -58,7 +58,7 @@ class StoreStage(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({
-            "i": In(stream.Signature(Task(parameters))), "o": Out(stream.Signature(Task(parameters))),
+            "i": In(stream.Signature(MoveTask(parameters))), "o": Out(stream.Signature(MoveTask(parameters))),
             "body": Out(BodyReadPort()), "port": Out(WritePort(parameters)),
             "half": Out(1),
             "read": Out(VectorReadPort(parameters.beat_words, scratchpad_lines(parameters), parameters.word_bits)),
@@ -88,7 +88,7 @@ class StoreStage(wiring.Component):
             self.half.eq(task.half), self.words.eq(store.words),
         ]
         m.d.comb += give(self.read, walk.command)
-        finished = self._pack(m, store, data.View(_Step(banks), Cat(
+        finished = self._pack(m, store, data.View(_ReadStep(banks), Cat(
             step, walk.final, step & walk.final & beat.last, walk.upper, walk.place.packed, walk.inside)))
 
         read_left, stored_left = (Signal.like(task.summary.stores) for _ in range(2))
@@ -145,7 +145,7 @@ class StoreStage(wiring.Component):
         return finished
 
 
-class _Step(data.StructLayout):
+class _ReadStep(data.StructLayout):
     """A read of the scratchpad: whether it is one, last of its beat, of its move; its half of a packed
     beat; and the lanes inside the row."""
 

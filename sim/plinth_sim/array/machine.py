@@ -19,7 +19,7 @@ _NOTHING: Floats = np.zeros(0, dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Die:
+class SimulatedDie:
     """One die's memory and speed.
 
     Parameters
@@ -49,7 +49,7 @@ class Die:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link:
+class SimulatedLink:
     """One direction of a link.
 
     Parameters
@@ -78,11 +78,11 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class SimulatedArray:
     """Dies and links."""
 
-    dies: tuple[Die, ...]
-    links: tuple[Link, ...] = ()
+    dies: tuple[SimulatedDie, ...]
+    links: tuple[SimulatedLink, ...] = ()
 
 
 class Wait(NamedTuple):
@@ -97,7 +97,7 @@ class Wait(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Task:
+class EngineTask:
     """Work of one engine of one die. An engine's tasks start in the order in which they are given.
 
     Parameters
@@ -177,10 +177,10 @@ class Flow:
     sram_words: float = 0.0
 
 
-Activity = Task | Flow
+Activity = EngineTask | Flow
 
 
-def check(machine: Machine, activities: Sequence[Activity]) -> None:
+def check(machine: SimulatedArray, activities: Sequence[Activity]) -> None:
     """Look through what is to be simulated.
 
     Raises
@@ -202,7 +202,7 @@ def check(machine: Machine, activities: Sequence[Activity]) -> None:
         if one.die is not None and not 0 <= one.die < dies:
             raise ValueError(f"{one.name!r} is for die {one.die}; dies are 0 to {dies - 1}")
         numbers = [one.seconds, one.latency, one.adds, one.multiplies, one.sram_words]
-        if isinstance(one, Task):
+        if isinstance(one, EngineTask):
             numbers += [one.words, *one.vaults.values()]
             for vault in one.vaults:
                 if not 0 <= vault < machine.dies[one.die].vaults:

@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from plinth_sim.array.energy import Counts
-from plinth_sim.array.machine import Activity, Floats, Flow, Integers, Machine, Task, check
+from plinth_sim.array.machine import Activity, EngineTask, Floats, Flow, Integers, SimulatedArray, check
 from plinth_sim.array.sharing import share
 
 #: Relative slack of times, and of a resource that counts as full.
@@ -45,7 +45,7 @@ class EngineTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class SimulatedRun:
     """What was simulated."""
 
     #: Until everything is done.
@@ -83,8 +83,8 @@ class Result:
         return found
 
 
-def simulate(machine: Machine, activities: Sequence[Activity],
-             progress: Callable[[int, int], None] | None = None, tasks: Sequence[int] | None = None) -> Result:
+def simulate(machine: SimulatedArray, activities: Sequence[Activity],
+             progress: Callable[[int, int], None] | None = None, tasks: Sequence[int] | None = None) -> SimulatedRun:
     """Simulate a step.
 
     Parameters
@@ -110,7 +110,7 @@ def simulate(machine: Machine, activities: Sequence[Activity],
 class _Run:
     """One simulation."""
 
-    def __init__(self, machine: Machine, activities: Sequence[Activity], tasks: Sequence[int] | None) -> None:
+    def __init__(self, machine: SimulatedArray, activities: Sequence[Activity], tasks: Sequence[int] | None) -> None:
         self.machine, self.activities = machine, activities
         count = len(activities)
         self.tasks, self.tasks_done = tasks or [1] * count, 0
@@ -142,7 +142,7 @@ class _Run:
         self.capacity = [link.words_per_second for link in machine.links]
         self.queue = [link.queue for link in machine.links]
         self.queued = any(self.queue)
-        uneven = {one.die for one in self.activities if isinstance(one, Task) and one.vaults}
+        uneven = {one.die for one in self.activities if isinstance(one, EngineTask) and one.vaults}
         memories: list[range] = []
         for number, die in enumerate(machine.dies):
             parts = die.vaults if number in uneven else 1
@@ -160,7 +160,7 @@ class _Run:
         for one in self.activities:
             found: dict[int, float] = {}
             speed = 1.0
-            if isinstance(one, Task):
+            if isinstance(one, EngineTask):
                 speed = machine.dies[one.die].speed
                 parts_of = memories[one.die]
                 if one.words:
@@ -223,7 +223,7 @@ class _Run:
 
     # Events.
 
-    def run(self, progress: Callable[[int, int], None] | None) -> Result:
+    def run(self, progress: Callable[[int, int], None] | None) -> SimulatedRun:
         """Until nothing happens any more."""
         count, done, events, reported, tasks = len(self.activities), 0, 0, 0, sum(self.tasks)
         for counter, waiters in enumerate(self.waiters):
@@ -440,7 +440,7 @@ class _Run:
         more = f" (and {len(circle) - LISTED} more)" if len(circle) > LISTED else ""
         return f"tasks wait for each other in a cycle: {text}{more} waits for {circle[0]!r}"
 
-    def _result(self, events: int) -> Result:
+    def _result(self, events: int) -> SimulatedRun:
         seconds = max(self.dones, default=0.0)
         links, dies = len(self.machine.links), len(self.machine.dies)
         link_words, memory_words = np.zeros(links), np.zeros(dies)
@@ -449,7 +449,7 @@ class _Run:
             adds += one.adds
             multiplies += one.multiplies
             sram += one.sram_words
-            if isinstance(one, Task):
+            if isinstance(one, EngineTask):
                 memory_words[one.die] += one.words + sum(one.vaults.values())
             elif isinstance(one, Flow):
                 np.add.at(link_words, one.links, one.words)
@@ -460,8 +460,9 @@ class _Run:
         counts = Counts(adds=adds, multiplies=multiplies, sram_words=sram, dram_words=float(memory_words.sum()),
                         link_words=float(sum(words for link, words in zip(self.machine.links, link_words.tolist(),
                                                                           strict=True) if not link.within)))
-        return Result(seconds=seconds, starts=np.array(self.starts), ends=np.array(self.ends),
-                      dones=np.array(self.dones), engines=engines, link_words=link_words, memory_words=memory_words,
-                      counts=counts, events=events, causes=np.array(self.causes, dtype=np.int64), alone=np.array(
+        return SimulatedRun(seconds=seconds, starts=np.array(self.starts), ends=np.array(self.ends),
+                            dones=np.array(self.dones), engines=engines, link_words=link_words,
+                            memory_words=memory_words,
+                            counts=counts, events=events, causes=np.array(self.causes, dtype=np.int64), alone=np.array(
                           [0.0 if engine < 0 else 1 / limit for engine, limit in zip(
                               self.engine, self.limit, strict=True)]))

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import IO, Any
 
-from plinth_sim.array.machine import Activity, Flow, Machine
-from plinth_sim.array.simulate import Result
+from plinth_sim.array.machine import Activity, Flow, SimulatedArray
+from plinth_sim.array.simulate import SimulatedRun
 
 MICROSECONDS = 1e6
 
 
-def events(machine: Machine, activities: Sequence[Activity], result: Result) -> Iterator[dict[str, Any]]:
+def events(machine: SimulatedArray, activities: Sequence[Activity], result: SimulatedRun) -> Iterator[dict[str, Any]]:
     """The trace's events, tracks first."""
     tracks = {key: number for number, key in enumerate(sorted(result.engines))}
     dies, links = len(machine.dies), range(len(machine.links))
@@ -62,7 +62,7 @@ def _pieces(spans: list[tuple[float, float, str]]) -> Iterator[tuple[float, floa
             yield low, high, " + ".join(sorted(name for _, _, name in active))
 
 
-def write(file: IO[str], machine: Machine, activities: Sequence[Activity], result: Result) -> int:
+def write(file: IO[str], machine: SimulatedArray, activities: Sequence[Activity], result: SimulatedRun) -> int:
     """Write the trace, one event a line; returns how many."""
     count = 0
     file.write('{"displayTimeUnit": "ms", "traceEvents": [')

@@ -93,16 +93,16 @@ def saturated(fmt: Fixed, units: Array) -> Array:
     return np.clip(units, fmt.least, fmt.most).astype(np.int16).view(np.uint16)
 
 
-class Made(NamedTuple):
+class CountedWords(NamedTuple):
     """Words, and how many of their numbers were beyond a fixed-point format: 0 of others."""
 
     words: Array
     ends: int
 
 
-def made(fmt: Fixed, units: Array) -> Made:
+def made(fmt: Fixed, units: Array) -> CountedWords:
     """Words of whole units, those beyond the format at its ends, and how many those are."""
-    return Made(saturated(fmt, units), int(np.count_nonzero((units < fmt.least) | (units > fmt.most))))
+    return CountedWords(saturated(fmt, units), int(np.count_nonzero((units < fmt.least) | (units > fmt.most))))
 
 
 def halved(units: Array, places: int | Array) -> Array:
@@ -119,16 +119,16 @@ def scaled(units: Array, factor: int, halvings: int = 0) -> Array:
     return -product if found.negative else product
 
 
-def add_words(fmt: Format, a: Array, b: Array) -> Made:
+def add_words(fmt: Format, a: Array, b: Array) -> CountedWords:
     """Sums of words."""
-    return made(fmt, numbers(fmt, a) + numbers(fmt, b)) if isinstance(fmt, Fixed) else Made(add(a, b), 0)
+    return made(fmt, numbers(fmt, a) + numbers(fmt, b)) if isinstance(fmt, Fixed) else CountedWords(add(a, b), 0)
 
 
-def updated(fmt: Format, weights: Array, total: Array, rate: int) -> Made:
+def updated(fmt: Format, weights: Array, total: Array, rate: int) -> CountedWords:
     """``weights - rate * total``; ``rate`` as tasks hold it (:func:`~plinth_hw.isa.formats.factor_word`). Products and
     differences that are beyond the format count each."""
     if not isinstance(fmt, Fixed):
-        return Made(sub(weights, multiply(np.full_like(total, rate), total)), 0)
+        return CountedWords(sub(weights, multiply(np.full_like(total, rate), total)), 0)
     steps = made(fmt, scaled(numbers(fmt, total), rate))
     found = made(fmt, numbers(fmt, weights) - numbers(fmt, steps.words))
-    return Made(found.words, steps.ends + found.ends)
+    return CountedWords(found.words, steps.ends + found.ends)

@@ -17,7 +17,7 @@ from plinth_hw.isa.operations import Engine, ErrorCode
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_sim.golden.device import SCHEDULER, DescriptorError, FetchedTask, GoldenDevice
-from plinth_sim.golden.ring import SETTINGS, CollectiveEngine
+from plinth_sim.golden.ring import SETTINGS, CollectiveModel
 from plinth_sim.golden.transport import Failure, Message, Met, PeerLostError, Transport
 
 #: Seconds for which an array whose dies all wait listens to the dies of other processes.
@@ -61,7 +61,7 @@ class GoldenArray:
         self.dies = [GoldenDevice(number, dies, parameters, np.zeros(memory_words, dtype=kind),
                                   counters=[0] * parameters.counters) for number in self.numbers]
         self._by_number = dict(zip(self.numbers, self.dies, strict=True))
-        self._collectives = [CollectiveEngine(die) for die in self.dies]
+        self._collectives = [CollectiveModel(die) for die in self.dies]
         self._transport = transport
         self._patience_seconds = patience_seconds
         self._told = False

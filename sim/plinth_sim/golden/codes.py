@@ -412,7 +412,7 @@ def read_named(coded: Words, mask: Mask) -> Words:
 
 
 @dataclass(frozen=True)
-class Part:
+class CodeRange:
     """Which part of a code: the first one, to level ``first``, or the next one from level ``known`` to ``lower``, or
     to exact words (None)."""
 

@@ -28,7 +28,7 @@ Offsets = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Operands:
+class ConvolutionOperands:
     """What a task computes with: op(A), op(B), which elements of op(A) lie in the map, and the word addresses
     of the first column of C's rows."""
 
@@ -78,7 +78,7 @@ def check(body: Any) -> None:
         raise BadOperandError("b_runs must not be 0 if b_run is not")
 
 
-def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], fmt: Format) -> Operands:
+def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], fmt: Format) -> ConvolutionOperands:
     """Gather the operands of a task. ``body`` has the fields of ``MatrixBody`` as attributes; operands are of ``fmt``.
 
     Raises
@@ -124,11 +124,11 @@ def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int
     c = (start(body.c) + c) & ADDRESS_MASK
     if (c + body.n > len(memory)).any():
         raise IndexError(f"a row of C lies outside a memory of {len(memory)} words")
-    return Operands(np.ascontiguousarray(a.T if body.transpose_a else a), b.T if body.transpose_b else b,
-                    inside.T if body.transpose_a else inside, c)
+    return ConvolutionOperands(np.ascontiguousarray(a.T if body.transpose_a else a), b.T if body.transpose_b else b,
+                               inside.T if body.transpose_a else inside, c)
 
 
-def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], fmt: Format) -> Operands:
+def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], fmt: Format) -> ConvolutionOperands:
     """Run CONVOLUTION in ``memory``; returns what it computed with.
 
     Raises
@@ -143,4 +143,4 @@ def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int]
     return found
 
 
-__all__ = ["Operands", "check", "execute", "operands", "walk"]
+__all__ = ["ConvolutionOperands", "check", "execute", "operands", "walk"]

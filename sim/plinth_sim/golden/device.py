@@ -33,7 +33,7 @@ from plinth_hw.isa.update_bodies import ROUTES_SET
 from plinth_sim.golden import convolution, matrix, optimiser, row_stationary, transfer, vector
 from plinth_sim.golden.blocks import window
 from plinth_sim.golden.collective import Member
-from plinth_sim.golden.transport import Advance, Arrivals, Failure, Message, RingChunks, Tile
+from plinth_sim.golden.transport import Advance, Failure, Message, PendingArrivals, RingChunks, Tile
 
 Words = NDArray[np.unsignedinteger]
 
@@ -106,7 +106,7 @@ class GoldenDevice:
     memory: Words
     registers: dict[int, int] = field(default_factory=dict)
     counters: list[int] = field(default_factory=list)
-    arrivals: Arrivals = field(default_factory=Arrivals)
+    arrivals: PendingArrivals = field(default_factory=PendingArrivals)
     #: Chunks from the member before, by group and message.
     chunks: dict[tuple[int, int], deque[Words]] = field(default_factory=dict)
     groups: dict[int, Membership] = field(default_factory=dict)
@@ -222,7 +222,7 @@ class GoldenDevice:
         self.chunks.clear()
         self.members.clear()
         self.groups.clear()
-        self.arrivals = Arrivals()
+        self.arrivals = PendingArrivals()
         self.counters = [0] * len(self.counters)
         self._forget("COUNTER_BASES", "ENGINES")
         self.registers.pop(Register.RECORD_COUNT, None)

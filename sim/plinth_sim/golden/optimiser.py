@@ -49,7 +49,7 @@ SQUARES = (OptimiserOperation.ADAGRAD, OptimiserOperation.ADAGRAD_PRINTED)
 _QUOTIENT = 1 << 33
 
 
-class Number(NamedTuple):
+class StoredNumbers(NamedTuple):
     """Weights or states as they lie in memory; ``low`` of those that are wide."""
 
     high: Words
@@ -73,7 +73,7 @@ class Number(NamedTuple):
         return self.value()
 
 
-class Made(NamedTuple):
+class UpdateCounts(NamedTuple):
     """What updating some words has given besides: the generator's state, and how many sums of states and of weights,
     and quotients of Adagrad, were beyond their ends."""
 
@@ -121,8 +121,9 @@ def inverse_root(argument: Integers) -> tuple[Integers, Integers]:
     return line + 2 >> _table.KNOT_FRACTION_BITS - _table.FRACTION_BITS, z
 
 
-def update(operation: OptimiserOperation, gradient: Words, weights: Number, state: Number | None, *, rate: int,
-           decay: int = 0, epsilon: int = 1, generator: int | None = None) -> Made:
+def update(operation: OptimiserOperation, gradient: Words, weights: StoredNumbers, state: StoredNumbers | None, *,
+           rate: int,
+           decay: int = 0, epsilon: int = 1, generator: int | None = None) -> UpdateCounts:
     """Update weights and their states in place.
 
     Parameters
@@ -158,7 +159,7 @@ def update(operation: OptimiserOperation, gradient: Words, weights: Number, stat
     clipped = np.clip(new, _LEAST, _MOST)
     weights.store(clipped, low)
     last = 0 if noise is None else int(noise.reshape(-1)[-1])
-    return Made(last, beyond + int(np.count_nonzero(clipped != new)))
+    return UpdateCounts(last, beyond + int(np.count_nonzero(clipped != new)))
 
 
 def _quotient(operation: OptimiserOperation, g: Integers, state: Integers, epsilon: int) -> tuple[Integers, int]:
@@ -216,11 +217,11 @@ def execute(memory: Words, operation: OptimiserOperation, body: Any, bases: Sequ
         return window(memory, at(pointer), stride, body.rows, body.columns)
 
     gradient, high = vector(body.gradient, body.stride), vector(body.weights, body.stride)
-    weights = Number(high, vector(body.weights_low, body.state_stride) if body.wide_weights else None)
+    weights = StoredNumbers(high, vector(body.weights_low, body.state_stride) if body.wide_weights else None)
     state = None
     if operation is not OptimiserOperation.SGD:
-        state = Number(vector(body.state, body.state_stride),
-                       vector(body.state_low, body.state_stride) if body.wide_state else None)
+        state = StoredNumbers(vector(body.state, body.state_stride),
+                              vector(body.state_low, body.state_stride) if body.wide_state else None)
     seed = window(memory, at(body.generator), 0, 1, 2)[0] if body.stochastic else None
     generator = None if seed is None else int(seed.copy().view(np.uint32)[0])
     made = update(operation, gradient, weights, state, rate=body.rate, decay=body.decay, epsilon=body.epsilon,

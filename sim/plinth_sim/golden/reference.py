@@ -3,7 +3,7 @@
 RTL and golden model run the same lowering, so their agreement cannot show that the lowering is right; this
 module shares nothing with it. Its gradients are themselves checked by finite differences in the tests.
 
-A network is a tuple of :class:`Layer`, each behind those that feed it, the last its loss. Maps are
+A network is a tuple of :class:`ReferenceLayer`, each behind those that feed it, the last its loss. Maps are
 ``[samples, rows, columns, channels]``, features ``[samples, features]``. With ``mean`` over samples::
 
     dense                   Y = X W + b                          W [inputs, outputs]
@@ -38,14 +38,26 @@ from plinth_sim.golden.reference_layers import (
     KINK_ROUNDINGS,
     Array,
     Call,
-    Layer,
     Output,
+    ReferenceLayer,
     Variables,
     softmax,
 )
 
-__all__ = ["FP32_ROUNDING", "INPUT", "KINK_ROUNDINGS", "ROUNDINGS_OF_PREDICTIONS", "Gradients", "Layer", "Parameters",
-           "Scales", "forward", "gradients", "loss", "prediction"]
+__all__ = [
+    "FP32_ROUNDING",
+    "INPUT",
+    "KINK_ROUNDINGS",
+    "ROUNDINGS_OF_PREDICTIONS",
+    "Gradients",
+    "Parameters",
+    "ReferenceLayer",
+    "Scales",
+    "forward",
+    "gradients",
+    "loss",
+    "prediction",
+]
 
 #: What a network trains, by the names of layer and variable with a dot between: ``conv1.weights``, ``conv1.bias``.
 Parameters = Mapping[str, NDArray[Any]]
@@ -97,7 +109,7 @@ class Gradients:
 class _Walk:
     """The layers' outputs by name, as far as they were computed, from the network's input on."""
 
-    def __init__(self, layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any],
+    def __init__(self, layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[Any],
                  targets: NDArray[Any] | None = None, decided: Mapping[str, NDArray[Any]] | None = None,
                  rounding: float = FP32_ROUNDING) -> None:
         self.own: dict[str, Variables] = {layer.name: {} for layer in layers}
@@ -110,7 +122,7 @@ class _Walk:
         self.found = {INPUT: Output(start, lambda: np.abs(start), lambda error: ([], {}))}
         self.targets, self.decided, self.rounding = targets, decided or {}, rounding
 
-    def step(self, layer: Layer) -> Output:
+    def step(self, layer: ReferenceLayer) -> Output:
         """A layer whose inputs were computed."""
         if layer.kind not in KINDS:
             raise ValueError(f"layer {layer.name!r} is of no known kind: {layer.kind!r}")
@@ -120,7 +132,7 @@ class _Walk:
         return self.found[layer.name]
 
 
-def _run(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any] | None = None,
+def _run(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any] | None = None,
          decided: Mapping[str, NDArray[Any]] | None = None, rounding: float = FP32_ROUNDING) -> dict[str, Output]:
     """Outputs of the network's input and all layers by name."""
     walk = _Walk(layers, parameters, x, targets, decided, rounding)
@@ -129,7 +141,7 @@ def _run(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targe
     return walk.found
 
 
-def forward(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any]) -> dict[str, Array]:
+def forward(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[Any]) -> dict[str, Array]:
     """Outputs of all layers but the loss, by name.
 
     Parameters
@@ -147,7 +159,7 @@ def forward(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any]) ->
     return {name: output.value for name, output in _run(layers[:-1], parameters, x).items() if name != INPUT}
 
 
-def prediction(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any]) -> Array:
+def prediction(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[Any]) -> Array:
     """What the loss reads, as :func:`forward` gives it, in the memory of the widest layer: of every other layer only
     the output is kept, and only until it has been read."""
     walk = _Walk(layers[:-1], parameters, x)
@@ -161,12 +173,12 @@ def prediction(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any])
     return walk.found[layers[-1].inputs[0]].value
 
 
-def loss(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any]) -> float:
+def loss(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any]) -> float:
     """The network's loss; parameters as in :func:`gradients`."""
     return float(_run(layers, parameters, x, targets)[layers[-1].name].value)
 
 
-def gradients(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any],
+def gradients(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any],
               decided: Mapping[str, NDArray[Any]] | None = None, rounding: float = FP32_ROUNDING) -> Gradients:
     """Gradients in float64.
 
@@ -205,7 +217,7 @@ def gradients(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], 
                      value, scales)
 
 
-def _way_back(layers: Sequence[Layer], outputs: Mapping[str, Output], *, undecided: bool = False
+def _way_back(layers: Sequence[ReferenceLayer], outputs: Mapping[str, Output], *, undecided: bool = False
               ) -> Iterator[tuple[str, Variables, Array]]:
     """Of each layer that trains something, from the last one on: its name, its gradient, and the error of its output.
 
@@ -230,7 +242,7 @@ def _difference(one: Variables, other: Variables) -> float:
     return _norm(apart) / max(_norm(one), _norm(other), _LEAST)
 
 
-def _predicted(layer: Layer, x: Array, targets: NDArray[Any], rounding: float) -> tuple[Array, float, Scales]:
+def _predicted(layer: ReferenceLayer, x: Array, targets: NDArray[Any], rounding: float) -> tuple[Array, float, Scales]:
     """What a loss compares with its targets, its value as it can be read of that, and the sizes of their terms."""
     if layer.kind == "softmax-cross-entropy":
         predictions, wanted, picked = softmax(x), np.zeros(x.shape), (np.arange(len(x)), targets)

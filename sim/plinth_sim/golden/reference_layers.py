@@ -30,7 +30,7 @@ FP32_ROUNDING = 2.0**-24
 _DEFAULTS = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0), "ceil": False, "tile": 0}
 
 
-class Layer:
+class ReferenceLayer:
     """One layer: its kind, what feeds it, and its settings, which are attributes.
 
     Windows of convolutions and pools are ``kernel``, ``stride`` and ``padding`` as (vertical, horizontal), the last one
@@ -90,7 +90,7 @@ class Output:
 class Call:
     """What a layer's function reads."""
 
-    layer: Layer
+    layer: ReferenceLayer
     inputs: list[Output]
     variables: Variables
     targets: NDArray[Any] | None
@@ -137,7 +137,7 @@ def _windows_along(size: int, kernel: int, stride: int, rim: Pair, ceil: bool) -
 class _Windows:
     """The windows of a layer over maps of one shape: taps out of a map, and back into it."""
 
-    layer: Layer
+    layer: ReferenceLayer
     shape: tuple[int, ...]
 
     @cached_property
@@ -239,11 +239,12 @@ class _Tiles:
     that follow from the tiles' elements. Element (u, v) has the share A^T(i, u) A^T(j, v) B^T(u, a) B^T(v, b) in that
     of tap (a, b) for output (i, j)."""
 
-    def __init__(self, layer: Layer, shape: tuple[int, ...], channels: int) -> None:
+    def __init__(self, layer: ReferenceLayer, shape: tuple[int, ...], channels: int) -> None:
         self.down, self.across = form(layer.kernel, layer.tile).transforms
         self.tile, self.sizes = (self.down.outputs, self.across.outputs), (self.down.size, self.across.size)
-        self.windows = _Windows(Layer(layer.name, layer.kind, layer.inputs, kernel=self.sizes, stride=self.tile,
-                                      padding=layer.padding, ceil=True), shape)
+        self.windows = _Windows(ReferenceLayer(layer.name, layer.kind, layer.inputs, kernel=self.sizes,
+                                               stride=self.tile,
+                                               padding=layer.padding, ceil=True), shape)
         self.rows, self.columns = (side + sum(rim) - taps + 1 for side, rim, taps
                                    in zip(shape[1:3], _rims(layer.padding), layer.kernel, strict=True))
         self.shares = [np.einsum("iu,ua->iua", _floats(one.a), _floats(one.b)) for one in (self.down, self.across)]

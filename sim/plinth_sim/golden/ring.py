@@ -13,7 +13,7 @@ SETTINGS = (CollectiveOperation.SET_GROUP, CollectiveOperation.SET_ROUTE)
 
 
 @dataclass
-class CollectiveEngine:
+class CollectiveModel:
     """Collectives of one die: as many at once as it has reduce blocks, one a block; they end in program order."""
 
     die: GoldenDevice

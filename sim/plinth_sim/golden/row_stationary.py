@@ -35,7 +35,7 @@ from plinth_sim.golden.vector import BadOperandError
 Offsets = NDArray[np.int64]
 
 @dataclass(frozen=True)
-class Operands:
+class RowOperands:
     """What a task computes with: X as [o w, t], W as [t, f], which elements of X are of the map and of a term that
     exists, and the word addresses of the first filter's sums."""
 
@@ -67,7 +67,7 @@ def check(body: Any, die: DieParameters) -> None:
             raise BadOperandError(f"the task needs {need} {name}, there are {most}")
 
 
-def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], die: DieParameters) -> Operands:
+def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], die: DieParameters) -> RowOperands:
     """Gather the operands of a task. ``body`` has the fields of ``RowStationaryBody`` as attributes.
 
     Raises
@@ -113,11 +113,11 @@ def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int
             + u * signed(body.c_run) & ADDRESS_MASK).reshape(-1)
     if (sums + body.filters > len(memory)).any():
         raise IndexError(f"a row of sums lies outside a memory of {len(memory)} words")
-    return Operands(np.ascontiguousarray(found.T), filters, (loaded & exists).T,
-                    sums)
+    return RowOperands(np.ascontiguousarray(found.T), filters, (loaded & exists).T,
+                       sums)
 
 
-def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], die: DieParameters) -> Operands:
+def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], die: DieParameters) -> RowOperands:
     """Run ROW_STATIONARY in ``memory``; returns what it computed with.
 
     Raises
@@ -132,4 +132,4 @@ def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int]
     return found
 
 
-__all__ = ["Operands", "check", "execute", "operands"]
+__all__ = ["RowOperands", "check", "execute", "operands"]

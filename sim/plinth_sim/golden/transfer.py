@@ -154,14 +154,15 @@ def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> 
 
 def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequence[int]) -> Rows:
     """Of ENCODE and DECODE."""
-    part: codes.Part | codes.Skips | regions.Regions
+    part: codes.CodeRange | codes.Skips | regions.Regions
     if body.skips:
         part = codes.Skips(bool(body.sent), bool(body.given), bool(body.maps))
     elif body.regions:
         part = regions.Regions(body.regions + REGION_BITS[0] - 1, body.first, bool(body.follows))
     else:
-        part = codes.Part(body.first, body.known, None if body.exact else body.lower) if body.follows else codes.Part(
-            body.first)
+        part = codes.CodeRange(body.first)
+        if body.follows:
+            part = codes.CodeRange(body.first, body.known, None if body.exact else body.lower)
     try:
         part.check()
     except ValueError as error:

@@ -113,7 +113,7 @@ class PeerLostError(ConnectionError):
 
 
 @dataclass
-class Arrivals:
+class PendingArrivals:
     """Messages that a die has received and that have not taken effect yet, in the order of each sender.
 
     Tiles that are stored, and advances, take effect as they come. Tiles that are added wait until the die needs what

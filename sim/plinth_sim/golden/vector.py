@@ -38,7 +38,7 @@ class BadOperandError(ValueError):
 
 
 @dataclass(frozen=True)
-class Region:
+class ScratchpadRegion:
     """Place and shape of a region of the scratchpad; both flags make it a single word."""
 
     line: int
@@ -58,7 +58,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Move:
+class DecodedMove:
     """One load or store."""
 
     base: int
@@ -69,7 +69,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Instruction:
+class DecodedInstruction:
     """One decoded instruction."""
 
     op: VectorOp
@@ -81,19 +81,19 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Program:
+class DecodedBody:
     """A decoded body."""
 
     rows: int
     columns: int
-    regions: tuple[Region, ...]
-    loads: tuple[Move, ...]
-    stores: tuple[Move, ...]
+    regions: tuple[ScratchpadRegion, ...]
+    loads: tuple[DecodedMove, ...]
+    stores: tuple[DecodedMove, ...]
     immediates: tuple[int, ...]
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[DecodedInstruction, ...]
 
 
-def decode(body: Any) -> Program:
+def decode(body: Any) -> DecodedBody:
     """A body as data: from its 56 words, or a mapping of its fields.
 
     Raises
@@ -110,7 +110,7 @@ def decode(body: Any) -> Program:
 
 
 @lru_cache(maxsize=4096)
-def _decode(raw: bytes) -> Program:
+def _decode(raw: bytes) -> DecodedBody:
     body = layout.unpack(VectorBody, np.frombuffer(raw, dtype="<u4"))
     counts = (("loads", body.loads, VECTOR_LOADS), ("stores", body.stores, VECTOR_STORES),
               ("instructions", body.instructions, VECTOR_INSTRUCTIONS))
@@ -120,17 +120,17 @@ def _decode(raw: bytes) -> Program:
     rows, columns = body.rows, body.columns
     if rows == 0 or columns == 0:
         raise BadOperandError(f"rows and columns must not be zero, not {rows} and {columns}")
-    regions = tuple(Region(r.line, bool(r.is_row), bool(r.is_column))
+    regions = tuple(ScratchpadRegion(r.line, bool(r.is_row), bool(r.is_column))
                     for r in (body.regions[i] for i in range(VECTOR_REGIONS)))
 
-    def moves(array: Any, count: int) -> tuple[Move, ...]:
+    def moves(array: Any, count: int) -> tuple[DecodedMove, ...]:
         decoded = []
         for move in (array[i] for i in range(count)):
             if move.region >= VECTOR_REGIONS:
                 raise BadOperandError(f"a region number must be below {VECTOR_REGIONS}, "
                                       f"not {move.region}")
-            decoded.append(Move(move.pointer.base, move.pointer.offset, move.stride, move.region,
-                                bool(move.packed)))
+            decoded.append(DecodedMove(move.pointer.base, move.pointer.offset, move.stride, move.region,
+                                       bool(move.packed)))
         return tuple(decoded)
 
     instructions = []
@@ -141,18 +141,18 @@ def _decode(raw: bytes) -> Program:
                 VectorFunction(word.b)
         except ValueError as error:
             raise BadOperandError(str(error)) from None
-        instruction = Instruction(op, word.dst, word.a, word.b, word.immediate,
-                                  bool(word.lanes_along_rows))
+        instruction = DecodedInstruction(op, word.dst, word.a, word.b, word.immediate,
+                                         bool(word.lanes_along_rows))
         _check_shapes(instruction, regions)
         instructions.append(instruction)
-    return Program(rows, columns, regions, moves(body.load, body.loads), moves(body.store, body.stores),
-                   tuple(body.immediates[i] for i in range(4)), tuple(instructions))
+    return DecodedBody(rows, columns, regions, moves(body.load, body.loads), moves(body.store, body.stores),
+                       tuple(body.immediates[i] for i in range(4)), tuple(instructions))
 
 
-def _check_shapes(instruction: Instruction, regions: Sequence[Region]) -> None:
+def _check_shapes(instruction: DecodedInstruction, regions: Sequence[ScratchpadRegion]) -> None:
     dst, a, b = (regions[i] for i in (instruction.dst, instruction.a, instruction.b))
     if instruction.op in _REDUCTIONS:
-        if (dst.is_row, dst.is_column) not in ((a.is_row, True), (True, a.is_column)) or dst == Region(
+        if (dst.is_row, dst.is_column) not in ((a.is_row, True), (True, a.is_column)) or dst == ScratchpadRegion(
                 dst.line, a.is_row, a.is_column):
             raise BadOperandError(f"{instruction.op.name} needs a destination with exactly one "
                                   "dimension less than its source")
@@ -162,7 +162,7 @@ def _check_shapes(instruction: Instruction, regions: Sequence[Region]) -> None:
         raise BadOperandError(f"{instruction.op.name} has a destination without a dimension of a source")
 
 
-def check_fit(program: Program, beat_words: int, buffer_words: int) -> None:
+def check_fit(program: DecodedBody, beat_words: int, buffer_words: int) -> None:
     """Refuse regions, used by a move or an instruction, that end beyond the scratchpad half.
 
     Raises
@@ -183,7 +183,7 @@ def check_fit(program: Program, beat_words: int, buffer_words: int) -> None:
             raise BadOperandError(f"region {number} ends at line {end}, beyond {capacity}")
 
 
-def check_written(program: Program) -> None:
+def check_written(program: DecodedBody) -> None:
     """Refuse what would read a region of the scratchpad that nothing in the task has written before.
 
     Raises
@@ -203,7 +203,7 @@ def check_written(program: Program) -> None:
             raise BadOperandError(f"region {move.region} is stored before it is written")
 
 
-def compute(lanes: Lanes, instruction: Instruction, a: Words, b: Words | None, immediate: int,
+def compute(lanes: Lanes, instruction: DecodedInstruction, a: Words, b: Words | None, immediate: int,
             shape: tuple[int, int], reduce_rows: bool) -> Made:
     """Result of one instruction, and the ends that came up; ``reduce_rows`` says which dimension a reduction takes
     away."""
@@ -218,7 +218,7 @@ def compute(lanes: Lanes, instruction: Instruction, a: Words, b: Words | None, i
     return lanes.apply(op, a, None if b is None else np.ascontiguousarray(np.broadcast_to(b, shape)), immediate)
 
 
-def run(program: Program, regions: dict[int, Words], fmt: Format = FP32) -> int:
+def run(program: DecodedBody, regions: dict[int, Words], fmt: Format = FP32) -> int:
     """Run the instructions on region contents, ``[rows, columns]`` words, in place; ``fmt`` is the die's
     memory format. Returns how many ends came up (:mod:`~plinth_sim.golden.lanes`).
 
@@ -242,14 +242,14 @@ def run(program: Program, regions: dict[int, Words], fmt: Format = FP32) -> int:
     return ends
 
 
-def _memory_rows(program: Program, move: Move) -> tuple[int, int]:
+def _memory_rows(program: DecodedBody, move: DecodedMove) -> tuple[int, int]:
     """Rows and elements a row as the region lies in memory."""
     region = program.regions[move.region]
     rows, columns = region.shape(program.rows, program.columns)
     return (1, rows) if region.is_column else (rows, columns)
 
 
-def check_lanes(program: Program, lanes: Lanes) -> None:
+def check_lanes(program: DecodedBody, lanes: Lanes) -> None:
     """Refuse what the lanes of a format of memory do not have.
 
     Raises

@@ -128,7 +128,7 @@ def build(verilog: Mapping[str, str], top: str, *, trace: bool = False, compile_
 
     Raises
     ------
-    ToolError
+    SimulatorError
         If a tool is missing or fails.
     ValueError
         If the die lacks a port that the harness needs.
@@ -218,14 +218,15 @@ def default_threads() -> int:
 
     Raises
     ------
-    ToolError
+    SimulatorError
         If the variable holds something else than a number from 1 on.
     """
     wanted = os.environ.get("PLINTH_THREADS", "")
     if not wanted:
         return len(os.sched_getaffinity(0))
     if not (wanted.isascii() and wanted.isdecimal() and 0 < int(wanted) <= 1024):
-        raise verilator.ToolError(f"PLINTH_THREADS is {wanted!r}", "set it to a number from 1 to 1024, or unset it")
+        raise verilator.SimulatorError(f"PLINTH_THREADS is {wanted!r}",
+                                       "set it to a number from 1 to 1024, or unset it")
     return int(wanted)
 
 
@@ -271,7 +272,7 @@ class CosimArray:
 
     Raises
     ------
-    ToolError
+    SimulatorError
         If the build fails, or ``PLINTH_THREADS`` is no number.
     ValueError
         If a size or a link is impossible, a die without AXI4 ports has less memory, or there are faults on links that

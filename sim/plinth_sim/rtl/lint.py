@@ -54,7 +54,7 @@ def _write(name: str, whole: bool) -> dict[Path, tuple[str, int]]:
 
     Raises
     ------
-    ToolError
+    SimulatorError
         If Verilator is missing.
     ValueError
         If there is no such preset.
@@ -76,7 +76,7 @@ def _fault(path: Path) -> str:
     """What Verilator says against a unit; empty if it is clean."""
     try:
         verilator.lint([path], path.stem, [WAIVERS])
-    except verilator.ToolError as error:
+    except verilator.SimulatorError as error:
         return str(error)
     return ""
 
@@ -93,7 +93,7 @@ def lint(names: Sequence[str], whole: bool = False) -> Iterator[tuple[str, str]]
         for name, writer in writers.items():
             try:
                 written = writer.result()
-            except (verilator.ToolError, ValueError) as error:
+            except (verilator.SimulatorError, ValueError) as error:
                 yield name, str(error)
                 continue
             found[name] = {digest for digest, _ in written.values()}
@@ -121,5 +121,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    with program("plinth_sim.rtl.lint", (verilator.ToolError,)):
+    with program("plinth_sim.rtl.lint", (verilator.SimulatorError,)):
         sys.exit(main(sys.argv[1:]))

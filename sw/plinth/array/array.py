@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.array.deadlock import circle_text, find_circle
-from plinth.array.routes import Ways
+from plinth.array.routes import AllRoutes
 from plinth.array.topologies import Link, cluster_links, full_ends, ring_ends, torus_ends, tree_links
 from plinth.files.forms import NAME_PATTERN, described, is_integer
 from plinth.limits import MAXIMUM_DIES
@@ -352,17 +352,17 @@ class Array:
                 for link, latency in zip(self.directed(), self.directed_latencies.tolist(), strict=True)]
 
     @cached_property
-    def ways(self) -> Ways:
-        """Ways from each node to each die, over :meth:`directed`."""
+    def all_routes(self) -> AllRoutes:
+        """Routes from each node to each die, over :meth:`directed`."""
         if self.routes:
-            return Ways.along(self.directed(), self.following)
-        return Ways.of(self.directed(), self.dies + self.switches, self.dies)
+            return AllRoutes.along(self.directed(), self.following)
+        return AllRoutes.of(self.directed(), self.dies + self.switches, self.dies)
 
     @cached_property
     def following(self) -> NDArray[np.int64]:
         """The place in :meth:`directed` of the link over which each node sends to each die, -1 to itself."""
         if not self.routes:
-            return self.ways.following
+            return self.all_routes.following
         number = {(node, port): place for place, (node, port, _, _) in enumerate(self.directed())}
         return np.array([[-1 if port is None else number[die, port] for port in row]
                          for die, row in enumerate(self.routes)], dtype=np.int64)
@@ -384,7 +384,7 @@ class Array:
         """For each die and destination the port by which it sends; None for itself."""
         links = self.directed()
         return [[None if number < 0 else links[number][1] for number in row]
-                for row in self.ways.following[:self.dies].tolist()]
+                for row in self.all_routes.following[:self.dies].tolist()]
 
     @cached_property
     def for_tiles(self) -> "Array":
@@ -412,9 +412,9 @@ class Array:
         """Cycles that the links of the route from each die to each die take together ``[die, die]``."""
         dies = self.dies
         if not self.has_latencies:
-            return self.ways.hops[:dies].astype(np.int64) * self.link_latency
+            return self.all_routes.hops[:dies].astype(np.int64) * self.link_latency
         cycles, pairs = np.zeros(dies * dies, dtype=np.int64), np.arange(dies * dies)
-        for pair, over in self.ways.walk(pairs // dies, pairs % dies):
+        for pair, over in self.all_routes.walk(pairs // dies, pairs % dies):
             cycles[pair] += self.directed_latencies[over]
         return cycles.reshape(dies, dies)
 

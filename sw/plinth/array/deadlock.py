@@ -105,7 +105,7 @@ def _components(behind: dict[int, list[int]]) -> dict[int, int]:
 
 
 def _way(behind: dict[int, list[int]], start: int, end: int) -> list[int]:
-    """The shortest way from a link to another, both among them."""
+    """The shortest route from a link to another, both among them."""
     before, fresh = {start: start}, [start]
     while end not in before:
         reached = []

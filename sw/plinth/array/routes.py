@@ -44,8 +44,8 @@ def next_links(links: Sequence[Link], distances: NDArray[np.int32]) -> NDArray[n
     return found
 
 
-class Ways(NamedTuple):
-    """The ways over an array's links."""
+class AllRoutes(NamedTuple):
+    """The routes over an array's links."""
 
     links: Sequence[Link]
     #: :func:`hops`, :func:`next_links`, and the node behind each link.
@@ -54,14 +54,14 @@ class Ways(NamedTuple):
     heads: NDArray[np.int64]
 
     @classmethod
-    def of(cls, links: Sequence[Link], nodes: int, dies: int) -> "Ways":
+    def of(cls, links: Sequence[Link], nodes: int, dies: int) -> "AllRoutes":
         """From all nodes to all dies."""
         distances = hops(links, nodes, dies)
         return cls(links, distances, next_links(links, distances),
                    np.array([other for _, _, other, _ in links], dtype=np.int64))
 
     @classmethod
-    def along(cls, links: Sequence[Link], following: NDArray[np.int64]) -> "Ways":
+    def along(cls, links: Sequence[Link], following: NDArray[np.int64]) -> "AllRoutes":
         """Between dies, by a table.
 
         Raises
@@ -98,8 +98,8 @@ def routes(links: Sequence[Link], dies: int) -> list[list[int | None]]:
     ValueError
         If a die cannot be reached.
     """
-    ways = Ways.of(links, dies, dies)
-    if (far := np.argwhere(ways.hops > dies)).size:
+    routes = AllRoutes.of(links, dies, dies)
+    if (far := np.argwhere(routes.hops > dies)).size:
         raise ValueError(f"no links lead from die {far[0, 0]} to die {far[0, 1]}")
     return [[None if number < 0 else links[number][1] for number in row]
-            for row in ways.following.tolist()]
+            for row in routes.following.tolist()]

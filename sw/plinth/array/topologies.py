@@ -88,9 +88,9 @@ def cluster_links(groups: int, clusters: int, rate: Fraction, narrow: Fraction, 
     found, host = [], groups * clusters
     for group in range(groups if clusters > 1 else 0):
         first = group * clusters
-        ways = [(first + one, 0, first + one + 1, 1) for one in range(clusters - 1)]
-        ways += [(host, 2 * group, first, 1), (first + clusters - 1, 0, host, 2 * group + 1)]
-        found += [Link(*ends, rate=rate, latency=latency) for ends in ways]
+        joined = [(first + one, 0, first + one + 1, 1) for one in range(clusters - 1)]
+        joined += [(host, 2 * group, first, 1), (first + clusters - 1, 0, host, 2 * group + 1)]
+        found += [Link(*ends, rate=rate, latency=latency) for ends in joined]
     rows, columns = cluster_grid(groups, most_ports)
     for cluster in range(clusters):
         for one in range(groups):

@@ -10,7 +10,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from plinth.bench.pool import spread
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_training
 from plinth.network.parameters import initial_parameters
@@ -54,7 +54,7 @@ VARIANTS = {
 
 
 @dataclass(frozen=True)
-class Found:
+class SeedAccuracies:
     """Test accuracies of a variant, by seed."""
 
     variant: str
@@ -85,7 +85,7 @@ def _trained(case: tuple[str, int]) -> float:
 
 
 def measure(names: Sequence[str] = tuple(VARIANTS), seeds: int = SEEDS,
-            say: Callable[[str], None] = lambda text: None) -> list[Found]:
+            say: Callable[[str], None] = lambda text: None) -> list[SeedAccuracies]:
     """Accuracies of variants; one run a process."""
     cases = [(name, seed) for name in names for seed in range(seeds)]
     found: dict[tuple[str, int], float] = {}
@@ -93,10 +93,10 @@ def measure(names: Sequence[str] = tuple(VARIANTS), seeds: int = SEEDS,
         name, seed = cases[place]
         found[name, seed] = right
         say(f"{len(found)}/{len(cases)}: {name}, seed {seed}: {right:.2%}")
-    return [Found(name, tuple(found[name, seed] for seed in range(seeds))) for name in names]
+    return [SeedAccuracies(name, tuple(found[name, seed] for seed in range(seeds))) for name in names]
 
 
-def table(found: Sequence[Found]) -> str:
+def table(found: Sequence[SeedAccuracies]) -> str:
     """For docs/formats.md."""
     lines = ["| format, update | `plinth train` | epochs, rate | mean | worst | best | deviation |",
              "| --- | --- | --- | ---: | ---: | ---: | ---: |"]
@@ -107,18 +107,18 @@ def table(found: Sequence[Found]) -> str:
     return "\n".join(lines)
 
 
-def tables(found: Sequence[Found]) -> dict[str, str]:
+def tables(found: Sequence[SeedAccuracies]) -> dict[str, str]:
     """Tables of the page, by their markers."""
     return {"accuracy": table(found)}
 
 
-def rows(name: str) -> list[Row]:
+def rows(name: str) -> list[BenchRow]:
     """Mean accuracy of a variant."""
     (found,) = measure([name])
-    return [Row(f"digits_accuracy_{name}", mean(found.accuracies), "test accuracy, mean of ten seeds",
-                "roundings of Q3.12", {"accuracies": found.accuracies})]
+    return [BenchRow(f"digits_accuracy_{name}", mean(found.accuracies), "test accuracy, mean of ten seeds",
+                     "roundings of Q3.12", {"accuracies": found.accuracies})]
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     f"digits_accuracy_{name}": lambda name=name: rows(name) for name in ("nearest", "adagrad")}  # type: ignore[misc]

@@ -14,9 +14,9 @@ from typing import Any
 
 from plinth.array.array import ARRAYS, Array, ring
 from plinth.bench import holdouts
-from plinth.bench.holdouts import Case, First
+from plinth.bench.holdouts import FirstMeasurement, HoldoutCase
 from plinth.bench.pool import spread
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.bench.steps import BATCH, kept_cycles, lowered_step, text
 from plinth.driver.program import program_digest
 from plinth.errors import UserError
@@ -53,7 +53,7 @@ GRID, HOLDOUTS, NONE = "agreement", "hold-outs", "None was measured."
 
 
 @dataclass(frozen=True)
-class Step:
+class AgreementCase:
     """A step to compare. ``planners`` all give these splits; of Winograd layers they may be groups x clusters."""
 
     network: str
@@ -62,7 +62,7 @@ class Step:
     planners: tuple[str, ...]
     batch: int = BATCH
     #: Of the cases of :mod:`holdouts`, which one.
-    case: Case | None = None
+    case: HoldoutCase | None = None
     #: Of Winograd layers.
     tiles: Tiles | None = None
 
@@ -96,14 +96,14 @@ class Step:
 class Agreement:
     """Cycles of a step."""
 
-    step: Step
+    step: AgreementCase
     counted: int
     simulated: int
     predicted: int
     #: Digest of the program that was counted.
     program: str = ""
     #: Of a hold-out, what was measured first.
-    first: First | None = None
+    first: FirstMeasurement | None = None
 
     @property
     def error(self) -> float:
@@ -139,20 +139,20 @@ class Agreement:
         return found | ({"first": self.at_first.to_data()} if self.first else {})
 
 
-def simulated_cycles(step: Step) -> int:
+def simulated_cycles(step: AgreementCase) -> int:
     """Cycles of a step by `plinth simulate`."""
     array = step.array
     plan = given_plan(from_network(step.definition), array, step.splits, step.batch, step.rule)
     return round(simulated(plan, array).result.seconds * float(array.clock_mhz) * 1e6)
 
 
-def predicted_cycles(step: Step) -> int:
+def predicted_cycles(step: AgreementCase) -> int:
     """Cycles of a step by `plinth plan`."""
     given = task(from_network(step.definition), step.array, "exact", step.batch, step.rule)
     return round(given.time.cycles(step.splits))
 
 
-def compare(step: Step) -> Agreement:
+def compare(step: AgreementCase) -> Agreement:
     """Run one step on the RTL, unless it was counted before, and simulate it.
 
     Raises
@@ -181,13 +181,13 @@ def plans(asked: tuple[str, Array]) -> dict[Splits, tuple[str, ...]]:
     return found
 
 
-def _grid(only: str) -> list[Step]:
+def _grid(only: str) -> list[AgreementCase]:
     cases = [(network, replace(ARRAYS[array], preset=die))
              for dies, arrays in ((AGREED_PRESETS, AGREED_ARRAYS), (NARROW_PRESETS, NARROW_ARRAYS))
              for die in dies for array in arrays for network in AGREED_NETWORKS]
     cases = [(network, array) for network, array in cases if only in f"{network}/{array.preset}/{array.name}"]
     found = dict(spread(plans, cases)) if cases else {}
-    return [Step(network, array, splits, planners) for place, (network, array) in enumerate(cases)
+    return [AgreementCase(network, array, splits, planners) for place, (network, array) in enumerate(cases)
             for splits, planners in found[place].items()]
 
 
@@ -209,31 +209,31 @@ def arrangements(asked: tuple[str, Tiles, Array]) -> dict[Splits, tuple[str, ...
     return found | {chosen: (*found.get(chosen, ()), "mpt")}
 
 
-def _tiled(only: str) -> list[Step]:
+def _tiled(only: str) -> list[AgreementCase]:
     cases = [(network, tiles, array) for network, tiles, array in TILED_CASES
              if only in f"{network}/{array.preset}/{array.name}"]
     found = dict(spread(arrangements, cases)) if cases else {}
-    return [Step(network, array, splits, planners, TILED_BATCH, tiles=tiles)
+    return [AgreementCase(network, array, splits, planners, TILED_BATCH, tiles=tiles)
             for place, (network, tiles, array) in enumerate(cases) for splits, planners in found[place].items()]
 
 
-def _held_out(only: str, known: dict[tuple[str, ...], First]) -> list[Step]:
+def _held_out(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list[AgreementCase]:
     """Cases, under the plans of their first measurement, or of today if there was none."""
     cases = [case for case in holdouts.CASES
              if only in f"{HOLDOUTS}/{case.network}/{case.array.preset}/{case.array.name}"]
     fresh = [case for case in cases if case.key not in known]
     splits = {fresh[place]: found for place, found in spread(_planned, fresh)} if fresh else {}
-    return [Step(case.network, case.array, splits[case] if case in splits else known[case.key].splits,
-                 (case.planner,), case.batch, case) for case in cases]
+    return [AgreementCase(case.network, case.array, splits[case] if case in splits else known[case.key].splits,
+                          (case.planner,), case.batch, case) for case in cases]
 
 
-def _planned(case: Case) -> Splits:
+def _planned(case: HoldoutCase) -> Splits:
     """What its planner gives today."""
     graph = from_network(holdouts.NETWORKS[case.network])
     return PLANNERS[case.planner](task(graph, case.array, "exact", case.batch, case.rule))
 
 
-def steps_called(only: str, known: dict[tuple[str, ...], First]) -> list[Step]:
+def steps_called(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list[AgreementCase]:
     """All steps whose name (network/preset/array, of hold-outs behind ``hold-outs/``) contains ``only``: hold-outs,
     which take longest, under the plans of their first measurement, the grid, and steps with Winograd layers.
 
@@ -270,8 +270,8 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
         say(f"{number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}: {100 * one.error:+.1f} %")
     measured = [one for one in found if one]
     if not only and checkout() is not None:
-        holdouts.write_first([(one.step.case, First(one.step.splits, one.program, one.counted, one.simulated,
-                                                    one.predicted)) for one in measured if one.step.case])
+        holdouts.write_first([(one.step.case, FirstMeasurement(one.step.splits, one.program, one.counted, one.simulated,
+                                                               one.predicted)) for one in measured if one.step.case])
         known = holdouts.first_measured()
     measured = [replace(one, first=known.get(one.step.case.key)) if one.step.case else one for one in measured]
     return [*measured[len(later):], *measured[:len(later)]]
@@ -342,7 +342,7 @@ def regrets(found: Sequence[Agreement]) -> list[tuple[float, Agreement]]:
             for one, steps in zip(chosen, groups.values(), strict=True)]
 
 
-def rows(found: Sequence[Agreement]) -> list[Row]:
+def rows(found: Sequence[Agreement]) -> list[BenchRow]:
     """Mean and worst error of what is simulated, of the grid, of hold-outs as first measured and of steps with Winograd
     layers, and of what is predicted of all; and what a choice by predictions costs."""
     detail = {"steps": [one.to_data() for one in found]}
@@ -355,19 +355,19 @@ def rows(found: Sequence[Agreement]) -> list[Row]:
         if steps:
             errors = [abs(one.error if what == "simulated" else one.prediction_error) for one in steps]
             unit, worst = f"|{what} / counted - 1|", steps[max(range(len(steps)), key=errors.__getitem__)].step
-            made += [Row(f"{name}_mean", mean(errors), unit, "tiles that meet on their way", detail),
-                     Row(f"{name}_worst", max(errors), unit, worst.name, detail)]
+            made += [BenchRow(f"{name}_mean", mean(errors), unit, "tiles that meet on their way", detail),
+                     BenchRow(f"{name}_worst", max(errors), unit, worst.name, detail)]
     regret, one = max(regrets(first), key=lambda pair: pair[0])
-    return [*made, Row("ranking_regret_worst", regret, "counted step of the plan predicted best / of the best plan",
-                       one.step.name, detail)]
+    return [*made, BenchRow("ranking_regret_worst", regret,
+                            "counted step of the plan predicted best / of the best plan", one.step.name, detail)]
 
 
-def agreement_errors() -> list[Row]:
+def agreement_errors() -> list[BenchRow]:
     """Simulated and predicted against counted cycles of a step, for every planner and of hold-outs."""
     return rows(measure())
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = dict.fromkeys(
     (f"{name}_{which}" for name in ("agreement_error", "agreement_holdout", "agreement_mpt", "prediction_error")
      for which in ("mean", "worst")), agreement_errors) | {"ranking_regret_worst": agreement_errors}

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from plinth.bench.commands import usage_of
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.errors import UserError
 
 #: The main job, for an epoch; and pairs of an undisturbed and a disturbed run of it.
@@ -62,16 +62,16 @@ def _shares(*arguments: str) -> list[dict[str, Any]]:
     return pairs
 
 
-def busy_machine_share() -> list[Row]:
+def busy_machine_share() -> list[BenchRow]:
     """Speed of the main job beside one busy loop a processor, over undisturbed; median of three pairs."""
     # Builds the simulator.
     _run(("--steps", "1"), beside_loops=False)
     pairs = _shares()
-    return [Row("busy_machine_share", median(pair["share"] for pair in pairs),
-                "die-cycles a second beside busy loops / alone",
-                "a thread that the system stops amid a die holds up the others, whose processors go to the loops",
-                {"fair_share": 0.5, "pairs": pairs, "pairs_of_one_thread": _shares("--threads", "1")})]
+    return [BenchRow("busy_machine_share", median(pair["share"] for pair in pairs),
+                     "die-cycles a second beside busy loops / alone",
+                     "a thread that the system stops amid a die holds up the others, whose processors go to the loops",
+                     {"fair_share": 0.5, "pairs": pairs, "pairs_of_one_thread": _shares("--threads", "1")})]
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {"busy_machine_share": busy_machine_share}
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {"busy_machine_share": busy_machine_share}

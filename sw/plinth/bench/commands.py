@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from plinth.array.array import Array
 from plinth.array.file import array_to_yaml
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.errors import UserError
 from plinth.network.file import network_to_yaml
 from plinth.network.layers import Add, Dense, Layer, Shape, SoftmaxCrossEntropy
@@ -59,10 +59,10 @@ def timed(*arguments: str, program: str = PLINTH) -> Ran:
         return Ran(seconds, usage.ru_utime + usage.ru_stime, 1024.0 * usage.ru_maxrss, out.read())
 
 
-def _row(name: str, runs: Sequence[Ran], limited_by: str) -> list[Row]:
-    return [Row(name, median(ran.seconds for ran in runs), "seconds", limited_by,
-                {"bytes": max(ran.bytes for ran in runs), "runs": [ran.seconds for ran in runs],
-                 "processor_seconds": [ran.processor_seconds for ran in runs]})]
+def _row(name: str, runs: Sequence[Ran], limited_by: str) -> list[BenchRow]:
+    return [BenchRow(name, median(ran.seconds for ran in runs), "seconds", limited_by,
+                     {"bytes": max(ran.bytes for ran in runs), "runs": [ran.seconds for ran in runs],
+                      "processor_seconds": [ran.processor_seconds for ran in runs]})]
 
 
 def _planned(network: Network, array: Array | None, planner: str) -> Ran:
@@ -80,31 +80,31 @@ def _planned(network: Network, array: Array | None, planner: str) -> Ran:
         return timed("plan", *given)
 
 
-def help_seconds_over_click() -> list[Row]:
+def help_seconds_over_click() -> list[BenchRow]:
     """``plinth --help`` over an empty program: the quickest of nine each, in turn, for disturbances only slow them."""
     runs = [(timed("--help"), timed("--help", program=EMPTY)) for _ in range(9)]
     ours, empty = (min(run[place].seconds for run in runs) for place in range(2))
-    return [Row("help_seconds_over_click", ours / empty, "plinth --help / an empty program", "imports",
-                {"seconds": ours, "empty_seconds": empty})]
+    return [BenchRow("help_seconds_over_click", ours / empty, "plinth --help / an empty program", "imports",
+                     {"seconds": ours, "empty_seconds": empty})]
 
 
-def plan_vgg_e_joint_seconds() -> list[Row]:
+def plan_vgg_e_joint_seconds() -> list[BenchRow]:
     """``plinth plan vgg-e`` for HyPar's sixteen dies by the joint planner; median of three."""
     given = ("plan", "vgg-e", "--array", "hypar-16", "--planner", "joint", "--batch", "256", "--json")
     return _row("plan_vgg_e_joint_seconds", [timed(*given) for _ in range(3)],
                 "mappings of products, and walks through steps")
 
 
-def plan_lenet_c_seconds() -> list[Row]:
+def plan_lenet_c_seconds() -> list[BenchRow]:
     """Processor time of ``plinth plan lenet-c`` for a ring of four dies by the joint planner; median of three."""
     runs = [timed("plan", "lenet-c", "--array", "ring-4", "--planner", "joint", "--json") for _ in range(3)]
-    return [Row("plan_lenet_c_seconds", median(ran.processor_seconds for ran in runs), "processor seconds",
-                "making tasks of steps, and walks through them",
-                {"bytes": max(ran.bytes for ran in runs), "runs": [ran.processor_seconds for ran in runs],
-                 "seconds": [ran.seconds for ran in runs]})]
+    return [BenchRow("plan_lenet_c_seconds", median(ran.processor_seconds for ran in runs), "processor seconds",
+                     "making tasks of steps, and walks through them",
+                     {"bytes": max(ran.bytes for ran in runs), "runs": [ran.processor_seconds for ran in runs],
+                      "seconds": [ran.seconds for ran in runs]})]
 
 
-def plan_1000_layers_command_seconds() -> list[Row]:
+def plan_1000_layers_command_seconds() -> list[BenchRow]:
     """A thousand layers on 1,024 dies, HyPar's planner; the baselines `data` and `model` are predicted as well."""
     array = Array(name="torus-1024", topology="torus", dies=1024, dimensions=(32, 32), preset="ndp-bench")
     ran = _planned(perceptron("chain-1000", (1024,) * 1001), array, "hypar")
@@ -127,17 +127,17 @@ def branches(count: int) -> Network:
     return Network(name=f"branches-{count}", input=Shape((64,)), layers=tuple(layers))
 
 
-def plan_200_branches_seconds() -> list[Row]:
+def plan_200_branches_seconds() -> list[BenchRow]:
     """Two hundred branches on HyPar's sixteen dies, `hypar` and `joint`: the slower one."""
     found = {planner: _planned(branches(200), None, planner) for planner in ("hypar", "joint")}
     detail = {planner: {"seconds": ran.seconds, "processor_seconds": ran.processor_seconds, "bytes": ran.bytes}
               for planner, ran in found.items()}
-    return [Row("plan_200_branches_seconds", max(ran.seconds for ran in found.values()), "seconds",
-                "walks and estimates of steps", detail)]
+    return [BenchRow("plan_200_branches_seconds", max(ran.seconds for ran in found.values()), "seconds",
+                     "walks and estimates of steps", detail)]
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "help_seconds_over_click": help_seconds_over_click, "plan_vgg_e_joint_seconds": plan_vgg_e_joint_seconds,
     "plan_lenet_c_seconds": plan_lenet_c_seconds,
     "plan_1000_layers_command_seconds": plan_1000_layers_command_seconds,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plinth.array.array import Array, ring
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.bench.winograd import bench_die
 from plinth.driver.driver import Driver
 from plinth.driver.statistics import TaskRecord
@@ -61,13 +61,14 @@ def bounds(array: Array, words: int, memory_words: int) -> dict[str, float]:
     ``memory_words``: both as the array's preset has them."""
     at, to = (one.ravel() for one in np.divmod(np.arange(array.dies**2), array.dies))
     loads = np.zeros(len(array.directed()))
-    for _, over in array.ways.walk(at, to):
+    for _, over in array.all_routes.walk(at, to):
         np.add.at(loads, over, words)
     return {"links": float((loads / array.directed_rates).max()),
             "memory": memory_words / float(array.die_parameters().memory_words_per_cycle)}
 
 
-def _row(name: str, begin: str, end: Callable[[tuple[TaskRecord, ...]], int], memory_words: int, limit: str) -> Row:
+def _row(name: str, begin: str, end: Callable[[tuple[TaskRecord, ...]], int], memory_words: int,
+         limit: str) -> BenchRow:
     array, records = _array(), _records()
     tile_words = ELEMENTS * (SIDE // 2) ** 2 * CHANNELS
     least = bounds(array, tile_words // array.dies, memory_words)
@@ -79,10 +80,10 @@ def _row(name: str, begin: str, end: Callable[[tuple[TaskRecord, ...]], int], me
         "words_of_a_die": tile_words, "bounds": least, "cycles": cycles, "cycles_to_the_last_arrival": max(
             min(one.start for one in mine if one.task.startswith(
                 "conv.fprop" if name.startswith("scatter") else "conv.untile")) for mine in records) - first}
-    return Row(name, max(least.values()) / cycles, "what links or memory allow / cycles", limit, detail)
+    return BenchRow(name, max(least.values()) / cycles, "what links or memory allow / cycles", limit, detail)
 
 
-def exchange_rows() -> list[Row]:
+def exchange_rows() -> list[BenchRow]:
     """On a ring of 8 dies each makes tiles of its image and sends an eighth of their elements to each other one, until
     products may begin everywhere; and products come back, until the last map is made of them."""
     words = ELEMENTS * (SIDE // 2) ** 2 * CHANNELS
@@ -96,5 +97,5 @@ def exchange_rows() -> list[Row]:
 
 
 #: Names and functions of these rows.
-BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = dict.fromkeys(
     ("scatter_efficiency", "gather_efficiency"), exchange_rows)

@@ -69,7 +69,7 @@ NETWORKS: dict[str, Network] = {network.name: network for network in (
 
 
 @dataclass(frozen=True)
-class Case:
+class HoldoutCase:
     """A network on an array, under the plan of a planner."""
 
     network: str
@@ -86,7 +86,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class First:
+class FirstMeasurement:
     """What was first measured of a case, its splits, and the digest of the program that ran."""
 
     splits: Splits
@@ -96,7 +96,7 @@ class First:
     predicted: int
 
 
-def _cases() -> tuple[Case, ...]:
+def _cases() -> tuple[HoldoutCase, ...]:
     slow = Fraction(1, 8)
     arrays: tuple[tuple[str, int, Array, tuple[str, ...]], ...] = (
         ("lenet-28", 32, ring(3), ("data", "one-weird-trick")),
@@ -125,15 +125,16 @@ def _cases() -> tuple[Case, ...]:
         ("lenet-28", 32, ring(3), "data", "momentum"),
         ("words-8", 96, ring(3), "joint", "adagrad"),
         ("narrow-mlp", 200, ring(3, preset="hypar-half"), "data", "adagrad"))
-    return (*(Case(network, batch, array, planner) for network, batch, array, planners in arrays
+    return (*(HoldoutCase(network, batch, array, planner) for network, batch, array, planners in arrays
               for planner in planners),
-            *(Case(network, batch, array, planner, FORMS[title]) for network, batch, array, planner, title in updated))
+            *(HoldoutCase(network, batch, array, planner, FORMS[title]) for network, batch, array, planner,
+              title in updated))
 
 
 CASES = _cases()
 
 
-def first_measured(file: Path = FILE) -> dict[tuple[str, ...], First]:
+def first_measured(file: Path = FILE) -> dict[tuple[str, ...], FirstMeasurement]:
     """First measurements by case; none if there is no file yet.
 
     Raises
@@ -144,13 +145,13 @@ def first_measured(file: Path = FILE) -> dict[tuple[str, ...], First]:
     if not file.exists():
         return {}
     try:
-        return {tuple(one.pop("case")): First(splits=tuple(map(tuple, one.pop("splits"))), **one)
+        return {tuple(one.pop("case")): FirstMeasurement(splits=tuple(map(tuple, one.pop("splits"))), **one)
                 for one in json.loads(file.read_text(encoding="utf-8"))}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{file}: not a list of first measurements; take it from the repository again") from error
 
 
-def write_first(found: Sequence[tuple[Case, First]], file: Path = FILE) -> None:
+def write_first(found: Sequence[tuple[HoldoutCase, FirstMeasurement]], file: Path = FILE) -> None:
     """Add cases that were never measured before.
 
     Raises

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plinth.array.array import Array, clusters, full, ring, torus
-from plinth.bench.row import Row, random_words
+from plinth.bench.row import BenchRow, random_words
 from plinth.bench.workers import FULL, NARROW, workers
 from plinth.driver.driver import Driver
 from plinth.lower.builder import GraphBuilder
@@ -67,7 +67,7 @@ def _ring(parameters: DieParameters, dies: int, words: int, bit_errors: float = 
     return max(record.end for record in records) - min(record.start for record in records)
 
 
-def ring_efficiency(name: str, die: str) -> list[Row]:
+def ring_efficiency(name: str, die: str) -> list[BenchRow]:
     """Ring reduce, update and broadcast of 256 KiB on four dies, against what the links allow."""
     parameters = preset(die)
     dies = 4
@@ -81,10 +81,10 @@ def ring_efficiency(name: str, die: str) -> list[Row]:
     small, small_cycles = efficiency(1024)
     chunk = parameters.chunk_words
     hop = (_ring(parameters, 4, chunk) - _ring(parameters, 2, chunk)) / 4
-    return [Row(name, large, "bound / cycles", "filling and emptying the ring",
-                {"bytes": 262144, "dies": dies, "preset": die, "cycles": cycles, "cycles_4KiB": small_cycles,
-                 "efficiency_4KiB": small, "link_words_per_cycle": float(rate), "directions": 1,
-                 "hop_cycles": hop})]
+    return [BenchRow(name, large, "bound / cycles", "filling and emptying the ring",
+                     {"bytes": 262144, "dies": dies, "preset": die, "cycles": cycles, "cycles_4KiB": small_cycles,
+                      "efficiency_4KiB": small, "link_words_per_cycle": float(rate), "directions": 1,
+                      "hop_cycles": hop})]
 
 
 #: Words of each die's gradient.
@@ -105,7 +105,7 @@ def _along_and_by_numbers(array: Array, over: Levels, words: int, rate: Fraction
     by_numbers = process_groups(RING, over, array.factors)
     orders = {"along_links": along_links(array, by_numbers), "by_numbers": by_numbers}
     cycles = {groups: cycles_of(groups) for groups in dict.fromkeys(orders.values())}
-    bound, hops = float(2 * (by_numbers.size - 1) * words / by_numbers.size / rate), array.ways.hops[:array.dies]
+    bound, hops = float(2 * (by_numbers.size - 1) * words / by_numbers.size / rate), array.all_routes.hops[:array.dies]
     return {"efficiency": bound / cycles[orders["along_links"]],
             **{f"cycles_{name}": cycles[groups] for name, groups in orders.items()},
             **{f"hops_{name}": ring_hops(hops.astype(np.int64), groups.members[0])
@@ -139,13 +139,13 @@ def _simulated(array: Array, over: Levels, rate: Fraction) -> dict[str, Any]:
     return {"bytes": 4 * words, **_along_and_by_numbers(array, over, words, rate, cycles)}
 
 
-def _ring_row(name: str, details: dict[str, dict[str, Any]], **more: Any) -> Row:
+def _ring_row(name: str, details: dict[str, dict[str, Any]], **more: Any) -> BenchRow:
     """The least efficiency of some rings."""
-    return Row(name, min(one["efficiency"] for one in details.values()), "bound / cycles",
-               "filling and emptying the ring", more)
+    return BenchRow(name, min(one["efficiency"] for one in details.values()), "bound / cycles",
+                    "filling and emptying the ring", more)
 
 
-def ring_efficiency_torus() -> list[Row]:
+def ring_efficiency_torus() -> list[BenchRow]:
     """An all-reduce of 128 KiB over all dies of each of :data:`RING_ARRAYS`, in a ring along the links, against what
     links to neighbours allow: the least of the tori; beside it, in the order of the dies' numbers."""
     found = {array.name: _counted(array, tuple(range(array.levels)), array.rate) for array in RING_ARRAYS}
@@ -153,13 +153,13 @@ def ring_efficiency_torus() -> list[Row]:
     return [_ring_row("ring_efficiency_torus", tori, bytes=4 * RING_WORDS, preset="ndp-demo", arrays=found)]
 
 
-def ring_efficiency_full() -> list[Row]:
+def ring_efficiency_full() -> list[BenchRow]:
     """The same over all dies of each of :data:`FULL_ARRAYS`."""
     found = {array.name: _counted(array, tuple(range(array.levels)), array.rate) for array in FULL_ARRAYS}
     return [_ring_row("ring_efficiency_full", found, bytes=4 * RING_WORDS, preset="ndp-demo", arrays=found)]
 
 
-def ring_efficiency_clusters() -> list[Row]:
+def ring_efficiency_clusters() -> list[BenchRow]:
     """An all-reduce of 128 KiB over all dies of groups x clusters without a host, and over those of each cluster, whose
     links are narrow; with the host, which cannot be co-simulated, also over those of each group, simulated: 1 MiB, or
     64 KiB a member, whichever is more. The least of all."""
@@ -206,19 +206,19 @@ def _tile(parameters: DieParameters, words: int, operation: TransferOperation, b
     return drivers[0].records(1)[0].start - drivers[0].records(0)[0].start
 
 
-def transfer_efficiency(name: str, die: str) -> list[Row]:
+def transfer_efficiency(name: str, die: str) -> list[BenchRow]:
     """A tile of 64 KiB from one die's memory to the next one's, until a task there may read it."""
     parameters, words = preset(die), 16384
     rate = parameters.flit_words * parameters.link_rate
     cycles = _tile(parameters, words, TransferOperation.COPY)
     adding = _tile(parameters, words, TransferOperation.ADD)
-    return [Row(name, float(words / rate / cycles), "payload words / (link rate x cycles)",
-                "the latency of memory at both ends and of the link",
-                {"bytes": 4 * words, "preset": die, "cycles": cycles, "cycles_add": adding,
-                 "link_words_per_cycle": float(rate)})]
+    return [BenchRow(name, float(words / rate / cycles), "payload words / (link rate x cycles)",
+                     "the latency of memory at both ends and of the link",
+                     {"bytes": 4 * words, "preset": die, "cycles": cycles, "cycles_add": adding,
+                      "link_words_per_cycle": float(rate)})]
 
 
-def link_goodput() -> list[Row]:
+def link_goodput() -> list[BenchRow]:
     """A tile of 64 KiB, and a ring all-reduce of 64 KiB on four dies, over wires with a wrong bit in 100,000: payload
     over what rate, frames and go-back-N allow (docs/network.md); the lesser of the two."""
     parameters, words, wrong = preset("ndp-demo-links"), 16384, 1e-5
@@ -228,14 +228,15 @@ def link_goodput() -> list[Row]:
     tile = _tile(parameters, words, TransferOperation.COPY, wrong)
     ring = _ring(parameters, 4, words, wrong)
     shares = {"tile": words / bound / tile, "ring": 2 * 3 * words / 4 / bound / ring}
-    return [Row("link_goodput_ber_1e-5", min(shares.values()), "payload / what rate, frames and replay allow",
-                "the ring: latencies of its hops, and what waits while a link sends again",
-                {"bytes": 4 * words, "cycles_tile": tile, "cycles_ring": ring, **shares, "frames_that_count": frames,
-                 "bound_words_per_cycle": bound})]
+    return [BenchRow("link_goodput_ber_1e-5", min(shares.values()), "payload / what rate, frames and replay allow",
+                     "the ring: latencies of its hops, and what waits while a link sends again",
+                     {"bytes": 4 * words, "cycles_tile": tile, "cycles_ring": ring, **shares,
+                      "frames_that_count": frames,
+                      "bound_words_per_cycle": bound})]
 
 
 #: Names and functions of these rows.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **{f"{kind}_efficiency{end}": partial(function, f"{kind}_efficiency{end}", f"ndp-demo{end.replace('_', '-')}")
        for end in ("", "_links") for kind, function in (("ring", ring_efficiency), ("transfer", transfer_efficiency))},
     "ring_efficiency_torus": ring_efficiency_torus,

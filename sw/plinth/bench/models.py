@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import mean
 
 from plinth.bench import holdouts
-from plinth.bench.agreement import Step, steps_called
+from plinth.bench.agreement import AgreementCase, steps_called
 from plinth.bench.pool import spread
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.partition.graph import from_network
 from plinth.plan.planning import given_plan
 from plinth.simulate.step import simulated, step_on
@@ -22,7 +22,7 @@ TABLE = "models"
 class Found:
     """Tasks of a step over all dies, and cycles by either model; of one that does not go task by task none there."""
 
-    step: Step
+    step: AgreementCase
     tasks: int
     task_by_task: float
     grouped: float
@@ -33,7 +33,7 @@ class Found:
         return self.grouped / self.task_by_task - 1
 
 
-def compare(step: Step) -> Found | None:
+def compare(step: AgreementCase) -> Found | None:
     """Simulate a step with both models; None if it does not go task by task."""
     array = step.array
     plan = given_plan(from_network(step.definition), array, step.splits, step.batch, step.rule)
@@ -92,7 +92,7 @@ def tables(found: Sequence[Found]) -> dict[str, str]:
     return {TABLE: table(found)}
 
 
-def rows(found: Sequence[Found]) -> list[Row]:
+def rows(found: Sequence[Found]) -> list[BenchRow]:
     """Mean and worst difference, if something was measured."""
     if not found:
         return []
@@ -101,16 +101,17 @@ def rows(found: Sequence[Found]) -> list[Row]:
                          "array": one.step.array.name, "planners": list(one.step.planners), "tasks": one.tasks,
                          "task_by_task_cycles": one.task_by_task, "grouped_cycles": one.grouped,
                          "grouped_error": one.error} for one in found]}
-    return [Row("grouped_error_mean", mean(errors), "|in groups / task by task - 1|", "exchanges as one flow", detail),
-            Row("grouped_error_worst", max(errors), "|in groups / task by task - 1|",
-                found[errors.index(max(errors))].step.name, detail)]
+    return [BenchRow("grouped_error_mean", mean(errors), "|in groups / task by task - 1|", "exchanges as one flow",
+                     detail),
+            BenchRow("grouped_error_worst", max(errors), "|in groups / task by task - 1|",
+                     found[errors.index(max(errors))].step.name, detail)]
 
 
-def grouped_errors() -> list[Row]:
+def grouped_errors() -> list[BenchRow]:
     """The coarser model of the simulator against the finer one."""
     return rows(measure())
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(("grouped_error_mean", "grouped_error_worst"),
-                                                            grouped_errors)
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = dict.fromkeys(("grouped_error_mean", "grouped_error_worst"),
+                                                                 grouped_errors)

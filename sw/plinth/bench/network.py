@@ -10,7 +10,7 @@ from statistics import mean
 
 from plinth.array.array import Array, ring
 from plinth.bench.pool import spread
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.bench.steps import built, memory_words
 from plinth.buffers import Buffer
 from plinth.driver.driver import Driver
@@ -27,7 +27,7 @@ from plinth.step.between import Barrier, Exchange, Reduce, Regroup
 from plinth.step.build import step_of
 from plinth.step.operations import Operation
 from plinth.step.step import Step
-from plinth.step.tasks import Arrivals, Item, Task, Tile
+from plinth.step.tasks import Arrivals, Item, Task, TileCopy
 from plinth.step.tensors import Place
 from plinth.step.tile_operations import Gather, Scatter
 from plinth_hw.isa.operations import Engine
@@ -59,7 +59,7 @@ TABLE = "network"
 
 
 @dataclass(frozen=True)
-class Case:
+class TrafficCase:
     """Traffic on an array: a pattern of plain tiles, or operations of a kind of a step, its layers on ``1 << levels``
     groups."""
 
@@ -74,10 +74,10 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Found:
+class CountedCycles:
     """Cycles of a case."""
 
-    case: Case
+    case: TrafficCase
     counted: int
     simulated: int
 
@@ -88,7 +88,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Tiles:
+class TilePattern:
     """Every die sends tiles to others, each to a place of the sender's own."""
 
     pattern: str
@@ -103,7 +103,7 @@ class Tiles:
         source = Buffer("sent", 0, 1, WORDS, WORDS)
         for other in goes(die, self.dies):
             target = Buffer("received", die * WORDS, 1, WORDS, WORDS)
-            yield Task(f"tile[{other}]", Engine.TRANSFER, Tile(source, target, other, self.exchange), (source,))
+            yield Task(f"tile[{other}]", Engine.TRANSFER, TileCopy(source, target, other, self.exchange), (source,))
         came = [other for other in range(self.dies) if die in goes(other, self.dies)]
         if came:
             places = tuple(Buffer("received", other * WORDS, 1, WORDS, WORDS) for other in came)
@@ -124,7 +124,7 @@ class Last:
         came = tuple(buffer for one in self.operations for item in one.tasks(die) if isinstance(item, Arrivals)
                      for buffer in item.buffers)
         word = self.any.part("last", 0, 1, 1, 1)
-        yield Task(self.name, Engine.TRANSFER, Tile(word, self.any.part("last", 1, 1, 1, 1)), came)
+        yield Task(self.name, Engine.TRANSFER, TileCopy(word, self.any.part("last", 1, 1, 1, 1)), came)
 
 
 def network(tiles: bool) -> Network:
@@ -137,7 +137,7 @@ def network(tiles: bool) -> Network:
         Flatten(name="flat"), Dense(name="fc", outputs=10), SoftmaxCrossEntropy(name="loss")))
 
 
-def step_of_case(case: Case) -> Step:
+def step_of_case(case: TrafficCase) -> Step:
     """A step of the case's traffic and nothing else."""
     array, graph = case.array, from_network(network(case.what in KINDS))
     splits = grouped(graph, array, case.levels)
@@ -145,21 +145,21 @@ def step_of_case(case: Case) -> Step:
     step = step_of(sharding, array.die_parameters())
     if case.what in PATTERNS:
         step.places += [Place("sent", WORDS), Place("received", array.dies * WORDS)]
-        kept: list[Operation] = [Tiles(case.what, array.dies, step.next_exchange())]
+        kept: list[Operation] = [TilePattern(case.what, array.dies, step.next_exchange())]
     else:
         kept = [one for one in step.operations if KINDS[case.what](one)]
-    step.operations[:] = [*kept, Last(tuple(one for one in kept if isinstance(one, (Tiles, Exchange))), step.any)]
+    step.operations[:] = [*kept, Last(tuple(one for one in kept if isinstance(one, (TilePattern, Exchange))), step.any)]
     return step
 
 
-def simulated(case: Case) -> int:
+def simulated(case: TrafficCase) -> int:
     """Cycles of a case by the simulator."""
     array = case.array
     made = TaskByTask(step_of_case(case), array, DieCosts(array), [1.0] * array.dies)
     return round(simulate(made.machine, made.activities).seconds * float(array.clock_mhz) * 1e6)
 
 
-def compare(case: Case) -> Found:
+def compare(case: TrafficCase) -> CountedCycles:
     """Count a case on the RTL, and simulate it.
 
     Raises
@@ -172,30 +172,31 @@ def compare(case: Case) -> Found:
     program = lower_step(step, 1, words)
     dies, _ = cosim_array(built(array), array.dies, words, links=array.timed())
     driver = Driver(dies, program, memory_words=words, links=array)
-    return Found(case, driver.step(0), simulated(case))
+    return CountedCycles(case, driver.step(0), simulated(case))
 
 
-def cases() -> list[Case]:
+def cases() -> list[TrafficCase]:
     """All of them."""
     found = []
     for array in ARRAYS:
-        found += [Case(pattern, array) for pattern in PATTERNS]
+        found += [TrafficCase(pattern, array) for pattern in PATTERNS]
         # One group has no tiles to send, and as many as dies no rings.
-        found += [Case(kind, array, levels + (kind != RINGS)) for kind in KINDS for levels in range(array.levels)]
+        found += [TrafficCase(kind, array, levels + (kind != RINGS))
+                  for kind in KINDS for levels in range(array.levels)]
     return found
 
 
-def measure(say: Callable[[str], None] = lambda text: None) -> list[Found]:
+def measure(say: Callable[[str], None] = lambda text: None) -> list[CountedCycles]:
     """Every case, in order."""
     asked = cases()
-    found: dict[int, Found] = {}
+    found: dict[int, CountedCycles] = {}
     for place, one in spread(compare, asked):
         found[place] = one
         say(f"{one.case.name} on {one.case.array.name}: {100 * one.error:+.1f} %")
     return [found[place] for place in range(len(asked))]
 
 
-def table(found: list[Found]) -> str:
+def table(found: list[CountedCycles]) -> str:
     """As Markdown."""
     lines = ["| traffic | preset | array | counted | simulated | error |", "| --- | --- | --- | ---: | ---: | ---: |"]
     lines += [f"| {one.case.name} | `{one.case.array.preset}` | {one.case.array.name} | {one.counted:,} | "
@@ -204,12 +205,12 @@ def table(found: list[Found]) -> str:
     return "\n".join([*lines, "", f"{len(found)} cases: mean error {mean(errors):.1f} %, worst {max(errors):.1f} %."])
 
 
-def tables(found: list[Found]) -> dict[str, str]:
+def tables(found: list[CountedCycles]) -> dict[str, str]:
     """Tables of the page, by their markers."""
     return {TABLE: table(found)}
 
 
-def rows(found: list[Found]) -> list[Row]:
+def rows(found: list[CountedCycles]) -> list[BenchRow]:
     """Mean and worst error, if something was measured."""
     if not found:
         return []
@@ -218,16 +219,17 @@ def rows(found: list[Found]) -> list[Row]:
                          "counted_cycles": one.counted, "simulated_cycles": one.simulated,
                          "simulated_error": one.error} for one in found]}
     worst = found[errors.index(max(errors))].case
-    return [Row("network_error_mean", mean(errors), "|simulated / counted - 1|", "what transforms take", detail),
-            Row("network_error_worst", max(errors), "|simulated / counted - 1|", f"{worst.name} on {worst.array.name}",
-                detail)]
+    return [BenchRow("network_error_mean", mean(errors), "|simulated / counted - 1|", "what transforms take", detail),
+            BenchRow("network_error_worst", max(errors), "|simulated / counted - 1|",
+                     f"{worst.name} on {worst.array.name}",
+                     detail)]
 
 
-def network_errors() -> list[Row]:
+def network_errors() -> list[BenchRow]:
     """Simulated against counted cycles of what goes over links alone."""
     return rows(measure())
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(("network_error_mean", "network_error_worst"),
-                                                            network_errors)
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = dict.fromkeys(("network_error_mean", "network_error_worst"),
+                                                                 network_errors)

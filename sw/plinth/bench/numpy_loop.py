@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.array.array import ring
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.network.parameters import Parameters, initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
@@ -89,7 +89,7 @@ def hand_written(parameters: Parameters) -> tuple[Callable[[Floats, Floats], Non
     return step, lambda: [array for pair in zip(w, b, strict=True) for array in pair]
 
 
-def numpy_overhead() -> list[Row]:
+def numpy_overhead() -> list[BenchRow]:
     """Processor time of a step of lenet-c, batch 256, on one die, batch written as well, over that of the loop by
     hand: the median of turns in which both take theirs one after the other. Their weights agree after the first steps;
     further on roundings decide kinks.
@@ -130,9 +130,9 @@ def numpy_overhead() -> list[Row]:
     detail: dict[str, Any] = {"network": network.name, "batch": BATCH, "seconds": min(one for one, _ in turns),
                               "seconds_by_hand": min(other for _, other in turns), "least": ratios[0],
                               "most": ratios[-1]}
-    return [Row("numpy_overhead", ratios[len(ratios) // 2], "processor time of a step / of a loop by hand",
-                "the same kernels, called an operation at a time", detail)]
+    return [BenchRow("numpy_overhead", ratios[len(ratios) // 2], "processor time of a step / of a loop by hand",
+                     "the same kernels, called an operation at a time", detail)]
 
 
 #: Names and functions of these rows.
-BENCHES: dict[str, Callable[[], list[Row]]] = {"numpy_overhead": numpy_overhead}
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {"numpy_overhead": numpy_overhead}

@@ -5,28 +5,29 @@ from collections.abc import Callable
 from statistics import median
 
 from plinth.array.array import ARRAYS, Array
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.network.network import perceptron
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planners.hypar import hypar
-from plinth.plan.planning import PLANNERS, Task, task
+from plinth.plan.planning import PLANNERS, PlanningProblem, task
 from plinth.predict.models import MODELS
 
 #: HyPar's array of 16 dies, and its batch.
 ARRAY, BATCH = ARRAYS["hypar-16"], 256
 
 
-def joint_over_hypar() -> list[Row]:
+def joint_over_hypar() -> list[BenchRow]:
     """Predicted step of HyPar's plan over that of the joint plan, on every network of the zoo; the worst."""
     found = {}
     for name, network in NETWORKS.items():
         given = task(from_network(network), ARRAY, "exact", BATCH)
         found[name] = given.time.cycles(PLANNERS["hypar"](given)) / given.time.cycles(PLANNERS["joint"](given))
     worst = min(found, key=found.__getitem__)
-    return [Row("joint_over_hypar", found[worst], "predicted step of hypar / of joint",
-                f"{worst}: the best plan that is known is HyPar's", {"array": ARRAY.name, "batch": BATCH, **found})]
+    return [BenchRow("joint_over_hypar", found[worst], "predicted step of hypar / of joint",
+                     f"{worst}: the best plan that is known is HyPar's",
+                     {"array": ARRAY.name, "batch": BATCH, **found})]
 
 
 def _seconds(plan: Callable[[], Splits]) -> float:
@@ -36,25 +37,25 @@ def _seconds(plan: Callable[[], Splits]) -> float:
     return time.perf_counter() - started
 
 
-def _times(name: str, graph: PlanGraph, array: Array) -> Row:
+def _times(name: str, graph: PlanGraph, array: Array) -> BenchRow:
     """Time of HyPar's planner, graph given, under the exact model, median of five; in detail those of the others."""
     first = median(_seconds(lambda: hypar(MODELS["exact"](graph, BATCH), array.levels)) for _ in range(5))
     detail = {"published": _seconds(lambda: hypar(MODELS["published"](graph, BATCH), array.levels)),
               "joint": _seconds(lambda: PLANNERS["joint"](_task(graph, array))),
               "layers": len(graph.weighted), "levels": array.levels, "batch": BATCH}
-    return Row(name, first, "seconds", "costs of pairs of neighbouring layers", detail)
+    return BenchRow(name, first, "seconds", "costs of pairs of neighbouring layers", detail)
 
 
-def _task(graph: PlanGraph, array: Array) -> Task:
+def _task(graph: PlanGraph, array: Array) -> PlanningProblem:
     return task(graph, array, "exact", BATCH)
 
 
-def plan_vgg_e_seconds() -> list[Row]:
+def plan_vgg_e_seconds() -> list[BenchRow]:
     """HyPar's planner on VGG-E, four levels."""
     return [_times("plan_vgg_e_seconds", from_network(NETWORKS["vgg-e"]), ARRAY)]
 
 
-def plan_1000_layers_seconds() -> list[Row]:
+def plan_1000_layers_seconds() -> list[BenchRow]:
     """HyPar's planner on a chain of a thousand layers, ten levels."""
     array = Array(name="torus-1024", topology="torus", dies=1024, dimensions=(32, 32), preset="ndp-bench")
     graph = from_network(perceptron("chain-1000", (1024,) * 1001))
@@ -62,7 +63,7 @@ def plan_1000_layers_seconds() -> list[Row]:
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "joint_over_hypar": joint_over_hypar, "plan_vgg_e_seconds": plan_vgg_e_seconds,
     "plan_1000_layers_seconds": plan_1000_layers_seconds,
 }

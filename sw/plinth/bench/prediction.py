@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.reproduce.sparsity import drops, gathers, scatters
 from plinth.reproduce.sparsity.networks import RECIPES, trained
 
@@ -30,50 +30,50 @@ def _gather_detail(name: str, outputs: int, lines: bool) -> dict[str, Any]:
             "dropped": total.dropped, "accuracy": trained(name).accuracy, "layers": [asdict(one) for one in layers]}
 
 
-def prediction_bits(outputs: int, lines: bool) -> list[Row]:
+def prediction_bits(outputs: int, lines: bool) -> list[BenchRow]:
     """Bits of gathers by the block code in two rounds, which knows of max-pools, over sending all, of all layers behind
     the first; and what the code itself saves: over MPT's scheme with the same knowledge, where both know of pools and
     where neither does."""
     found = {name: _gather_detail(name, outputs, lines) for name in RECIPES}
     own, kind = found[NETWORK], f"f{outputs}3_{'1d' if lines else '2d'}"
     both, neither = own["over_pooled_paper"], own["unpooled_over_paper"]
-    rows = [Row(f"prediction_bits_{kind}", own["two_rounds"], "bits sent / bits of all elements, max-pools known",
-                f"{own['dead_units']:.0%} of units dead, {own['found']['two_rounds']:.1%} of these found; "
-                f"{both:.3f} of the bits of MPT's scheme where both know of pools, {neither:.3f} where neither does; "
-                f"{own['over_oracle']:.2f} of the oracle's, which knows of none", found)]
+    rows = [BenchRow(f"prediction_bits_{kind}", own["two_rounds"], "bits sent / bits of all elements, max-pools known",
+                     f"{own['dead_units']:.0%} of units dead, {own['found']['two_rounds']:.1%} of these found; "
+                     f"{both:.3f} of the bits of MPT's scheme where both know of pools, {neither:.3f} where neither "
+                     f"does; {own['over_oracle']:.2f} of the oracle's, which knows of none", found)]
     for name, key, who in ((f"prediction_over_mpt_{kind}", "over_pooled_paper", "both"),
                            (f"prediction_over_mpt_unpooled_{kind}", "unpooled_over_paper", "neither")):
-        rows.append(Row(name, own[key], f"bits sent / bits that MPT's scheme sends, {who} knowing max-pools",
-                        "first bits and masks of all elements",
-                        {network: detail[key] for network, detail in found.items()}))
+        rows.append(BenchRow(name, own[key], f"bits sent / bits that MPT's scheme sends, {who} knowing max-pools",
+                             "first bits and masks of all elements",
+                             {network: detail[key] for network, detail in found.items()}))
     return rows
 
 
-def skip_bits(outputs: int) -> list[Row]:
+def skip_bits(outputs: int) -> list[BenchRow]:
     """Words of scatters over those of (words that are not +0, and a map)."""
     found = {name: scatters.network(name, outputs) for name in RECIPES}
     detail = {name: {**asdict(one), "forward_share": one.forward / one.all, "backward_share": one.backward / one.errors,
                      "returned_share": one.returned / one.all, "lines_share": one.line_words / one.lines,
                      "lines_of_tiles": one.line_words / one.all} for name, one in found.items()}
     own = found[NETWORK]
-    return [Row(f"skip_bits_f{outputs}3_{way}", sent / least,
-                "bits sent / bits of words other than +0 and a map of them",
-                f"{sent / whole:.3f} of all words; {reason}", detail)
+    return [BenchRow(f"skip_bits_f{outputs}3_{way}", sent / least,
+                     "bits sent / bits of words other than +0 and a map of them",
+                     f"{sent / whole:.3f} of all words; {reason}", detail)
             for way, sent, whole, least, reason in (
                 ("forward", own.forward, own.all, own.forward_least, "more are only sums that cancel"),
                 ("backward", own.backward, own.errors, own.backward_least,
                  "more are neurons that live and have no error, where forward masks serve as maps"))]
 
 
-def prediction_false_drops() -> list[Row]:
+def prediction_false_drops() -> list[BenchRow]:
     """Live neurons found dead, of random and adversarial tiles; those of trained networks stand with their bits."""
     tally = drops.dropped(TILES)
-    return [Row("prediction_false_drops", tally.dropped, "neurons that live and are found dead",
-                f"nothing: of {tally.tiles:,} tiles; MPT's printed bound drops {tally.printed:,}", asdict(tally))]
+    return [BenchRow("prediction_false_drops", tally.dropped, "neurons that live and are found dead",
+                     f"nothing: of {tally.tiles:,} tiles; MPT's printed bound drops {tally.printed:,}", asdict(tally))]
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "prediction_false_drops": prediction_false_drops,
     **{f"{row}_f{outputs}3_{'1d' if lines else '2d'}": partial(prediction_bits, outputs, lines)
        for outputs in (2, 4) for lines in (False, True)

@@ -14,7 +14,7 @@ from plinth_hw.installation import commit
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One benchmark's result."""
 
     name: str
@@ -48,7 +48,7 @@ def rows_report(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return report("bench", {"rows": list(rows)})
 
 
-def keep_rows(path: Path, rows: Sequence[Row]) -> None:
+def keep_rows(path: Path, rows: Sequence[BenchRow]) -> None:
     """Put rows among those that ``path`` holds, in the places of older ones of their names."""
     write_json(path, rows_report((kept_rows(path) | {row.name: row.to_data() for row in rows}).values()))
 

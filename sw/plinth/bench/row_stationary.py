@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from plinth.bench.pool import spread
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.buffers import Buffer
 from plinth.driver.driver import Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.machine.convolution import ConvolutionShape, FeatureMap, Window
-from plinth.machine.die import Machine
+from plinth.machine.convolution import ConvolutionShape, ConvolutionWindow, FeatureMap
+from plinth.machine.die import DieCycles
 from plinth.machine.products import BPROP, DIRECTIONS, FPROP, MAKERS, Product
 from plinth.runtime.arrays import cosim_array, golden_array
 from plinth_hw.isa.operations import Engine
@@ -52,7 +52,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Case:
+class ProductCase:
     """A layer's product on one die of a preset."""
 
     preset: str
@@ -63,19 +63,19 @@ class Case:
 
 
 #: What has been measured.
-_measured: dict[Case, Measured] = {}
+_measured: dict[ProductCase, Measured] = {}
 
 
 def _all(name: str, layers: Sequence[str], directions: Sequence[str]) -> dict[tuple[str, str], Measured]:
     """Products of layers on a preset, by layer and direction, spread over the processors."""
-    cases = [Case(name, layer, *LAYERS[layer], direction) for layer in layers for direction in directions]
+    cases = [ProductCase(name, layer, *LAYERS[layer], direction) for layer in layers for direction in directions]
     missing = [case for case in cases if case not in _measured]
     for place, found in spread(measure, missing) if missing else ():
         _measured[missing[place]] = found
     return {(case.layer, case.direction): _measured[case] for case in cases}
 
 
-def measure(case: Case) -> Measured:
+def measure(case: ProductCase) -> Measured:
     """A product on the RTL; its result is checked against the golden model's."""
     name, layer, shape, images, direction = case.preset, case.layer, case.shape, case.images, case.direction
     parameters = preset(name)
@@ -117,9 +117,9 @@ def _random_words(buffer: Buffer, seed: int) -> np.ndarray[Any, np.dtype[np.uint
 def bound(layer: str, direction: str) -> float:
     """Utilisation by the mapping's own formula, padding counted as work."""
     parameters, (shape, images) = preset(ROW_STATIONARY), LAYERS[layer]
-    product = Product(direction, images, shape.inputs, shape.outputs, Window(
+    product = Product(direction, images, shape.inputs, shape.outputs, ConvolutionWindow(
         (shape.height, shape.width), shape.kernel, shape.stride, shape.padding, (shape.out_height, shape.out_width)))
-    cycles = Machine(parameters).product(product).cycles[0]
+    cycles = DieCycles(parameters).product(product).cycles[0]
     return images * _macs(shape) / (parameters.rows * parameters.columns * cycles)
 
 
@@ -128,7 +128,7 @@ def _macs(shape: ConvolutionShape) -> int:
     return shape.out_height * shape.out_width * shape.taps * shape.outputs
 
 
-def rs_utilisation(layer: str) -> list[Row]:
+def rs_utilisation(layer: str) -> list[BenchRow]:
     """fprop on 12x14 FP32; in detail also bprop and updateGrad."""
     parameters, (shape, images) = preset(ROW_STATIONARY), LAYERS[layer]
     pes, value = parameters.rows * parameters.columns, 0.0
@@ -140,20 +140,20 @@ def rs_utilisation(layer: str) -> list[Row]:
             "useful": found.useful / available, "with_padding": images * _macs(shape) / available,
             "bound_with_padding": bound(layer, direction), "cycles": found.cycles, "tasks": found.tasks,
             "dram_words_per_mac": found.words / found.useful}
-    return [Row(f"rs_utilisation_{layer}", value, "useful multiply-adds / (PEs x cycles)",
-                "rows and columns of the array that the layer leaves over; padding", detail)]
+    return [BenchRow(f"rs_utilisation_{layer}", value, "useful multiply-adds / (PEs x cycles)",
+                     "rows and columns of the array that the layer leaves over; padding", detail)]
 
 
-def dram_words_per_mac(name: str, row: str) -> list[Row]:
+def dram_words_per_mac(name: str, row: str) -> list[BenchRow]:
     """Words that memory moves for a multiply-add of AlexNet's convolutions, fprop."""
     found = {layer: one for (layer, _), one in _all(name, list(ALEXNET), [FPROP]).items()}
     value = sum(one.words for one in found.values()) / sum(one.useful for one in found.values())
-    return [Row(row, value, "words / useful multiply-add", "maps that are loaded again for further filters",
-                {"preset": name, **{layer: one.words / one.useful for layer, one in found.items()}})]
+    return [BenchRow(row, value, "words / useful multiply-add", "maps that are loaded again for further filters",
+                     {"preset": name, **{layer: one.words / one.useful for layer, one in found.items()}})]
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **{f"rs_utilisation_{layer}": partial(rs_utilisation, layer) for layer in LAYERS},
     **{row: partial(dram_words_per_mac, name, row) for row, name in (
         ("rs_dram_words_per_mac", ROW_STATIONARY), ("systolic_dram_words_per_mac", SYSTOLIC))},

@@ -28,7 +28,7 @@ from plinth.bench import (
     winograd,
     workers,
 )
-from plinth.bench.row import Row, random_words
+from plinth.bench.row import BenchRow, random_words
 from plinth.driver.driver import Driver
 from plinth.driver.program import Program
 from plinth.driver.statistics import TaskRecord
@@ -87,7 +87,7 @@ def _gemm(parameters: DieParameters, m: int, n: int, k: int) -> tuple[TaskRecord
     return drivers[0].records(0)[0], asdict(drivers[0].counters(0)[Engine.MATRIX])
 
 
-def _gemm_rows(name: str, parameters: DieParameters, size: int, core: str = "") -> list[Row]:
+def _gemm_rows(name: str, parameters: DieParameters, size: int, core: str = "") -> list[BenchRow]:
     """A cube of ``size`` on one die, from the task's start to its last write response, and, as row ``core``, between
     the first and the last multiply-add."""
     record, counters = _gemm(parameters, size, size, size)
@@ -97,23 +97,23 @@ def _gemm_rows(name: str, parameters: DieParameters, size: int, core: str = "") 
     detail = {"m": size, "n": size, "k": size, "array": f"{parameters.rows}x{parameters.columns}", "cycles": whole,
               "core_cycles": between, "counters": counters}
     unit = "useful multiply-adds / (PEs x cycles)"
-    rows = [Row(name, size**3 / (pes * whole), unit, "loading the first panels and storing the last tile", detail)]
+    rows = [BenchRow(name, size**3 / (pes * whole), unit, "loading the first panels and storing the last tile", detail)]
     if core:
-        rows.append(Row(core, size**3 / (pes * between), unit, "tile changes", detail))
+        rows.append(BenchRow(core, size**3 / (pes * between), unit, "tile changes", detail))
     return rows
 
 
-def gemm_utilisation() -> list[Row]:
+def gemm_utilisation() -> list[BenchRow]:
     """256x256x256 on 16x16 FP32."""
     return _gemm_rows("gemm_utilisation", preset("ndp-bench"), 256, "gemm_core_utilisation")
 
 
-def fixed_gemm_utilisation() -> list[Row]:
+def fixed_gemm_utilisation() -> list[BenchRow]:
     """256x256x256 on 16x16 Q3.12."""
     return _gemm_rows("fixed_gemm_utilisation", preset("ndp-bench", multiply_format=Q3_12), 256)
 
 
-def board_gemm_utilisation() -> list[Row]:
+def board_gemm_utilisation() -> list[BenchRow]:
     """128x128x128 on the die of a board, in its block RAM."""
     return _gemm_rows("board_gemm_utilisation", preset("fpga-ulx3s"), 128)
 
@@ -157,7 +157,7 @@ def _direct_cycles(network: str, images: int) -> int:
     return max(record.end for record in records) - min(record.start for record in records)
 
 
-def conv_utilisation(name: str, network: str, images: int) -> list[Row]:
+def conv_utilisation(name: str, network: str, images: int) -> list[BenchRow]:
     """A layer of MPT's Table II on 16x16 FP32, from the first task's start to the last write response. Multiplied
     with padding counts, the edges of tiles do not."""
     shape, records, counters = _convolution(network, images)
@@ -166,11 +166,11 @@ def conv_utilisation(name: str, network: str, images: int) -> list[Row]:
     macs = images * shape.out_height * shape.out_width * shape.taps * shape.outputs
     available = parameters.rows * parameters.columns * cycles
     useful = sum(record.useful_macs for record in records)
-    return [Row(name, macs / available, "multiply-adds, with padding / (PEs x cycles)",
-                "rows of tiles beyond the last position" if shape.out_height % 2 else "loading the first panels",
-                {"network": network, "images": images, "cycles": cycles, "useful": useful / available,
-                 "issued_with_edges": counters["issued_macs"] / available, "counters": counters,
-                 "cycles_of_tasks": [record.end - record.start for record in records]})]
+    return [BenchRow(name, macs / available, "multiply-adds, with padding / (PEs x cycles)",
+                     "rows of tiles beyond the last position" if shape.out_height % 2 else "loading the first panels",
+                     {"network": network, "images": images, "cycles": cycles, "useful": useful / available,
+                      "issued_with_edges": counters["issued_macs"] / available, "counters": counters,
+                      "cycles_of_tasks": [record.end - record.start for record in records]})]
 
 
 def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Program]:
@@ -185,7 +185,7 @@ def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Pro
     return session, driver, array, program
 
 
-def train_step_utilisation() -> list[Row]:
+def train_step_utilisation() -> list[BenchRow]:
     """The same over whole training steps of the digits network on four demo dies."""
     session, driver, _, program = _training(4, None)
     driver.clear_counters()
@@ -195,10 +195,10 @@ def train_step_utilisation() -> list[Row]:
     value = sum(one.useful_macs for one in counters) / (pes * cycles * 4)
     steps = len(session.losses)
     busy = {engine.name.lower(): values.busy / steps for engine, values in driver.counters(0).items()}
-    return [Row("train_step_utilisation", value, "useful multiply-adds / (PEs x cycles)",
-                "dependencies: element-wise work between products, and the last layer's reduction, which "
-                "nothing hides", {"cycles_per_step": cycles / steps, "busy_cycles_per_step_die_0": busy,
-                                  "issued_macs": sum(one.issued_macs for one in counters)})]
+    return [BenchRow("train_step_utilisation", value, "useful multiply-adds / (PEs x cycles)",
+                     "dependencies: element-wise work between products, and the last layer's reduction, which "
+                     "nothing hides", {"cycles_per_step": cycles / steps, "busy_cycles_per_step_die_0": busy,
+                                       "issued_macs": sum(one.issued_macs for one in counters)})]
 
 
 def _rate(dies: int, threads: int | None) -> float:
@@ -211,7 +211,7 @@ def _rate(dies: int, threads: int | None) -> float:
     return float((after["die_cycles"] - before["die_cycles"]) / (after["seconds"] - before["seconds"]))
 
 
-def harness_efficiency() -> list[Row]:
+def harness_efficiency() -> list[BenchRow]:
     """The compiled harness with one die, against a bare loop of the same model; median of five pairs."""
     _, _, array, _ = _training(1, 1)
     ratios = []
@@ -219,25 +219,25 @@ def harness_efficiency() -> list[Row]:
         bare = array.bare_eval(200_000)
         ratios.append((_rate(1, 1), bare))
     ratio, harness, bare = sorted((harness / bare, harness, bare) for harness, bare in ratios)[2]
-    return [Row("harness_efficiency", ratio, "die-cycles a second / bare cycles a second",
-                "memory model and link queues", {"harness": harness, "bare": bare})]
+    return [BenchRow("harness_efficiency", ratio, "die-cycles a second / bare cycles a second",
+                     "memory model and link queues", {"harness": harness, "bare": bare})]
 
 
-def thread_scaling() -> list[Row]:
+def thread_scaling() -> list[BenchRow]:
     """Four dies on two threads over one thread; median of three pairs."""
     pairs = [(_rate(4, 2), _rate(4, 1)) for _ in range(3)]
     ratio = statistics.median(two / one for two, one in pairs)
-    return [Row("thread_scaling", ratio, "ratio", "meetings once a link latency, shared caches",
-                {"pairs": [{"two_threads": two, "one_thread": one} for two, one in pairs]})]
+    return [BenchRow("thread_scaling", ratio, "ratio", "meetings once a link latency, shared caches",
+                     {"pairs": [{"two_threads": two, "one_thread": one} for two, one in pairs]})]
 
 
-def cosim_rate() -> list[Row]:
+def cosim_rate() -> list[BenchRow]:
     """Die-cycles a second of ``make train``'s four dies, all together."""
-    return [Row("cosim_rate", _rate(4, None), "die-cycles a second", "evaluation of the Verilated dies", {})]
+    return [BenchRow("cosim_rate", _rate(4, None), "die-cycles a second", "evaluation of the Verilated dies", {})]
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "gemm_utilisation": gemm_utilisation, "gemm_core_utilisation": gemm_utilisation,
     "fixed_gemm_utilisation": fixed_gemm_utilisation, "board_gemm_utilisation": board_gemm_utilisation,
     **{f"conv_utilisation_{layer}": partial(conv_utilisation, f"conv_utilisation_{layer}", network, images)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from plinth.bench.row import Row, random_words
+from plinth.bench.row import BenchRow, random_words
 from plinth.driver.line import BAUD
 from plinth.runtime.arrays import simulated_serial_array
 from plinth_hw.isa.frames import BYTE_BITS
@@ -16,7 +16,7 @@ CLOCK = 80_000_000
 WORDS = 4096
 
 
-def serial_efficiency() -> list[Row]:
+def serial_efficiency() -> list[BenchRow]:
     """A write and a read of 16 KiB of a die's memory over a serial line; the lesser share of the line's rate."""
     array, simulation = simulated_serial_array(preset("ndp-tiny"), WORDS, Fraction(CLOCK, BAUD), CLOCK)
     (die,) = array.dies
@@ -30,11 +30,11 @@ def serial_efficiency() -> list[Row]:
         raise AssertionError("what was read differs from what was written")
     line = words.nbytes * BYTE_BITS * CLOCK / BAUD
     shares = {"write": line / (marks[1] - marks[0]), "read": line / (marks[2] - marks[1])}
-    return [Row("serial_efficiency", min(shares.values()), "payload / line rate",
-                "headers, checks and code bytes of frames; the first frame's way there and the last one's back",
-                {"bytes": words.nbytes, "baud": BAUD, "clock_hz": CLOCK, "words_per_second":
-                 min(shares.values()) * BAUD / BYTE_BITS / words.itemsize, **shares})]
+    return [BenchRow("serial_efficiency", min(shares.values()), "payload / line rate",
+                     "headers, checks and code bytes of frames; the first frame's way there and the last one's back",
+                     {"bytes": words.nbytes, "baud": BAUD, "clock_hz": CLOCK, "words_per_second":
+                      min(shares.values()) * BAUD / BYTE_BITS / words.itemsize, **shares})]
 
 
 #: Names and functions of these rows.
-BENCHES: dict[str, Callable[[], list[Row]]] = {"serial_efficiency": serial_efficiency}
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {"serial_efficiency": serial_efficiency}

@@ -5,34 +5,34 @@ from collections.abc import Callable
 from statistics import median
 
 from plinth.bench.commands import timed
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 
 #: Network that is simulated.
 NETWORK = "vgg-e"
 
 
-def _row(name: str, array: str, runs: int) -> list[Row]:
+def _row(name: str, array: str, runs: int) -> list[BenchRow]:
     given = ("simulate", NETWORK, "--array", array, "--planner", "hypar", "--batch", "256", "--json")
     found = [timed(*given) for _ in range(runs)]
     step = json.loads(found[0].output)
     detail = {"bytes": found[0].bytes, "runs": [ran.seconds for ran in found],
               **{key: step[key] for key in ("tasks", "events", "seconds", "energy_joules")}}
-    return [Row(name, median(ran.seconds for ran in found), "seconds",
-                "imports" if runs > 1 else "making tasks of the plan, and events", detail)]
+    return [BenchRow(name, median(ran.seconds for ran in found), "seconds",
+                     "imports" if runs > 1 else "making tasks of the plan, and events", detail)]
 
 
-def simulate_vgg_e_16_seconds() -> list[Row]:
+def simulate_vgg_e_16_seconds() -> list[BenchRow]:
     """VGG-E on HyPar's sixteen dies; median of three."""
     return _row("simulate_vgg_e_16_seconds", "hypar-16", 3)
 
 
-def simulate_vgg_e_1024_seconds() -> list[Row]:
+def simulate_vgg_e_1024_seconds() -> list[BenchRow]:
     """VGG-E on 1,024 dies."""
     return _row("simulate_vgg_e_1024_seconds", "hypar-1024", 1)
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "simulate_vgg_e_16_seconds": simulate_vgg_e_16_seconds,
     "simulate_vgg_e_1024_seconds": simulate_vgg_e_1024_seconds,
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plinth.array.array import ARRAYS, Array
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.driver.driver import Driver
 from plinth.driver.program import program_digest
 from plinth.lower.training import TrainingProgram, lower_training
@@ -19,7 +19,7 @@ from plinth.network.zoo import NETWORKS
 from plinth.output import write_json
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
-from plinth.plan.planning import PLANNERS, Task, given_plan, task
+from plinth.plan.planning import PLANNERS, PlanningProblem, given_plan, task
 from plinth.runtime import verilog
 from plinth.runtime.arrays import cosim_array
 from plinth.train.data import Dataset, digits, table_rows
@@ -109,7 +109,7 @@ class Counter:
         return self._found[key]
 
 
-def _task(network: str, array: Array) -> Task:
+def _task(network: str, array: Array) -> PlanningProblem:
     return task(from_network(NETWORKS[network]), array, "exact", BATCH)
 
 
@@ -118,7 +118,7 @@ def text(splits: Splits) -> str:
     return " ".join("/".join(vector) for vector in splits[:-1])
 
 
-def hybrid_speedup(count: Callable[[str, Array, Splits], int] | None = None) -> list[Row]:
+def hybrid_speedup(count: Callable[[str, Array, Splits], int] | None = None) -> list[BenchRow]:
     """Step of the data-parallel plan over that of the joint plan, on four dies, links at full rate and at 1/8."""
     count = count or Counter()
     detail: dict[str, Any] = {"network": "digits-cnn", "array": "ring-4", "batch": BATCH}
@@ -133,11 +133,11 @@ def hybrid_speedup(count: Callable[[str, Array, Splits], int] | None = None) -> 
         detail[f"rate {rate}"] = {
             "joint": text(plans["joint"]), "counted": counted, "predicted": predicted, "speedup": speedup,
             "predicted_speedup": predicted["data"] / predicted["joint"]}
-    return [Row("hybrid_speedup", speedup, "cycles of data / of joint, links of 1/8 word a cycle",
-                "convolutions, which both plans split alike", detail)]
+    return [BenchRow("hybrid_speedup", speedup, "cycles of data / of joint, links of 1/8 word a cycle",
+                     "convolutions, which both plans split alike", detail)]
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "hybrid_speedup": hybrid_speedup,
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.driver.driver import Driver
 from plinth.driver.statistics import TaskRecord
 from plinth.lower.training import lower_training
@@ -110,7 +110,7 @@ def bound(network: str, images: int) -> dict[str, float]:
             "words / memory rate": sum(words.values()) / rate, "multiply_adds": macs, **words, "memory rate": rate}
 
 
-def winograd_rows(ending: str, whole: Direct) -> list[Row]:
+def winograd_rows(ending: str, whole: Direct) -> list[BenchRow]:
     """A layer forward: what of its bound it reaches, and how much faster it is than direct convolution, in a step or by
     itself, whichever takes less; both ways back together likewise, in a step."""
     network, images = LAYERS[ending]
@@ -123,22 +123,22 @@ def winograd_rows(ending: str, whole: Direct) -> list[Row]:
     common = {"network": network, "images": images, "transform": f"F({OUTPUTS},3)", "trained": "tiles"}
     limit = "transforms: what of them is not hidden behind products"
     return [
-        Row(f"winograd_utilisation_{ending}", least / forward,
-            "max(multiply-adds / PEs, words / memory rate) / cycles", limit,
-            {**common, "bound": least, **terms, "cycles": forward, "start, end, sum of tasks": _phases(
+        BenchRow(f"winograd_utilisation_{ending}", least / forward,
+                 "max(multiply-adds / PEs, words / memory rate) / cycles", limit,
+                 {**common, "bound": least, **terms, "cycles": forward, "start, end, sum of tasks": _phases(
                 tiled, FORWARD)}),
-        Row(f"winograd_speedup_{ending}", plain / forward, "cycles of direct convolution / of Winograd", limit,
-            {**common, "cycles": forward, "cycles_direct_in_a_step": step, "cycles_direct_by_itself": alone}),
-        Row(f"winograd_backward_speedup_{ending}", plain_back / back,
-            "cycles of bprop and updateGrad, direct convolution / Winograd", "sums of tiles that overlap",
-            {**common, "cycles": back, "cycles_direct": plain_back, **{
+        BenchRow(f"winograd_speedup_{ending}", plain / forward, "cycles of direct convolution / of Winograd", limit,
+                 {**common, "cycles": forward, "cycles_direct_in_a_step": step, "cycles_direct_by_itself": alone}),
+        BenchRow(f"winograd_backward_speedup_{ending}", plain_back / back,
+                 "cycles of bprop and updateGrad, direct convolution / Winograd", "sums of tiles that overlap",
+                 {**common, "cycles": back, "cycles_direct": plain_back, **{
                 f"{what}_with_updates": _cycles(records, (*BACKWARD, *UPDATES))
                 for what, records in (("cycles", tiled), ("cycles_direct", direct))},
-             "start, end, sum of tasks": _phases(tiled, BACKWARD),
-             "direct, start, end, sum of tasks": _phases(direct, BACKWARD)})]
+                  "start, end, sum of tasks": _phases(tiled, BACKWARD),
+                  "direct, start, end, sum of tasks": _phases(direct, BACKWARD)})]
 
 
-def benches(whole: Direct) -> dict[str, Callable[[], list[Row]]]:
+def benches(whole: Direct) -> dict[str, Callable[[], list[BenchRow]]]:
     """Names and functions of these rows, given what direct convolution takes by itself."""
     return {f"winograd_{kind}_{ending}": partial(winograd_rows, ending, whole)
             for ending in LAYERS for kind in ("utilisation", "speedup", "backward_speedup")}

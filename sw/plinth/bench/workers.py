@@ -7,7 +7,7 @@ from math import isqrt
 from typing import Any
 
 from plinth.array.array import Array
-from plinth.bench.row import Row
+from plinth.bench.row import BenchRow
 from plinth.bench.steps import kept_cycles, lowered_step, text
 from plinth.network.layers import Convolution, Dense, Flatten, Layer, Relu, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
@@ -69,7 +69,7 @@ def counted(network: Network, array: Array, splits: Splits) -> int:
     return kept_cycles(network, array, lowered_step(network, array, splits, BATCH), BATCH)
 
 
-def mpt_speedup_rtl(count: Callable[[Network, Array, Splits], int] = counted) -> list[Row]:
+def mpt_speedup_rtl(count: Callable[[Network, Array, Splits], int] = counted) -> list[BenchRow]:
     """MPT's w_dp, data parallelism of kernels by tiles, over its w_mp, the plan of `mpt`: steps of eight dies, counted,
     and as predicted and simulated. In detail what else is data parallel, too."""
     array = workers(4, 2, "ndp-demo-winograd")
@@ -89,12 +89,12 @@ def mpt_speedup_rtl(count: Callable[[Network, Array, Splits], int] = counted) ->
     speedups = {name: {what: found[name][what] / found[mpt][what] for what in ("counted", "predicted", "simulated")}
                 for name in others}
     own = speedups["data"]
-    return [Row("mpt_speedup_rtl", own["counted"], "cycles of data / of mpt, eight dies",
-                "gathers that add, and tiles on narrow links",
-                {"network": late_layers(64, 4).name, "batch": BATCH, "array": array.name, "preset": array.preset,
-                 "words_per_cycle": {"full": str(FULL), "narrow": str(NARROW)}, **found, "speedups": speedups,
-                 "speedup_error": own["predicted"] / own["counted"] - 1})]
+    return [BenchRow("mpt_speedup_rtl", own["counted"], "cycles of data / of mpt, eight dies",
+                     "gathers that add, and tiles on narrow links",
+                     {"network": late_layers(64, 4).name, "batch": BATCH, "array": array.name, "preset": array.preset,
+                      "words_per_cycle": {"full": str(FULL), "narrow": str(NARROW)}, **found, "speedups": speedups,
+                      "speedup_error": own["predicted"] / own["counted"] - 1})]
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = {"mpt_speedup_rtl": mpt_speedup_rtl}
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {"mpt_speedup_rtl": mpt_speedup_rtl}

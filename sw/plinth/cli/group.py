@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plinth_hw.terminal.commands import Group
+from plinth_hw.terminal.commands import CommandGroup
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="plinth", message="%(prog)s %(version)s")
 def cli() -> None:
     """Plinth: a training accelerator in RTL, its golden model, and the software that drives both."""

@@ -15,7 +15,7 @@ from plinth.cli.names import MODEL_NAMES, PLANNER_NAMES
 from plinth.errors import UserError
 from plinth.update.kinds import LAWS
 from plinth.update.law import NUMBERS
-from plinth_hw.terminal.options import Integer, Name, RealRange
+from plinth_hw.terminal.options import Name, RealRange, UnboundedInteger
 
 if TYPE_CHECKING:
     from plinth.network.network import Network
@@ -29,8 +29,8 @@ def array_options(command: Any) -> Any:
                          "machine has"),
             click.option("--machine", "--preset", "machine", type=Name(),
                          help="ndp, hypar, fpga, or a die preset in full; default: the array's, or ndp"),
-            click.option("--dies", type=Integer(), help=f"dies of a ring, any number; default: {defaults.DIES}, or "
-                         "1 of a preset for one"),
+            click.option("--dies", type=UnboundedInteger(), help=f"dies of a ring, any number; default: "
+                         f"{defaults.DIES}, or 1 of a preset for one"),
             click.option("--array", "array_name", type=Name(),
                          help="array by name, or a .yaml file, instead of a ring of --dies; default: the plan's, or "
                          f"ring-{defaults.DIES}")):

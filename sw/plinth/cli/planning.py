@@ -25,7 +25,7 @@ from plinth.cli.options import (
 )
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
-from plinth_hw.terminal.options import Folder, InputFile, Integer, IntegerRange, Name, OutputFile
+from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, UnboundedInteger
 
 if TYPE_CHECKING:
     from plinth.plan.plan import Plan
@@ -172,7 +172,7 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
 
 @cli.command()
 @click.argument("plan_file", metavar="PLAN", type=InputFile())
-@click.option("--die", type=Integer(), help="the tasks of this die, in place of operations")
+@click.option("--die", type=UnboundedInteger(), help="the tasks of this die, in place of operations")
 @click.option("--against", type=InputFile(), help="the plan of another step, of the same network: where they differ; "
               "exit code 1 if they do")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")

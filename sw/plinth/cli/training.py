@@ -31,12 +31,12 @@ from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, RealRange
 
 if TYPE_CHECKING:
-    from plinth.runtime.arrays import Window
+    from plinth.runtime.arrays import WaveWindow
 
 
-def _window(text: str | None, out: Path, dies: int) -> Window | None:
+def _window(text: str | None, out: Path, dies: int) -> WaveWindow | None:
     """``die=0,from=1000,to=2000`` as a window."""
-    from plinth.runtime.arrays import Window
+    from plinth.runtime.arrays import WaveWindow
 
     if text is None:
         return None
@@ -46,7 +46,7 @@ def _window(text: str | None, out: Path, dies: int) -> Window | None:
     die, start, stop = (int(number) for number in match.groups())
     if die >= dies or start >= stop:
         raise UserError(f"--waves {text!r}: 'die' must be below {dies}, and 'from' below 'to'")
-    return Window(die, start, stop, out / f"die{die}.vcd")
+    return WaveWindow(die, start, stop, out / f"die{die}.vcd")
 
 
 def _typed() -> set[str]:
@@ -55,7 +55,7 @@ def _typed() -> set[str]:
     return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
-def _recorded(window: Window) -> str:
+def _recorded(window: WaveWindow) -> str:
     """Path of the waves, or why there are none: a VCD without a time is only a header."""
     with open(window.path) as lines:
         if any(line.startswith("#") for line in lines):

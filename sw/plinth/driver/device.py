@@ -31,7 +31,7 @@ class Device(Protocol):
         the array waits or one of its registers is read."""
 
 
-class Array(Protocol):
+class DeviceArray(Protocol):
     """Dies joined by links; this process owns all of them, or some while other processes own the others."""
 
     @property

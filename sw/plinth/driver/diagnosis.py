@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plinth.driver.device import Device
-from plinth.driver.program import Graph, Task
+from plinth.driver.program import DieGraph, NamedDescriptor
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.descriptors import HEADER_WORDS, TaskHeader
@@ -25,7 +25,7 @@ class Diagnosis:
     """
 
     devices: Mapping[int, Device]
-    running: Mapping[int, Graph]
+    running: Mapping[int, DieGraph]
     written: Mapping[int, Mapping[int, int]]
     memory_words: int
     size: int
@@ -76,7 +76,7 @@ class Diagnosis:
                 senders.append(f"{', '.join(names)} of die {source}")
         return f"{text}; see {'; '.join(senders)}" if senders else text
 
-    def _beyond(self, graph: Graph, source: int, number: int) -> list[str]:
+    def _beyond(self, graph: DieGraph, source: int, number: int) -> list[str]:
         """Tasks of die ``source`` whose tiles may end beyond the memory of die ``number``."""
         bases = [self.written[source].get(regs.BASES + 4 * base, 0) for base in range(regs.BASE_COUNT)]
         names = []
@@ -104,7 +104,7 @@ class Diagnosis:
                 names.append(repr(task.name))
         return names
 
-    def _task_at(self, number: int, address: int) -> Task | None:
+    def _task_at(self, number: int, address: int) -> NamedDescriptor | None:
         """The task of a die's graph that is under way, if it is one of it."""
         return self.running[number].task_at(address) if number in self.running else None
 

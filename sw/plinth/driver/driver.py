@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.driver.device import Array, Device, Words
+from plinth.driver.device import Device, DeviceArray, Words
 from plinth.driver.diagnosis import Diagnosis
 from plinth.driver.executor import Piece
-from plinth.driver.program import Graph, Program, descriptor_words, program_digest
+from plinth.driver.program import DieGraph, Program, descriptor_words, program_digest
 from plinth.driver.statistics import DieStatistics, EngineCounters, TaskRecord
 from plinth.driver.wiring import Wiring, wiring_registers
 from plinth.errors import UserError
@@ -78,7 +78,7 @@ class Driver:
         another program, or these dies can have no lead.
     """
 
-    def __init__(self, array: Array, program: Program, *, memory_words: int,
+    def __init__(self, array: DeviceArray, program: Program, *, memory_words: int,
                  watchdog_cycles: int = WATCHDOG_CYCLES, links: Wiring | None = None,
                  verilog_digest: int | None = None, lead: int = 0):
         self.array = array
@@ -88,7 +88,7 @@ class Driver:
         self._epoch: dict[int, dict[int, int]] = {number: {} for number in array.numbers}
         self._written: dict[int, dict[int, int]] = {number: {} for number in array.numbers}
         #: Graphs that have been started and not awaited.
-        self._running: dict[int, Graph] = {}
+        self._running: dict[int, DieGraph] = {}
         self._diagnosis = Diagnosis(self._devices, self._running, self._written, memory_words, array.size,
                                     program.parameters.engines)
         if array.size != program.dies:
@@ -248,7 +248,7 @@ class Driver:
         for die in self._devices if number is None else [number]:
             self._start(die, self.program.step[die], bases)
 
-    def run(self, graphs: Sequence[Graph], bases: Mapping[int, int]) -> int:
+    def run(self, graphs: Sequence[DieGraph], bases: Mapping[int, int]) -> int:
         """Run one graph of every die's on each to its end; returns the cycles it took.
 
         Raises
@@ -261,7 +261,7 @@ class Driver:
         self._ahead = 0
         return self.wait()
 
-    def _start(self, number: int, graph: Graph, bases: Mapping[int, int]) -> None:
+    def _start(self, number: int, graph: DieGraph, bases: Mapping[int, int]) -> None:
         die, epoch = self.device(number), self._epoch[number]
         if number in self._running:
             raise ValueError(f"die {number} runs graph {self._running[number].name!r}, which nobody has awaited")

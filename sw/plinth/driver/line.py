@@ -19,8 +19,8 @@ from plinth_hw.isa.frames import (
     PROTOCOL_VERSION,
     AnswerTrailer,
     Limits,
-    Operation,
     RequestHeader,
+    RequestKind,
     decode,
     encode,
 )
@@ -71,7 +71,7 @@ class Request:
     """Accesses of registers: ``count`` reads, or a write of each four bytes of ``data``, from byte address ``address``
     on or, if ``fixed``, all there."""
 
-    operation: Operation
+    operation: RequestKind
     address: int
     count: int = 0
     fixed: bool = False
@@ -126,7 +126,7 @@ class SerialLine:
         """Agree on a number to begin with, and on sizes."""
         mark = secrets.randbits(16)
         self.port.write(_DELIMITER)
-        found = self._exchange([Request(Operation.SYNC, mark)], FIRST_TRIES, mark)[0]
+        found = self._exchange([Request(RequestKind.SYNC, mark)], FIRST_TRIES, mark)[0]
         limits = layout.unpack(Limits, [int.from_bytes(found, "little")])
         if limits.version != PROTOCOL_VERSION:
             raise LineError(f"{self.port.name}: its host bridge speaks version {limits.version} of the protocol, not "
@@ -210,7 +210,7 @@ class SerialLine:
 
     def _failure(self, request: Request, trailer: AnswerTrailer) -> str:
         """What went wrong with a request, or nothing."""
-        if trailer.count != (request.count or len(request.data) // 4) and request.operation is not Operation.SYNC:
+        if trailer.count != (request.count or len(request.data) // 4) and request.operation is not RequestKind.SYNC:
             name = _RESPONSES.get(trailer.response, trailer.response)
             return (f"{self.port.name}: the {request} was answered with {name} after {trailer.count} words; check that "
                     "the die has this register, and memory there")

@@ -14,7 +14,7 @@ from plinth_hw.isa.parameters import DieParameters
 
 
 @dataclass(frozen=True)
-class Task:
+class NamedDescriptor:
     """One descriptor with its name, for messages and records."""
 
     name: str
@@ -23,17 +23,17 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Graph:
+class DieGraph:
     """A task graph of one die: descriptors at a word address, and how far a run moves each counter."""
 
     name: str
     address: int
-    tasks: tuple[Task, ...]
+    tasks: tuple[NamedDescriptor, ...]
     advances: Mapping[int, int]
     #: Words of memory from a task to the next.
     spacing: int = DESCRIPTOR_WORDS
 
-    def task_at(self, address: int) -> Task | None:
+    def task_at(self, address: int) -> NamedDescriptor | None:
         """The task whose descriptor lies at a word address, if it belongs to this graph."""
         index, rest = divmod(address - self.address, self.spacing)
         return self.tasks[index] if rest == 0 and 0 <= index < len(self.tasks) else None
@@ -45,9 +45,9 @@ class Program:
 
     parameters: DieParameters
     #: Run once before the first step, one a die; empty if nothing is to be set up.
-    setup: Sequence[Graph]
+    setup: Sequence[DieGraph]
     #: Run once a training step, one a die.
-    step: Sequence[Graph]
+    step: Sequence[DieGraph]
     #: Named places of the first die.
     buffers: Mapping[str, Buffer]
     #: Moving base registers: first place, words from one step's place to the next.
@@ -79,6 +79,6 @@ def program_digest(program: Program) -> str:
     return hashlib.sha256(repr((graphs, sorted(program.moving.items()), program.records)).encode()).hexdigest()[:16]
 
 
-def descriptor_words(tasks: Iterable[Task]) -> Words:
+def descriptor_words(tasks: Iterable[NamedDescriptor]) -> Words:
     """All descriptors as one array, ready to be written to memory."""
     return np.array([word for task in tasks for word in task.words], dtype=np.uint32)

@@ -19,7 +19,7 @@ import serial
 
 from plinth.driver.device import Words
 from plinth.driver.line import BAUD, LineError, Port, Request, SerialLine
-from plinth_hw.isa.frames import BYTE_BITS, Operation
+from plinth_hw.isa.frames import BYTE_BITS, RequestKind
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register, Status
 from plinth_hw.isa.window import WindowMemory
@@ -130,7 +130,7 @@ class SerialDevice:
 
     def read_registers(self, addresses: Sequence[int]) -> list[int]:
         """Values of registers at byte addresses, in their order."""
-        found = b"".join(self.flush([Request(Operation.READ, run.address, count=run.count, fixed=run.fixed)
+        found = b"".join(self.flush([Request(RequestKind.READ, run.address, count=run.count, fixed=run.fixed)
                                      for run in _runs(addresses, self.line.words)]))
         return np.frombuffer(found, "<u4").tolist()
 
@@ -152,13 +152,13 @@ class SerialDevice:
         values = np.array([value & 0xFFFF_FFFF for _, value in writes], "<u4")
         place = 0
         for run in _runs([address for address, _ in writes], self.line.words):
-            self._posted.append(Request(Operation.WRITE, run.address, fixed=run.fixed,
+            self._posted.append(Request(RequestKind.WRITE, run.address, fixed=run.fixed,
                                         data=values[place:place + run.count].tobytes()))
             place += run.count
 
 
 @dataclass
-class _Run:
+class _RegisterRun:
     """Registers that one request reaches: all at one address, or each behind the one before."""
 
     address: int
@@ -166,9 +166,9 @@ class _Run:
     count: int
 
 
-def _runs(addresses: Sequence[int], most: int) -> list[_Run]:
+def _runs(addresses: Sequence[int], most: int) -> list[_RegisterRun]:
     """Addresses in their order, as few runs of at most so many as will do."""
-    runs: list[_Run] = []
+    runs: list[_RegisterRun] = []
     for address in addresses:
         last = runs[-1] if runs else None
         if last is not None and last.count < most:
@@ -178,12 +178,12 @@ def _runs(addresses: Sequence[int], most: int) -> list[_Run]:
             if address == last.address + _REGISTER_BYTES * last.count and not last.fixed:
                 last.count += 1
                 continue
-        runs.append(_Run(address, False, 1))
+        runs.append(_RegisterRun(address, False, 1))
     return runs
 
 
 class SerialArray:
-    """Dies behind serial lines; see ``plinth.driver.device.Array``.
+    """Dies behind serial lines; see ``plinth.driver.device.DeviceArray``.
 
     Parameters
     ----------

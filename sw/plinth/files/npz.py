@@ -69,7 +69,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Form:
+class MemberForm:
     """The number type and shape that the header of a member declares; ``str()`` gives them for messages."""
 
     member: Member
@@ -119,7 +119,7 @@ class ArrayFile:
         """Make the error that the archive is damaged, or of another kind than wanted, by what was found."""
         return UserError(f"{self.where}: damaged or not {self.what} ({problem}); {self.remedy}")
 
-    def form(self, name: str) -> Form:
+    def form(self, name: str) -> MemberForm:
         """Read the header of an array: its number type and shape.
 
         Raises
@@ -151,9 +151,9 @@ class ArrayFile:
             raise self.error(f"{quoted(name)} has no shape that is read")
         if prod(shape) * dtype.itemsize != member.size - head:
             raise self.error(f"{quoted(name)} claims {list(shape)} of {dtype}, but has {member.size - head} bytes")
-        return Form(member, dtype.newbyteorder("="), shape, not dtype.isnative, order == "True", head)
+        return MemberForm(member, dtype.newbyteorder("="), shape, not dtype.isnative, order == "True", head)
 
-    def read(self, form: Form) -> NDArray[Any]:
+    def read(self, form: MemberForm) -> NDArray[Any]:
         """Unpack the values of an array whose header has been read by :meth:`form`.
 
         Raises

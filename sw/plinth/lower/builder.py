@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plinth.buffers import STATIC_BASE, Buffer
-from plinth.driver.program import Task
+from plinth.driver.program import NamedDescriptor
 from plinth.errors import UserError
 from plinth.step.accesses import Accesses
 from plinth.units import largest
@@ -28,7 +28,7 @@ class GraphBuilder:
     """Collects buffers and tasks of one die."""
 
     parameters: DieParameters
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[NamedDescriptor] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     #: Words of each, with its copies.
     sizes: dict[str, int] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class GraphBuilder:
         """Tasks so far."""
         return len(self._pending)
 
-    def finish(self, *, record: bool) -> list[Task]:
+    def finish(self, *, record: bool) -> list[NamedDescriptor]:
         """Pack the descriptors; the last one ends the graph.
 
         Raises
@@ -153,7 +153,7 @@ class GraphBuilder:
         for index, (name, engine, header, body) in enumerate(self._pending):
             header.update(tag=index & tags, record=int(record), last=int(index + 1 == len(self._pending)))
             try:
-                tasks.append(Task(name, engine, pack(engine, header, body)))
+                tasks.append(NamedDescriptor(name, engine, pack(engine, header, body)))
             except ValueError as error:
                 raise UserError(f"task {name!r} does not fit its descriptor: {error}; choose a smaller network or "
                                 "batch, or more dies") from None

@@ -30,7 +30,7 @@ class Send(NamedTuple):
     to: int
 
 
-class Setting(NamedTuple):
+class RouteSetting(NamedTuple):
     """A task that sets routes: its place on its die, of which kind, and destinations with their ports."""
 
     die: int
@@ -43,9 +43,9 @@ class Setting(NamedTuple):
 Event = tuple[str, int, int, int]
 
 
-def settings(graphs: Sequence[GraphBuilder]) -> list[Setting]:
+def settings(graphs: Sequence[GraphBuilder]) -> list[RouteSetting]:
     """The tasks of dies' graphs that set routes."""
-    return [Setting(die, place, Traffic(body["traffic"]), tuple(
+    return [RouteSetting(die, place, Traffic(body["traffic"]), tuple(
                 (body["first_die"] + number, port) for number, port in enumerate(body["ports"][:body["dies"]])))
             for die, graph in enumerate(graphs) for place, (_, engine, header, body) in enumerate(graph.pending)
             if engine is Engine.COLLECTIVE and header["operation"] == CollectiveOperation.SET_ROUTE.value]
@@ -56,7 +56,7 @@ def sends(graphs: Sequence[GraphBuilder], nexts: Sequence[dict[int, int]]) -> li
     return [Send(die, *sent) for die, graph in enumerate(graphs) for sent in graph.sends(nexts[die])]
 
 
-class Order:
+class GraphOrder:
     """What comes before what in graphs of all dies that run at the same time."""
 
     def __init__(self, graphs: Sequence[GraphBuilder], sent: Sequence[Send]):
@@ -160,7 +160,7 @@ def tile_dies(header: Mapping[str, Any], body: Mapping[str, Any], die: int) -> l
 
 
 def fenced(graphs: Sequence[GraphBuilder], sent: Sequence[Send], kind_of: Mapping[int, Traffic]
-           ) -> dict[Send, frozenset[Setting]]:
+           ) -> dict[Send, frozenset[RouteSetting]]:
     """The routes that are set before each thing that is sent, of its own kind of traffic.
 
     Parameters
@@ -177,11 +177,11 @@ def fenced(graphs: Sequence[GraphBuilder], sent: Sequence[Send], kind_of: Mappin
     UserError
         If something may be under way while its routes are set.
     """
-    found = dict.fromkeys(sent, frozenset[Setting]())
+    found = dict.fromkeys(sent, frozenset[RouteSetting]())
     if not (sets := settings(graphs)):
         return found
-    order = Order(graphs, sent)
-    before: dict[Send, list[Setting]] = {one: [] for one in sent}
+    order = GraphOrder(graphs, sent)
+    before: dict[Send, list[RouteSetting]] = {one: [] for one in sent}
     for setting in sets:
         some = [one for one in sent if kind_of[one.traffic_class] is setting.traffic]
         here = setting.die, setting.place, setting.die

@@ -18,7 +18,7 @@ from plinth.lower.codes import LevelPlace
 from plinth.network.parameters import KeptVectors, LayerVector, Parameters
 from plinth.partition.groups import RING
 from plinth.step import tensors
-from plinth.step.owned import Block, Kept
+from plinth.step.owned import Kept, OwnedChunks
 from plinth.step.step import Step
 from plinth.step.tensors import Part, Selected
 from plinth.step.tile_operations import ElementRates
@@ -58,7 +58,7 @@ def _grid(axes: Sequence[Selected]) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class PlacedTensor:
     """A tensor [sample, position, channel] in die memory: for each die its part and the buffer of it."""
 
     samples: int
@@ -94,7 +94,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class RowNumbers(Tensor):
+class RowNumbers(PlacedTensor):
     """Row numbers of an embedding [sample, position, 1] in die memory: on each die index words for its slice, whose
     first row is 0. Rows that another die holds get the numbers of spare rows behind the slice, in turn, so that adds to
     them do not wait for each other."""
@@ -226,7 +226,7 @@ class KeptWeights:
     """An optimiser state, or low halves, beside a layer's weights in die memory: on each die the blocks it owns."""
 
     weights: LayerWeights
-    blocks: Sequence[Sequence[tuple[Block, Buffer]]]
+    blocks: Sequence[Sequence[tuple[OwnedChunks, Buffer]]]
 
     def pieces(self) -> list[Piece]:
         """The regions of memory that hold the vector, die by die."""
@@ -259,17 +259,17 @@ class _HostPlaces:
     def __init__(self, step: Step, at: Callable[[Buffer], Buffer]) -> None:
         self._step, self._at = step, at
 
-    def tensor(self, given: tensors.Tensor) -> Tensor:
+    def tensor(self, given: tensors.Tensor) -> PlacedTensor:
         """A tensor."""
         dies = range(self._step.dies)
-        return Tensor(given.samples, given.positions, given.channels, [given.part(die) for die in dies],
-                      [self._at(given.buffer(die)) for die in dies])
+        return PlacedTensor(given.samples, given.positions, given.channels, [given.part(die) for die in dies],
+                            [self._at(given.buffer(die)) for die in dies])
 
-    def inputs(self) -> list[Tensor]:
+    def inputs(self) -> list[PlacedTensor]:
         """What the network's input is given to."""
         return [self._input(number) for number in range(len(self._step.inputs))]
 
-    def _input(self, number: int) -> Tensor:
+    def _input(self, number: int) -> PlacedTensor:
         found, table = self.tensor(self._step.inputs[number]), self._step.tables.get(number)
         if table is None:
             return found
@@ -344,16 +344,16 @@ class HostView:
     gradient_scale: float
     weights: Mapping[str, LayerWeights]
     gradients: Mapping[str, LayerWeights]
-    inputs: Sequence[Tensor]
-    targets: Tensor
-    predictions: Tensor
-    maps: Mapping[str, Tensor]
+    inputs: Sequence[PlacedTensor]
+    targets: PlacedTensor
+    predictions: PlacedTensor
+    maps: Mapping[str, PlacedTensor]
     kept: Mapping[str, Mapping[str, KeptWeights]]
     generators: Sequence[Buffer]
     constants: Sequence[tuple[Buffer, Sequence[Sequence[float]]]]
     batches: int = 1
     levels: Mapping[str, Sequence[LevelPlace]] = field(default_factory=dict)
-    living: Mapping[str, Tensor] = field(default_factory=dict)
+    living: Mapping[str, PlacedTensor] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     @property

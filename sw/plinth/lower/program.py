@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from plinth.driver.program import Graph, Program
+from plinth.driver.program import DieGraph, Program
 from plinth.lower.builder import GraphBuilder, require_memory
 from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, RECORD_WORDS
 from plinth_hw.isa.operations import CollectiveOperation, Engine, Traffic
@@ -68,9 +68,9 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
     require_memory(parameters, end, memory_words, fullest.sizes | {"tasks and records": end - fullest.end})
     return Program(
         parameters=parameters,
-        setup=[Graph("setup", first, tuple(tasks), one.advances, descriptor)
+        setup=[DieGraph("setup", first, tuple(tasks), one.advances, descriptor)
                for one, tasks in zip(setup, setup_tasks, strict=True)],
-        step=[Graph("step", second, tuple(tasks), one.advances, descriptor)
+        step=[DieGraph("step", second, tuple(tasks), one.advances, descriptor)
               for one, tasks in zip(step, step_tasks, strict=True)],
         buffers=builder.buffers, moving=builder.moving, gradient_scale=gradient_scale, records=records,
         memory_words=end)

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from plinth.array.array import Array
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.fences import Setting, fenced, sends, settings
+from plinth.lower.fences import RouteSetting, fenced, sends, settings
 from plinth_hw.isa.operations import Traffic
 
 Pairs = set[tuple[int, int]]
-Sets = frozenset[Setting]
+Sets = frozenset[RouteSetting]
 
 
 def traffic(graphs: Sequence[Sequence[GraphBuilder]]) -> dict[int, Pairs]:

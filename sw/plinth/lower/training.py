@@ -52,11 +52,11 @@ from plinth.step.tasks import (
     Phase,
     Predict,
     Reduction,
-    Rows,
+    RowsByNumber,
     Signal,
     SkipPart,
-    Tile,
-    TileTransform,
+    TileCopy,
+    TransformTiles,
     Vector,
 )
 from plinth.step.vector import Move, VectorProgram
@@ -368,7 +368,7 @@ class _Lowering:
     def _vector(self, to: _Lowered, work: Vector) -> None:
         to.add(VectorOperation.PROGRAM, self._program(work.program).body())
 
-    def _transform(self, to: _Lowered, work: TileTransform) -> None:
+    def _transform(self, to: _Lowered, work: TransformTiles) -> None:
         """Its descriptors, which write different words, or add to them one after the other."""
         maps = replace(work.maps, buffer=self.at(work.maps.buffer))
         operation, made = transform_bodies(replace(work, maps=maps, tiles=self.at(work.tiles)))
@@ -379,7 +379,7 @@ class _Lowering:
         operation, body = line_body(replace(work, source=self.at(work.source), target=self.at(work.target)))
         to.add(operation, self._announced(body, work))
 
-    def _announced(self, body: dict[str, Any], work: TileTransform | LineTransform | Encode) -> dict[str, Any]:
+    def _announced(self, body: dict[str, Any], work: TransformTiles | LineTransform | Encode) -> dict[str, Any]:
         """A body with the counter that it advances where it goes, if that is another die."""
         return body | ({"arrival": self._counter(work.exchange)} if "remote" in body else {})
 
@@ -400,7 +400,7 @@ class _Lowering:
         if isinstance(part, CodePart):
             self.levels.setdefault(part.layer, []).append(LevelPlace(to.die, to.builder.count - 1, part, predicts))
 
-    def _tile(self, to: _Lowered, work: Tile) -> None:
+    def _tile(self, to: _Lowered, work: TileCopy) -> None:
         source, target = self.at(work.source), self.at(work.target)
         body = {"source": source.pointer, "destination": target.pointer, "columns": source.columns,
                 "rows": source.rows, "planes": work.planes, "source_row_stride": source.stride,
@@ -415,7 +415,7 @@ class _Lowering:
         else:
             to.add(TransferOperation.TRANSFORM, body | spread(work.members, work.members_apart))
 
-    def _rows(self, to: _Lowered, work: Rows) -> None:
+    def _rows(self, to: _Lowered, work: RowsByNumber) -> None:
         numbers, table, rows = map(self.at, (work.numbers, work.table, work.rows))
         source, target = (rows, table) if work.added else (table, rows)
         to.add(TransferOperation.ADD if work.added else TransferOperation.COPY, {
@@ -465,7 +465,8 @@ class _Lowering:
 
 #: For each kind of work how it becomes descriptors.
 LOWERS: dict[type, Callable[[_Lowering, _Lowered, Any], None]] = {
-    Multiplication: _Lowering._multiply, Vector: _Lowering._vector, Tile: _Lowering._tile,
-    TileTransform: _Lowering._transform, LineTransform: _Lowering._lines, Encode: _Lowering._encode,
-    Decode: _Lowering._decode, Predict: _Lowering._predict, Rows: _Lowering._rows, Reduction: _Lowering._reduction,
+    Multiplication: _Lowering._multiply, Vector: _Lowering._vector, TileCopy: _Lowering._tile,
+    TransformTiles: _Lowering._transform, LineTransform: _Lowering._lines, Encode: _Lowering._encode,
+    Decode: _Lowering._decode, Predict: _Lowering._predict, RowsByNumber: _Lowering._rows,
+                                                                  Reduction: _Lowering._reduction,
     GroupRow: _Lowering._group_row, Optimisation: _Lowering._optimisation, Signal: _Lowering._signal}

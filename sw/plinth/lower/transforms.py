@@ -6,7 +6,7 @@ from typing import Any
 
 from plinth.machine.convolution import FeatureMap
 from plinth.partition.graph import Node
-from plinth.step.tasks import LineTransform, Members, TileTransform
+from plinth.step.tasks import LineTransform, Members, TransformTiles
 from plinth_hw.isa.operations import TransferOperation
 from plinth_hw.isa.winograd import PLAIN_NUMBERS, TRANSFORMS, Lattice, Transform, plain_sides
 
@@ -37,7 +37,7 @@ class _Loops:
     by_column: bool
 
 
-def _loops(work: TileTransform) -> Iterator[_Loops]:
+def _loops(work: TransformTiles) -> Iterator[_Loops]:
     """Of each descriptor: rows of tiles x columns, or x images."""
     down, across = work.counts
     line, lines = work.lines or (0, down)
@@ -60,7 +60,7 @@ def _map_side(maps: FeatureMap, loops: _Loops, lattices: tuple[Lattice, Lattice]
             "column_step": 0 if loops.by_column else across.step}
 
 
-def _tile_side(work: TileTransform, loops: _Loops, columns: int) -> dict[str, Any]:
+def _tile_side(work: TransformTiles, loops: _Loops, columns: int) -> dict[str, Any]:
     """A side of a task that is tiles, with so many elements in a row of each."""
     tiles, (row, rows, column, wide) = work.tiles, work.elements
     down, right = (work.plane, work.column * work.plane) if work.column else (columns * work.plane, work.plane)
@@ -89,7 +89,7 @@ def _members(members: Members) -> dict[str, int]:
             "member_places": members.elements, "longer_members": members.longer}
 
 
-def _leaving(work: TileTransform | LineTransform) -> dict[str, int]:
+def _leaving(work: TransformTiles | LineTransform) -> dict[str, int]:
     """Fields of a task for another die, or for several."""
     if work.members is not None:
         return {"remote": 1, "arrival_enable": 1, **_members(work.members)}
@@ -126,7 +126,7 @@ def _on_its_side(body: dict[str, Any]) -> dict[str, Any]:
     return {other.get(name, name): value for name, value in body.items()} | {"down_first": 1 - body["down_first"]}
 
 
-def bodies(work: TileTransform) -> tuple[TransferOperation, list[dict[str, Any]]]:
+def bodies(work: TransformTiles) -> tuple[TransferOperation, list[dict[str, Any]]]:
     """The operation, and the body of each descriptor; addresses are those of the work's buffers."""
     lattices = work.lattices
     ways = [PLAIN_NUMBERS[places] if places else _matrix(one, work.outputs, work.scatter)

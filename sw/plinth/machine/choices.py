@@ -246,7 +246,7 @@ def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | 
 
 
 @dataclass(frozen=True)
-class Part:
+class MappedSamples:
     """Samples of a fully connected layer, from ``start`` on, that one product is made of, and its mapping."""
 
     start: int
@@ -256,14 +256,14 @@ class Part:
 
 @lru_cache(maxsize=4096)
 def dense(die: DieParameters, samples: int, inputs: int, outputs: int, transposed: bool, name: str = "a product",
-          ) -> tuple[Part, ...]:
+          ) -> tuple[MappedSamples, ...]:
     """Parts of samples x inputs times inputs x outputs, weights or their transpose: samples as rows x columns of a map,
     those left over likewise."""
-    found: list[tuple[float, tuple[Part, ...]]] = []
+    found: list[tuple[float, tuple[MappedSamples, ...]]] = []
     for columns in balanced(samples, max(1, min(-(-samples // die.columns), die.bank_words)))[:3]:
         loops = Loops(rows=samples // columns, columns=columns, filters=outputs, channels=inputs,
                       adjacent_channels=True, adjacent_filters=not transposed)
-        parts: tuple[Part, ...] = (Part(0, loops, choose(die, loops, name)),)
+        parts: tuple[MappedSamples, ...] = (MappedSamples(0, loops, choose(die, loops, name)),)
         rest = samples % columns
         if rest:
             parts += tuple(replace(part, start=part.start + samples - rest)
@@ -283,7 +283,7 @@ def _folds(die: DieParameters, samples: int) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=4096)
 def dense_update(die: DieParameters, samples: int, inputs: int, outputs: int, name: str = "a product",
-                 ) -> tuple[Part, ...]:
+                 ) -> tuple[MappedSamples, ...]:
     """Parts of inputs x samples times samples x outputs: samples as kernel rows x columns, those left over likewise."""
     most = min(samples, die.filter_words // die.feed_words)
     # Of equal slots more than one tap is better, for stores hide behind it, if a load of the map does as well.
@@ -291,7 +291,7 @@ def dense_update(die: DieParameters, samples: int, inputs: int, outputs: int, na
     found = []
     for wide in sorted(wides):
         loops = Loops(units=inputs, filters=outputs, kernel_rows=samples // wide, kernel_columns=wide)
-        parts: tuple[Part, ...] = (Part(0, loops, choose(die, loops, name)),)
+        parts: tuple[MappedSamples, ...] = (MappedSamples(0, loops, choose(die, loops, name)),)
         rest = samples % wide
         if rest:
             parts += tuple(replace(part, start=part.start + samples - rest)

@@ -35,7 +35,7 @@ LONGEST = (1 << 16) - 1
 
 
 @dataclass(frozen=True)
-class Window:
+class ConvolutionWindow:
     """Windows of a convolution: its input map, kernel, stride, padding and output map, [rows, columns] each."""
 
     size: Pair
@@ -159,7 +159,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Part:
+class TaskPositions:
     """Positions that one task computes: ``positions`` from a row of an image on, in a grid that has ``rows`` rows
     from there on in every image."""
 
@@ -170,12 +170,12 @@ class Part:
     interleave_m_log2: int
 
 
-def parts(parameters: DieParameters, grid: Grid, n: int, k: int) -> list[Part]:
+def parts(parameters: DieParameters, grid: Grid, n: int, k: int) -> list[TaskPositions]:
     """Tasks that cover a grid: one, or one of whole tiles and another, of another shape, for the last rows."""
     overhead = CUT_CYCLES + parameters.rows * parameters.interleave
     positions = grid.images * grid.rows * grid.columns
     whole, shape = tile_shape(parameters, positions, n)
-    best, found = whole * k, [Part(0, 0, grid.rows, positions, shape)]
+    best, found = whole * k, [TaskPositions(0, 0, grid.rows, positions, shape)]
     for rest in range(1, grid.rows + (grid.images > 1)):
         last = rest * grid.columns
         (first_cycles, first_shape), (last_cycles, last_shape) = (
@@ -183,12 +183,12 @@ def parts(parameters: DieParameters, grid: Grid, n: int, k: int) -> list[Part]:
         cycles = (first_cycles + last_cycles) * k + overhead
         if cycles < best:
             best, found = cycles, [
-                Part(0, 0, grid.rows, positions - last, first_shape),
-                Part(grid.images - 1, grid.rows - rest, rest, last, last_shape)]
+                TaskPositions(0, 0, grid.rows, positions - last, first_shape),
+                TaskPositions(grid.images - 1, grid.rows - rest, rest, last, last_shape)]
     return found
 
 
-def _windows(source: FeatureMap, part: Part, grid: Grid, kernel: Pair, first: Pair, stride: Pair) -> Body:
+def _windows(source: FeatureMap, part: TaskPositions, grid: Grid, kernel: Pair, first: Pair, stride: Pair) -> Body:
     """Fields of A: windows of ``kernel`` rows and columns, whose first one of the grid begins at row and column
     ``first`` of the map."""
     word, packing = source.buffer.stride, 2 if source.buffer.packed else 1
@@ -214,7 +214,7 @@ def _windows(source: FeatureMap, part: Part, grid: Grid, kernel: Pair, first: Pa
     }
 
 
-def _results(target: FeatureMap, part: Part, grid: Grid, first: Pair, stride: Pair) -> Body:
+def _results(target: FeatureMap, part: TaskPositions, grid: Grid, first: Pair, stride: Pair) -> Body:
     """Fields of C: every ``stride``-th row and column of a map from ``first`` on."""
     word = stride[1] * target.buffer.stride
     row, last = stride[0] * target.row_words, (grid.columns - 1) * word
@@ -245,7 +245,7 @@ def forward(layer: ConvolutionShape, parameters: DieParameters, x: FeatureMap, w
 
 
 @dataclass(frozen=True)
-class Phase:
+class GradientPhase:
     """Rows and columns of the input's gradient with the same remainders modulo the strides."""
 
     #: The first row and column, and how many there are.
@@ -265,7 +265,7 @@ class Phase:
         return min(self.taps) > 0
 
 
-def phases(layer: ConvolutionShape) -> Iterator[Phase]:
+def phases(layer: ConvolutionShape) -> Iterator[GradientPhase]:
     """The phases of a layer, row by row."""
     def side(axis: int, size: int) -> list[tuple[int, int, int, int, int]]:
         kernel, stride, padding = layer.kernel[axis], layer.stride[axis], layer.padding[axis]
@@ -280,7 +280,7 @@ def phases(layer: ConvolutionShape) -> Iterator[Phase]:
     for down, across in product(side(0, layer.height), side(1, layer.width)):
         (row, rows, *rest), (column, columns, *others) = down, across
         tap, taps, first = zip(rest, others, strict=True)
-        yield Phase(row, column, rows, columns, tap, taps, first)
+        yield GradientPhase(row, column, rows, columns, tap, taps, first)
 
 
 def input_gradient(layer: ConvolutionShape, parameters: DieParameters, dz: FeatureMap, w: Buffer, dx: FeatureMap, *,
@@ -321,7 +321,7 @@ def weight_gradient(layer: ConvolutionShape, parameters: DieParameters, x: Featu
     """Body of the CONVOLUTION task for the gradient of ``w``."""
     require(layer, x, dw, dz)
     k = dz.images * dz.height * dz.width
-    whole = Part(0, 0, dz.height, k, 0)
+    whole = TaskPositions(0, 0, dz.height, k, 0)
     return [{
         **_windows(x, whole, Grid(dz.images, dz.height, dz.width), layer.kernel,
                    (-layer.padding[0], -layer.padding[1]), layer.stride),

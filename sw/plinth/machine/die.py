@@ -31,7 +31,7 @@ class ProductCycles(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Machine:
+class DieCycles:
     """One die: cycles of its tasks."""
 
     parameters: DieParameters
@@ -120,6 +120,6 @@ class Machine:
 
 
 @lru_cache(maxsize=64)
-def machine(parameters: DieParameters) -> Machine:
+def machine(parameters: DieParameters) -> DieCycles:
     """The die of a preset."""
-    return Machine(parameters)
+    return DieCycles(parameters)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from plinth.buffers import Buffer
 from plinth.machine.choices import choose, dense, dense_update
-from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap, Window
+from plinth.machine.convolution import Body, ConvolutionShape, ConvolutionWindow, FeatureMap
 from plinth.machine.mappings import Loops, Mapping
 from plinth.machine.row_stationary_tasks import (
     RowStationary,
@@ -30,7 +30,7 @@ class Product:
     samples: int
     inputs: int
     outputs: int
-    window: Window | None = None
+    window: ConvolutionWindow | None = None
     #: Name of the layer, for messages.
     layer: str = field(default="a product", compare=False)
 

@@ -24,8 +24,8 @@ from types import SimpleNamespace
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
-from plinth.machine.choices import Part, choose, dense, dense_update
-from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap, Phase, phases, require
+from plinth.machine.choices import MappedSamples, choose, dense, dense_update
+from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap, GradientPhase, phases, require
 from plinth.machine.mappings import LONGEST, Loops, Mapping, Piece, pieces
 from plinth_hw.isa.operations import MatrixOperation
 from plinth_hw.isa.parameters import DieParameters
@@ -100,7 +100,7 @@ def forward_loops(layer: ConvolutionShape, images: int) -> Loops:
         column_stride=layer.stride[1], adjacent_channels=True)
 
 
-def input_gradient_loops(layer: ConvolutionShape, images: int) -> Iterator[tuple[Phase, Loops]]:
+def input_gradient_loops(layer: ConvolutionShape, images: int) -> Iterator[tuple[GradientPhase, Loops]]:
     """Of the gradient of ``x``, phase by phase; where no tap meets a phase's places, of a product by one that does."""
     for phase in phases(layer):
         taps, outputs = (phase.taps, layer.outputs) if phase.met else ((1, 1), 1)
@@ -209,7 +209,8 @@ class RowStationary:
         parts = dense(self.parameters, dz.rows, dz.columns, dx.columns, True, self.name)
         return self._samples(parts, dz, w, dx, w_channel=1, **self._steps(w_filter=w.stride))
 
-    def _samples(self, parts: Iterable[Part], x: Buffer, w: Buffer, c: Buffer, **filters: int) -> list[list[Body]]:
+    def _samples(self, parts: Iterable[MappedSamples], x: Buffer, w: Buffer, c: Buffer,
+                 **filters: int) -> list[list[Body]]:
         bodies: list[Body] = []
         for part in parts:
             columns, operands = part.loops.columns, _operands(x, w, c)

@@ -22,7 +22,7 @@ START, PANEL = 27, 4
 WALKED = 4
 
 
-class Cost(NamedTuple):
+class ProductCost(NamedTuple):
     """Cycles of a task alone, of a further one in a row, and the beats that it reads and writes."""
 
     alone: float
@@ -32,7 +32,7 @@ class Cost(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shape:
+class ProductShape:
     """A product as its task says it.
 
     Parameters
@@ -61,7 +61,7 @@ class Shape:
     c_aligned: bool = True
 
 
-def shape(parameters: DieParameters, product: str, m: int, n: int, k: int, run: int) -> Shape:
+def shape(parameters: DieParameters, product: str, m: int, n: int, k: int, run: int) -> ProductShape:
     """A product of m x k and k x n as lowering makes its task; matrices lie row behind row.
 
     Parameters
@@ -77,12 +77,12 @@ def shape(parameters: DieParameters, product: str, m: int, n: int, k: int, run: 
         return ceil(columns / packing) % parameters.beat_words == 0
 
     log2 = tile_shape(parameters, m, n)[1] if run else interleave_m_log2(parameters, m, n)
-    return Shape(m, n, k, log2, transpose_a, transpose_b, run, aligned(run or (m if transpose_a else k)),
-                 aligned(k if transpose_b else n), aligned(n, 1))
+    return ProductShape(m, n, k, log2, transpose_a, transpose_b, run, aligned(run or (m if transpose_a else k)),
+                        aligned(k if transpose_b else n), aligned(n, 1))
 
 
 @lru_cache(maxsize=1 << 16)
-def cost(parameters: DieParameters, given: Shape) -> Cost:
+def cost(parameters: DieParameters, given: ProductShape) -> ProductCost:
     """What a product takes if nothing else uses the memory."""
     depth = parameters.interleave
     tile_m = parameters.rows << given.interleave_m_log2
@@ -92,7 +92,7 @@ def cost(parameters: DieParameters, given: Shape) -> Cost:
     return _extend(parameters, given, [("m", tile_m), ("n", tile_n), ("k", panel)])
 
 
-def _extend(parameters: DieParameters, given: Shape, loops: list[tuple[str, int]]) -> Cost:
+def _extend(parameters: DieParameters, given: ProductShape, loops: list[tuple[str, int]]) -> ProductCost:
     """The walk, with the loops that are too long cut, and what was cut added at the pace of the last turn."""
     if not loops:
         return _walk(parameters, given)
@@ -104,7 +104,7 @@ def _extend(parameters: DieParameters, given: Shape, loops: list[tuple[str, int]
     short = size - (turns - WALKED) * span
     two = _extend(parameters, replace(given, **{name: short}), rest)
     one = _extend(parameters, replace(given, **{name: short - span}), rest)
-    return Cost(*(last + (turns - WALKED) * (last - before) for last, before in zip(two, one, strict=True)))
+    return ProductCost(*(last + (turns - WALKED) * (last - before) for last, before in zip(two, one, strict=True)))
 
 
 def _beats(columns: int, beat: int, aligned: bool) -> float:
@@ -168,7 +168,7 @@ class _Load:
         return held, beats
 
 
-def _walk(parameters: DieParameters, given: Shape) -> Cost:
+def _walk(parameters: DieParameters, given: ProductShape) -> ProductCost:
     packing = parameters.packing
     beat, slots = parameters.beat_words * packing, parameters.interleave
     tile_m = parameters.rows << given.interleave_m_log2
@@ -214,7 +214,7 @@ def _walk(parameters: DieParameters, given: Shape) -> Cost:
     reads, writes = reads / tasks, writes / tasks
     memory = (reads + writes) * parameters.beat_words / float(parameters.memory_words_per_cycle)
     row = max(ends[-1] - ends[-2], memory)
-    return Cost(max(ends[0], row), row, reads, writes)
+    return ProductCost(max(ends[0], row), row, reads, writes)
 
 
 def matrix_formula(parameters: DieParameters, m: int, n: int, k: int, run: int = 0, product: str = "fprop"

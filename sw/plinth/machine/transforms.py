@@ -36,7 +36,7 @@ def _turned(parameters: DieParameters, columns: int) -> int:
     return -(-columns // parameters.beat_words) * place_flits(parameters, min(columns, parameters.beat_words))
 
 
-class Blocks(NamedTuple):
+class TransformBlocks(NamedTuple):
     """Of a task's descriptor: tiles, and words of a place; places of a window, what is made of them one way, and of a
     tile; of these how many are read, and written."""
 
@@ -49,7 +49,8 @@ class Blocks(NamedTuple):
     written: float
 
 
-def blocks_cost(parameters: DieParameters, blocks: Blocks, leaves: bool, *, passes: int = 1, added: bool = False,
+def blocks_cost(parameters: DieParameters, blocks: TransformBlocks, leaves: bool, *, passes: int = 1,
+                added: bool = False,
                 adds: float = 0.0) -> WorkCost:
     """What one of a task's descriptors costs, in the mean, for all dies that it goes to together.
 

@@ -21,7 +21,7 @@ from plinth.network.shape import Shape
 from plinth.network.variables import (
     INPUTS,
     OUTPUTS,
-    Constant,
+    ConstantValue,
     Gradient,
     Normal,
     TilesOfNormal,
@@ -331,7 +331,7 @@ class Affine(Layer):
 
     def variables(self, inputs: Sequence[Shape]) -> tuple[Variable, ...]:
         channels = inputs[0].channels
-        scale = Variable("weights", (OUTPUTS,), Shape((channels,)), Constant(1.0))
+        scale = Variable("weights", (OUTPUTS,), Shape((channels,)), ConstantValue(1.0))
         return (scale, bias(channels)) if self.bias else (scale,)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.network.network import Network
-from plinth.network.variables import Constant, Normal, Variable
+from plinth.network.variables import ConstantValue, Normal, Variable
 from plinth.network.winograd import elements_of_kernel
 from plinth_hw.isa.winograd import form
 
@@ -25,7 +25,7 @@ Predictor = Callable[[Mapping[str, NDArray[Any]], NDArray[Any]], Iterator[NDArra
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TermSizes:
     """What errors are relative to: sizes of the terms that something is added up from."""
 
     predictions: float
@@ -44,7 +44,7 @@ class ReferenceStep:
     predictions: NDArray[np.float64]
     loss: float
     gradients: Sequence[NDArray[np.float64]]
-    sizes: Sizes
+    sizes: TermSizes
     #: Kinks at which the given maps decided.
     kinks: int
     #: ReLUs and windows of max-pools.
@@ -112,7 +112,7 @@ def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.floa
 
 def _drawn(variable: Variable, generator: np.random.Generator) -> NDArray[np.float64]:
     first = variable.initial
-    if isinstance(first, Constant):
+    if isinstance(first, ConstantValue):
         return np.full(variable.shape, first.value)
     if isinstance(first, Normal):
         return generator.standard_normal(variable.shape) * first.deviation

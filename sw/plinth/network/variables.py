@@ -23,7 +23,7 @@ class Gradient(Enum):
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantValue:
     """First values: all the same."""
 
     value: float = 0.0
@@ -46,7 +46,7 @@ class TilesOfNormal:
     outputs: int
 
 
-Initial = Constant | Normal | TilesOfNormal
+Initial = ConstantValue | Normal | TilesOfNormal
 
 
 @dataclass(frozen=True)
@@ -102,4 +102,4 @@ def weights(inputs: int, outputs: int, kernel: tuple[int, ...] = ()) -> Variable
 
 def bias(outputs: int, value: float = 0.0) -> Variable:
     """What is added to each of some outputs, the same value at first."""
-    return Variable("bias", (OUTPUTS,), Shape((outputs,)), Constant(value), added=True)
+    return Variable("bias", (OUTPUTS,), Shape((outputs,)), ConstantValue(value), added=True)

@@ -229,16 +229,16 @@ def _nested(one: Cuts, two: Cuts) -> bool:
 
 
 @lru_cache(maxsize=1 << 18)
-def overlap(home: Region, need: Region, sizes: Sizes, factors: Factors) -> int:
-    """Elements (of a map: samples times channels) that dies need and are home of, over all dies.
+def overlap(owned: Region, need: Region, sizes: Sizes, factors: Factors) -> int:
+    """Elements (of a map: samples times channels) that dies need and own, over all dies.
 
-    Where sizes divide and the i-th cuts of home and need are in as many parts, each die has either none or all
+    Where sizes divide and the i-th cuts of owner and need are in as many parts, each die has either none or all
     elements / parts, of the deeper region each; it has some if its digits fulfil the equalities that the i-th cuts of
-    home and need imply. Parts that are nested fill the axis, divided or not. Anything else is summed over the dies.
+    owner and need imply. Parts that are nested fill the axis, divided or not. Anything else is summed over the dies.
     """
-    if home.by_digits and need.by_digits:
+    if owned.by_digits and need.by_digits:
         dies, elements, count, whole = prod(factors), 1, 1, 0
-        ones, others = [home.cuts(axis) for axis, _ in sizes], [need.cuts(axis) for axis, _ in sizes]
+        ones, others = [owned.cuts(axis) for axis, _ in sizes], [need.cuts(axis) for axis, _ in sizes]
         for (_, size), one, two in zip(sizes, ones, others, strict=True):
             deeper = parts(max(one, two, key=len), factors)
             elements, count, whole = elements * size, count * deeper, whole + (size % deeper == 0)
@@ -249,7 +249,7 @@ def overlap(home: Region, need: Region, sizes: Sizes, factors: Factors) -> int:
             return elements // count * (dies // parts(_equalities(pairs), factors))  # type: ignore[arg-type]
     found = np.ones(prod(factors), dtype=np.int64)
     for axis, size in sizes:
-        found = found * common(axis, size, home, need, factors)
+        found = found * common(axis, size, owned, need, factors)
     return int(found.sum())
 
 

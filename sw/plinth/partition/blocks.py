@@ -95,7 +95,7 @@ def residuals(graph: PlanGraph, layouts: Sequence[Layout], sums: Mapping[int, Ti
             missing = "the network's input is added to its sums"
         elif producer > number:
             missing = "what is added to its sums is made behind them"
-        elif not layouts[producer].home == layouts[reads[0]].input == layouts[number].output:
+        elif not layouts[producer].owned == layouts[reads[0]].input == layouts[number].output:
             missing = "what is added to its sums lies on other dies"
         else:
             missing = ""
@@ -104,7 +104,7 @@ def residuals(graph: PlanGraph, layouts: Sequence[Layout], sums: Mapping[int, Ti
 
 
 @dataclass(frozen=True)
-class Blocks:
+class WinogradBlocks:
     """The blocks of a network's Winograd layers under some splits.
 
     Parameters
@@ -122,10 +122,10 @@ class Blocks:
     added: Mapping[int, Residual]
 
 
-def blocks_of(graph: PlanGraph, layouts: Sequence[Layout], *, apart: bool = False) -> Blocks:
+def blocks_of(graph: PlanGraph, layouts: Sequence[Layout], *, apart: bool = False) -> WinogradBlocks:
     """The blocks of a network's layers; ``apart``: each layer scatters and gathers its own tiles."""
     sums, shared = ({}, {}) if apart else (tile_sums(graph, layouts), shared_tiles(graph, layouts))
-    return Blocks(sums, shared, residuals(graph, layouts, sums))
+    return WinogradBlocks(sums, shared, residuals(graph, layouts, sums))
 
 
 def sum_end(node: Node, summed: TileSum | None, added: Residual | None) -> Node:

@@ -4,10 +4,10 @@ Nobody else decides what moves. The step makes its operations of these definitio
 carries the one that it realises (:mod:`plinth.step.between`); Plans list them, planners estimate by them, reports count
 by them. Words are exact, but where data decide. In a training step move, for a layer and each layer that reads it,
 
-    fprop reduce   Z (raw)              to the home, where it is added
-    fprop copy     output (map)         from the home to the X of the consumer
-    bprop reduce   dX of the consumer   to the home, where it is added
-    bprop copy     dZ (raw)             from the home to the Z of the layer
+    fprop reduce   Z (raw)              to the owner, where it is added
+    fprop copy     output (map)         from the owner to the X of the consumer
+    bprop reduce   dX of the consumer   to the owner, where it is added
+    bprop copy     dZ (raw)             from the owner to the Z of the layer
     fprop scatter  V of X               tiles to who has their elements             ep, for layers alike once
     fprop gather   V of Z               elements to who has the samples             ep, of a sum of tiles once
     bprop scatter  V of dZ              as forwards                                 ep, of a sum of tiles once
@@ -27,7 +27,7 @@ import numpy as np
 
 from plinth.array.array import Array
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region, Sizes, alike, overlap, pattern, plane
-from plinth.partition.blocks import Blocks, blocks_of, coded_exchanges
+from plinth.partition.blocks import WinogradBlocks, blocks_of, coded_exchanges
 from plinth.partition.cuts import Factors, Integers, Levels, halves, parts
 from plinth.partition.graph import Node, PlanGraph, Tiling
 from plinth.partition.lines import tile_words
@@ -35,7 +35,7 @@ from plinth.partition.predicted import expected_share, expected_words, least_mos
 from plinth.partition.regions import Layout, Partition, Splits, check_splits, layouts, ring_words
 
 
-class Flow(NamedTuple):
+class ExchangeFlow(NamedTuple):
     """What an exchange moves, whoever it is of: from what dies have of a region to what they have of another, elements
     of each axis, and words of each element."""
 
@@ -46,7 +46,7 @@ class Flow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ExchangeDefinition:
     """The definition of a transfer between layers: every die sends what of ``source`` lies in another die's
     ``target``."""
 
@@ -71,10 +71,10 @@ class Exchange:
     #: Number of the graph's edge that it goes along, of which two layers may have several; None without a consumer.
     edge: int | None = None
 
-    def flow(self, batch: int) -> Flow:
+    def flow(self, batch: int) -> ExchangeFlow:
         """What it moves in a step of so many samples."""
         samples = batch if self.samples is None else self.samples
-        return Flow(self.source, self.target, (*plane(samples, self.channels), *self.extra), self.positions)
+        return ExchangeFlow(self.source, self.target, (*plane(samples, self.channels), *self.extra), self.positions)
 
     def share(self, tiling: Tiling) -> float:
         """Of a gather or scatter: its words over those of whole tiles, as expected of codes."""
@@ -87,19 +87,20 @@ class Exchange:
         return self.source != self.target and not alike(self.source, self.target, self.flow(batch).sizes, factors)
 
 
-def sum_exchange(node: Node, here: Layout, phase: str) -> Exchange:
-    """Partial sums of a layer that splits its input channels to their homes, or errors from there."""
-    kind, ends = ("reduce", (here.output, here.home)) if phase == "fprop" else ("copy", (here.home, here.output))
-    return Exchange(node.name, phase, kind, None, *ends, node.output_channels,
-                    node.raw_elements // node.output_channels)
+def sum_exchange(node: Node, here: Layout, phase: str) -> ExchangeDefinition:
+    """Partial sums of a layer that splits its input channels to their owners, or errors from there."""
+    kind, ends = ("reduce", (here.output, here.owned)) if phase == "fprop" else ("copy", (here.owned, here.output))
+    return ExchangeDefinition(node.name, phase, kind, None, *ends, node.output_channels,
+                              node.raw_elements // node.output_channels)
 
 
-def edge_exchange(graph: PlanGraph, number: int, home: Region, need: Region, phase: str) -> Exchange:
-    """The map of an edge from its homes to who reads it, or its errors back."""
+def edge_exchange(graph: PlanGraph, number: int, owned: Region, need: Region, phase: str) -> ExchangeDefinition:
+    """The map of an edge from its owners to who reads it, or its errors back."""
     edge = graph.edges[number]
-    kind, ends = ("copy", (home, need)) if phase == "fprop" else ("reduce", (need, home))
-    return Exchange(graph.nodes[edge.producer].name, phase, kind, graph.nodes[edge.consumer].name, *ends, edge.channels,
-                    edge.elements // edge.channels, edge=number)
+    kind, ends = ("copy", (owned, need)) if phase == "fprop" else ("reduce", (need, owned))
+    return ExchangeDefinition(graph.nodes[edge.producer].name, phase, kind, graph.nodes[edge.consumer].name, *ends,
+                              edge.channels,
+                              edge.elements // edge.channels, edge=number)
 
 
 def _to_own(region: Region, copies: Levels) -> Region:
@@ -108,7 +109,7 @@ def _to_own(region: Region, copies: Levels) -> Region:
 
 
 def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors,
-                  coded: Sequence[tuple[str, str]] = (), array: Array | None = None) -> Exchange:
+                  coded: Sequence[tuple[str, str]] = (), array: Array | None = None) -> ExchangeDefinition:
     """What the dies of a cluster send each other of a layer that splits the elements of its tiles; ``coded``: what of
     it goes in codes; ``array``: by whose links scatters go by lines."""
     assert node.tiling is not None
@@ -122,16 +123,18 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
         rows, sums = (Region((*(cut for cut in here.output.axes if cut[0] != SAMPLES), (SAMPLES, over)), here.owners)
                       for over in (levels, here.dp))
         ends = _to_own(rows, copies), _to_own(sums, copies)
-        return Exchange(node.name, phase, kind, None, *ends, node.output_channels, 1, extra, parts(levels, factors))
+        return ExchangeDefinition(node.name, phase, kind, None, *ends, node.output_channels, 1, extra,
+                                  parts(levels, factors))
     ends = _to_own(maps, copies), _to_own(here.tiles[of], copies)
     positions, elements = tile_words(node, here, phase, kind, factors, (phase, kind) in coded, array)
-    return Exchange(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
-                    (node.input_channels, node.output_channels)[of], positions, ((ELEMENTS, elements), *extra),
-                    coded=node.tiling if (phase, kind) in coded else None)
+    return ExchangeDefinition(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
+                              (node.input_channels, node.output_channels)[of], positions,
+                              ((ELEMENTS, elements), *extra),
+                              coded=node.tiling if (phase, kind) in coded else None)
 
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, array: Array | None = None,
-              blocks: Blocks | None = None) -> Iterator[Exchange]:
+              blocks: WinogradBlocks | None = None) -> Iterator[ExchangeDefinition]:
     """All transfers of a training step between layers, in the order in which they happen, those of regions that are
     alike among them; of an array, if its links are known. ``blocks``: left out, those that there are."""
     blocks = blocks or blocks_of(graph, regions)
@@ -139,14 +142,14 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, arr
     coded = [coded_exchanges(graph, here, number, sums.get(number), blocks.added.get(number))
              for number, here in enumerate(regions)]
 
-    def tiles(number: int, phase: str, kind: str) -> Exchange:
+    def tiles(number: int, phase: str, kind: str) -> ExchangeDefinition:
         return tile_exchange(graph.nodes[number], regions[number], phase, kind, factors, coded[number], array)
 
-    def edges(number: int, phase: str) -> Iterator[Exchange]:
+    def edges(number: int, phase: str) -> Iterator[ExchangeDefinition]:
         for edge in graph.outputs[number]:
             consumer = graph.edges[edge].consumer
             if consumer not in shared:
-                yield edge_exchange(graph, edge, regions[number].home, regions[consumer].input, phase)
+                yield edge_exchange(graph, edge, regions[number].owned, regions[consumer].input, phase)
 
     for number, node in enumerate(graph.nodes):
         here, summed = regions[number], sums.get(number)
@@ -172,7 +175,7 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, arr
                 yield tiles(number, "bprop", "gather")
 
 
-def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
+def words(exchange: ExchangeDefinition, batch: int, factors: Factors) -> Integers:
     """Words that die s (row) sends to die t (column)."""
     tiling = exchange.coded
     if tiling is not None:
@@ -182,7 +185,8 @@ def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
     return positions * pattern(source, target, sizes, factors)
 
 
-def _predicted_words(exchange: Exchange, batch: int, factors: Factors, each: Callable[[int], int]) -> Integers:
+def _predicted_words(exchange: ExchangeDefinition, batch: int, factors: Factors,
+                     each: Callable[[int], int]) -> Integers:
     """Of a gather or scatter in codes, those of an element's run given."""
     flow, gathers = exchange.flow(batch), exchange.kind == "gather"
     sizes = dict(flow.sizes)
@@ -195,7 +199,7 @@ def _predicted_words(exchange: Exchange, batch: int, factors: Factors, each: Cal
     return met * (elements[:, None] * of[None, :] if gathers else of[:, None] * elements[None, :])
 
 
-def word_bounds(exchange: Exchange, batch: int, factors: Factors) -> tuple[int, int]:
+def word_bounds(exchange: ExchangeDefinition, batch: int, factors: Factors) -> tuple[int, int]:
     """Between which words over all dies an exchange lies: those that it takes, unless data decide."""
     tiling = exchange.coded
     if tiling is None:
@@ -209,7 +213,7 @@ def word_bounds(exchange: Exchange, batch: int, factors: Factors) -> tuple[int, 
     return total(0), total(1)
 
 
-def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
+def exchange_words(exchange: ExchangeDefinition, batch: int, factors: Factors) -> int:
     """Words of an exchange over all dies.
 
     Raises
@@ -226,11 +230,11 @@ def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
 
 
 @lru_cache(maxsize=1 << 18)
-def flow_words(flow: Flow, factors: Factors) -> int:
+def flow_words(flow: ExchangeFlow, factors: Factors) -> int:
     """Words that all dies send of a flow.
 
-    One side is the homes, each element once; every copy that the other side has of an element moves, but for those
-    that lie at home. A side that covers its axes is the other one.
+    One side is the owners, each element once; every copy that the other side has of an element moves, but for those
+    that its owner needs itself. A side that covers its axes is the other one.
     """
     source, target, sizes, positions = flow
     covers = [region for region in (source, target) if region.covers]

@@ -2,7 +2,7 @@
 
 A *node* is a weighted layer (convolution, fully connected, embedding, affine), a junction (residual add, join by mean),
 a concatenation of channels, of which the batch alone is split, or the loss. Every other layer (pooling, activation,
-flatten) belongs to the node before it and works where that node's output is at home; an edge therefore has the size of
+flatten) belongs to the node before it and works where that node's output is owned; an edge therefore has the size of
 what its consumer reads. What lies between the network's input and the first node belongs to the input.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from plinth.errors import UserError
-from plinth.machine.convolution import Window
+from plinth.machine.convolution import ConvolutionWindow
 from plinth.network.layers import (
     REGIONS,
     Add,
@@ -123,10 +123,10 @@ class Tiling:
         return self.form.transforms[0].outputs * self.form.sides[1]
 
 
-def square(size: int, kernel: int, stride: int, padding: int) -> Window:
+def square(size: int, kernel: int, stride: int, padding: int) -> ConvolutionWindow:
     """Windows of equal sides."""
     output = (size + 2 * padding - kernel) // stride + 1
-    return Window((size, size), (kernel, kernel), (stride, stride), (padding, padding), (output, output))
+    return ConvolutionWindow((size, size), (kernel, kernel), (stride, stride), (padding, padding), (output, output))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,10 +153,10 @@ class Node:
     #: Height times width of the output before pooling.
     output_positions: int = 1
     #: Of a convolution.
-    window: Window | None = None
+    window: ConvolutionWindow | None = None
     #: Of a convolution that is computed by Winograd tiles.
     tiling: Tiling | None = None
-    #: What is done at home behind its sum, in order.
+    #: What owners do behind its sum, in order.
     epilogue: tuple[Epilogue, ...] = ()
     #: Places among its inputs at which it reads the network's input.
     network_inputs: tuple[int, ...] = ()
@@ -285,7 +285,7 @@ class PlanGraph:
 
     @cached_property
     def outputs(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers of the edges out of each node; the first is the one that its output's home goes by."""
+        """Numbers of the edges out of each node; the first is the one that its output's owner goes by."""
         return self._ends(lambda edge: edge.producer)
 
     def feeds(self, number: int) -> tuple[int | None, ...]:
@@ -345,10 +345,10 @@ def _epilogue(layer: Layer, source: Shape, target: Shape) -> Epilogue:
     return Epilogue(alone, (size[0], size[1]), (output[0], output[1]))
 
 
-def _window(layer: Convolution, source: Shape, target: Shape) -> Window:
+def _window(layer: Convolution, source: Shape, target: Shape) -> ConvolutionWindow:
     _, *size = source
     _, *output = target
-    return Window((size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]))
+    return ConvolutionWindow((size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]))
 
 
 def _tiling(layer: Convolution, source: Shape) -> Tiling | None:

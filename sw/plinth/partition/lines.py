@@ -41,8 +41,8 @@ def _link_cycles(array: Array, clusters: ProcessGroups) -> float:
     """Cycles of the fullest link for a word that each die shares evenly with its cluster."""
     at, to = np.array([(one, other) for members in clusters.members for one in members for other in members
                        if one != other]).T
-    ways = array.for_tiles.ways
-    loads = np.zeros(len(ways.links))
-    for _, over in ways.walk(at, to):
+    routes = array.for_tiles.all_routes
+    loads = np.zeros(len(routes.links))
+    for _, over in routes.walk(at, to):
         np.add.at(loads, over, 1 / clusters.size)
     return float((loads / array.directed_rates).max())

@@ -23,10 +23,10 @@ Each of these axes of a layer, but the elements, may be cut by list instead, and
 (:class:`Lists`). All that is computed follows from seats, so that owners decide where, never what: sums run in the
 order of seats.
 
-Every element of the output has one *home*, which adds the partial sums in ascending order, adds the bias, and
+Every element of the output has one *owner*, which adds the partial sums in ascending order, adds the bias, and
 applies activation and pooling, forwards and backwards: the samples cut at dp and at those mp levels where the first
-consumer is not mp, the channels cut at op and at those mp levels where it is. A home lies in its die's own Z.
-A junction is at home where it is computed: samples cut at dp, channels at mp. The loss cuts the samples.
+consumer is not mp, the channels cut at op and at those mp levels where it is. An owner lies in its die's own Z.
+A junction's output is owned where it is computed: samples cut at dp, channels at mp. The loss cuts the samples.
 
 What moves between these in a training step says :mod:`plinth.partition.exchanges`; and dW and db, partial sums over
 dies that differ at dp, go round a ring of those dies with the update at each chunk's owner: 2 (N - 1) times the words
@@ -57,7 +57,7 @@ class Layout:
 
     input: Region
     output: Region
-    home: Region
+    owned: Region
     #: Levels of each kind of split.
     dp: Levels
     mp: Levels
@@ -182,7 +182,7 @@ def tile_levels(*vectors: tuple[str, ...]) -> Levels:
 @lru_cache(maxsize=1 << 16)
 def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...], free: bool = False,
            late: Levels = ()) -> Layout:
-    """Regions of a node; ``first`` has the splits of its first consumer, which its home goes by. ``free``: its weights
+    """Regions of a node; ``first`` has the splits of its first consumer, which its owner goes by. ``free``: its weights
     are elements of Winograd tiles. ``late``: levels that cut samples after the others, and in which order, as they
     split elements of some node: so all nodes cut samples alike."""
     dp, mp, op, ep = (tuple(level for level, split in enumerate(vector) if split == which) for which in SPLITS)
@@ -194,9 +194,9 @@ def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...], free
     if not weighted:
         own = _region(samples=dp, channels=mp)
         return Layout(own, own, own, dp, mp, op, weights, ring=ring)
-    home = _region(samples=dp + ep + tuple(level for level in mp if first[level] != MP),
-                   channels=op + tuple(level for level in mp if first[level] == MP))
-    return Layout(_region(samples=dp + ep, channels=mp), _region(samples=dp + ep, channels=op), home, dp, mp, op,
+    owned = _region(samples=dp + ep + tuple(level for level in mp if first[level] != MP),
+                    channels=op + tuple(level for level in mp if first[level] == MP))
+    return Layout(_region(samples=dp + ep, channels=mp), _region(samples=dp + ep, channels=op), owned, dp, mp, op,
                   weights, ep=ep, ring=ring)
 
 
@@ -220,10 +220,10 @@ def _listed(here: Layout, lists: Lists, factors: Factors) -> Layout:
                       lists.owners)
 
     samples, inputs, outputs = (lists.samples, here.dp), (lists.inputs, here.mp), (lists.outputs, here.op)
-    maps = inputs if here.input == here.output == here.home else outputs
+    maps = inputs if here.input == here.output == here.owned else outputs
     return replace(here, input=region(here.input, samples=samples, channels=inputs),
                    output=region(here.output, samples=samples, channels=maps),
-                   home=region(here.home, samples=samples, channels=maps),
+                   owned=region(here.owned, samples=samples, channels=maps),
                    weights=region(here.weights, inputs=inputs, outputs=outputs), owners=lists.owners)
 
 

@@ -58,7 +58,7 @@ def along_links(array: Array | None, rings: ProcessGroups) -> ProcessGroups:
 def ring_pace(array: Array, members: Sequence[int]) -> float:
     """Cycles for which one word from each member to the next one keeps the busiest link busy."""
     ring, loads = np.array(members), np.zeros(len(array.directed_rates))
-    for _, over in array.ways.walk(ring, np.roll(ring, -1)):
+    for _, over in array.all_routes.walk(ring, np.roll(ring, -1)):
         np.add.at(loads, over, 1)
     return float((loads / array.directed_rates).max())
 
@@ -66,7 +66,7 @@ def ring_pace(array: Array, members: Sequence[int]) -> float:
 def _ordered(array: Array, members: tuple[int, ...], paced: bool) -> tuple[int, ...]:
     """The members of a ring in the best order that is found; ``paced``: links differ in rate."""
     dies = np.array(members)
-    hops = array.ways.hops[dies][:, dies].astype(np.int64)
+    hops = array.all_routes.hops[dies][:, dies].astype(np.int64)
 
     def length(order: Order) -> tuple[float, int]:
         return ring_pace(array, dies[order].tolist()) if paced else 0.0, ring_hops(hops, order)

@@ -23,7 +23,7 @@ def ring_links(array: Array | None, rings: ProcessGroups) -> list[list[int]]:
     which = np.array([number for number, ring in enumerate(rings.members) for _ in ring])
     at = np.array([die for ring in rings.members for die in ring])
     to = np.array([die for ring in rings.members for die in (*ring[1:], ring[0])])
-    for pairs, over in array.ways.walk(at, to):
+    for pairs, over in array.all_routes.walk(at, to):
         for number, link in zip(which[pairs].tolist(), over.tolist(), strict=True):
             found[number].append(link)
     return found

@@ -23,13 +23,13 @@ from plinth.partition import exchanges, regions
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.blocks import blocks_of
 from plinth.partition.cuts import Factors, Levels, levels_of, parts
-from plinth.partition.exchanges import Exchange
+from plinth.partition.exchanges import ExchangeDefinition
 from plinth.partition.graph import LOSS, Epilogue, Node, PlanGraph
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.predicted import shares
 from plinth.partition.regions import Layout, Partition, RingMessage, Splits
 from plinth.plan.lists_file import lists_to_data, parts_to_data, region_to_data
-from plinth.sharding import CHUNK_WORDS, Local, Reduction, Ring, Server, Sharding, Sync
+from plinth.sharding import CHUNK_WORDS, Local, ReductionDefinition, Ring, Server, Sharding, Sync
 from plinth.step.copies import check_copies, copies_of, refitted
 from plinth.update.rule import PLAIN, UpdateRule
 
@@ -43,7 +43,7 @@ LISTED_DIES = 16
 class Transfer:
     """One exchange of a Plan and its words in a step."""
 
-    exchange: Exchange
+    exchange: ExchangeDefinition
     #: Of what goes in codes those that are expected, and between which they lie.
     words: int
     bounds: tuple[int, int]
@@ -195,7 +195,7 @@ class Plan:
                      for one, words in found if words)
 
     @property
-    def reductions(self) -> tuple[Reduction, ...]:
+    def reductions(self) -> tuple[ReductionDefinition, ...]:
         """All weight reductions, in the order of bprop; of no words where a layer's batch is whole."""
         return self.sharding.reductions
 
@@ -216,7 +216,7 @@ class Plan:
             return self.hardware.die_parameters().chunk_words
         return next((sync.chunk for _, sync in self.sharding.copies if isinstance(sync, Ring)), CHUNK_WORDS)
 
-    def ring_messages(self, reduction: Reduction) -> tuple[RingMessage, ...]:
+    def ring_messages(self, reduction: ReductionDefinition) -> tuple[RingMessage, ...]:
         """The rings of a reduction, if it goes round any: members, and words of all pieces together."""
         if not isinstance(reduction.sync, Ring):
             return ()

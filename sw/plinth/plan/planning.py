@@ -24,8 +24,8 @@ from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
 from plinth.plan.planners.mpt import mpt, with_transforms
 from plinth.predict.codes import codes_source
-from plinth.predict.models import MODELS, Words
-from plinth.predict.time import Step, StepTime
+from plinth.predict.models import MODELS, CountsWords
+from plinth.predict.time import StepCycles, StepTime
 from plinth.sharding import Copies, Sharding
 from plinth.step.copies import copies_of
 from plinth.step.step import Step as BuiltStep
@@ -38,10 +38,10 @@ SEEDED_COMBINATIONS = 1 << 12
 
 
 @dataclass(frozen=True)
-class Task:
+class PlanningProblem:
     """What is planned: a graph on an array, how words are counted, how long a step is predicted to take."""
 
-    words: Words
+    words: CountsWords
     time: StepTime
 
     @property
@@ -61,7 +61,7 @@ class Task:
 
 
 def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRule = PLAIN,
-         progress: Callable[[int], object] | None = None, copies: Copies = ()) -> Task:
+         progress: Callable[[int], object] | None = None, copies: Copies = ()) -> PlanningProblem:
     """Set up what planners need; ``progress`` is called with the number of steps that were predicted, whose copies of
     weights are kept equal as ``copies`` say, or as suits the dies.
 
@@ -70,11 +70,11 @@ def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRul
     UserError
         If the model does not know the levels of the array.
     """
-    return Task(MODELS[model](graph, batch, factors=array.factors),
-                StepTime(graph, batch, array, rule=rule, progress=progress, copies=copies))
+    return PlanningProblem(MODELS[model](graph, batch, factors=array.factors),
+                           StepTime(graph, batch, array, rule=rule, progress=progress, copies=copies))
 
 
-def _joint(given: Task) -> Splits:
+def _joint(given: PlanningProblem) -> Splits:
     """`joint`, seeded with the plans of all others and of both models."""
     graph, levels, words = given.graph, given.levels, given.words
     seeds = [planner(given) for name, planner in PLANNERS.items()
@@ -89,7 +89,7 @@ def _joint(given: Task) -> Splits:
 
 
 #: Planners by the name that --planner takes.
-PLANNERS: dict[str, Callable[[Task], Splits]] = {
+PLANNERS: dict[str, Callable[[PlanningProblem], Splits]] = {
     "data": lambda given: simple.data(given.graph, given.levels),
     "model": lambda given: simple.model(given.graph, given.levels),
     "one-weird-trick": lambda given: simple.one_weird_trick(given.graph, given.levels),
@@ -104,12 +104,12 @@ PLANNERS: dict[str, Callable[[Task], Splits]] = {
 SEARCHES = ("hypar", "exhaustive", "joint")
 
 
-def memory_bytes(given: Task, splits: Splits, lists: Partition = ()) -> int:
+def memory_bytes(given: PlanningProblem, splits: Splits, lists: Partition = ()) -> int:
     """Bytes that the places of a step take on every die."""
     return given.time.machine.parameters.word_bytes * given.time.schedule.memory_words(splits, lists)
 
 
-def chosen(given: Task, array: Array, planner: str) -> Splits:
+def chosen(given: PlanningProblem, array: Array, planner: str) -> Splits:
     """What a planner finds; if that does not fit the dies' memory, and the planner is one that chooses, what does."""
     splits = PLANNERS[planner](given)
     if planner not in SEARCHES:
@@ -127,7 +127,7 @@ class Outcome:
     #: Words that all dies send in a step, and its time.
     injected_words: float
     predicted_seconds: float
-    step: Step
+    step: StepCycles
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Planned:
         return self.needed_memory_bytes <= self.memory_bytes
 
 
-def outcome(given: Task, splits: Splits, lists: Partition = ()) -> Outcome:
+def outcome(given: PlanningProblem, splits: Splits, lists: Partition = ()) -> Outcome:
     """Words and time of splits, and of lists if there are any."""
     # In closed form nothing is known of tiles, nor of lists.
     counted = lists or (given.words.name == "exact" and any(EP in vector for vector in splits))
@@ -203,7 +203,7 @@ def costed(plan: Plan) -> Planned:
     return _costed(task(plan.graph, plan.hardware, plan.model, plan.batch, plan.rule), plan, plan.hardware)
 
 
-def _costed(given: Task, plan: Plan, array: Array) -> Planned:
+def _costed(given: PlanningProblem, plan: Plan, array: Array) -> Planned:
     splits, parts, copies = plan.splits, plan.lists, plan.sharding.copies
     usual = copies_of(replace(plan.sharding, copies=()), array.die_parameters())
     # Of a plan that says another order of its sums, the step is another one.

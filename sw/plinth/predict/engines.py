@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plinth.machine.control import BODIES, HEADERS, body_cycles
-from plinth.machine.die import Cycles, Machine
+from plinth.machine.die import Cycles, DieCycles
 from plinth.machine.memory import MEMORY_LATENCY
 from plinth_hw.isa.operations import Engine
 
@@ -20,7 +20,7 @@ Shares = tuple[float, float, float]
 MOST_SHARE = 0.5
 
 
-class Die:
+class DieEngines:
     """The engines of a die and its control.
 
     Parameters
@@ -40,7 +40,7 @@ class Die:
         Whether a tile would have taken turns with a reduction, if it had not had the links for itself.
     """
 
-    def __init__(self, machine: Machine, shares: Sequence[Shares], speed: float, *, turns: bool = True):
+    def __init__(self, machine: DieCycles, shares: Sequence[Shares], speed: float, *, turns: bool = True):
         self.speed, self.turns, self.met = speed, turns, False
         control = machine.control
         self.period, self.issue = control["fetch"], control["issue"]

@@ -5,12 +5,12 @@ elements of tiles, which planners that count words do not.
 For a batch of B, a layer with raw output R, weights W and bias b, cut in nd parts by batch, nm by input and no by
 output channels (the products of the factors of its dp, mp and op levels), and an edge that carries M elements, they are
 
-    node   2 B R (nm - 1)                       partial sums to the home, errors from it
+    node   2 B R (nm - 1)                       partial sums to the owner, errors from it
            2 (nd - 1) (W + nm b)                ring reduction of the gradients
-    edge   2 (B M no - overlap)                 no of the consumer; overlap = what homes need themselves
+    edge   2 (B M no - overlap)                 no of the consumer; overlap = what owners need themselves
 
-The overlap is :func:`plinth.partition.axes.overlap`. What the rule of homes leaves is pairwise: an mp node has a
-home label, batch or channels, and its first consumer must agree.
+The overlap is :func:`plinth.partition.axes.overlap`. What the rule of owners leaves is pairwise: an mp node has a
+owner label, batch or channels, and its first consumer must agree.
 """
 
 from collections.abc import Hashable, Sequence
@@ -35,9 +35,9 @@ def node_words(graph: PlanGraph, number: int, here: Layout, batch: int, factors:
     return 2 * sums + ring_words(node, here, factors)
 
 
-def edge_words(graph: PlanGraph, number: int, home: Region, need: Layout, batch: int, factors: Factors) -> int:
-    """Words between a home and a consumer, forwards and backwards."""
-    return 2 * exchange_words(edge_exchange(graph, number, home, need.input, "fprop"), batch, factors)
+def edge_words(graph: PlanGraph, number: int, owned: Region, need: Layout, batch: int, factors: Factors) -> int:
+    """Words between an owner and a consumer, forwards and backwards."""
+    return 2 * exchange_words(edge_exchange(graph, number, owned, need.input, "fprop"), batch, factors)
 
 
 class ExactWords:
@@ -64,7 +64,7 @@ class ExactWords:
         regions = layouts(self.graph, splits)
         words = sum(node_words(self.graph, number, here, self.batch, factors) for number, here in enumerate(regions))
         return 4 * (words + sum(
-            edge_words(self.graph, number, regions[edge.producer].home, regions[edge.consumer], self.batch, factors)
+            edge_words(self.graph, number, regions[edge.producer].owned, regions[edge.consumer], self.batch, factors)
             for number, edge in enumerate(self.graph.edges)))
 
     def level(self, above: Splits, splits: Sequence[str]) -> Problem:
@@ -86,17 +86,17 @@ class ExactWords:
         known: dict[Hashable, int] = {}
 
         def own(number: int, here: Layout) -> int:
-            key = self._node_shapes[number], here.output, here.home, here.weights, here.ring
+            key = self._node_shapes[number], here.output, here.owned, here.weights, here.ring
             found = known.get(key)
             if found is None:
                 found = known[key] = node_words(graph, number, here, self.batch, factors)
             return found
 
-        def between(number: int, home: Region, need: Layout) -> int:
-            key = self._edge_shapes[number], home, need.input
+        def between(number: int, owned: Region, need: Layout) -> int:
+            key = self._edge_shapes[number], owned, need.input
             found = known.get(key)
             if found is None:
-                found = known[key] = edge_words(graph, number, home, need, self.batch, factors)
+                found = known[key] = edge_words(graph, number, owned, need, self.batch, factors)
             return found
 
         nodes = [[own(number, here) for here in regions[number]] for number in range(len(graph.nodes))]
@@ -105,7 +105,7 @@ class ExactWords:
             decides = graph.nodes[edge.producer].weighted and graph.outputs[edge.producer][0] == number
             pairs.append([[
                 INFEASIBLE if decides and label[0] == MP and (label[1] == MP) != (other[0] == MP) else
-                between(number, here.home, need)
+                between(number, here.owned, need)
                 for other, need in zip(labels[edge.consumer], regions[edge.consumer], strict=True)]
                 for label, here in zip(labels[edge.producer], regions[edge.producer], strict=True)])
         return Problem([[label[0] for label in mine] for mine in labels], nodes, pairs)

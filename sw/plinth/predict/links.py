@@ -1,6 +1,6 @@
 """Cycles that words take over the links of an array.
 
-Every pair of dies has one shortest way (over the lowest ports). What is sent at once loads the links on its ways;
+Every pair of dies has one shortest route (over the lowest ports). What is sent at once loads the links on its ways;
 it takes as long as the most loaded link, and the latency of the longest way. Arrays of more than 64 dies are not
 walked pair by pair, unless their links have several rates: their words are taken to load all links evenly, each at the
 mean distance. Rings are walked all the same, but those of arrays with switches.
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from plinth.array.array import Array
 from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, Sizes, pattern, plane, runs, sent
 from plinth.partition.cuts import parts
-from plinth.partition.exchanges import Flow, flow_words
+from plinth.partition.exchanges import ExchangeFlow, flow_words
 from plinth.partition.groups import ProcessGroups
 from plinth_hw.isa.parameters import preset
 
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 TURNS = 16
 
 
-class Tile(NamedTuple):
+class TileTraffic(NamedTuple):
     """Samples (times elements of tiles) and channels that a die sends to another one, cycles of the most loaded link
     while all dies send as far, hops and cycles of latency of the longest route, how many tiles it stands for, and
     behind which others it goes: those of its lane."""
@@ -71,30 +71,30 @@ class Links:
         self._rings = lru_cache(maxsize=1 << 12)(self._ring_load)
 
     @cached_property
-    def _ways(self) -> tuple[Floats, NDArray[np.int64]]:
+    def _routes(self) -> tuple[Floats, NDArray[np.int64]]:
         """Cycles of each directed link for a word of each pair [pair, link], and links on its way [die, die]; of
         chunks."""
-        return self._ways_over(self.array)
+        return self._routes_over(self.array)
 
     @cached_property
-    def _tile_ways(self) -> tuple[Floats, NDArray[np.int64]]:
+    def _tile_routes(self) -> tuple[Floats, NDArray[np.int64]]:
         """The same of tiles."""
-        return self._ways_over(self.array.for_tiles) if self.array.tile_routes else self._ways
+        return self._routes_over(self.array.for_tiles) if self.array.tile_routes else self._routes
 
     @staticmethod
-    def _ways_over(array: Array) -> tuple[Floats, NDArray[np.int64]]:
-        ways, dies, rates = array.ways, array.dies, array.directed_rates
-        loads, pairs = np.zeros((dies * dies, len(ways.links))), np.arange(dies * dies)
-        for pair, over in ways.walk(pairs // dies, pairs % dies):
+    def _routes_over(array: Array) -> tuple[Floats, NDArray[np.int64]]:
+        routes, dies, rates = array.all_routes, array.dies, array.directed_rates
+        loads, pairs = np.zeros((dies * dies, len(routes.links))), np.arange(dies * dies)
+        for pair, over in routes.walk(pairs // dies, pairs % dies):
             loads[pair, over] = 1 / rates[over]
-        return loads, ways.hops[:dies].astype(np.int64)
+        return loads, routes.hops[:dies].astype(np.int64)
 
     @cached_property
     def _lanes(self) -> list[int]:
         """For each turn, in which all dies send as far, the first one of those with which it shares links, of others'
         turns as well: tiles of turns that share none do not wait for each other."""
         dies = self.array.dies
-        loads, one = self._tile_ways[0].reshape(dies, dies, -1), np.arange(dies)
+        loads, one = self._tile_routes[0].reshape(dies, dies, -1), np.arange(dies)
         used = [(loads[one, (one + turn) % dies] > 0).any(axis=0) for turn in range(dies)]
         found = list(range(dies))
         for turn in range(dies):
@@ -129,7 +129,7 @@ class Links:
         flat, array = words.reshape(-1), self.array.for_tiles if tiles else self.array
         if array.dies > KEPT_DIES:
             return self._sparse_load(flat, array)
-        loads, hops = self._tile_ways if tiles else self._ways
+        loads, hops = self._tile_routes if tiles else self._routes
         sent = flat > 0
         return Load(float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[sent].max(initial=0)),
                     float(array.route_latencies.reshape(-1)[sent].max(initial=0)))
@@ -137,11 +137,11 @@ class Links:
     @staticmethod
     def _sparse_load(flat: Floats, array: Array) -> Load:
         """The same over an array's ways, of pairs that send something alone."""
-        ways, dies, pairs = array.ways, array.dies, np.flatnonzero(flat)
-        loads = np.zeros(len(ways.links))
-        for pair, over in ways.walk(pairs // dies, pairs % dies):
+        routes, dies, pairs = array.all_routes, array.dies, np.flatnonzero(flat)
+        loads = np.zeros(len(routes.links))
+        for pair, over in routes.walk(pairs // dies, pairs % dies):
             np.add.at(loads, over, flat[pairs[pair]])
-        hops, latencies = (table.reshape(-1)[pairs] for table in (ways.hops[:dies], array.route_latencies))
+        hops, latencies = (table.reshape(-1)[pairs] for table in (routes.hops[:dies], array.route_latencies))
         return Load(float((loads / array.directed_rates).max(initial=0.0)), int(hops.max(initial=0)),
                     float(latencies.max(initial=0)))
 
@@ -156,7 +156,7 @@ class Links:
                         for axis in (SAMPLES, CHANNELS))
         return depth, width
 
-    def exchanges(self, flow: Flow) -> tuple[float, float]:
+    def exchanges(self, flow: ExchangeFlow) -> tuple[float, float]:
         """Cycles in which what dies have of a flow's source goes to those who need it of its target, and in which as
         much comes back."""
         if not self.walked:
@@ -174,7 +174,7 @@ class Links:
         there, back = (load.cycles * deep * wide * positions + load.latency for load in loads)
         return there, back
 
-    def _tile_cycles(self, flow: Flow, die: int) -> tuple[Tile, ...]:
+    def _tile_cycles(self, flow: ExchangeFlow, die: int) -> tuple[TileTraffic, ...]:
         """Tiles of a transfer from a die to each other one, in the order in which it sends them, its own first.
 
         While a die sends to the one ``n`` further on, all others do. Of many dies all tiles count as one.
@@ -187,23 +187,23 @@ class Links:
         for some in more:
             samples = samples * some
 
-        def tile(turn: int, load: Load) -> Tile:
+        def tile(turn: int, load: Load) -> TileTraffic:
             """A tile, or one for each run of samples and of channels."""
             other, lane = (die + turn) % dies, self._lanes[turn] if turn else 0
             if source.orders or target.orders:
                 down, across = (max(1, runs(axis, size, source, target, factors, die, other))
                                 for axis, size in plane(batch, channels))
-                return Tile(-(-int(samples[turn]) // down), -(-int(width[turn]) // across),
-                            load.cycles / (down * across), load.hops, load.latency, down * across, lane)
-            return Tile(int(samples[turn]), int(width[turn]), *load, 1, lane)
+                return TileTraffic(-(-int(samples[turn]) // down), -(-int(width[turn]) // across),
+                                   load.cycles / (down * across), load.hops, load.latency, down * across, lane)
+            return TileTraffic(int(samples[turn]), int(width[turn]), *load, 1, lane)
 
         own = tile(0, Load(0.0, 0, 0.0))
         if dies > TURNS:
             met = np.flatnonzero(samples[1:] * width[1:]) + 1
             if not len(met):
                 return (own,)
-            return own, Tile(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
-                             self.exchanges(flow)[0] / len(met), 1, self.mean_latency, len(met))
+            return own, TileTraffic(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
+                                    self.exchanges(flow)[0] / len(met), 1, self.mean_latency, len(met))
         found = [own]
         words = pattern(source, target, sizes, factors).astype(np.float64)
         senders = np.arange(dies)
@@ -232,8 +232,8 @@ class Links:
         at, to, share = members.reshape(-1), np.roll(members, -1, axis=1).reshape(-1), 2 * (size - 1) / size
         latency = float(self.array.ring_latency(members))
         if dies > KEPT_DIES:
-            loads = np.zeros(len(self.array.ways.links))
-            for _, over in self.array.ways.walk(at, to):
+            loads = np.zeros(len(self.array.all_routes.links))
+            for _, over in self.array.all_routes.walk(at, to):
                 np.add.at(loads, over, share)
             return float((loads / self.array.directed_rates).max(initial=0.0)), latency
         words = np.zeros((dies, dies))

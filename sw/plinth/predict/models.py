@@ -10,7 +10,7 @@ from plinth.predict.exact import ExactWords
 from plinth.predict.published import PublishedWords
 
 
-class Words(Protocol):
+class CountsWords(Protocol):
     """What planners that count words need of a communication model."""
 
     name: str
@@ -29,4 +29,4 @@ class Words(Protocol):
 
 
 #: Models by the name that --model takes.
-MODELS: dict[str, Callable[..., Words]] = {"exact": ExactWords, "published": PublishedWords}
+MODELS: dict[str, Callable[..., CountsWords]] = {"exact": ExactWords, "published": PublishedWords}

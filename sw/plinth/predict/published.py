@@ -33,7 +33,7 @@ from plinth.predict.dynamic import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
+class TableReading:
     """One reading of Tables 1 and 2."""
 
     name: str
@@ -47,9 +47,9 @@ class Variant:
 
 
 VARIANTS = {variant.name: variant for variant in (
-    Variant(name="plain", weight_sum=1, output_sum=1, dp_mp=1, mp_mp=1, mp_dp=1, view="left"),
-    Variant(name="literal", weight_sum=2, output_sum=2, dp_mp=1, mp_mp=1, mp_dp=1, view="left"),
-    Variant(name="figure-8", weight_sum=2, output_sum=2, dp_mp=2, mp_mp=0, mp_dp=0, view="left"),
+    TableReading(name="plain", weight_sum=1, output_sum=1, dp_mp=1, mp_mp=1, mp_dp=1, view="left"),
+    TableReading(name="literal", weight_sum=2, output_sum=2, dp_mp=1, mp_mp=1, mp_dp=1, view="left"),
+    TableReading(name="figure-8", weight_sum=2, output_sum=2, dp_mp=2, mp_mp=0, mp_dp=0, view="left"),
 )}
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from plinth.array.array import Array
 from plinth.buffers import Buffer, Extent
 from plinth.machine.copies import FIRST_FLIT, Copy
-from plinth.machine.die import Cycles, Machine
+from plinth.machine.die import Cycles, DieCycles
 from plinth.machine.known import Known
 from plinth.machine.links import buffered, lookups, waiting
 from plinth.machine.record import WorkCost
@@ -26,7 +26,7 @@ from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
-from plinth.predict.engines import ENGINES, Die, Words
+from plinth.predict.engines import ENGINES, DieEngines, Words
 from plinth.predict.links import Links
 from plinth.predict.work import work_cost
 from plinth.sharding import Copies, Sharding
@@ -79,8 +79,8 @@ class _Begun(NamedTuple):
     """A step that was walked once, as if nobody took anything from another, and its dies behind that."""
 
     splits: Splits
-    walks: list["_Walk"]
-    dies: list[Die]
+    walks: list["_ScheduleWalk"]
+    dies: list[DieEngines]
 
 
 #: How engines of a die work on a task from a time on: a function of the die, the time and what stands beside it, that
@@ -105,31 +105,31 @@ class _Works(NamedTuple):
     vector: float
 
 
-def _ready(die: Die, ready: float) -> float:
+def _ready(die: DieEngines, ready: float) -> float:
     """Nothing is done."""
     return ready
 
 
-def _sends(die: Die, ready: float, cycles: Cycles, words: Words, count: int, later: float) -> float:
+def _sends(die: DieEngines, ready: float, cycles: Cycles, words: Words, count: int, later: float) -> float:
     """Tasks of the transfer engine, which are over so much later where they go."""
     return die.task("transfer", ready, cycles, words, count) + later
 
 
-def _tiles(die: Die, ready: float, cycles: Cycles, words: Words, count: int, link: float, lane: int, held: float,
+def _tiles(die: DieEngines, ready: float, cycles: Cycles, words: Words, count: int, link: float, lane: int, held: float,
            later: float) -> float:
     """Tiles to other dies, which arrive so much after they have left."""
     return die.tiles(ready, cycles, words, count, link, lane, held, FIRST_FLIT) + later
 
 
-def _task(die: Die, ready: float, engine: str, cycles: Cycles, words: Words, count: int, parts: int) -> float:
+def _task(die: DieEngines, ready: float, engine: str, cycles: Cycles, words: Words, count: int, parts: int) -> float:
     """Tasks of an engine that works on one after the other."""
     return die.task(engine, ready, cycles, words, count, parts)
 
 
-class Schedule:
+class StepSchedule:
     """Walks through steps of one network on one array."""
 
-    def __init__(self, graph: PlanGraph, batch: int, array: Array, machine: Machine, links: Links,
+    def __init__(self, graph: PlanGraph, batch: int, array: Array, machine: DieCycles, links: Links,
                  rule: UpdateRule = PLAIN, copies: Copies = ()) -> None:
         self.graph, self.batch, self.machine, self.links, self.rule = graph, batch, machine, links, rule
         #: How copies of weights are kept equal; left out: as suits the dies.
@@ -188,14 +188,14 @@ class Schedule:
         after the other. Less a share for how sums are rounded.
         """
         walks = self._walks(splits, ())
-        dies = [Die(self.machine, [], self.speed, turns=False) for _ in walks]
+        dies = [DieEngines(self.machine, [], self.speed, turns=False) for _ in walks]
         found = _run(walks, dies, limit / (1 - ROUNDED))
         if found is None:
             self._begun = _Begun(splits, walks, dies)
             found = max(die.end for die in dies)
         return found * (1 - ROUNDED)
 
-    def _walks(self, splits: Splits, lists: Partition) -> list["_Walk"]:
+    def _walks(self, splits: Splits, lists: Partition) -> list["_ScheduleWalk"]:
         """Of the dies that are walked together, the tasks."""
         step = self.built(splits, lists)
         which = np.zeros(step.dies, dtype=np.int64)
@@ -207,7 +207,7 @@ class Schedule:
             for number, dies in enumerate(classes):
                 which[dies] = min(number, most - 1)
             firsts = [int(dies[0]) for dies in classes[:most]]
-        return [_Walk(self, step, die, which) for die in firsts]
+        return [_ScheduleWalk(self, step, die, which) for die in firsts]
 
     def works(self, operation: Operation, die: int, most: int) -> _Works:
         """The tasks of an operation of one die alone, in at most so many groups; what steps have in common is kept, but
@@ -227,7 +227,7 @@ class Schedule:
             cost, count, engine = self.cost(task.work), task.count, task.engine.name.lower()
             if cost.stages is not None:
                 load, compute, store = stages = cost.stages
-                run: Run = (Die.vector, (stages, (cost.reads, cost.writes), count, cost.serial))
+                run: Run = (DieEngines.vector, (stages, (cost.reads, cost.writes), count, cost.serial))
                 row = load + compute + store if cost.serial else max(stages)
                 busy[engine] += (compute + (count - 1) * row) / self.speed
             else:
@@ -242,14 +242,14 @@ class Schedule:
         """What work takes on a die of the array."""
         return work_cost(self.machine, work, self.links.array.codes)
 
-    def _walked(self, walks: Sequence["_Walk"], dies: Sequence[Die] | None = None) -> Times:
+    def _walked(self, walks: Sequence["_ScheduleWalk"], dies: Sequence[DieEngines] | None = None) -> Times:
         """Tasks of dies: walked through alone first, unless that is done, then with what engines take from each
         other."""
         if dies is None:
-            dies = [Die(self.machine, [], self.speed) for _ in walks]
+            dies = [DieEngines(self.machine, [], self.speed) for _ in walks]
             _run(walks, dies)
         for _ in range(1, PASSES if len(walks[0].step.operations) <= MOST_OPERATIONS else LONG_PASSES):
-            dies = [Die(self.machine, die.next_shares(), self.speed) for die in dies]
+            dies = [DieEngines(self.machine, die.next_shares(), self.speed) for die in dies]
             _run(walks, dies)
         die = max(dies, key=lambda die: die.end)
         busy = dict.fromkeys(ENGINES, 0.0)
@@ -265,7 +265,7 @@ def _extents(buffers: Iterable[Buffer]) -> tuple[Extent, ...]:
     return tuple([buffer.extent for buffer in buffers])
 
 
-def _run(walks: Sequence["_Walk"], dies: Sequence[Die], limit: float = float("inf")) -> float | None:
+def _run(walks: Sequence["_ScheduleWalk"], dies: Sequence[DieEngines], limit: float = float("inf")) -> float | None:
     """The step on dies that are idle, operation by operation. Of one that is certain to take ``limit`` cycles or more
     only so far, and how many it takes at least."""
     ends: list[list[float]] = [[] for _ in walks]
@@ -302,7 +302,7 @@ class _Walked(NamedTuple):
     sends: Sequence[int] = ()
 
 
-class _Walk:
+class _ScheduleWalk:
     """The tasks of a die, by operation: what each waits for, and how it runs.
 
     Parameters
@@ -313,7 +313,7 @@ class _Walk:
         For each die its class.
     """
 
-    def __init__(self, given: Schedule, step: Step, number: int, which: Integers):
+    def __init__(self, given: StepSchedule, step: Step, number: int, which: Integers):
         self.given, self.machine, self.parameters = given, given.machine, given.machine.parameters
         self.step, self.die, self._which, self._several = step, number, which.tolist(), bool(which.any())
         #: Of as many of the step's operations as were asked for.
@@ -330,7 +330,7 @@ class _Walk:
         busy = [(0.0, 0.0) if works is None else (works.matrix, works.vector) for works in reversed(self._works)]
         self._left = [list(accumulate(engine)) for engine in zip(*busy, strict=True)]
 
-    def least(self, number: int, die: Die) -> float:
+    def least(self, number: int, die: DieEngines) -> float:
         """When a die behind which all operations before this one lie is done at the soonest."""
         matrix, vector = (left[-1 - number] for left in self._left)
         return max(die.last["matrix"] + matrix, die.computed + vector)
@@ -395,7 +395,7 @@ class _Walk:
             cycles = share * given.links.ring_words(operation.rings, words, operation.going)
             latency = share * self.machine.ring_latency(size, given.links.ring_latency(operation.rings))
         cost = given.cost(task.work)
-        return (Die.reduce, (cycles, latency, (cost.reads, cost.writes), block, size > 1))
+        return (DieEngines.reduce, (cycles, latency, (cost.reads, cost.writes), block, size > 1))
 
     def _barrier(self, operation: Barrier) -> None:
         """Signals to all other dies behind all reductions so far; it is over when theirs have come."""

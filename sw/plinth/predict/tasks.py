@@ -2,15 +2,15 @@
 
 from plinth.buffers import Buffer
 from plinth.machine import mappings, systolic_cycles
-from plinth.machine.convolution import FeatureMap, Window
+from plinth.machine.convolution import ConvolutionWindow, FeatureMap
 from plinth.machine.copies import Copy, unlike
-from plinth.machine.die import Machine
+from plinth.machine.die import DieCycles
 from plinth.machine.memory import row_words
 from plinth.machine.products import Product, matrix_tasks, row_stationary_parts
 from plinth.machine.record import WorkCost
 from plinth.machine.vector import ProgramWork, full_words
 from plinth.partition.graph import Node
-from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Rows, Tile, Vector
+from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, RowsByNumber, TileCopy, Vector
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import SYSTOLIC
 from plinth_hw.isa.vector_body import VectorOp
@@ -42,7 +42,7 @@ def vector_work(program: VectorProgram) -> ProgramWork:
         packed_stores=sum(move.packed for move in program.stores))
 
 
-def vector_cost(machine: Machine, vector: Vector) -> WorkCost:
+def vector_cost(machine: DieCycles, vector: Vector) -> WorkCost:
     """What a vector task takes; one of equal ones. Load, compute and store of three tasks overlap; what adds to a sum
     waits for what has done so before."""
     known = vector.program.known
@@ -56,7 +56,7 @@ def vector_cost(machine: Machine, vector: Vector) -> WorkCost:
     return found
 
 
-def _vector(machine: Machine, work: ProgramWork, vector: Vector) -> WorkCost:
+def _vector(machine: DieCycles, work: ProgramWork, vector: Vector) -> WorkCost:
     parameters, rows, columns = machine.parameters, vector.rows, vector.columns
     stages = machine.vector(work, rows, columns)
     load, compute, store = stages
@@ -76,7 +76,7 @@ def _geometry(operand: Buffer | FeatureMap) -> tuple[object, ...]:
     return (*sides, buffer.rows, buffer.columns, buffer.stride, buffer.packed)
 
 
-def matrix_cost(machine: Machine, work: Multiplication) -> WorkCost:
+def matrix_cost(machine: DieCycles, work: Multiplication) -> WorkCost:
     """What a product's tasks take together."""
     key = (work.direction, work.shape, *map(_geometry, (work.a, work.b, work.c)))
     found = machine.known_products.get(key)
@@ -86,7 +86,8 @@ def matrix_cost(machine: Machine, work: Multiplication) -> WorkCost:
     return found
 
 
-def _bounded(machine: Machine, work: Multiplication, alone: float, row: float, reads: float, writes: float, tasks: int,
+def _bounded(machine: DieCycles, work: Multiplication, alone: float, row: float, reads: float, writes: float,
+             tasks: int,
              macs: float) -> WorkCost:
     """No product is faster than its PEs, or than memory moves its words; its tasks are fetched one by one."""
     parameters = machine.parameters
@@ -97,7 +98,7 @@ def _bounded(machine: Machine, work: Multiplication, alone: float, row: float, r
                     samples=product_of(work).samples, sram=1.0)
 
 
-def _systolic(machine: Machine, work: Multiplication) -> WorkCost:
+def _systolic(machine: DieCycles, work: Multiplication) -> WorkCost:
     parameters = machine.parameters
     beat = parameters.beat_words
     alone = row = reads = writes = macs = 0.0
@@ -105,7 +106,7 @@ def _systolic(machine: Machine, work: Multiplication) -> WorkCost:
     bodies = [body for bodies in groups for body in bodies]
     for body in bodies:
         m, n, k = body["m"], body["n"], body["k"]
-        found = systolic_cycles.cost(parameters, systolic_cycles.Shape(
+        found = systolic_cycles.cost(parameters, systolic_cycles.ProductShape(
             m, n, k, body["interleave_m_log2"], bool(body.get("transpose_a")), bool(body.get("transpose_b")),
             0 if work.shape is None else body["a_run"], body["a_stride"] % beat == 0, body["b_stride"] % beat == 0,
             body["c_stride"] % beat == 0))
@@ -131,11 +132,11 @@ def product_of(work: Multiplication) -> Product:
         return Product(work.direction, work.a.rows, inputs, outputs, layer=work.layer)
     assert isinstance(work.a, FeatureMap)
     return Product(work.direction, work.a.images, shape.inputs, shape.outputs,
-                   Window((shape.height, shape.width), shape.kernel, shape.stride, shape.padding,
-                          (shape.out_height, shape.out_width)), work.layer)
+                   ConvolutionWindow((shape.height, shape.width), shape.kernel, shape.stride, shape.padding,
+                                     (shape.out_height, shape.out_width)), work.layer)
 
 
-def _row_stationary(machine: Machine, work: Multiplication) -> WorkCost:
+def _row_stationary(machine: DieCycles, work: Multiplication) -> WorkCost:
     product = product_of(work)
     parts = row_stationary_parts(machine.parameters, product)
     found = mappings.work(machine.parameters, parts)
@@ -144,7 +145,7 @@ def _row_stationary(machine: Machine, work: Multiplication) -> WorkCost:
                     float(sum(loops.macs for loops, _ in parts)))
 
 
-def rows_cost(machine: Machine, work: Rows) -> WorkCost:
+def rows_cost(machine: DieCycles, work: RowsByNumber) -> WorkCost:
     """What rows by their numbers take: rows that are added are read on both sides."""
     rows, columns = work.rows.rows, work.rows.columns
     latency, interval = machine.rows(rows, columns, work.added * unlike(work.table_rows, work.own_rows))
@@ -152,7 +153,7 @@ def rows_cost(machine: Machine, work: Rows) -> WorkCost:
     return WorkCost(latency, interval, (1 + work.added) * words, words, adds=float(work.added * rows * columns))
 
 
-def copy_cost(machine: Machine, tile: Tile, flit_cycles: float | None) -> WorkCost:
+def copy_cost(machine: DieCycles, tile: TileCopy, flit_cycles: float | None) -> WorkCost:
     """What a copy to one place takes.
 
     Parameters

@@ -4,8 +4,8 @@ What a step takes is walked through task by task (:mod:`schedule`). Planners tha
 an estimate, a sum of what each node and edge costs, and decide by the walk. The estimate lets tasks follow each other,
 and the slowest die decides each:
 
-    fprop   for every node: the product, beside it bias and activation; reduce to the homes; copy to the readers
-    bprop   backwards: reduce to the home, mask, copy the error; the product for the error of the input; then that
+    fprop   for every node: the product, beside it bias and activation; reduce to the owners; copy to the readers
+    bprop   backwards: reduce to the owner, mask, copy the error; the product for the error of the input; then that
             for the weights' gradient, whose ring reduction runs beside everything that follows, one after the other
     step    until the last product and the last reduction have finished
 
@@ -18,19 +18,19 @@ from dataclasses import dataclass, replace
 
 from plinth.array.array import Array
 from plinth.machine.copies import unlike
-from plinth.machine.die import Machine, machine
+from plinth.machine.die import DieCycles, machine
 from plinth.machine.products import DIRECTIONS, Product
 from plinth.machine.vector import BACKWARD, FORWARD, SUM, ProgramWork
 from plinth.partition.axes import CHANNELS, SAMPLES, Region
 from plinth.partition.blocks import coded_exchanges, unpredictable
 from plinth.partition.cuts import bounds, parts
-from plinth.partition.exchanges import Exchange, edge_exchange, sum_exchange, tile_exchange
+from plinth.partition.exchanges import ExchangeDefinition, edge_exchange, sum_exchange, tile_exchange
 from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.regions import Layout, Partition, Splits, has_elements, layout, tile_levels, weight_words
 from plinth.partition.ring_order import along_links
 from plinth.predict.links import Links
-from plinth.predict.schedule import Schedule
+from plinth.predict.schedule import StepSchedule
 from plinth.predict.tasks import node_product
 from plinth.predict.transforms import node_transforms
 from plinth.predict.updates import update_cycles
@@ -56,7 +56,7 @@ class Compute:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepCycles:
     """Predicted cycles of a training step, in parts that add up."""
 
     compute: float
@@ -85,15 +85,15 @@ class StepTime:
     ``progress``, if any, is called with the number of steps that were walked through task by task, after each.
     """
 
-    def __init__(self, graph: PlanGraph, batch: int, array: Array, die: Machine | None = None,
+    def __init__(self, graph: PlanGraph, batch: int, array: Array, die: DieCycles | None = None,
                  rule: UpdateRule = PLAIN, links: Links | None = None,
                  progress: Callable[[int], object] | None = None, copies: Copies = ()) -> None:
         self.graph, self.batch, self.array, self.rule = graph, batch, array, rule
         self.machine = die or machine(array.die_parameters())
         self.links = links or Links(array)
         self.levels, self.factors = array.levels, array.factors
-        self.schedule = Schedule(graph, batch, array, self.machine, self.links, rule, copies)
-        self._steps: dict[tuple[Splits, Partition], Step] = {}
+        self.schedule = StepSchedule(graph, batch, array, self.machine, self.links, rule, copies)
+        self._steps: dict[tuple[Splits, Partition], StepCycles] = {}
         #: Cycles that steps take at least, and all steps about which anything is known.
         self._least: dict[Splits, float] = {}
         self._predicted: set[tuple[Splits, Partition]] = set()
@@ -115,12 +115,12 @@ class StepTime:
         self._owns: dict[tuple[int, tuple[str, ...], Vector, Vector], float] = {}
         self._betweens: dict[tuple[int, Vector, Vector, Vector], float] = {}
         self._moved: dict[Moved, float] = {}
-        #: For each node, the edge and the consumer that its home goes by.
+        #: For each node, the edge and the consumer that its owner goes by.
         self.first = tuple(graph.edges[edges[0]].consumer if edges else -1 for edges in graph.outputs)
         self._whole = (DP,) * self.levels
 
-    def home_vector(self, splits: Splits, number: int) -> Vector:
-        """Splits of the node that a node's home goes by."""
+    def owner_vector(self, splits: Splits, number: int) -> Vector:
+        """Splits of the node that a node's owner goes by."""
         first = self.first[number]
         return splits[first] if first >= 0 else self._whole
 
@@ -158,12 +158,12 @@ class StepTime:
         low, high = bounds(self.batch, here.dp + here.ep, factors)
         first, last = bounds(node.input_channels, here.mp, factors)
         start, stop = bounds(node.output_channels, here.op if node.weighted else here.mp, factors)
-        home_low, home_high = here.home.bounds(SAMPLES, self.batch, factors)
+        owned_low, owned_high = here.owned.bounds(SAMPLES, self.batch, factors)
         sizes: dict[tuple[int, ...], float] = {}
         # First parts are the larger: of equally fast dies the first has most.
         dies = slice(None) if self._uneven else slice(1)
         for size, speed in zip(zip(*((two - one)[dies].tolist() for one, two in (
-                (low, high), (first, last), (start, stop), (home_low, home_high))), strict=True), self._speeds[dies],
+                (low, high), (first, last), (start, stop), (owned_low, owned_high))), strict=True), self._speeds[dies],
                 strict=True):
             sizes[size] = min(sizes.get(size, speed), speed)
         raw = node.raw_elements // node.output_channels
@@ -171,7 +171,7 @@ class StepTime:
         several = node.weighted and bool(here.mp)
         adds = additions(parts(here.mp, factors), LEFT) if several else 0
         worst = [0.0] * 4
-        for (samples, inputs, outputs, home), speed in sizes.items():
+        for (samples, inputs, outputs, owner), speed in sizes.items():
             fprop = update = error = 0.0
             if node.tiling is not None:
                 fprop, error, update = self._tiled(node, here, samples, inputs, outputs)
@@ -184,8 +184,8 @@ class StepTime:
             # Bias and activation are worked on beside the product, strip by strip; behind it where partial sums come
             # from other dies, which are added up first.
             times = max(1, each) if node.junction else 1
-            finish = times * sum(die.vector(FORWARD, home * raw, outputs))
-            forward = fprop + finish + adds * sum(die.vector(SUM, home * raw, outputs)) if several else max(
+            finish = times * sum(die.vector(FORWARD, owner * raw, outputs))
+            forward = fprop + finish + adds * sum(die.vector(SUM, owner * raw, outputs)) if several else max(
                 fprop, finish)
             backward = times * sum(die.vector(BACKWARD, samples * raw, outputs))
             for place, cycles in enumerate((forward, max(0.0, backward - (error if each else 0)),
@@ -225,7 +225,7 @@ class StepTime:
         return found
 
     def own(self, number: int, vector: Vector, first: Vector) -> float:
-        """Cycles in which a node's partial sums go to their homes, or its errors from there, and its tiles to those
+        """Cycles in which a node's partial sums go to their owners, or its errors from there, and its tiles to those
         that have their elements; once each way."""
         if MP not in vector and EP not in vector:
             return 0.0
@@ -236,7 +236,7 @@ class StepTime:
             found = 0.0
             if node.weighted:
                 here = self._layout(number, vector, first)
-                found = self._there_and_back((here.output, here.home, node.raw_elements, node.output_channels),
+                found = self._there_and_back((here.output, here.owned, node.raw_elements, node.output_channels),
                                              lambda: sum_exchange(node, here, "fprop"))
                 for cycles in self._tiles(number, here) if here.ep else ():
                     found += cycles
@@ -256,7 +256,7 @@ class StepTime:
                                            strict=True):
                 yield cycles * tile_exchange(node, here, way, kind, factors, coded, self.array).share(node.tiling)
 
-    def _there_and_back(self, key: Moved, define: Callable[[], Exchange]) -> float:
+    def _there_and_back(self, key: Moved, define: Callable[[], ExchangeDefinition]) -> float:
         """Cycles in which an exchange's words go, and as many come back; it is defined if none like it was before."""
         found = self._moved.get(key)
         if found is None:
@@ -269,20 +269,20 @@ class StepTime:
         found = self._betweens.get(key)
         if found is None:
             one = self.graph.edges[edge]
-            home = self._layout(one.producer, vector, first, reader).home
+            owner = self._layout(one.producer, vector, first, reader).owned
             need = self._layout(one.consumer, reader, self._whole, vector, first).input
             found = self._betweens[key] = self._there_and_back(
-                (home, need, one.elements, one.channels),
-                lambda: edge_exchange(self.graph, edge, home, need, "fprop"))
+                (owner, need, one.elements, one.channels),
+                lambda: edge_exchange(self.graph, edge, owner, need, "fprop"))
         return found
 
-    def step(self, splits: Splits, lists: Partition = ()) -> Step:
+    def step(self, splits: Splits, lists: Partition = ()) -> StepCycles:
         """A step under the given splits, and lists if there are any, task by task."""
         found = self._steps.get((splits, lists))
         if found is None:
             times = self.schedule.step(splits, lists)
             transfers = min(times.transfer, times.cycles - times.exposed)
-            found = self._steps[splits, lists] = Step(
+            found = self._steps[splits, lists] = StepCycles(
                 compute=times.cycles - times.exposed - transfers, transfers=transfers, exposed=times.exposed,
                 reductions=times.collective)
             self._tell((splits, lists))
@@ -296,12 +296,13 @@ class StepTime:
 
     def estimate(self, splits: Splits) -> float:
         """Cycles of a step, as a sum that is quick to compute."""
-        homes = [self.home_vector(splits, number) for number in range(len(splits))]
-        own = [self.own(number, vector, home) for number, (vector, home) in enumerate(zip(splits, homes, strict=True))]
+        owners = [self.owner_vector(splits, number) for number in range(len(splits))]
+        own = [self.own(number, vector, owner) for number, (vector,
+                                                            owner) in enumerate(zip(splits, owners, strict=True))]
         # Forwards and backwards the same words move; half of them stand in either pass.
         later = [words / 2 for words in own]
         for number, edge in enumerate(self.graph.edges):
-            later[edge.producer] += self.between(number, splits[edge.producer], homes[edge.producer],
+            later[edge.producer] += self.between(number, splits[edge.producer], owners[edge.producer],
                                                  splits[edge.consumer]) / 2
         transfers = 2 * sum(later)
         computes = [self.compute(number, vector) for number, vector in enumerate(splits)]

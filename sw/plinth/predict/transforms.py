@@ -3,14 +3,14 @@
 from math import prod
 
 from plinth.machine.record import WorkCost
-from plinth.machine.transforms import Blocks, blocks_cost, place_flits
+from plinth.machine.transforms import TransformBlocks, blocks_cost, place_flits
 from plinth.partition.graph import Node
-from plinth.step.tasks import LineTransform, Tile, TileTransform
+from plinth.step.tasks import LineTransform, TileCopy, TransformTiles
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Lattice, terms, transposed
 
 
-def _leaves(work: TileTransform | LineTransform | Tile) -> bool:
+def _leaves(work: TransformTiles | LineTransform | TileCopy) -> bool:
     return work.die is not None or work.members is not None
 
 
@@ -20,14 +20,15 @@ def _inside(lattice: Lattice, side: int) -> float:
         lattice.first + number * lattice.step for number in range(lattice.count))) / lattice.count
 
 
-def transform_cost(parameters: DieParameters, work: TileTransform) -> WorkCost:
+def transform_cost(parameters: DieParameters, work: TransformTiles) -> WorkCost:
     """What tiles of maps, or maps of tiles, take; a pass is a descriptor, an image or a column of tiles."""
     both = down, across = work.lattices
     sides = work.maps.height, work.maps.width
     places, elements = prod(one.reach for one in both), prod(one.size for one in both)
     inside = prod(_inside(one, side) for one, side in zip(both, sides, strict=True))
     read, written = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
-    blocks = Blocks(work.positions / work.descriptors, work.tiles.columns, places, down.reach * across.size, elements,
+    blocks = TransformBlocks(work.positions / work.descriptors, work.tiles.columns, places, down.reach * across.size,
+                             elements,
                      read, written)
     ways = [one.matrix if work.scatter else transposed(one.matrix) for one in both]
     sums = [sum(len(terms(row)) - 1 for row in way) for way in ways]
@@ -42,16 +43,16 @@ def line_cost(parameters: DieParameters, work: LineTransform) -> WorkCost:
     assert work.node.tiling is not None
     places, made = (side * work.blocks for side in work.sides)
     each = sum(len(terms(row)) - 1 for row in work.node.tiling.form.transforms[0].a)
-    blocks = Blocks(work.columns * work.source.rows, work.source.columns, places, places, made, places, made)
+    blocks = TransformBlocks(work.columns * work.source.rows, work.source.columns, places, places, made, places, made)
     return blocks_cost(parameters, blocks, _leaves(work), adds=float(
         each * work.blocks * work.columns * work.source.rows * work.source.columns))
 
 
-def spread_cost(parameters: DieParameters, work: Tile) -> WorkCost:
+def spread_cost(parameters: DieParameters, work: TileCopy) -> WorkCost:
     """What a copy of parts to several dies takes, which goes through the same stages."""
     assert work.members is not None
     count = work.members.count
-    blocks = Blocks(work.planes * work.source.rows, work.source.columns, count, count, count, count, count)
+    blocks = TransformBlocks(work.planes * work.source.rows, work.source.columns, count, count, count, count, count)
     return blocks_cost(parameters, blocks, _leaves(work))
 
 

@@ -2,7 +2,7 @@
 and tasks of the optimiser engine (docs/optimiser.md); those of the vector engine cost what its programs do."""
 
 from plinth.buffers import Buffer
-from plinth.machine.die import Machine
+from plinth.machine.die import DieCycles
 from plinth.machine.optimiser import optimiser_formula
 from plinth.machine.record import WorkCost
 from plinth.predict.tasks import vector_cost
@@ -21,7 +21,7 @@ def message_words(phase: Phase, words: float, members: int) -> tuple[float, floa
     return {Phase.UPDATE: (words + own, words), Phase.SUM: (words, own), Phase.GATHER: (own, words - own)}[phase]
 
 
-def message_cost(machine: Machine, work: Reduction) -> WorkCost:
+def message_cost(machine: DieCycles, work: Reduction) -> WorkCost:
     """What a ring's message takes on a member beside the links' time: words of its own memory, and the sums of all
     members together. A die that is alone updates a flit a cycle."""
     words, size = float(work.target.columns), len(work.ring)
@@ -39,7 +39,7 @@ def optimiser_cost(parameters: DieParameters, work: Optimisation) -> WorkCost:
                              stochastic=work.generator is not None)
 
 
-def update_cycles(machine: Machine, rule: UpdateRule, words: int) -> float:
+def update_cycles(machine: DieCycles, rule: UpdateRule, words: int) -> float:
     """Cycles of the tasks that update so many weights of a die's own, in chunks; 0 where messages do it."""
     parameters = machine.parameters
     if not words or (rule.plain and Engine.COLLECTIVE in parameters.engines):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from plinth.machine.control import GROUP_CYCLES
-from plinth.machine.die import Machine
+from plinth.machine.die import DieCycles
 from plinth.machine.memory import MEMORY_LATENCY
 from plinth.machine.record import WorkCost
 from plinth.predict.codes import decode_cost, encode_cost, predict_cost
@@ -23,16 +23,16 @@ from plinth.step.tasks import (
     Optimisation,
     Predict,
     Reduction,
-    Rows,
+    RowsByNumber,
     Signal,
-    Tile,
-    TileTransform,
+    TileCopy,
+    TransformTiles,
     Vector,
     Work,
 )
 
 
-class Setting(NamedTuple):
+class CostContext(NamedTuple):
     """What the cost of work depends on beside the work and its die.
 
     Attributes
@@ -48,28 +48,28 @@ class Setting(NamedTuple):
     flit_cycles: float | None = None
 
 
-def _tile(machine: Machine, work: Tile, setting: Setting) -> WorkCost:
+def _tile(machine: DieCycles, work: TileCopy, setting: CostContext) -> WorkCost:
     """A copy is one to a single place, or of parts to several dies."""
     return copy_cost(machine, work, setting.flit_cycles) if work.members is None else spread_cost(
         machine.parameters, work)
 
 
-def _signal(machine: Machine, work: Signal, setting: Setting) -> WorkCost:
+def _signal(machine: DieCycles, work: Signal, setting: CostContext) -> WorkCost:
     """A copy of a word takes memory's latency."""
     return WorkCost(float(MEMORY_LATENCY), float(MEMORY_LATENCY))
 
 
 #: For each kind of work what it costs.
-COSTS: dict[type, Callable[[Machine, Any, Setting], WorkCost]] = {
+COSTS: dict[type, Callable[[DieCycles, Any, CostContext], WorkCost]] = {
     Multiplication: lambda machine, work, setting: matrix_cost(machine, work),
     Vector: lambda machine, work, setting: vector_cost(machine, work),
-    Tile: _tile,
-    TileTransform: lambda machine, work, setting: transform_cost(machine.parameters, work),
+    TileCopy: _tile,
+    TransformTiles: lambda machine, work, setting: transform_cost(machine.parameters, work),
     LineTransform: lambda machine, work, setting: line_cost(machine.parameters, work),
     Encode: lambda machine, work, setting: encode_cost(machine.parameters, work, setting.codes),
     Decode: lambda machine, work, setting: decode_cost(machine.parameters, work, setting.codes),
     Predict: lambda machine, work, setting: predict_cost(machine.parameters, work, setting.codes),
-    Rows: lambda machine, work, setting: rows_cost(machine, work),
+    RowsByNumber: lambda machine, work, setting: rows_cost(machine, work),
     Reduction: lambda machine, work, setting: message_cost(machine, work),
     GroupRow: lambda machine, work, setting: WorkCost(GROUP_CYCLES, GROUP_CYCLES),
     Optimisation: lambda machine, work, setting: optimiser_cost(machine.parameters, work),
@@ -77,12 +77,12 @@ COSTS: dict[type, Callable[[Machine, Any, Setting], WorkCost]] = {
 }
 
 
-def work_cost(machine: Machine, work: Work, codes: str | None = None, flit_cycles: float | None = None) -> WorkCost:
+def work_cost(machine: DieCycles, work: Work, codes: str | None = None, flit_cycles: float | None = None) -> WorkCost:
     """What a piece of work takes on its engine if nothing else uses the memory.
 
     Parameters
     ----------
     codes, flit_cycles
-        The setting that the cost depends on (:class:`Setting`).
+        The setting that the cost depends on (:class:`CostContext`).
     """
-    return COSTS[type(work)](machine, work, Setting(codes, flit_cycles))
+    return COSTS[type(work)](machine, work, CostContext(codes, flit_cycles))

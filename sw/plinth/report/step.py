@@ -32,11 +32,11 @@ from plinth.step.tasks import (
     Optimisation,
     Predict,
     Reduction,
-    Rows,
+    RowsByNumber,
     Sent,
     Signal,
-    Tile,
-    TileTransform,
+    TileCopy,
+    TransformTiles,
     Vector,
     Work,
 )
@@ -102,11 +102,11 @@ def _vector(work: Vector) -> str:
     return f"{done or 'copy'} on {work.rows}x{work.columns}"
 
 
-def _tile(work: Tile) -> str:
+def _tile(work: TileCopy) -> str:
     return f"copy of {work.planes}x{_sides(work.source)}{_to(work)}"
 
 
-def _transform(work: TileTransform) -> str:
+def _transform(work: TransformTiles) -> str:
     what = "tiles of maps" if work.scatter else "maps of tiles"
     return f"{what}, {work.maps.images} images{', added' if work.added else ''}{_to(work)}"
 
@@ -127,7 +127,7 @@ def _predict(work: Predict) -> str:
     return f"masks of {work.masks.rows} elements that living neurons need"
 
 
-def _rows(work: Rows) -> str:
+def _rows(work: RowsByNumber) -> str:
     return f"{work.rows.rows} rows of {work.rows.columns} {'added to' if work.added else 'from'} {work.own_rows}"
 
 
@@ -149,8 +149,8 @@ def _signal(work: Signal) -> str:
 
 #: For each kind of work what it does, in words.
 SAYS: dict[type, Callable[[Any], str]] = {
-    Multiplication: _product, Vector: _vector, Tile: _tile, TileTransform: _transform, LineTransform: _lines,
-    Encode: _encode, Decode: _decode, Predict: _predict, Rows: _rows, Reduction: _reduction,
+    Multiplication: _product, Vector: _vector, TileCopy: _tile, TransformTiles: _transform, LineTransform: _lines,
+    Encode: _encode, Decode: _decode, Predict: _predict, RowsByNumber: _rows, Reduction: _reduction,
     GroupRow: _group_row, Optimisation: _optimisation, Signal: _signal}
 assert set(SAYS) == set(get_args(Work))
 

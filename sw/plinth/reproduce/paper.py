@@ -49,7 +49,7 @@ CLAIMS = "claims"
 WITHIN = 0.01
 
 
-class Status(StrEnum):
+class Judgement(StrEnum):
     """What agreement with a value of the paper is worth."""
 
     INDEPENDENT = "independent"
@@ -60,7 +60,7 @@ class Status(StrEnum):
     @property
     def same(self) -> bool:
         """Whether ours is the paper's."""
-        return self in (Status.INDEPENDENT, Status.SELECTED_ON)
+        return self in (Judgement.INDEPENDENT, Judgement.SELECTED_ON)
 
 
 class Verdict(StrEnum):
@@ -72,7 +72,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class PaperEntry:
     """A number or statement of the paper."""
 
     id: str
@@ -80,7 +80,7 @@ class Entry:
     what: str
     value: float | str
     confidence: str
-    status: Status
+    status: Judgement
     reason: str
     note: str
     within: float
@@ -89,13 +89,13 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PaperRow:
     """A number or statement of the paper beside ours; or ours alone, without an entry."""
 
     series: str
     what: str
     ours: Value
-    entry: Entry | None = None
+    entry: PaperEntry | None = None
     notes: Sequence[str] = ()
     #: What the table's further columns show, by their keys.
     further: Mapping[str, Value] = field(default_factory=dict)
@@ -133,11 +133,11 @@ class Row:
         return not isinstance(ours, str) and abs(ours - paper) <= self.entry.within * abs(paper)
 
     @property
-    def status(self) -> Status | None:
+    def status(self) -> Judgement | None:
         """As the data say, unless a value that came out no longer does; None without an entry."""
         if self.entry is None:
             return None
-        return Status.NOT_REPRODUCED if self.entry.status.same and not self.same else self.entry.status
+        return Judgement.NOT_REPRODUCED if self.entry.status.same and not self.same else self.entry.status
 
     @property
     def reason(self) -> str:
@@ -173,14 +173,14 @@ class Table:
     where: str
     unit: str
     within: float
-    rows: Sequence[Row]
+    rows: Sequence[PaperRow]
     notes: Sequence[str]
     #: Headings of the rows' further columns, by their keys.
     further: Mapping[str, str] = field(default_factory=dict)
     points: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def claims(self) -> list[Row]:
+    def claims(self) -> list[PaperRow]:
         """Rows that measure claims in words."""
         return [row for row in self.rows if row.verdict is not None]
 
@@ -208,11 +208,11 @@ class Table:
 class Draft:
     """A table under construction: the computing function adds our values to it; ``progress`` is told their number."""
 
-    def __init__(self, head: Mapping[str, Any], entries: Iterable[Entry],
+    def __init__(self, head: Mapping[str, Any], entries: Iterable[PaperEntry],
                  progress: Callable[[int], None] = lambda values: None) -> None:
         self.head, self.progress = head, progress
         self.entries = {(entry.series, entry.what): entry for entry in entries}
-        self.rows: list[Row] = []
+        self.rows: list[PaperRow] = []
         self.notes: list[str] = list(head.get("notes", ()))
         self.further: Mapping[str, str] = {}
         self.points: dict[str, Any] = {}
@@ -224,15 +224,15 @@ class Draft:
     def add(self, series: str, what: str, ours: Value, further: Mapping[str, Value] | None = None, *,
             note: str = "") -> None:
         """Add our value, of an entry or beside them."""
-        self.rows.append(Row(series=series, what=what, ours=ours, entry=self.entries.get((series, what)),
-                             notes=(note,) if note else (), further=dict(further or {})))
+        self.rows.append(PaperRow(series=series, what=what, ours=ours, entry=self.entries.get((series, what)),
+                                  notes=(note,) if note else (), further=dict(further or {})))
         self.progress(len(self.rows))
 
     def done(self) -> Table:
         """The table; entries that were not computed stand behind those of their series that were, measures of claims
         behind all."""
         given = {(row.series, row.what) for row in self.rows}
-        rows = self.rows + [Row(series=entry.series, what=entry.what, ours=None, entry=entry)
+        rows = self.rows + [PaperRow(series=entry.series, what=entry.what, ours=None, entry=entry)
                             for place, entry in self.entries.items() if place not in given]
         rows.sort(key=lambda row: row.series == CLAIMS)
         head = self.head
@@ -253,17 +253,17 @@ class Paper:
         """What the file says of each table, by key."""
         return {head["key"]: head for head in self.data["tables"]}
 
-    def entries(self, key: str) -> list[Entry]:
+    def entries(self, key: str) -> list[PaperEntry]:
         """Entries of a table."""
         head = self.tables[key]
         return [self._entry(head, given) for given in head["entries"]]
 
-    def _entry(self, head: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
+    def _entry(self, head: Mapping[str, Any], given: Mapping[str, Any]) -> PaperEntry:
         reason = given.get("reason", "")
-        return Entry(id=given["id"], series=given.get("series", ""), what=given["what"], value=given["value"],
-                     confidence=given["confidence"], status=Status(given["status"]),
-                     reason=self.data["reasons"].get(reason, reason), note=given.get("note", ""),
-                     within=given.get("within", head.get("within", WITHIN)), claim=given.get("claim", ""))
+        return PaperEntry(id=given["id"], series=given.get("series", ""), what=given["what"], value=given["value"],
+                          confidence=given["confidence"], status=Judgement(given["status"]),
+                          reason=self.data["reasons"].get(reason, reason), note=given.get("note", ""),
+                          within=given.get("within", head.get("within", WITHIN)), claim=given.get("claim", ""))
 
     def draft(self, key: str, progress: Callable[[int], None] = lambda values: None) -> Draft:
         """A table, nothing computed yet."""
@@ -340,7 +340,7 @@ def paper(name: str) -> Paper:
 
 def tally(tables: Iterable[Table]) -> dict[str, dict[str, Any]]:
     """By status, the number of entries, and by reason."""
-    counts: dict[str, dict[str, Any]] = {status.value: {"entries": 0, "reasons": {}} for status in Status}
+    counts: dict[str, dict[str, Any]] = {status.value: {"entries": 0, "reasons": {}} for status in Judgement}
     for row in (row for table in tables for row in table.rows):
         if row.status is not None:
             found = counts[row.status]

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from plinth.errors import UserError
 from plinth.files.reports import read_report
-from plinth.reproduce.paper import PAPERS, Paper, Row, Status, Table, Value, Verdict, paper, tally, verdicts
+from plinth.reproduce.paper import PAPERS, Judgement, Paper, PaperRow, Table, Value, Verdict, paper, tally, verdicts
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.files import write_text
 from plinth_hw.terminal.program import program
@@ -24,8 +24,8 @@ from plinth_hw.terminal.table import print_table
 #: On a terminal: marks before values of the paper that could not simply be read.
 READ = {"read-from-garbled": "~", "reconstructed": "?"}
 #: On a terminal: what stands for a status, and its colour.
-SHORT = {Status.INDEPENDENT: ("indep.", "green"), Status.SELECTED_ON: ("selected", "cyan"),
-         Status.NOT_REPRODUCED: ("not repr.", "red"), Status.NOT_ATTEMPTED: ("not tried", "yellow")}
+SHORT = {Judgement.INDEPENDENT: ("indep.", "green"), Judgement.SELECTED_ON: ("selected", "cyan"),
+         Judgement.NOT_REPRODUCED: ("not repr.", "red"), Judgement.NOT_ATTEMPTED: ("not tried", "yellow")}
 #: On a terminal: colours of verdicts.
 VERDICTS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.NOT_ATTEMPTED: "yellow"}
 #: What stands where there is nothing.
@@ -45,7 +45,7 @@ def _text(value: Value, digits: int = 4) -> str:
     return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
 
 
-def _ratio(row: Row) -> str:
+def _ratio(row: PaperRow) -> str:
     return NOTHING if row.ratio is None else f"{row.ratio:.3f}"
 
 
@@ -54,14 +54,14 @@ def _footnotes(table: Table) -> list[str]:
     return list(dict.fromkeys(text for row in table.rows for text in row.footnotes))
 
 
-def _values(table: Table, row: Row) -> list[str]:
+def _values(table: Table, row: PaperRow) -> list[str]:
     """Cells from the paper's value to the last further column."""
     digits = 3 if len(table.further) > 3 else 4
     return [_text(row.paper), _text(row.ours), _ratio(row), *(_text(row.further.get(key), digits)
                                                               for key in table.further)]
 
 
-def _own_tolerance(table: Table, row: Row) -> str:
+def _own_tolerance(table: Table, row: PaperRow) -> str:
     """The distance within which ours is the same, where the row has another than its table."""
     entry = row.entry
     return "" if entry is None or entry.within == table.within else f"{100 * entry.within:g} %"
@@ -72,14 +72,14 @@ def _tolerances(table: Table) -> list[str]:
     return ["within"] if any(_own_tolerance(table, row) for row in table.rows) else []
 
 
-def _numbers(table: Table, row: Row) -> str:
+def _numbers(table: Table, row: PaperRow) -> str:
     notes = _footnotes(table)
     return ",".join(str(notes.index(text) + 1) for text in row.footnotes)
 
 
-def _groups(table: Table) -> dict[str, list[Row]]:
+def _groups(table: Table) -> dict[str, list[PaperRow]]:
     """Rows by series."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[PaperRow]] = {}
     for row in table.rows:
         groups.setdefault(row.series, []).append(row)
     return groups
@@ -122,7 +122,7 @@ def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
     _show_counts(console, tables)
 
 
-def _evidence(row: Row) -> str:
+def _evidence(row: PaperRow) -> str:
     """The paper's value and ours, and why ours is another or missing."""
     values = f"paper {_text(row.paper)}, ours {_text(row.ours)}"
     return values if row.verdict == Verdict.HOLDS else f"{values}: {row.reason}"
@@ -168,7 +168,7 @@ def markdown(found: Paper, tables: Sequence[Table]) -> str:
     """Tables as sections of a page, behind the counts and the claims in words."""
     counts = tally(tables)
     lines = ["### Counts", "", "| status | values | why |", "| --- | ---: | --- |"]
-    for status in Status:
+    for status in Judgement:
         entry = counts[status]
         lines.append(f"| **{status}** | **{entry['entries']}** | |")
         lines += [f"| | {number} | {_cell(reason)} |"

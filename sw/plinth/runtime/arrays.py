@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plinth.array.routes import Link
-from plinth.driver.device import Array
+from plinth.driver.device import DeviceArray
 from plinth.errors import UserError
 from plinth.runtime.verilog import tool_errors, verilog_digest
 from plinth_hw.board.manifest import Manifest, ManifestError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Window:
+class WaveWindow:
     """Which die's signals to record, from which cycle to which."""
 
     die: int
@@ -34,7 +34,8 @@ class Window:
     path: Path
 
 
-def golden_array(parameters: DieParameters, dies: int, memory_words: int, transport: Transport | None = None) -> Array:
+def golden_array(parameters: DieParameters, dies: int, memory_words: int,
+                 transport: Transport | None = None) -> DeviceArray:
     """Dies on the golden model: all of them, or, with a transport, those of this process among several.
 
     Raises
@@ -46,7 +47,7 @@ def golden_array(parameters: DieParameters, dies: int, memory_words: int, transp
 
 
 def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None,
-                links: Iterable[Link | tuple[int, int, int, int, int]] | None = None, window: Window | None = None,
+                links: Iterable[Link | tuple[int, int, int, int, int]] | None = None, window: WaveWindow | None = None,
                 bit_errors: float = 0.0, bridge: BridgeParameters | None = None) -> tuple[CosimArray, str]:
     """Dies on the compiled co-simulation, and the SHA-256 of their Verilog.
 

@@ -14,7 +14,7 @@ import numpy as np
 from plinth.errors import UserError
 from plinth.runtime import pools, tiles
 from plinth.runtime.memory import Floats, Kernel, Memory
-from plinth.runtime.products import Convolution, product_kernel
+from plinth.runtime.products import ConvolutionKernel, product_kernel
 from plinth.runtime.programs import program_kernel
 from plinth.step import (
     between,
@@ -29,9 +29,19 @@ from plinth.step import (
 from plinth.step import tile_operations as tiled
 from plinth.step.layers import embedding, pool, products
 from plinth.step.step import Step
-from plinth.step.tasks import Arrivals, CodePart, LineTransform, Multiplication, Phase, Rows, Task, Tile, TileTransform
+from plinth.step.tasks import (
+    Arrivals,
+    CodePart,
+    LineTransform,
+    Multiplication,
+    Phase,
+    RowsByNumber,
+    Task,
+    TileCopy,
+    TransformTiles,
+)
 from plinth.step.tensors import Elements
-from plinth.step.vector import Piece, VectorProgram
+from plinth.step.vector import VectorPiece, VectorProgram
 from plinth.step.weights import Weights
 from plinth.update.rule import STATE
 from plinth_hw.isa.formats import FP32
@@ -57,7 +67,7 @@ class NumpyStep:
                             "of --format fp32, or another device")
         self._step = step
         self.memories = [Memory(step) for _ in range(step.dies)]
-        self._convolutions: dict[tuple[str, int], Convolution] = {}
+        self._convolutions: dict[tuple[str, int], ConvolutionKernel] = {}
         self._rate = step.rule.scaled(step.scale).rate
         self._runs = [run for operation in step.operations for run in self._made(operation)]
 
@@ -92,7 +102,7 @@ class NumpyStep:
             yield self._program(one.program, die, one.rows, part.channels)
 
     def _program(self, program: VectorProgram, die: int, rows: int, columns: int) -> Kernel:
-        return program_kernel(self.memories[die], program.at(die, Piece(0, rows, 0, columns)))
+        return program_kernel(self.memories[die], program.at(die, VectorPiece(0, rows, 0, columns)))
 
     def pool(self, one: pool.Pool, die: int) -> Iterator[Kernel]:
         """A pool of all images."""
@@ -103,7 +113,7 @@ class NumpyStep:
             part = tensor.part(die)
             maps.append(self.memories[die].view(tensor.buffer(die)).reshape(part.samples, *size, part.channels))
         whole, middle, small = (size for _, size in one.maps[:3])
-        pool = pools.Pool(one.layer, whole, middle, small)
+        pool = pools.PoolKernel(one.layer, whole, middle, small)
         if one.backward:
             yield lambda: pool.backward(tuple(maps))
         else:
@@ -143,7 +153,7 @@ class NumpyStep:
             return
         key = one.node.name, die
         if key not in self._convolutions:
-            self._convolutions[key] = Convolution(shape, x_part.samples)
+            self._convolutions[key] = ConvolutionKernel(shape, x_part.samples)
         made = self._convolutions[key]
         maps = memory.view(one.x.buffer(die)).reshape(x_part.samples, shape.height, shape.width, shape.inputs)
         z = memory.view(one.z.buffer(die))
@@ -183,7 +193,7 @@ class NumpyStep:
             for here, there in mine.part.meet(theirs.part) if theirs.count else ():
                 words = mine.part.view(mine.of(source.buffer(die), theirs.first), here)
                 place = theirs.part.view(theirs.of(target.buffer(other), theirs.first), there)
-                yield tiles.tile_kernel(self.memories, die, Tile(
+                yield tiles.tile_kernel(self.memories, die, TileCopy(
                     words, place, other, planes=theirs.count, apart=(mine.plane, theirs.plane)))
 
     def in_strips(self, one: tiled.InStrips, die: int) -> Iterator[Kernel]:
@@ -282,7 +292,7 @@ def _nothing(made: NumpyStep, one: object, die: int) -> Iterator[Kernel]:
 KERNELS: dict[type, Callable[[NumpyStep, Any, int], Iterator[Kernel]]] = {
     operations.Sweep: NumpyStep.sweep, operations.LastStrip: NumpyStep.last_strip, pool.Pool: NumpyStep.pool,
     operations.Chain: NumpyStep.chain, operations.Clear: NumpyStep.clear, products.Products: NumpyStep.products,
-    embedding.Gather: NumpyStep.transfers, sums.Sum: NumpyStep.sum, between.Exchange: NumpyStep.transfers,
+    embedding.RowGather: NumpyStep.transfers, sums.Sum: NumpyStep.sum, between.Exchange: NumpyStep.transfers,
     between.Barrier: _nothing, between.Regroup: _nothing, between.Reduce: NumpyStep.reduce,
     updates.StateUpdate: NumpyStep.state_update, tiled.Scatter: NumpyStep.transfers,
     tiled.Gather: NumpyStep.transfers, tiled.Untile: NumpyStep.transfers, tiled.ElementProducts: NumpyStep.elements,
@@ -295,7 +305,7 @@ KERNELS: dict[type, Callable[[NumpyStep, Any, int], Iterator[Kernel]]] = {
     skipped_scatter.OwnMaps: _nothing, skipped_scatter.DecodeTiles: _nothing}
 #: For each kind of work between dies and by row numbers what is done.
 TRANSFERS: dict[type, Callable[[NumpyStep, int, Any], Kernel]] = {
-    Tile: lambda made, die, work: tiles.tile_kernel(made.memories, die, work),
-    TileTransform: lambda made, die, work: tiles.transform_kernel(made.memories, die, work),
+    TileCopy: lambda made, die, work: tiles.tile_kernel(made.memories, die, work),
+    TransformTiles: lambda made, die, work: tiles.transform_kernel(made.memories, die, work),
     LineTransform: lambda made, die, work: tiles.line_kernel(made.memories, die, work),
-    Rows: lambda made, die, work: tiles.rows_kernel(made.memories[die], work)}
+    RowsByNumber: lambda made, die, work: tiles.rows_kernel(made.memories[die], work)}

@@ -20,7 +20,7 @@ def _taps(places: int, windows: int, kernel: int, stride: int, padding: int) -> 
     return found
 
 
-class Pool:
+class PoolKernel:
     """A pool of maps ``[image, row, column, channel]``.
 
     Parameters

@@ -17,7 +17,7 @@ def product_kernel(direction: str, x: Floats, w: Floats, z: Floats) -> Kernel:
             "update": lambda: np.matmul(x.T, z, out=w)}[direction]
 
 
-class Convolution:
+class ConvolutionKernel:
     """A convolution of a die: maps ``x [image, row, column, channel]`` and ``z`` likewise, weights ``w [taps channels,
     outputs]``."""
 

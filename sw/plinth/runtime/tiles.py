@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from plinth.machine.convolution import FeatureMap
 from plinth.runtime.memory import Floats, Kernel, Memory
-from plinth.step.tasks import LineTransform, Rows, Tile, TileTransform
+from plinth.step.tasks import LineTransform, RowsByNumber, TileCopy, TransformTiles
 from plinth_hw.isa.winograd import Lattice, Matrix, transposed
 
 Span = tuple[slice, slice]
 
 
-def tile_kernel(memories: Sequence[Memory], die: int, work: Tile) -> Kernel:
+def tile_kernel(memories: Sequence[Memory], die: int, work: TileCopy) -> Kernel:
     """A copy of a tile, to other dies as well."""
     pairs = []
     to = [(die if work.die is None else work.die, 0)]
@@ -34,7 +34,7 @@ def tile_kernel(memories: Sequence[Memory], die: int, work: Tile) -> Kernel:
     return run
 
 
-def rows_kernel(memory: Memory, work: Rows) -> Kernel:
+def rows_kernel(memory: Memory, work: RowsByNumber) -> Kernel:
     """Rows by their numbers."""
     numbers, table, rows = (memory.view(one) for one in (work.numbers, work.table, work.rows))
     index = numbers.view(np.uint32)
@@ -59,7 +59,7 @@ def _map(memory: Memory, maps: FeatureMap) -> Floats:
                           (maps.image_words, maps.row_words, buffer.stride, 1))
 
 
-def _tiles(memory: Memory, work: TileTransform, sides: tuple[int, int], lines: int) -> Floats:
+def _tiles(memory: Memory, work: TransformTiles, sides: tuple[int, int], lines: int) -> Floats:
     """``[image, tile down, tile across, row of a tile, column of it, channel]`` of some elements of a die."""
     tiles, (down, across) = work.tiles, work.counts
     steps = (work.plane, work.column * work.plane) if work.column else (sides[1] * work.plane, work.plane)
@@ -67,7 +67,7 @@ def _tiles(memory: Memory, work: TileTransform, sides: tuple[int, int], lines: i
                           (down * across * tiles.stride, across * tiles.stride, tiles.stride, *steps, 1))
 
 
-def _shared(work: TileTransform, memories: Sequence[Memory], sides: tuple[int, int], lines: int
+def _shared(work: TransformTiles, memories: Sequence[Memory], sides: tuple[int, int], lines: int
             ) -> Iterator[tuple[NDArray[np.int64], list[Floats]]]:
     """For each die that gets elements of a tile, row by row or column by column: their numbers, and where they go,
     ``[image, tile down, tile across, channel]`` each."""
@@ -91,7 +91,7 @@ def _windows(canvas: Floats, lattices: tuple[Lattice, Lattice], lines: int) -> F
     return found[:, ::down.step, ::across.step][:, :lines, :across.count].transpose(0, 1, 2, 4, 5, 3)
 
 
-def _rim(work: TileTransform, first: int, lines: int) -> tuple[tuple[int, int], Span, Span]:
+def _rim(work: TransformTiles, first: int, lines: int) -> tuple[tuple[int, int], Span, Span]:
     """Rows and columns of a map with all that windows reach; where the map lies in it, and which of its rows and
     columns do."""
     sizes, inside, of = [], [], []
@@ -106,7 +106,7 @@ def _rim(work: TileTransform, first: int, lines: int) -> tuple[tuple[int, int], 
     return (sizes[0], sizes[1]), (inside[0], inside[1]), (of[0], of[1])
 
 
-def transform_kernel(memories: Sequence[Memory], die: int, work: TileTransform) -> Kernel:
+def transform_kernel(memories: Sequence[Memory], die: int, work: TransformTiles) -> Kernel:
     """Winograd tiles made of maps, for dies that have their elements, or maps made of tiles."""
     lattices = work.lattices
     first, lines = work.lines or (0, lattices[0].count)

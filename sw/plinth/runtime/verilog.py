@@ -24,7 +24,7 @@ def tool_errors() -> Iterator[None]:
 
     try:
         yield
-    except (tools.ToolError, verilator.ToolError) as error:
+    except (tools.ToolError, verilator.SimulatorError) as error:
         raise UserError(str(error)) from error
     except OSError as error:
         raise UserError(f"{error.filename or cache_root()}: {error.strerror}; make that folder writable or set "

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, Protocol
 from plinth.array.array import Array
 from plinth.buffers import Buffer
 from plinth.machine.copies import Copy, copy_formula
-from plinth.machine.die import Machine, machine
+from plinth.machine.die import DieCycles, machine
 from plinth.machine.links import LINK_LATENCY
 from plinth.machine.record import WorkCost
 from plinth.predict.codes import codes_source
 from plinth.predict.updates import message_words
 from plinth.predict.work import work_cost
-from plinth.step.tasks import Multiplication, Phase, Rows, Task, Work
+from plinth.step.tasks import Multiplication, Phase, RowsByNumber, Task, Work
 from plinth_hw.isa.parameters import DieParameters
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
@@ -26,7 +26,7 @@ PAPER_PES, PAPER_HERTZ, PAPER_WORDS = 12 * 14, 250e6, 320e9 / 4
 VAULTS = 32
 
 
-class Cost(NamedTuple):
+class PaperCost(NamedTuple):
     """Of work on one engine."""
 
     #: For which it holds the engine, and from then until its results are there.
@@ -57,7 +57,7 @@ class Costs(Protocol):
     #: work that does it.
     added: float
 
-    def task(self, task: Task) -> Cost:
+    def task(self, task: Task) -> PaperCost:
         """A product, vector work, an update, or rows of an embedding: of all tasks that it stands for."""
         ...
 
@@ -79,7 +79,7 @@ class Costs(Protocol):
         """Words that a member of a ring moves in memory for a message."""
         ...
 
-    def update(self, words: int) -> Cost:
+    def update(self, words: int) -> PaperCost:
         """Update of weights whose gradient lies on one die."""
         ...
 
@@ -99,7 +99,7 @@ class DieCosts:
 
     def __init__(self, array: Array) -> None:
         self.parameters = array.die_parameters()
-        self.machine: Machine = machine(self.parameters)
+        self.machine: DieCycles = machine(self.parameters)
         self.second = 1 / float(array.clock_mhz * 1_000_000)
         self.source = self.machine.source + codes_source(array)
         self.codes = array.codes
@@ -116,16 +116,16 @@ class DieCosts:
         """
         return work_cost(self.machine, work, self.codes, flit_cycles)
 
-    def task(self, task: Task) -> Cost:
+    def task(self, task: Task) -> PaperCost:
         """A product, vector work, an update, or rows of an embedding: of all tasks that it stands for."""
         cost, share = self.work(task.work), task.share
         # Of equal products the last one may have fewer samples.
         count = task.count if share is None else share.samples / max(1, cost.samples)
         macs = 0.0 if share is None else multiply_adds(task)
         words, passes = count * cost.passes * cost.words, count * cost.passes
-        return Cost(count * max(cost.passes * cost.interval, cost.fetch) * self.second,
-                    max(0.0, cost.latency - cost.interval) * self.second, words, macs + passes * cost.adds,
-                    macs + passes * cost.multiplies, cost.sram * words + self.scratchpad(macs))
+        return PaperCost(count * max(cost.passes * cost.interval, cost.fetch) * self.second,
+                         max(0.0, cost.latency - cost.interval) * self.second, words, macs + passes * cost.adds,
+                         macs + passes * cost.multiplies, cost.sram * words + self.scratchpad(macs))
 
     def scratchpad(self, macs: float) -> float:
         """Words that the buffers give the array for so many multiply-adds: each goes to a row or a column of PEs."""
@@ -152,39 +152,39 @@ class DieCosts:
         """Words that a member of a ring moves in memory for a message."""
         return sum(message_words(phase, words, members))
 
-    def update(self, words: int) -> Cost:
+    def update(self, words: int) -> PaperCost:
         """Seconds of an update."""
-        return Cost(words / self.parameters.flit_words * self.second, self.machine.control["reduce"] * self.second,
-                    3.0 * words, words, words, 0.0)
+        return PaperCost(words / self.parameters.flit_words * self.second, self.machine.control["reduce"] * self.second,
+                         3.0 * words, words, words, 0.0)
 
 
-def _paper_product(task: Task, work: Multiplication) -> Cost:
+def _paper_product(task: Task, work: Multiplication) -> PaperCost:
     node, share = task.node, task.share
     assert node is not None and share is not None
     macs = multiply_adds(task)
     if node.tiling is not None:
         words = float(task.count * sum(one.rows * one.columns for one in (work.a, work.b, work.c)
                                        if isinstance(one, Buffer)))
-        return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
+        return PaperCost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
     # A convolution's map is read once; a fully connected layer may read a flattened one.
     taps = node.matrix[0] if node.kind == "convolution" else 1
     read = share.samples * share.rows // taps * node.input_positions
     # Of the paper's machine a gradient is one product.
     made = share.samples * share.outputs * node.output_positions / share.pieces
     words = read + made + share.rows * share.outputs * share.samples / share.whole
-    return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
+    return PaperCost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
 
 
-def _paper_rows(task: Task, work: Rows) -> Cost:
+def _paper_rows(task: Task, work: RowsByNumber) -> PaperCost:
     size = work.rows.rows * work.rows.columns
-    return Cost(words=(2.0 + work.added) * size, adds=float(work.added * size))
+    return PaperCost(words=(2.0 + work.added) * size, adds=float(work.added * size))
 
 
 #: What work costs the paper's accelerator, by kind; all other kinds cost nothing.
-PAPER_COSTS: dict[type, Callable[[Task, Any], Cost]] = {Multiplication: _paper_product, Rows: _paper_rows}
+PAPER_COSTS: dict[type, Callable[[Task, Any], PaperCost]] = {Multiplication: _paper_product, RowsByNumber: _paper_rows}
 
 
-class Paper:
+class HyParAccelerator:
     """HyPar's accelerator."""
 
     source = "HyPar's section 6.1: 168 PEs at 250 MHz, a multiply-add each a cycle, 320 GB/s"
@@ -197,11 +197,11 @@ class Paper:
         self.parameters = array.die_parameters()
         self.cycle = 1 / float(array.clock_mhz * 1_000_000)
 
-    def task(self, task: Task) -> Cost:
+    def task(self, task: Task) -> PaperCost:
         """A product, vector work, an update, or rows of an embedding: of all tasks that it stands for; nothing is kept
         from one product to the next."""
         known = PAPER_COSTS.get(type(task.work))
-        return Cost() if known is None else known(task, task.work)
+        return PaperCost() if known is None else known(task, task.work)
 
     def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
         """Nothing beside the words."""
@@ -219,10 +219,10 @@ class Paper:
         """What is sent is read, what arrives is added to what is read, or written."""
         return phase.share * (4 + self.added) * words * (members - 1) / members
 
-    def update(self, words: int) -> Cost:
+    def update(self, words: int) -> PaperCost:
         """Nothing."""
-        return Cost()
+        return PaperCost()
 
 
 #: Costs by the name that --cost takes.
-COSTS: dict[str, type[DieCosts] | type[Paper]] = {"die": DieCosts, "paper": Paper}
+COSTS: dict[str, type[DieCosts] | type[HyParAccelerator]] = {"die": DieCosts, "paper": HyParAccelerator}

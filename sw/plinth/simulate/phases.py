@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from plinth.step.between import Barrier, Exchange, Reduce, Regroup
 from plinth.step.kernel_sums import KernelProducts, KernelSums
-from plinth.step.layers.embedding import Gather
+from plinth.step.layers.embedding import RowGather
 from plinth.step.layers.products import Products
 from plinth.step.operations import Operation
 from plinth.step.step import Step
@@ -39,7 +39,7 @@ FOR: dict[type, Callable[[Any], str]] = {
     Exchange: lambda operation: TRANSFER, Barrier: lambda operation: TRANSFER,
     Regroup: lambda operation: REDUCTION, Reduce: lambda operation: REDUCTION, StateUpdate: lambda operation: REDUCTION,
     Products: _product, ElementProducts: _product, KernelProducts: _product, KernelSums: _product,
-    Gather: lambda operation: GRADIENT if operation.added else ""}
+    RowGather: lambda operation: GRADIENT if operation.added else ""}
 
 
 #: Kinds of operations that belong to a layer's update wherever they stand, beside those whose phase is the gradient.

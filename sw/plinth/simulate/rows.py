@@ -9,7 +9,7 @@ import numpy as np
 from plinth.simulate.step import Simulated
 from plinth.step.tasks import DIRECTIONS, UPDATE
 from plinth_sim.array.energy import Counts, Energy
-from plinth_sim.array.machine import Task
+from plinth_sim.array.machine import EngineTask
 
 #: Engines of dies in the order of tables, whose cycles count as busy; simulated control has others beside them.
 ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
@@ -59,7 +59,7 @@ def layer_rows(found: Simulated) -> list[LayerRow]:
     outer = np.array([not link.within for link in work.machine.links], dtype=bool)
     for one, purpose, critical, alone in zip(work.activities, work.purposes, result.critical_seconds.tolist(),
                                              result.alone.tolist(), strict=True):
-        if isinstance(one, Task):
+        if isinstance(one, EngineTask):
             dram, links = one.words + sum(one.vaults.values()), 0.0
         else:
             dram, links = float(one.die_words.sum()), float(one.words[outer[one.links]].sum())

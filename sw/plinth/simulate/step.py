@@ -15,7 +15,7 @@ from plinth.plan.plan_file import load_plan
 from plinth.plan.planning import chosen, task
 from plinth.sharding import Sharding
 from plinth.simulate.costs import COSTS
-from plinth.simulate.ways import Ways
+from plinth.simulate.routes import LinkRoutes
 from plinth.simulate.workload import MOST_TASKS, Workload, workload
 from plinth.step.build import step_of
 from plinth.step.step import Step
@@ -23,7 +23,7 @@ from plinth.units import largest, size
 from plinth.update.rule import PLAIN, UpdateRule
 from plinth_sim.array import trace
 from plinth_sim.array.energy import Energy
-from plinth_sim.array.simulate import Result, simulate
+from plinth_sim.array.simulate import SimulatedRun, simulate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Simulated:
     source: str
     slow: dict[int, float]
     work: Workload
-    result: Result
+    result: SimulatedRun
 
     @property
     def hertz(self) -> float:
@@ -58,7 +58,7 @@ class Simulated:
 
 
 def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, float] | None = None,
-              ways: Ways | None = None, overlap: bool = True, form: str = "exact",
+              routes: LinkRoutes | None = None, overlap: bool = True, form: str = "exact",
               progress: Callable[[int, int], None] | None = None, step: Step | None = None,
               most_tasks: int = MOST_TASKS) -> Simulated:
     """Simulate a Plan's step on an array: ``step``, if it has been built.
@@ -70,7 +70,7 @@ def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, fl
     """
     costs = COSTS[cost](array)
     step = step or step_on(plan, array)
-    work = workload(step, array, costs, slow, ways, overlap, form, most_tasks)
+    work = workload(step, array, costs, slow, routes, overlap, form, most_tasks)
     return Simulated(plan=plan, array=array, step=step, cost=cost, source=costs.source, slow=slow or {}, work=work,
                      result=simulate(work.machine, work.activities, progress, work.tasks))
 

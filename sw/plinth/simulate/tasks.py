@@ -22,7 +22,7 @@ from plinth.machine.control import BODIES, FETCH_CYCLES, HEADERS, body_cycles
 from plinth.machine.links import buffered, lookups, waiting
 from plinth.machine.record import WorkCost
 from plinth.machine.vector import latencies
-from plinth.simulate.costs import VAULTS, Cost, DieCosts
+from plinth.simulate.costs import VAULTS, DieCosts, PaperCost
 from plinth.simulate.phases import Collected, Purpose, purpose
 from plinth.step.accesses import Accesses
 from plinth.step.step import Step
@@ -36,12 +36,12 @@ from plinth.step.tasks import (
     Optimisation,
     Predict,
     Reduction,
-    Rows,
+    RowsByNumber,
     Sent,
     Signal,
     Task,
-    Tile,
-    TileTransform,
+    TileCopy,
+    TransformTiles,
     Vector,
     Work,
 )
@@ -49,7 +49,7 @@ from plinth_hw.isa.operations import Engine
 from plinth_sim.array import machine as simulated
 from plinth_sim.array.machine import Activity, Flow, Wait
 
-NOTHING = Cost()
+NOTHING = PaperCost()
 
 
 class TaskByTask(Collected):
@@ -85,12 +85,14 @@ class TaskByTask(Collected):
         named += [(f"die {die} {what}", rate) for what, rate in (
             ("reads", beat), ("writes", beat), ("receive path", 1.0), ("injects", float(self.parameters.flit_words)))
             for die in dies]
-        self.machine = simulated.Machine(
-            dies=tuple(simulated.Die(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
-            links=(*(simulated.Link(name=name, words_per_second=rate / self.cycle, within=place >= len(links))
+        self.machine = simulated.SimulatedArray(
+            dies=tuple(simulated.SimulatedDie(words_per_second=costs.memory, vaults=VAULTS,
+                                              speed=speed) for speed in speeds),
+            links=(*(simulated.SimulatedLink(name=name, words_per_second=rate / self.cycle, within=place >= len(links))
                      for place, (name, rate) in enumerate(named)),
-                   *(simulated.Link(name=f"tiles from die {die} by port {port}", words_per_second=1.0 / self.cycle,
-                                    queue=True, within=True) for die, port, _, _ in links)))
+                   *(simulated.SimulatedLink(name=f"tiles from die {die} by port {port}",
+                                             words_per_second=1.0 / self.cycle,
+                                             queue=True, within=True) for die, port, _, _ in links)))
         self._fullest: dict[tuple[tuple[int, float], ...], float] = {}
         #: For each ring's message, what has joined it.
         self._joined: dict[tuple[tuple[int, ...], int], list[str]] = {}
@@ -235,11 +237,11 @@ class _Die:
             room.append(Wait(started, place - BODIES + 1))
         if place >= HEADERS:
             room.append(Wait(self._done(engine), place - HEADERS + 1))
-        self._add(simulated.Task(name=f"{key} fetch", die=die, engine="fetch", seconds=FETCH_CYCLES * cycle,
-                                 waits=room))
-        self._add(simulated.Task(name=f"{key} body", die=die, engine=f"{engine.name.lower()} body",
-                                 seconds=body_cycles(self.parameters, engine) * cycle,
-                                 waits=[Wait(f"{key} fetch")]))
+        self._add(simulated.EngineTask(name=f"{key} fetch", die=die, engine="fetch", seconds=FETCH_CYCLES * cycle,
+                                       waits=room))
+        self._add(simulated.EngineTask(name=f"{key} body", die=die, engine=f"{engine.name.lower()} body",
+                                       seconds=body_cycles(self.parameters, engine) * cycle,
+                                       waits=[Wait(f"{key} fetch")]))
         waits = [Wait(f"{key} body"), *(Wait(counter, value, self.costs.issue) for counter, value in needed.items())]
         if engine is Engine.VECTOR and place >= 2:
             # The half of the scratchpad is free once its stores have been read.
@@ -248,8 +250,8 @@ class _Die:
         if engine is Engine.COLLECTIVE:
             # Blocks begin in program order.
             waits.append(Wait(started, place))
-        self._add(simulated.Task(name=f"{key} start", die=die, engine=kind.unit(self, task.work), seconds=0.0,
-                                 waits=waits, signals=[started]))
+        self._add(simulated.EngineTask(name=f"{key} start", die=die, engine=kind.unit(self, task.work), seconds=0.0,
+                                       waits=waits, signals=[started]))
         kind.does(self, _Descriptor(task, cost, key, place, part == cost.descriptors - 1, [Wait(f"{key} start")],
                                     [self._done(engine)]), task.work)
 
@@ -272,7 +274,7 @@ class _Die:
     # Engines.
 
     def _work(self, name: str, engine: str, seconds: float, reads: float, writes: float, waits: Sequence[Wait], *,
-              latency: float = 0.0, signals: Sequence[str] = (), counted: Cost = NOTHING) -> None:
+              latency: float = 0.0, signals: Sequence[str] = (), counted: PaperCost = NOTHING) -> None:
         """Work of an engine that reads and writes words of its memory, whole beats of them; times in cycles."""
         read, write, _ = self.given.channels(self.die)
         self._add(Flow(
@@ -284,7 +286,7 @@ class _Die:
     def _on_engine(self, one: _Descriptor, work: Work) -> None:
         """Work of an engine that nothing leaves the die of: its part of a task."""
         cost, parts = one.cost, one.cost.parts
-        counted = Cost(0.0, 0.0, 0.0, *(amount / parts for amount in self.costs.task(one.task)[3:]))
+        counted = PaperCost(0.0, 0.0, 0.0, *(amount / parts for amount in self.costs.task(one.task)[3:]))
         self._work(one.name, one.task.engine.name.lower(), cost.interval / parts, cost.reads / parts,
                    cost.writes / parts, one.waits, latency=max(0.0, cost.latency - cost.interval) if one.last else 0.0,
                    signals=one.signals, counted=counted)
@@ -296,8 +298,8 @@ class _Die:
         before, behind = latencies(load, store, cost.reads / beat, cost.writes / beat)
         self._work(f"{key} load", "vector load", load - before, cost.reads, 0.0, one.waits, latency=before,
                    counted=self.costs.task(one.task))
-        self._add(simulated.Task(name=f"{key} compute", die=self.die, engine="vector",
-                                 seconds=compute * self.cycle, waits=[Wait(f"{key} load")]))
+        self._add(simulated.EngineTask(name=f"{key} compute", die=self.die, engine="vector",
+                                       seconds=compute * self.cycle, waits=[Wait(f"{key} load")]))
         self._work(f"{key} store", "vector store", store - behind, 0.0, cost.writes, [Wait(f"{key} compute")],
                    signals=[f"{self.die}.vector read"])
         self._add(Flow(name=key, latency=behind * self.cycle, waits=[Wait(f"{key} store")], signals=one.signals))
@@ -311,14 +313,15 @@ class _Die:
         die, given, key, waits = self.die, self.given, one.name, one.waits
         other = die if work.die is None else work.die
         path = given.path(die, other)
-        # What meets on the way is simulated: longer ways cost what one link does.
+        # What meets on the way is simulated: longer routes cost what one link does.
         flit_cycles = given.flit_cycles(path) if path else None
         cost = one.cost if flit_cycles is None else self.costs.work(work, flit_cycles)
         latency, interval = cost.latency, cost.interval
         if cost.begin and (path or work.members is not None):
             # Links have nothing of it until then.
-            self._add(simulated.Task(name=f"{key} begin", die=die, engine="transfer", seconds=cost.begin * self.cycle,
-                                     waits=waits))
+            self._add(simulated.EngineTask(name=f"{key} begin", die=die, engine="transfer",
+                                           seconds=cost.begin * self.cycle,
+                                           waits=waits))
             waits, latency, interval = [Wait(f"{key} begin")], latency - cost.begin, interval - cost.begin
         if flit_cycles is not None:
             interval = max(interval, cost.flits * flit_cycles)
@@ -328,14 +331,14 @@ class _Die:
         else:
             shares = [(other, 1.0)]
         self._sent(key, shares, (latency, interval), (cost.flits, cost.packets, cost.reads, cost.writes),
-                   Cost(adds=cost.adds), waits, one.signals)
+                   PaperCost(adds=cost.adds), waits, one.signals)
         behind = [f"{key} behind"] if self._waits_behind(shares) else []
         for to, _ in shares if work.die is not None or len(shares) > 1 else ():
             self._arrival([key, *([f"{key} held {to}"] if given.path(die, to) else []), *behind], to, work.exchange)
 
     def _signal(self, one: _Descriptor, work: Signal) -> None:
-        self._add(simulated.Task(name=one.name, die=self.die, engine="transfer",
-                                 seconds=one.cost.interval * self.cycle, waits=one.waits, signals=one.signals))
+        self._add(simulated.EngineTask(name=one.name, die=self.die, engine="transfer",
+                                       seconds=one.cost.interval * self.cycle, waits=one.waits, signals=one.signals))
         self._arrival([one.name], work.die, work.exchange)
 
     def _waits_behind(self, shares: Sequence[tuple[int, float]]) -> bool:
@@ -343,7 +346,7 @@ class _Die:
         return bool(self.parameters.leaving_flits) and any(self.given.path(self.die, other) for other, _ in shares)
 
     def _sent(self, key: str, shares: Sequence[tuple[int, float]], cycles: tuple[float, float],
-              moved: tuple[float, ...], counted: Cost, waits: list[Wait], signals: list[str]) -> None:
+              moved: tuple[float, ...], counted: PaperCost, waits: list[Wait], signals: list[str]) -> None:
         """Words that go to dies, each to its share: the engine, and all that they share on the way."""
         die, parameters, given, cycle = self.die, self.parameters, self.given, self.cycle
         (alone, row), (all_flits, all_packets, read, all_written) = cycles, moved
@@ -403,15 +406,16 @@ class _Die:
     def _group_row(self, one: _Descriptor, work: GroupRow) -> None:
         """A row of the group table, which is set beside the messages that are under way."""
         name = f"{one.name} set"
-        self._add(simulated.Task(name=name, die=self.die, engine="group table", seconds=one.cost.latency * self.cycle,
-                                 waits=one.waits))
+        self._add(simulated.EngineTask(name=name, die=self.die, engine="group table",
+                                       seconds=one.cost.latency * self.cycle,
+                                       waits=one.waits))
         self._ended(one, "group table", [Wait(name)])
 
     def _ended(self, one: _Descriptor, unit: str, waits: Sequence[Wait]) -> None:
         """The end of a task of the collective engine, whose units work side by side: they end in order."""
         before = [Wait(self._done(Engine.COLLECTIVE), one.place)] if one.place else []
-        self._add(simulated.Task(name=one.name, die=self.die, engine=unit, seconds=0.0, waits=[*waits, *before],
-                                 signals=one.signals))
+        self._add(simulated.EngineTask(name=one.name, die=self.die, engine=unit, seconds=0.0, waits=[*waits, *before],
+                                       signals=one.signals))
 
 
 class _Kind(NamedTuple):
@@ -431,13 +435,13 @@ def _on(unit: str) -> Callable[[_Die, Any], str]:
 DOES: dict[type, _Kind] = {
     Multiplication: _Kind(_Die._on_engine, _on("matrix")),
     Vector: _Kind(_Die._vector, _on("vector load")),
-    Tile: _Kind(_Die._tile, _on("transfer")),
-    TileTransform: _Kind(_Die._tile, _on("transfer")),
+    TileCopy: _Kind(_Die._tile, _on("transfer")),
+    TransformTiles: _Kind(_Die._tile, _on("transfer")),
     LineTransform: _Kind(_Die._tile, _on("transfer")),
     Encode: _Kind(_Die._encode, _on("transfer")),
     Decode: _Kind(_Die._on_engine, _on("transfer")),
     Predict: _Kind(_Die._on_engine, _on("transfer")),
-    Rows: _Kind(_Die._on_engine, _on("transfer")),
+    RowsByNumber: _Kind(_Die._on_engine, _on("transfer")),
     Reduction: _Kind(_Die._reduce, _Die._block, _Die._arrived_before),
     GroupRow: _Kind(_Die._group_row, _on("group table")),
     Optimisation: _Kind(_Die._on_engine, _on("optimiser")),

@@ -18,21 +18,21 @@ from plinth.errors import UserError
 from plinth.partition.axes import common
 from plinth.partition.graph import DP, MP
 from plinth.predict.published import PublishedWords
-from plinth.simulate.costs import VAULTS, Cost, Costs, DieCosts
+from plinth.simulate.costs import VAULTS, Costs, DieCosts, PaperCost
 from plinth.simulate.phases import Collected, Purpose, purpose
+from plinth.simulate.routes import LinkRoutes, TrafficGroup
 from plinth.simulate.tasks import TaskByTask
-from plinth.simulate.ways import Group, Ways
 from plinth.step import granularity
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.layers.products import Products
 from plinth.step.operations import Operation
 from plinth.step.step import Step
-from plinth.step.tasks import UPDATE, Encode, LineTransform, Phase, Task, TileTransform
+from plinth.step.tasks import UPDATE, Encode, LineTransform, Phase, Task, TransformTiles
 from plinth.step.tile_operations import Spread
 from plinth_hw.isa.operations import Engine
-from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
-from plinth_sim.array.machine import Task as DieTask
+from plinth_sim.array.machine import Activity, Flow, SimulatedArray, SimulatedDie, SimulatedLink, Wait
+from plinth_sim.array.machine import EngineTask as DieTask
 
 #: Tasks of a step, over all dies, up to which it is simulated task by task: what takes a processor less than a minute,
 #: at 1,500 tasks a second and more, and 0.9 GB, at 11 kB a task.
@@ -41,14 +41,14 @@ MOST_TASKS = 80_000
 MOST_PIECES = 1 << 15
 #: Kinds of work that make what other dies get, which takes what their tasks say; what copies take follows from their
 #: words. And whether they code: what they code is read whole, and they hold the engine that decodes what others send.
-MADE: dict[type, bool] = {TileTransform: False, LineTransform: False, Encode: True}
+MADE: dict[type, bool] = {TransformTiles: False, LineTransform: False, Encode: True}
 
 
 @dataclass(frozen=True)
 class Workload:
     """Input of the simulator."""
 
-    machine: Machine
+    machine: SimulatedArray
     activities: Sequence[Activity]
     #: For each activity, what it is for, and how many tasks of dies are done when it is: a task, those that a group of
     #: them stands for, or, of an exchange or reduction in groups, one for each die of the group.
@@ -61,7 +61,7 @@ class Workload:
 
 
 def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | None = None,
-             ways: Ways | None = None, overlap: bool = True, form: str = "exact", most_tasks: int = MOST_TASKS
+             routes: LinkRoutes | None = None, overlap: bool = True, form: str = "exact", most_tasks: int = MOST_TASKS
              ) -> Workload:
     """Tasks and flows of a step.
 
@@ -97,13 +97,13 @@ def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | No
         assert isinstance(costs, DieCosts)
         made = TaskByTask(step, array, costs, speeds)
         return Workload(made.machine, made.activities, made.purposes, made.tasks, made.links)
-    ways = ways or Ways(array)
+    routes = routes or LinkRoutes(array)
     hertz = float(array.clock_mhz * 1_000_000)
-    machine = Machine(
-        dies=tuple(Die(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
-        links=tuple(Link(name=name, words_per_second=rate * hertz)
-                    for name, rate in zip(ways.names, ways.rates.tolist(), strict=True)))
-    groups = (PublishedGroups if form == "published" else Groups)(step, array, costs, ways, overlap)
+    machine = SimulatedArray(
+        dies=tuple(SimulatedDie(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
+        links=tuple(SimulatedLink(name=name, words_per_second=rate * hertz)
+                    for name, rate in zip(routes.names, routes.rates.tolist(), strict=True)))
+    groups = (PublishedGroups if form == "published" else Groups)(step, array, costs, routes, overlap)
     return Workload(machine, groups.activities, groups.purposes, groups.tasks, len(machine.links), grouped)
 
 
@@ -140,9 +140,9 @@ class Groups(Collected):
     """A step in groups of tasks, and exchanges in groups of dies that have to do with each other: a group's words are
     one flow, which waits for all its senders, and starts then, beside whatever else is on the links."""
 
-    def __init__(self, step: Step, array: Array, costs: Costs, ways: Ways, overlap: bool) -> None:
+    def __init__(self, step: Step, array: Array, costs: Costs, routes: LinkRoutes, overlap: bool) -> None:
         super().__init__()
-        self.step, self.costs, self.ways, self.overlap = step, costs, ways, overlap
+        self.step, self.costs, self.all_routes, self.overlap = step, costs, routes, overlap
         self.second = 1 / float(array.clock_mhz * 1_000_000)
         self.most = max(1, min(granularity.STRIPS, MOST_PIECES // (step.dies * len(step.graph.nodes))))
         self._classes = step.classes()
@@ -174,10 +174,10 @@ class Groups(Collected):
                 assert isinstance(item, Task)
                 self._task(place, item, self._cost(operation, item))
 
-    def _cost(self, operation: Operation, task: Task) -> Cost:
+    def _cost(self, operation: Operation, task: Task) -> PaperCost:
         return self.costs.task(task)
 
-    def _task(self, place: int, task: Task, cost: Cost) -> None:
+    def _task(self, place: int, task: Task, cost: PaperCost) -> None:
         """A task of each die of a class."""
         accesses = self._accesses[place]
         after = self._after(place, task.reads, task.writes)
@@ -192,7 +192,7 @@ class Groups(Collected):
             label = self.named(f"{task.name}@{die}")
             self._ends[die][key] = self._work(label, die, task.engine, cost, self._waits(die, after), task.count)
 
-    def _work(self, name: str, die: int, engine: Engine, cost: Cost, waits: tuple[Wait, ...], tasks: int) -> Wait:
+    def _work(self, name: str, die: int, engine: Engine, cost: PaperCost, waits: tuple[Wait, ...], tasks: int) -> Wait:
         """Work of an engine, so many tasks; its end."""
         self.add(DieTask(
             name=name, die=die, engine=engine.name.lower(), seconds=cost.seconds, latency=cost.latency,
@@ -227,7 +227,7 @@ class Groups(Collected):
         flow, added = operation.flow, not operation.own
         positions, share = round(operation.portion * flow.positions), operation.share
         found: dict[int, Wait] = {}
-        groups = self.ways.exchange(flow.source, flow.target, flow.sizes)
+        groups = self.all_routes.exchange(flow.source, flow.target, flow.sizes)
         if not groups:
             return found
         mine, theirs = source.spans, target.spans
@@ -250,7 +250,8 @@ class Groups(Collected):
                     # What codes are made of is read whole, and they hold the engine that decodes others.
                     through = group.sent * (coding.words / float(group.sent[0]))
                     for one in group.dies.tolist():
-                        self._work(f"{label} codes@{one}", one, Engine.TRANSFER, Cost(coding.seconds), ready[one], 0)
+                        self._work(f"{label} codes@{one}", one, Engine.TRANSFER, PaperCost(coding.seconds), ready[one],
+                                   0)
             received = share * group.received * positions * self.costs.added * sums
             self._flow(label, group, share * positions * packets, ready, seconds=seconds,
                        latency=self.costs.arrival(group.latency),
@@ -259,15 +260,15 @@ class Groups(Collected):
             found |= dict.fromkeys(group.dies.tolist(), Wait(label))
         return found
 
-    def _by_tasks(self, operation: Exchange, die: int) -> tuple[float, Cost]:
+    def _by_tasks(self, operation: Exchange, die: int) -> tuple[float, PaperCost]:
         """Seconds of all that a die makes and sends; and of what it codes seconds, and words moved in memory."""
         made = [(self.costs.task(task), MADE[type(task.work)]) for task in operation.sends(die)
                 if type(task.work) in MADE]
         codes = [cost for cost, coded in made if coded]
         return (sum(cost.seconds for cost, _ in made),
-                Cost(sum(cost.seconds for cost in codes), words=sum(cost.words for cost in codes)))
+                PaperCost(sum(cost.seconds for cost in codes), words=sum(cost.words for cost in codes)))
 
-    def _flow(self, name: str, group: Group, scale: float, ready: Ready, *, seconds: float,
+    def _flow(self, name: str, group: TrafficGroup, scale: float, ready: Ready, *, seconds: float,
               latency: float, die_words: NDArray[np.float64], adds: float) -> None:
         waits = dict.fromkeys(wait for die in group.dies.tolist() for wait in ready[die])
         self.add(Flow(
@@ -303,7 +304,7 @@ class Groups(Collected):
                     found[die] = self._work(f"{operation.name}@{die}", die, Engine.COLLECTIVE, cost, ready[die], 1)
             return found
         members, phase = operation.rings.size, operation.phase
-        for place, group in enumerate(rings := self.ways.ring(operation.rings)):
+        for place, group in enumerate(rings := self.all_routes.ring(operation.rings)):
             if operation.message(int(group.dies[0])) is None:
                 continue
             count = operation.words(int(group.dies[0]))
@@ -323,18 +324,18 @@ class PublishedGroups(Groups):
     other half, both ways at once, the lowest level first; what is summed is added by both. The first layer's error is
     computed, too, as HyPar counts three products of every layer."""
 
-    def __init__(self, step: Step, array: Array, costs: Costs, ways: Ways, overlap: bool) -> None:
+    def __init__(self, step: Step, array: Array, costs: Costs, routes: LinkRoutes, overlap: bool) -> None:
         self.words = PublishedWords(step.graph, step.batch, factors=step.factors)
         self.splits = step.sharding.splits
         self.words.total_bytes(self.splits)
-        super().__init__(step, array, costs, ways, overlap)
+        super().__init__(step, array, costs, routes, overlap)
 
-    def _cost(self, operation: Operation, task: Task) -> Cost:
+    def _cost(self, operation: Operation, task: Task) -> PaperCost:
         found = self.costs.task(task)
         first = isinstance(operation, Products) and operation.direction == UPDATE and None in self.step.graph.feeds(
             self.step.graph.nodes.index(operation.node))
         # Of the paper's machine all products of a layer take the same.
-        return Cost(*(2 * one for one in found)) if first else found
+        return PaperCost(*(2 * one for one in found)) if first else found
 
     def _counts(self, number: int, level: int) -> tuple[int, int]:
         above = self.splits[number][:level]
@@ -347,7 +348,7 @@ class PublishedGroups(Groups):
         for level in range(self.step.sharding.levels - 1, -1, -1):
             words = elements(level) / (2 << (self.step.sharding.levels - 1 - level))
             here = [(found[die],) if die in found else ready[die] for die in range(self.step.dies)]
-            for place, group in enumerate(self.ways.partners(level) if words else ()):
+            for place, group in enumerate(self.all_routes.partners(level) if words else ()):
                 label = f"{name} H{level + 1} {place}"
                 self._flow(label, group, words, here, seconds=0.0, latency=group.latency * self.second,
                            die_words=(group.sent + group.received * (1 + added * self.costs.added)) * words,

@@ -10,9 +10,9 @@ from plinth.buffers import Buffer
 from plinth.partition import exchanges
 from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
-from plinth.sharding import Reduction as ReductionDefinition
+from plinth.sharding import ReductionDefinition as ReductionDefinition
 from plinth.step.slots import Slots
-from plinth.step.tasks import Arrivals, GroupRow, Item, Phase, Reduction, Signal, Task, Tile
+from plinth.step.tasks import Arrivals, GroupRow, Item, Phase, Reduction, Signal, Task, TileCopy
 from plinth.step.tensors import Tensor
 from plinth.step.weights import WHOLE, WeightPiece, Weights
 from plinth_hw.isa.operations import Engine
@@ -41,7 +41,7 @@ class Exchange:
         Dies that send to each other; None: all do.
     """
 
-    planned: exchanges.Exchange
+    planned: exchanges.ExchangeDefinition
     name: str
     node: int
     number: int
@@ -57,7 +57,7 @@ class Exchange:
     by_tasks = False
 
     @property
-    def flow(self) -> exchanges.Flow:
+    def flow(self) -> exchanges.ExchangeFlow:
         """What it moves."""
         return self.planned.flow(self.source.samples)
 
@@ -86,9 +86,9 @@ class Exchange:
             source, place = mine.view(self.source.buffer(die), here), theirs.view(target.buffer(other), there)
             run = f".{number}" if number else ""
             if die == other:
-                yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(source, place), (source,), (place,))
+                yield Task(f"{self.name}.own{run}", Engine.TRANSFER, TileCopy(source, place), (source,), (place,))
             else:
-                yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER, Tile(source, place, other, self.number),
+                yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER, TileCopy(source, place, other, self.number),
                            (source,))
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from plinth.machine.convolution import FeatureMap
 from plinth.partition.graph import Node
 from plinth.step import granularity
-from plinth.step.tasks import LineTransform, Members, Task, TileTransform
+from plinth.step.tasks import LineTransform, Members, Task, TransformTiles
 from plinth.step.tensors import Inner, Tiles
 from plinth.step.tile_operations import GATHERED_WORDS, Gather, by_column
 from plinth_hw.isa.operations import Engine
@@ -32,8 +32,8 @@ class LineTiles:
             maps = FeatureMap(lines.of(self.source.buffer(die), lines.first + number), self.source.positions // across,
                               across)
             some = tiles.of(self.target.buffer(die), tiles.first + number * tiles.column)
-            work = TileTransform(self.node, self.outputs, True, False, maps, some, tiles.plane,
-                                 (0, tiles.column, 0, 1), by_column=by_column(self.node, maps.images), plain=(0, 1))
+            work = TransformTiles(self.node, self.outputs, True, False, maps, some, tiles.plane,
+                                  (0, tiles.column, 0, 1), by_column=by_column(self.node, maps.images), plain=(0, 1))
             yield Task(f"{self.name}.{number}", Engine.TRANSFER, work, (maps.buffer,),
                        (some.repeated(tiles.column, tiles.plane),), 1, self.node)
 

@@ -19,7 +19,7 @@ from plinth.step.tasks import (
     Vector,
 )
 from plinth.step.tensors import Part, Placed, Tensor
-from plinth.step.vector import Piece, VectorProgram
+from plinth.step.vector import VectorPiece, VectorProgram
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 
@@ -173,19 +173,19 @@ class Sweep(Repeated):
         elif strips:
             count = sum(-(-strip.rows // strip.step) * -(-columns // strip.width) for strip in strips)
             end = strips[-1].row + strips[-1].rows
-            yield self._task(die, Piece(strips[0].row, end - strips[0].row, 0, columns), strips[0].step,
+            yield self._task(die, VectorPiece(strips[0].row, end - strips[0].row, 0, columns), strips[0].step,
                              strips[0].width, count)
 
     @staticmethod
-    def _piece(strip: Strip, start: int, stop: int, columns: int, column: int | None = None) -> Piece:
+    def _piece(strip: Strip, start: int, stop: int, columns: int, column: int | None = None) -> VectorPiece:
         row = strip.row + start * strip.step
         rows = min(strip.row + strip.rows, strip.row + stop * strip.step) - row
         if column is None:
-            return Piece(row, rows, 0, columns)
+            return VectorPiece(row, rows, 0, columns)
         first = column * strip.width
-        return Piece(row, rows, first, min(strip.width, columns - first))
+        return VectorPiece(row, rows, first, min(strip.width, columns - first))
 
-    def _task(self, die: int, piece: Piece, rows: int = 0, columns: int = 0, count: int = 1) -> Task:
+    def _task(self, die: int, piece: VectorPiece, rows: int = 0, columns: int = 0, count: int = 1) -> Task:
         program = (self.program if piece.row else self.first).at(die, piece)
         return Task(f"{self.name}{piece}", Engine.VECTOR, Vector(program, rows or piece.rows, columns or piece.columns),
                     tuple(program.reads), tuple(program.writes), count, self.node)
@@ -228,7 +228,7 @@ class LastStrip(Repeated):
         """Tasks of some neighbouring strips, in at most ``most`` groups."""
         part = self.space.part(die)
         if part.words:
-            program = self.program.at(die, Piece(0, self.rows, 0, part.channels))
+            program = self.program.at(die, VectorPiece(0, self.rows, 0, part.channels))
             yield Task(self.name, Engine.VECTOR, Vector(program, self.rows, part.channels), tuple(program.reads),
                        tuple(program.writes), 1, self.node)
 

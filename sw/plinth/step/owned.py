@@ -18,7 +18,7 @@ from plinth.step.weights import WeightPiece, Weights
 from plinth_hw.isa.parameters import DieParameters
 
 
-class Block(NamedTuple):
+class OwnedChunks(NamedTuple):
     """Chunks of a die's slice of weights: the first word there, and in the places of what is kept; how many rows of
     how many words, and how far apart those of the slice are."""
 
@@ -42,13 +42,13 @@ class Block(NamedTuple):
         return place.part(place.name, self.kept, self.rows, self.columns, self.columns)
 
 
-def _blocks(first: int, words: int, index: int, members: int, chunk: int, kept: int) -> list[Block]:
+def _blocks(first: int, words: int, index: int, members: int, chunk: int, kept: int) -> list[OwnedChunks]:
     """What a member owns of a message: whole chunks, and a last one that is shorter."""
     whole, rest = divmod(words, chunk)
     rows = max(0, -(-(whole - index) // members))
-    found = [Block(first + index * chunk, kept, rows, chunk, members * chunk)] if rows else []
+    found = [OwnedChunks(first + index * chunk, kept, rows, chunk, members * chunk)] if rows else []
     if rest and whole % members == index:
-        found.append(Block(first + whole * chunk, kept + rows * chunk, 1, rest, rest))
+        found.append(OwnedChunks(first + whole * chunk, kept + rows * chunk, 1, rest, rest))
     return found
 
 
@@ -66,7 +66,7 @@ class Owned:
         # Of each piece at most a chunk above a die's share, and as much again to begin with a beat.
         return len(self.pieces) * self.parameters.chunk_words + -(-self.weights.place_words() // self.rings.size)
 
-    def blocks(self, die: int) -> Iterator[tuple[WeightPiece, Block]]:
+    def blocks(self, die: int) -> Iterator[tuple[WeightPiece, OwnedChunks]]:
         """What a die owns, piece by piece."""
         kept, members, beat = 0, self.rings.of(die), self.parameters.beat_words
         for piece in self.pieces:

@@ -16,14 +16,14 @@ from itertools import groupby
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
-from plinth.partition.exchanges import Flow
+from plinth.partition.exchanges import ExchangeFlow
 from plinth.partition.graph import Node
 from plinth.partition.predicted import part_shares, skip_share
 from plinth.step.between import Exchange
 from plinth.step.coded_places import MASK, PerElement, PerMember, RowWords
 from plinth.step.skipped_scatter import Masks
 from plinth.step.step import Step
-from plinth.step.tasks import CodePart, Decode, Encode, Members, Predict, SkipPart, Task, Tile, code_task
+from plinth.step.tasks import CodePart, Decode, Encode, Members, Predict, SkipPart, Task, TileCopy, code_task
 from plinth.step.tensors import Constant, Elements, Placed, Tensor, Tiles
 from plinth.step.tile_operations import Gather
 from plinth_hw.isa.codes import shifts
@@ -127,10 +127,10 @@ class MaskExchange(Exchange):
     by_tasks = True
 
     @property
-    def flow(self) -> Flow:
+    def flow(self) -> ExchangeFlow:
         """What it moves: back, for each word of what is gathered."""
         source, target, sizes, positions = super().flow
-        return Flow(target, source, sizes, positions)
+        return ExchangeFlow(target, source, sizes, positions)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """The tasks by which a die sends to another, or to itself."""
@@ -140,7 +140,7 @@ class MaskExchange(Exchange):
         for first, count in self.masks.tiles.at(die).evenly(theirs.first, theirs.count):
             source, place = self.masks.of(die, first, count), self.asked.of(other, die, first, count)
             end = f".{first}" if first > theirs.first else ""
-            yield Task(f"{self.name}[{other}].masks{end}", Engine.TRANSFER, Tile(source, place, other, self.number),
+            yield Task(f"{self.name}[{other}].masks{end}", Engine.TRANSFER, TileCopy(source, place, other, self.number),
                        (source,))
 
     def received(self, die: int) -> tuple[Buffer, ...]:

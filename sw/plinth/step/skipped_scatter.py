@@ -18,7 +18,7 @@ from plinth.partition.predicted import skip_share
 from plinth.step.between import Exchange
 from plinth.step.coded_places import MASK, MapStrings, PerElement, PerMember, RowWords
 from plinth.step.step import Step
-from plinth.step.tasks import Decode, Encode, SkipPart, Task, Tile, code_task
+from plinth.step.tasks import Decode, Encode, SkipPart, Task, TileCopy, code_task
 from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Scatter
 from plinth_hw.isa.layout import WORD_BITS
@@ -86,7 +86,7 @@ class SkipScatter(Exchange):
             apart = mine.plane, theirs.plane
             reads, writes = (tile.repeated(theirs.count, plane) for tile, plane in zip(
                 (words, place), apart, strict=True))
-            yield Task(f"{self.name}.own", Engine.TRANSFER, Tile(words, place, planes=theirs.count, apart=apart),
+            yield Task(f"{self.name}.own", Engine.TRANSFER, TileCopy(words, place, planes=theirs.count, apart=apart),
                        (reads,), (writes,))
             return
         given = None if self.masks is None or self.part.sent else self.masks.gathered

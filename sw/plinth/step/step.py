@@ -8,12 +8,12 @@ layer::
     fprop   Z = X W                                  matrix, a task a strip
             Z = rows X of W                          transfer, of an embedding
             P[k] = Z of the k-th member              transfer, where input channels are split
-            A = f(((P[0] + P[1]) + ...) + b)         vector, at home; f the first activation, if one follows
+            A = f(((P[0] + P[1]) + ...) + b)         vector, at its owner; f the first activation, if one follows
             A = f of each input's map, side by side  vector, of a concatenation
-            M = pools and further activations        vector, at home
+            M = pools and further activations        vector, at its owner
             X of the readers = M                     transfer, where they hold other parts
     loss    d = (softmax(Z + b) - t) / batch, p      vector
-    bprop   E = sum over readers and their members   transfer, vector: errors of M, at home
+    bprop   E = sum over readers and their members   transfer, vector: errors of M, at its owner
             dZ = back through pools and f; db = column sums of dZ
             dZ to all dies that computed Z           transfer, where input channels are split
             dX = dZ W^T                              matrix, a task a strip
@@ -23,7 +23,7 @@ layer::
 
 Sums over members run in ascending die order, sums over readers in the order of the network's layers, column sums
 strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each. Where a reader's part is what its
-die has at home, nothing is copied. Nothing is written twice in a step, so that within it a tile never meets what still
+die owns, nothing is copied. Nothing is written twice in a step, so that within it a tile never meets what still
 is to be read. Between steps there is no barrier here: who runs several sees to it that none begins too early
 (:class:`plinth.driver.driver.Driver`).
 
@@ -56,11 +56,11 @@ from plinth.array.array import Array
 from plinth.buffers import Buffer
 from plinth.partition.blocks import Residual, TileSum
 from plinth.partition.cuts import Factors, Integers
-from plinth.partition.exchanges import Exchange
+from plinth.partition.exchanges import ExchangeDefinition
 from plinth.partition.graph import Node, PlanGraph
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.regions import Layout
-from plinth.sharding import Reduction, Sharding
+from plinth.sharding import ReductionDefinition, Sharding
 from plinth.step import between
 from plinth.step.digest import digest
 from plinth.step.operations import Chain, Chained, Clear, Operation
@@ -133,7 +133,7 @@ class Step:
     #: No gather of tiles goes in strips, which have an exchange each.
     whole_gathers: bool = False
     #: Names of operations between layers, each with the definition that those of the name realise.
-    _names: dict[str, Exchange] = field(default_factory=dict)
+    _names: dict[str, ExchangeDefinition] = field(default_factory=dict)
     _chain: list[Chained] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -232,9 +232,9 @@ class Step:
         which = which.reshape(-1)
         return [np.flatnonzero(which == number) for number in range(int(which.max()) + 1)]
 
-    def realised(self) -> dict[tuple[Engine, str], Exchange | Reduction]:
+    def realised(self) -> dict[tuple[Engine, str], ExchangeDefinition | ReductionDefinition]:
         """The definition that tasks of an engine realise, by their names up to a bracket."""
-        found: dict[tuple[Engine, str], Exchange | Reduction] = {}
+        found: dict[tuple[Engine, str], ExchangeDefinition | ReductionDefinition] = {}
         for one in self.operations:
             if isinstance(one, between.Exchange):
                 found[Engine.TRANSFER, one.name] = one.planned
@@ -282,11 +282,11 @@ class Step:
             self.zeros.append(Clear(f"{target.name}.zero", None, self.parameters, OnDies(target, frozenset(dies)),
                                     self.any))
 
-    def defined(self, node: Node, phase: str, kind: str, edge: int | None = None) -> Exchange | None:
+    def defined(self, node: Node, phase: str, kind: str, edge: int | None = None) -> ExchangeDefinition | None:
         """The definition of what moves of a node, along an edge or by itself; None: dies have it where it is needed."""
         return self._defined.get((node.name, phase, kind, edge))
 
-    def named(self, planned: Exchange) -> str:
+    def named(self, planned: ExchangeDefinition) -> str:
         """How tasks that realise a definition are called, up to the receiver's number in brackets; no two definitions
         have one name."""
         name = f"{planned.layer}.{_TASKS[planned.phase, planned.kind]}" + (
@@ -297,7 +297,7 @@ class Step:
             name = f"{first}#{number}"
         return name
 
-    def exchange(self, planned: Exchange, node: int, source: Tensor, targets: Sequence[Tensor],
+    def exchange(self, planned: ExchangeDefinition, node: int, source: Tensor, targets: Sequence[Tensor],
                  slots: ProcessGroups | None = None, *, own: bool) -> None:
         """Every die sends what a definition says of its part of ``source`` to other dies' parts of a target: of that
         whose number is the sender's in its group, if there are several."""

@@ -75,7 +75,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Tile(Kind):
+class TileCopy(Kind):
     """A copy of a tile; to another die, where it counts for an exchange."""
 
     source: Buffer
@@ -94,7 +94,7 @@ class Tile(Kind):
 
 
 @dataclass(frozen=True)
-class TileTransform(Kind):
+class TransformTiles(Kind):
     """Winograd tiles of some images: made of maps and sent to who has their elements, or made a map.
 
     Attributes
@@ -114,7 +114,7 @@ class TileTransform(Kind):
     elements : (first row, rows, first column, columns)
         Of a tile, that ``tiles`` has.
     die, exchange
-        As of :class:`Tile`.
+        As of :class:`TileCopy`.
     members : Members or None
         Dies that have the elements, in place of one; each counts what comes, also the die itself.
     lines : (first, count) or None
@@ -194,7 +194,7 @@ class LineTransform(Kind):
     planes : pair of int
         Words from an element to the next, on either side.
     die, exchange, members, members_apart
-        As of :class:`Tile`.
+        As of :class:`TileCopy`.
     """
 
     node: Node
@@ -358,7 +358,7 @@ class Predict(Kind):
 
 
 @dataclass(frozen=True)
-class Rows(Kind):
+class RowsByNumber(Kind):
     """Rows by their numbers: copied from a table, or added to those of its gradient."""
 
     numbers: Buffer
@@ -447,9 +447,10 @@ class Share(NamedTuple):
 
 
 #: Work that may go to other dies.
-Sent = Tile | TileTransform | LineTransform | Encode
+Sent = TileCopy | TransformTiles | LineTransform | Encode
 #: All kinds of work. Who interprets them has a table, with an entry for each (docs/step.md).
-Work = (Multiplication | Vector | Tile | TileTransform | LineTransform | Encode | Decode | Predict | Rows | Reduction
+Work = (Multiplication | Vector | TileCopy | TransformTiles | LineTransform | Encode | Decode | Predict |
+        RowsByNumber | Reduction
         | GroupRow | Optimisation | Signal)
 
 

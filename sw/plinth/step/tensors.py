@@ -389,7 +389,7 @@ class Meeting(View):
 
 
 @dataclass(frozen=True)
-class Row:
+class RowOnDies:
     """A row on every die, as wide as the rows of a tensor, ``fold`` of them side by side."""
 
     name: str

@@ -24,8 +24,8 @@ from plinth.step.tasks import (
     Multiplication,
     Share,
     Task,
-    Tile,
-    TileTransform,
+    TileCopy,
+    TransformTiles,
     Vector,
 )
 from plinth.step.tensors import Elements, Inner, Part, Tensor, Tiles
@@ -214,10 +214,10 @@ class Scatter(Spread):
             tiles = whole.part(whole.name, there.sample * target.positions * stride + there.channel,
                                there.samples * target.positions, there.channels, stride)
             touched = tiles.repeated(mine.count, mine.plane)
-            work = TileTransform(layer, self.outputs, True, False, maps, tiles, mine.plane,
-                                 (0, 1 if self.halved else down, 0, across), None, self.number, members,
-                                 by_column=by_column(layer, maps.images), column=target.column,
-                                 plain=(int(self.halved), 0))
+            work = TransformTiles(layer, self.outputs, True, False, maps, tiles, mine.plane,
+                                  (0, 1 if self.halved else down, 0, across), None, self.number, members,
+                                  by_column=by_column(layer, maps.images), column=target.column,
+                                  plain=(int(self.halved), 0))
             yield Task(f"{self.name}[{members.first}..]" + (f".{number}" if number else ""), Engine.TRANSFER, work,
                        (maps.buffer,), (touched,), 1, layer)
 
@@ -238,10 +238,10 @@ class Scatter(Spread):
                 tiles = whole.part(whole.name, first, there.samples * target.positions, there.channels, stride)
                 touched = tiles.repeated(rows * wide, theirs.plane)
                 first += rows * wide * theirs.plane
-                work = TileTransform(layer, self.outputs, True, False, maps, tiles, theirs.plane,
-                                     (row, rows, column, wide), None if own else other, -1 if own else self.number,
-                                     by_column=by_column(layer, maps.images), marked=own and self.marked,
-                                     column=theirs.column, plain=(int(self.halved), 0))
+                work = TransformTiles(layer, self.outputs, True, False, maps, tiles, theirs.plane,
+                                      (row, rows, column, wide), None if own else other, -1 if own else self.number,
+                                      by_column=by_column(layer, maps.images), marked=own and self.marked,
+                                      column=theirs.column, plain=(int(self.halved), 0))
                 run = f".{number}.{corner}" if number or corner else ""
                 yield Task(f"{self.name}.own{run}" if own else f"{self.name}[{other}]{run}", Engine.TRANSFER, work,
                            (maps.buffer,), (touched,) if own else (), 1, layer)
@@ -255,7 +255,7 @@ class Scatter(Spread):
         for number, strip in enumerate(strips):
             maps = _maps(layer, self.outputs, self.source, die, Inner(strip.image, strip.images, 0, mine.part.channels))
             tiles = mine.of(whole, mine.first).lines(*strip.rows(tiling.tiles))
-            yield Task(f"{self.name}.own.{number}", Engine.TRANSFER, TileTransform(
+            yield Task(f"{self.name}.own.{number}", Engine.TRANSFER, TransformTiles(
                 layer, self.outputs, True, False, maps, tiles, mine.plane, (0, down, 0, across),
                 lines=(strip.line, strip.lines), by_column=by_column(layer, mine.part.samples)),
                 (maps.buffer,), _touched(tiles, mine.count, mine.plane, strips), 1, layer)
@@ -332,7 +332,7 @@ class Gather(Spread):
             fold = rows if here.channels == mine.width == theirs.width else 1
             one, two = (which.part.view(which.of(buffer, element), inner).lines(start, rows).folded(fold)
                         for which, buffer, inner in ((mine, whole, here), (theirs, target.buffer(first), there)))
-            work = Tile(one, two, None, self.number, count, (mine.plane, theirs.plane), members, apart)
+            work = TileCopy(one, two, None, self.number, count, (mine.plane, theirs.plane), members, apart)
             run = (f".{element}" if element > mine.first else "") + (f".{self.strip}" if self.strip else "")
             yield Task(f"{self.name}[{members.first}..]{run}", Engine.TRANSFER, work,
                        (mine.of(whole, element).repeated(count, mine.plane),),
@@ -392,11 +392,11 @@ class Gather(Spread):
                 reads, writes = (tile.repeated(count, plane) for tile, plane in zip((one, two), apart, strict=True))
                 run = f".{number}.{first}" if number or first > mine.first else ""
                 if die == other:
-                    yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(one, two, planes=count, apart=apart),
+                    yield Task(f"{self.name}.own{run}", Engine.TRANSFER, TileCopy(one, two, planes=count, apart=apart),
                                (reads,), (writes,))
                 else:
                     yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER,
-                               Tile(one, two, other, self.number, count, apart), (reads,))
+                               TileCopy(one, two, other, self.number, count, apart), (reads,))
 
 
 @dataclass(frozen=True)
@@ -439,11 +439,11 @@ class Untile:
                 continue
             maps = _maps(self.node, self.outputs, self.target, die, Inner(strip.image, strip.images, 0, part.channels))
             some = tiles.of(whole, 0).lines(*strip.rows(tiling.tiles))
-            work = TileTransform(self.node, self.outputs, False, self.added, maps, some, tiles.plane,
-                                 (0, tiles.count // across, 0, across), lines=(strip.line, strip.lines),
-                                 by_column=by_column(self.node, part.samples, self.added),
-                                 column=0 if tiles.by_rows else tiles.column,
-                                 plain=(tiles.column if self.halved else 0, 0))
+            work = TransformTiles(self.node, self.outputs, False, self.added, maps, some, tiles.plane,
+                                  (0, tiles.count // across, 0, across), lines=(strip.line, strip.lines),
+                                  by_column=by_column(self.node, part.samples, self.added),
+                                  column=0 if tiles.by_rows else tiles.column,
+                                  plain=(tiles.column if self.halved else 0, 0))
             reads = _touched(some, tiles.count, tiles.plane, strips)
             yield Task(self.name + (f".{number}" if len(strips) > 1 else ""), Engine.TRANSFER, work,
                        (*reads, maps.buffer) if self.added else reads, (maps.buffer,), 1, self.node)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from plinth.buffers import Buffer
 from plinth.partition.graph import Node
 from plinth.step import granularity
-from plinth.step.owned import Block, Kept, Owned
+from plinth.step.owned import Kept, Owned, OwnedChunks
 from plinth.step.tasks import Optimisation, Task, Vector
 from plinth.step.tensors import Placed
 from plinth.step.vector import VectorProgram
@@ -68,7 +68,7 @@ class StateUpdate:
             else:
                 yield from self._programs(block, weights, gradients, kept[STATE], most)
 
-    def rows(self, die: int) -> Iterator[tuple[Block, Buffer, Buffer, Mapping[str, Buffer]]]:
+    def rows(self, die: int) -> Iterator[tuple[OwnedChunks, Buffer, Buffer, Mapping[str, Buffer]]]:
         """What a die owns of the piece, block by block: rows of weights, of gradients, and of what is kept beside."""
         if self.owned.rings.group(die) not in self.going:
             return
@@ -78,14 +78,14 @@ class StateUpdate:
                 weights, gradients = (block.of(one.buffer(die)) for one in (self.weights, self.gradients))
                 yield block, weights, gradients, kept
 
-    def _optimisation(self, die: int, block: Block, weights: Buffer, gradients: Buffer, kept: Mapping[str, Buffer]
+    def _optimisation(self, die: int, block: OwnedChunks, weights: Buffer, gradients: Buffer, kept: Mapping[str, Buffer]
                       ) -> Task:
         generator = None if self.generator is None else self.generator.buffer(die)
         work = Optimisation(gradients, weights, kept, generator)
         changed = (weights, *kept.values(), *(() if generator is None else (generator,)))
         return Task(f"{self.name}[{block.first}]", Engine.OPTIMISER, work, (gradients, *changed), changed, 1, self.node)
 
-    def _programs(self, block: Block, weights: Buffer, gradients: Buffer, state: Buffer, most: int | None
+    def _programs(self, block: OwnedChunks, weights: Buffer, gradients: Buffer, state: Buffer, most: int | None
                   ) -> Iterator[Task]:
         step = update_rows(self.parameters, block.rows, block.columns)
         for pieces in granularity.groups(-(-block.rows // step), most):

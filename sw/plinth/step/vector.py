@@ -27,7 +27,7 @@ from plinth_hw.isa.vector_body import (
 Operand = Buffer | Placed
 
 
-class Piece(NamedTuple):
+class VectorPiece(NamedTuple):
     """What one vector task does of rows x columns."""
 
     row: int
@@ -143,7 +143,7 @@ class VectorProgram:
         return (self.rows, self.columns, tuple(self.regions.items()), self._placed(die), tuple(self.instructions),
                 None if self.written is None else tuple(self.written))
 
-    def at(self, die: int, piece: Piece) -> "VectorProgram":
+    def at(self, die: int, piece: VectorPiece) -> "VectorProgram":
         """The program over a piece of what a die has of its operands."""
         loads, stores = [[Move(piece.of(place), region) for place, region in moves] for moves in self._placed(die)]
         return VectorProgram(self.parameters, piece.rows, piece.columns, self.regions, loads, stores,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from plinth.errors import UserError, quoted
 from plinth.files.documents import check_mapping, check_version, parse_yaml
 from plinth.files.forms import described, is_integer
-from plinth.files.npz import ArrayFile, Form, array_file
+from plinth.files.npz import ArrayFile, MemberForm, array_file
 from plinth.limits import MAXIMUM_EPOCHS, MAXIMUM_SEED
 from plinth.network.network import Network
 from plinth.network.parameters import KeptVectors, LayerVector, Parameters, layer_vectors
@@ -209,7 +209,7 @@ def _arrays(file: ArrayFile, header: Header, choices: Sequence[LayerVector], beh
     return found, arrays
 
 
-def _check_form(file: ArrayFile, what: str, form: Form, shape: tuple[int, ...]) -> None:
+def _check_form(file: ArrayFile, what: str, form: MemberForm, shape: tuple[int, ...]) -> None:
     if form.dtype != np.float32 or form.shape != shape:
         raise UserError(f"{file.where}: {what} holds {form}, not float32 {list(shape)}; {_REMEDY}")
 

@@ -20,12 +20,12 @@ with norms over all elements:
                  and the state that they stored; in state and descent rounding is that of :mod:`.stored`, and that of
                  sums over dies
 
-Sizes are :class:`~plinth.network.parameters.Sizes`. Gradients start from ``p - targets``, which nearly cancels where a
-network predicts well, while its rounding stays; so bounds of gradients and updates are times that cancellation, and,
-where the terms of a layer's sum over samples cancel to less than 1 / :data:`BATCH_CANCELLATION`, times what is beyond
-that; those of updates, by rules that forget large gradients and then make large steps of small ones, also times what
-this makes of roundings. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as the dies took them,
-and counted (:mod:`.kinks`).
+Sizes are :class:`~plinth.network.parameters.TermSizes`. Gradients start from ``p - targets``, which nearly cancels
+where a network predicts well, while its rounding stays; so bounds of gradients and updates are times that
+cancellation, and, where the terms of a layer's sum over samples cancel to less than 1 / :data:`BATCH_CANCELLATION`,
+times what is beyond that; those of updates, by rules that forget large gradients and then make large steps of small
+ones, also times what this makes of roundings. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as
+the dies took them, and counted (:mod:`.kinks`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,12 +37,12 @@ from numpy.typing import NDArray
 
 from plinth.network.layers import SoftmaxCrossEntropy
 from plinth.network.network import Network
-from plinth.network.parameters import Reference, ReferenceStep, Sizes
+from plinth.network.parameters import Reference, ReferenceStep, TermSizes
 from plinth.network.winograd import parameter_rates
 from plinth.train.causes import Causes
 from plinth.train.float64 import float64_predictor, float64_reference
 from plinth.train.kinks import Kinks, bounded
-from plinth.train.stored import FP32_STORAGE, OwnUpdate, Storage, norm, storage
+from plinth.train.stored import FP32_STORAGE, NumberStorage, OwnUpdate, norm, storage
 from plinth.train.unsaturated import (
     SAMPLE_STEPS,
     SAMPLES,
@@ -222,7 +222,7 @@ def _rate_factors(layers: Sequence[str], rates: Sequence[Doubles | None]) -> lis
     return [1.0 if rate is None else rate for rate in rates] or [1.0] * len(layers)
 
 
-def _scales(sizes: Sizes, carried: float) -> Iterator[float]:
+def _scales(sizes: TermSizes, carried: float) -> Iterator[float]:
     """Factors on bounds of each layer's gradient.
 
     Parameters
@@ -251,7 +251,7 @@ def _amplification(rule: UpdateRule, gradient: Doubles, state: Doubles | None, a
 
 
 def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
-                held: Storage = FP32_STORAGE, rates: Sequence[Doubles | None] = (), carried: float = 1.0,
+                held: NumberStorage = FP32_STORAGE, rates: Sequence[Doubles | None] = (), carried: float = 1.0,
                 bounds: Bounds = BOUNDS["fp32"]) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
 
@@ -344,7 +344,7 @@ class Checks:
         return BOUNDS[self.number_format]
 
     @property
-    def held(self) -> Storage:
+    def held(self) -> NumberStorage:
         """How weights and states are held."""
         return storage(self.number_format, self.rule)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.errors import UserError
-from plinth.files.npz import Form, array_file
+from plinth.files.npz import MemberForm, array_file
 from plinth.network.layers import Embedding, SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.train.datasets import DATASETS, labelled
@@ -143,7 +143,7 @@ def load_data(path: Path, network: Network, conversion: Conversion | None = None
         return _fitted(file.read(x), file.read(y), network, str(path), path.name, conversion or Conversion())
 
 
-def _check_forms(x: Form | NDArray[Any], y: Form | NDArray[Any], network: Network, where: str) -> None:
+def _check_forms(x: MemberForm | NDArray[Any], y: MemberForm | NDArray[Any], network: Network, where: str) -> None:
     """Compare kinds and shapes with what the network takes."""
     shown_x, shown_y = (f"{one.dtype} {list(one.shape)}" for one in (x, y))
     wanted, outputs = tuple(network.input), network.output.elements

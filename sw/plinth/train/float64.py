@@ -15,7 +15,7 @@ from plinth.network.parameters import (
     Predictor,
     Reference,
     ReferenceStep,
-    Sizes,
+    TermSizes,
     layer_vectors,
     named,
 )
@@ -25,13 +25,13 @@ from plinth_sim.golden import reference
 BATCH_ELEMENTS = 1 << 23
 
 
-def reference_layers(network: Network) -> tuple[reference.Layer, ...]:
+def reference_layers(network: Network) -> tuple[reference.ReferenceLayer, ...]:
     """A network as the float64 reference takes it."""
-    def as_reference(layer: Layer) -> reference.Layer:
+    def as_reference(layer: Layer) -> reference.ReferenceLayer:
         settings, kind = {key: getattr(layer, key) for key in layer.forms()}, layer.kind
         if isinstance(layer, Convolution) and (tile := layer.transform(network.shapes[layer.name].inputs)):
             settings, kind = settings | {"tile": tile}, kind if layer.weights == SPATIAL else "winograd"
-        return reference.Layer(layer.name, kind, layer.inputs, **settings)
+        return reference.ReferenceLayer(layer.name, kind, layer.inputs, **settings)
 
     return tuple(map(as_reference, network.layers))
 
@@ -51,7 +51,7 @@ def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDIN
         found = reference.gradients(layers, named(network, weights), _samples(network, x), targets, decided, rounding)
         sizes = vars(found.scales) | {"gradients": [found.scales.gradients[one.layer] for one in rows]}
         return ReferenceStep(found.predictions.reshape(len(x), -1), found.loss,
-                             [one.join(found.variables) for one in rows], Sizes(**sizes), found.kinks, found.kinked,
+                             [one.join(found.variables) for one in rows], TermSizes(**sizes), found.kinks, found.kinked,
                              found.kink_difference)
     return compute
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth.array.array import Array
-from plinth.driver.device import Array as Devices
+from plinth.driver.device import DeviceArray as Devices
 from plinth.driver.driver import Driver
 from plinth.driver.executor import Executor
 from plinth.driver.statistics import DieStatistics
@@ -23,7 +23,7 @@ from plinth.output import check_writable, write_json
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use
 from plinth.plan.planning import check_prediction, plan_network, predicted_seconds
-from plinth.runtime.arrays import Window, bitstream_digest, cosim_array, golden_array, serial_array, with_window
+from plinth.runtime.arrays import WaveWindow, bitstream_digest, cosim_array, golden_array, serial_array, with_window
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.step.build import step_of
 from plinth.train import checkpoint
@@ -76,7 +76,7 @@ class JobOptions:
     #: What was said of the network's Winograd tiles, by option.
     tile_options: Mapping[str, str] = field(default_factory=dict)
     steps: int | None = None
-    window: Window | None = None
+    window: WaveWindow | None = None
     #: Folder of the report; None: it is not written. Of several processes that train together one has it.
     out: RunFolder | None = None
     #: What messages call the plan.

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from plinth.driver.statistics import DieStatistics
-from plinth.partition.exchanges import Exchange
+from plinth.partition.exchanges import ExchangeDefinition
 from plinth.partition.graph import LOSS
 from plinth.plan.plan import Plan
-from plinth.sharding import Reduction
+from plinth.sharding import ReductionDefinition
 from plinth.step.step import Step
 from plinth_hw.isa.operations import Engine
 
@@ -24,7 +24,7 @@ def layer_report(plan: Plan, step: Step | None, dies: Sequence[DieStatistics]) -
     dies : sequence of DieStatistics
         Of that step.
     """
-    words: dict[Exchange | Reduction, int] = defaultdict(int)
+    words: dict[ExchangeDefinition | ReductionDefinition, int] = defaultdict(int)
     cycles: dict[str, int] = defaultdict(int)
     realised = {} if step is None else step.realised()
     for die in dies:

@@ -43,7 +43,7 @@ _MOST_QUOTIENT = 16.0
 
 
 @dataclass(frozen=True)
-class Storage:
+class NumberStorage:
     """How numbers of a kind are held.
 
     Parameters
@@ -118,16 +118,16 @@ class Storage:
 
 
 #: In FP32.
-FP32_STORAGE = Storage()
+FP32_STORAGE = NumberStorage()
 
 
-def storage(number_format: str, rule: UpdateRule) -> Storage:
+def storage(number_format: str, rule: UpdateRule) -> NumberStorage:
     """How dies of a format hold weights, and states beside them, that a rule updates."""
     if number_format != "fixed":
         return FP32_STORAGE
     if rule.wide:
-        return Storage(WIDE_PLACE, 1.0, least=_LEAST, most=_MOST_WIDE)
-    return Storage(NARROW_PLACE, 1.0 if rule.stochastic else 0.5, rule.stochastic, _LEAST, _MOST)
+        return NumberStorage(WIDE_PLACE, 1.0, least=_LEAST, most=_MOST_WIDE)
+    return NumberStorage(NARROW_PLACE, 1.0 if rule.stochastic else 0.5, rule.stochastic, _LEAST, _MOST)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class OwnUpdate:
     """
 
     rule: UpdateRule
-    held: Storage
+    held: NumberStorage
     scale: float
     gradient: Doubles
     rounding: Doubles | float = 0.0

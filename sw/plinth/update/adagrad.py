@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plinth.update.law import Law, Program, root
+from plinth.update.law import Law, VectorOperations, root
 
 if TYPE_CHECKING:
     from plinth.update.rule import Doubles, UpdateRule
@@ -34,7 +34,7 @@ class Adagrad(Law):
         """The gradient over the root of the sum of squares: ``g / sqrt(s + epsilon)``."""
         return gradient / root(state + rule.epsilon)
 
-    def program(self, to: Program, rule: UpdateRule) -> None:
+    def program(self, to: VectorOperations, rule: UpdateRule) -> None:
         """Write the vector program ``s = s + (g g);  q = rate ((1 / sqrt(s + epsilon)) g)``."""
         to.multiply("q", "g", "g")
         to.add("s", "s", "q")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plinth.update.adagrad import Adagrad
-from plinth.update.law import Program
+from plinth.update.law import VectorOperations
 
 if TYPE_CHECKING:
     from plinth.update.rule import Doubles, UpdateRule
@@ -30,7 +30,7 @@ class AdagradPrinted(Adagrad):
         """The gradient over the sum of squares: ``g / (s + epsilon)``."""
         return gradient / (state + rule.epsilon)
 
-    def program(self, to: Program, rule: UpdateRule) -> None:
+    def program(self, to: VectorOperations, rule: UpdateRule) -> None:
         """Write the vector program ``s = s + (g g);  q = rate ((1 / (s + epsilon)) g)``."""
         to.multiply("q", "g", "g")
         to.add("s", "s", "q")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Number:
+class RuleNumber:
     """A hyperparameter of update rules beside the learning rate, and its range: finite, from 0 to below ``below``.
 
     Parameters
@@ -52,14 +52,15 @@ class Number:
 
 
 #: Numbers of rules by name, fields of :class:`~plinth.update.rule.UpdateRule`.
-NUMBERS: Mapping[str, Number] = MappingProxyType({
-    "momentum": Number("what momentum keeps of its state", 0.9, positive=False, below=1),
-    "epsilon": Number("what adagrad adds to its sum of squares, and rmsprop to the root of its mean of squares", 1e-6,
-                      positive=True),
-    "decay": Number("what rmsprop keeps of its mean of squares", 0.99, positive=False, below=1)})
+NUMBERS: Mapping[str, RuleNumber] = MappingProxyType({
+    "momentum": RuleNumber("what momentum keeps of its state", 0.9, positive=False, below=1),
+    "epsilon": RuleNumber("what adagrad adds to its sum of squares, and rmsprop to the root of its mean of squares",
+                          1e-6,
+                          positive=True),
+    "decay": RuleNumber("what rmsprop keeps of its mean of squares", 0.99, positive=False, below=1)})
 
 
-class Program(Protocol):
+class VectorOperations(Protocol):
     """Operations of the vector engine on regions ``w`` (weights), ``s`` (state), ``g`` (gradient) and ``q``.
 
     Each rounds its result.
@@ -126,7 +127,7 @@ class Law(ABC):
         the state after the update, element by element in float64."""
 
     @abstractmethod
-    def program(self, to: Program, rule: UpdateRule) -> None:
+    def program(self, to: VectorOperations, rule: UpdateRule) -> None:
         """Write the vector program of an update: it updates region ``s``, and leaves in region ``q`` what is
         subtracted from weights."""
 

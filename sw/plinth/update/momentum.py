@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plinth.update.law import Law, Program
+from plinth.update.law import Law, VectorOperations
 
 if TYPE_CHECKING:
     from plinth.update.rule import Doubles, UpdateRule
@@ -31,7 +31,7 @@ class Momentum(Law):
         """The state itself."""
         return state
 
-    def program(self, to: Program, rule: UpdateRule) -> None:
+    def program(self, to: VectorOperations, rule: UpdateRule) -> None:
         """Write the vector program ``s = (momentum s) + g;  q = rate s``."""
         to.scale("s", "s", rule.momentum)
         to.add("s", "s", "g")

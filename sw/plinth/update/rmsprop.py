@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plinth.update.law import Law, Program, root
+from plinth.update.law import Law, VectorOperations, root
 
 if TYPE_CHECKING:
     from plinth.update.rule import Doubles, UpdateRule
@@ -36,7 +36,7 @@ class RmsProp(Law):
         """The gradient over the root of the mean of squares: ``g / (sqrt(s) + epsilon)``."""
         return gradient / (root(state) + rule.epsilon)
 
-    def program(self, to: Program, rule: UpdateRule) -> None:
+    def program(self, to: VectorOperations, rule: UpdateRule) -> None:
         """Write the vector program of an update::
 
             s = s + ((1 - decay) ((g g) - s));  q = rate ((1 / (1 / (1 / sqrt(s)) + epsilon)) g)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plinth.update.law import Law, Program
+from plinth.update.law import Law, VectorOperations
 
 if TYPE_CHECKING:
     from plinth.update.rule import Doubles, UpdateRule
@@ -29,6 +29,6 @@ class Sgd(Law):
         """The gradient itself."""
         return gradient
 
-    def program(self, to: Program, rule: UpdateRule) -> None:
+    def program(self, to: VectorOperations, rule: UpdateRule) -> None:
         """Write the vector program ``q = rate g``."""
         to.scale("q", "g", rule.rate)

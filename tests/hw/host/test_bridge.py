@@ -10,14 +10,14 @@ from tests.support.serial_bench import ACCESSES, MEMORY_WORDS, NoisyPort, window
 from plinth_hw import emit
 from plinth_hw.host.bridge import Bridge
 from plinth_hw.isa import layout
-from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, Limits, Operation, RequestHeader, decode, encode
+from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, Limits, RequestHeader, RequestKind, decode, encode
 from plinth_hw.isa.registers import IDENTITY, ISA_VERSION, Register
 from plinth_sim.rtl import verilator
 from plinth_sim.rtl.lint import WAIVERS
 from plinth_sim.rtl.power_up import PowerUp
 
 BRIDGE = BridgeParameters(cycles_per_bit=4)
-READ, WRITE, SYNC = Operation
+READ, WRITE, SYNC = RequestKind
 SLVERR = 2
 #: What SYNC brings and its answer has.
 MARK = 0x1234
@@ -30,7 +30,7 @@ class Line:
         self.port = port
         self.rest = b""
 
-    def ask(self, sequence: int, operation: Operation, address: int, *values: int, count: int = 0,
+    def ask(self, sequence: int, operation: RequestKind, address: int, *values: int, count: int = 0,
             fixed: bool = False) -> None:
         header = layout.pack(RequestHeader, {"sequence": sequence, "operation": operation, "fixed": fixed,
                                              "count": count})

@@ -13,13 +13,13 @@ from plinth_hw.isa.layout import unpack
 from plinth_hw.isa.operations import OptimiserOperation
 from plinth_hw.optimiser.update import LATENCY, STATE_LATENCY, WEIGHT_CYCLES, UpdatePipeline
 from plinth_sim.golden import optimiser
-from plinth_sim.golden.optimiser import Number
+from plinth_sim.golden.optimiser import StoredNumbers
 
 WORDS = 200
 
 
-def number(columns: dict[str, np.ndarray], name: str, wide: bool) -> Number:
-    return Number(columns[f"{name}_high"].copy(), columns[f"{name}_low"].copy() if wide else None)
+def number(columns: dict[str, np.ndarray], name: str, wide: bool) -> StoredNumbers:
+    return StoredNumbers(columns[f"{name}_high"].copy(), columns[f"{name}_low"].copy() if wide else None)
 
 
 @pytest.mark.parametrize("operation", OptimiserOperation)

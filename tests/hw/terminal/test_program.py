@@ -9,7 +9,7 @@ import time
 import click
 import pytest
 
-from plinth_hw.terminal.commands import Command, Group
+from plinth_hw.terminal.commands import Command, CommandGroup
 from plinth_hw.terminal.program import Interruption, end_children, program
 
 
@@ -80,7 +80,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
 
 
 def test_an_interrupted_command_of_click_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    @click.group(cls=Group)
+    @click.group(cls=CommandGroup)
     def cli() -> None:
         pass
 

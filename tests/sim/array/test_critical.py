@@ -5,20 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from plinth_sim.array.machine import Die, Flow, Link, Machine, Task, Wait
-from plinth_sim.array.simulate import Result, simulate
+from plinth_sim.array.machine import EngineTask, Flow, SimulatedArray, SimulatedDie, SimulatedLink, Wait
+from plinth_sim.array.simulate import SimulatedRun, simulate
 
-MACHINE = Machine(dies=(Die(words_per_second=10.0), Die(words_per_second=10.0)),
-                  links=(Link(name="link", words_per_second=2.0),))
+MACHINE = SimulatedArray(dies=(SimulatedDie(words_per_second=10.0), SimulatedDie(words_per_second=10.0)),
+                         links=(SimulatedLink(name="link", words_per_second=2.0),))
 
 
 def task(name: str, seconds: float, *after: str, engine: str = "matrix", latency: float = 0.0, delay: float = 0.0,
-         words: float = 0.0, die: int = 0) -> Task:
-    return Task(name=name, die=die, engine=engine, seconds=seconds, latency=latency, words=words,
-                waits=[Wait(one, 1, delay) for one in after])
+         words: float = 0.0, die: int = 0) -> EngineTask:
+    return EngineTask(name=name, die=die, engine=engine, seconds=seconds, latency=latency, words=words,
+                      waits=[Wait(one, 1, delay) for one in after])
 
 
-def path(*tasks: Task | Flow) -> dict[str, float]:
+def path(*tasks: EngineTask | Flow) -> dict[str, float]:
     """Seconds of each task on the critical path, by name."""
     result = simulate(MACHINE, tasks)
     seconds = result.critical_seconds
@@ -50,10 +50,10 @@ def test_latencies_and_delays_count_for_what_they_stand_behind() -> None:
 
 
 def test_what_waits_for_a_counter_waits_for_who_raises_it_last() -> None:
-    raised = [Task(name=name, die=0, engine=name, seconds=seconds, signals=["n"])
+    raised = [EngineTask(name=name, die=0, engine=name, seconds=seconds, signals=["n"])
               for name, seconds in (("one", 1.0), ("two", 2.0), ("three", 3.0))]
     for count, name in enumerate(("one", "two", "three"), 1):
-        last = Task(name="last", die=1, engine="matrix", seconds=9.0, waits=[Wait("n", count)])
+        last = EngineTask(name="last", die=1, engine="matrix", seconds=9.0, waits=[Wait("n", count)])
         assert path(*raised, last) == {name: float(count), "last": 9.0}
 
 
@@ -73,11 +73,11 @@ def test_what_sharing_makes_longer_counts_for_who_is_slowed_down() -> None:
 def test_nothing_has_no_path() -> None:
     assert simulate(MACHINE, []).critical_seconds.tolist() == []
     assert path(task("a", 0.0)) == {}
-    delayed = Task(name="late", die=0, engine="matrix", seconds=1.0, waits=[Wait("late", 0, 2.0)])
+    delayed = EngineTask(name="late", die=0, engine="matrix", seconds=1.0, waits=[Wait("late", 0, 2.0)])
     assert path(delayed) == {"late": 3.0}
 
 
-def _checked(result: Result) -> None:
+def _checked(result: SimulatedRun) -> None:
     for number, cause in enumerate(result.causes.tolist()):
         if cause >= 0:
             assert result.starts[cause] <= result.starts[number] + 1e-9
@@ -89,7 +89,7 @@ def _checked(result: Result) -> None:
 @given(some.data())
 def test_paths_of_random_steps_add_up(data: some.DataObject) -> None:
     """Ties, zero times, shared memories: a cause never starts behind what it lets start."""
-    tasks: list[Task] = []
+    tasks: list[EngineTask] = []
     for number in range(data.draw(some.integers(1, 14))):
         before = data.draw(some.lists(some.integers(0, max(0, number - 1)), max_size=3, unique=True)) if number else []
         tasks.append(task(f"{number}", data.draw(some.sampled_from((0.0, 0.5, 1.0))), *(f"{one}" for one in before),

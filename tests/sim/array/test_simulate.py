@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from plinth_sim.array.energy import Counts, Energy
-from plinth_sim.array.machine import Die, Flow, Link, Machine, Task, Wait
+from plinth_sim.array.machine import EngineTask, Flow, SimulatedArray, SimulatedDie, SimulatedLink, Wait
 from plinth_sim.array.sharing import share
-from plinth_sim.array.simulate import Result, simulate
+from plinth_sim.array.simulate import SimulatedRun, simulate
 from plinth_sim.array.trace import write
 
 
 def machine(dies: int = 1, rates: tuple[float, ...] = (), *, memory: float = 100.0, vaults: int = 1,
-            speeds: tuple[float, ...] = ()) -> Machine:
-    return Machine(
-        dies=tuple(Die(words_per_second=memory, vaults=vaults, speed=speeds[die] if speeds else 1.0)
+            speeds: tuple[float, ...] = ()) -> SimulatedArray:
+    return SimulatedArray(
+        dies=tuple(SimulatedDie(words_per_second=memory, vaults=vaults, speed=speeds[die] if speeds else 1.0)
                    for die in range(dies)),
-        links=tuple(Link(name=f"link {number}", words_per_second=rate) for number, rate in enumerate(rates)))
+        links=tuple(SimulatedLink(name=f"link {number}", words_per_second=rate) for number, rate in enumerate(rates)))
 
 
 def flow(name: str, words: dict[int, float], **more: object) -> Flow:
@@ -28,12 +28,12 @@ def flow(name: str, words: dict[int, float], **more: object) -> Flow:
 
 
 def task(name: str, seconds: float, die: int = 0, engine: str = "matrix", after: tuple[str, ...] = (),
-         **more: object) -> Task:
-    return Task(name=name, die=die, engine=engine, seconds=seconds, waits=tuple(map(Wait, after)),
-                **more)  # type: ignore[arg-type]
+         **more: object) -> EngineTask:
+    return EngineTask(name=name, die=die, engine=engine, seconds=seconds, waits=tuple(map(Wait, after)),
+                      **more)  # type: ignore[arg-type]
 
 
-def done(result: Result) -> list[float]:
+def done(result: SimulatedRun) -> list[float]:
     return [round(float(value), 9) for value in result.dones]
 
 
@@ -66,17 +66,17 @@ def test_tasks_in_a_row_overlap_by_their_latency() -> None:
 
 def test_a_counter_lets_go_at_its_count() -> None:
     tasks = [task(f"part {number}", 1.0 + number, die=number, signals=("parts",)) for number in range(4)]
-    tasks += [Task(name=f"after {count}", die=4 + count, engine="vector", seconds=0.5,
-                   waits=(Wait("parts", count, 0.25),)) for count in range(5)]
+    tasks += [EngineTask(name=f"after {count}", die=4 + count, engine="vector", seconds=0.5,
+                         waits=(Wait("parts", count, 0.25),)) for count in range(5)]
     assert done(simulate(machine(9), tasks))[4:] == [0.75, 1.75, 2.75, 3.75, 4.75]
 
 
 def test_a_fetch_unit_is_an_engine() -> None:
     """Descriptors every 0.5 s, at most two ahead of the completion of the engine's tasks."""
-    tasks: list[Task] = []
+    tasks: list[EngineTask] = []
     for number in range(5):
         waits = (Wait(f"task {number - 2}"),) if number >= 2 else ()
-        tasks.append(Task(name=f"fetch {number}", die=0, engine="fetch", seconds=0.5, waits=waits))
+        tasks.append(EngineTask(name=f"fetch {number}", die=0, engine="fetch", seconds=0.5, waits=waits))
         tasks.append(task(f"task {number}", 1.0, after=(f"fetch {number}",)))
     found = dict(zip((one.name for one in tasks), done(simulate(machine(), tasks)), strict=True))
     # Fetched at .5 and 1; task 0 ends at 1.5, so 2 is fetched at 2 and runs when 1 has ended, at 2.5.
@@ -271,9 +271,9 @@ def test_shares_are_feasible_and_max_min(seed: int) -> None:
             for resource in words[one])
 
 
-def graph(seed: int, dies: int = 4, count: int = 200) -> tuple[Machine, list[Task | Flow]]:
+def graph(seed: int, dies: int = 4, count: int = 200) -> tuple[SimulatedArray, list[EngineTask | Flow]]:
     rng = random.Random(seed)
-    found: list[Task | Flow] = []
+    found: list[EngineTask | Flow] = []
     for number in range(count):
         waits = tuple(Wait(f"{other}") for other in rng.sample(range(number), min(number, rng.randint(0, 2))))
         if rng.random() < 0.3:
@@ -281,8 +281,8 @@ def graph(seed: int, dies: int = 4, count: int = 200) -> tuple[Machine, list[Tas
             found.append(flow(f"{number}", {link: rng.uniform(1, 9) for link in links}, waits=waits, latency=0.01,
                               dies=np.array([rng.randrange(dies)]), die_words=np.array([rng.uniform(1, 9)])))
         else:
-            found.append(Task(name=f"{number}", die=rng.randrange(dies), engine=rng.choice(("matrix", "vector")),
-                              seconds=rng.uniform(0.1, 1), words=rng.uniform(0, 90), waits=waits, latency=0.1))
+            found.append(EngineTask(name=f"{number}", die=rng.randrange(dies), engine=rng.choice(("matrix", "vector")),
+                                    seconds=rng.uniform(0.1, 1), words=rng.uniform(0, 90), waits=waits, latency=0.1))
     return machine(dies, (9.0,) * 6, speeds=(1.0, 0.9, 1.0, 0.5)), found
 
 
@@ -339,7 +339,7 @@ def test_a_cycle_through_an_engines_order_is_named() -> None:
     ([Flow(name="a", links=np.array([0, 0]), words=np.ones(2))], "'a' names a link twice"),
     ([Flow(name="a", links=np.array([0]), words=np.ones(2))], "names 1 links, but words for 2"),
     ([task("a", 1.0, after=("b",))], "'a' waits for 1 of 'b', which is raised 0 times"),
-    ([Task(name="a", die=0, engine="x", seconds=1.0, waits=(Wait("b", 1, -1.0),))], "waits -1.0 seconds"),
+    ([EngineTask(name="a", die=0, engine="x", seconds=1.0, waits=(Wait("b", 1, -1.0),))], "waits -1.0 seconds"),
 ])
 def test_bad_input_is_named(tasks, needle) -> None:
     with pytest.raises(ValueError, match=needle):
@@ -347,8 +347,9 @@ def test_bad_input_is_named(tasks, needle) -> None:
 
 
 @pytest.mark.parametrize(("make", "needle"), [
-    (lambda: Die(words_per_second=0), "words_per_second"), (lambda: Die(words_per_second=1, speed=-1), "speed"),
-    (lambda: Link(name="up", words_per_second=-2), "link 'up'"),
+    (lambda: SimulatedDie(words_per_second=0), "words_per_second"),
+                                              (lambda: SimulatedDie(words_per_second=1, speed=-1), "speed"),
+    (lambda: SimulatedLink(name="up", words_per_second=-2), "link 'up'"),
 ])
 def test_a_bad_machine_is_refused(make, needle) -> None:
     with pytest.raises(ValueError, match=needle):
@@ -388,55 +389,57 @@ def test_the_trace_has_a_track_an_engine_and_a_link(tmp_path) -> None:
 @pytest.mark.parametrize(("queue", "end"), [(False, 1.0), (True, 2.0)])
 def test_a_queue_holds_up_what_stands_behind_a_message_that_waits(queue: bool, end: float) -> None:
     """Two messages over one ample link; the first goes on over a link that it has to share."""
-    links = Link(name="ample", words_per_second=1000, queue=queue), Link(name="full", words_per_second=100)
+    links = SimulatedLink(name="ample", words_per_second=1000, queue=queue), SimulatedLink(name="full",
+                                                                                           words_per_second=100)
     flows = [flow("held", {0: 100, 1: 100}, seconds=1.0), flow("free", {0: 100}, seconds=1.0),
              flow("rival", {1: 100}, seconds=1.0)]
-    assert done(simulate(Machine(dies=(), links=links), flows)) == [2.0, end, 2.0]
+    assert done(simulate(SimulatedArray(dies=(), links=links), flows)) == [2.0, end, 2.0]
 
 
 def test_a_queue_behind_what_holds_up_does_not_matter() -> None:
-    links = Link(name="full", words_per_second=100), Link(name="ample", words_per_second=1000, queue=True)
+    links = SimulatedLink(name="full", words_per_second=100), SimulatedLink(name="ample", words_per_second=1000,
+                                                                            queue=True)
     flows = [flow("held", {0: 100, 1: 100}, seconds=1.0), flow("free", {1: 100}, seconds=1.0),
              flow("rival", {0: 100}, seconds=1.0)]
-    assert done(simulate(Machine(dies=(), links=links), flows)) == [2.0, 1.0, 2.0]
+    assert done(simulate(SimulatedArray(dies=(), links=links), flows)) == [2.0, 1.0, 2.0]
 
 
 def test_queues_hold_each_other_up() -> None:
     """All stand behind the first."""
-    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
-    links.append(Link(name="full", words_per_second=100))
+    links = [SimulatedLink(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links.append(SimulatedLink(name="full", words_per_second=100))
     flows = [flow("first", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("second", {0: 100, 1: 100}, seconds=1.0),
              flow("third", {0: 100}, seconds=1.0), flow("rival", {2: 100}, seconds=1.0)]
-    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [2.0, 2.0, 2.0, 2.0]
+    assert done(simulate(SimulatedArray(dies=(), links=tuple(links)), flows)) == [2.0, 2.0, 2.0, 2.0]
 
 
 def test_who_enters_a_queue_waits_for_those_who_are_on_their_way_and_fill_what_is_next() -> None:
-    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
-    links.append(Link(name="end", words_per_second=100))
+    links = [SimulatedLink(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links.append(SimulatedLink(name="end", words_per_second=100))
     flows = [flow("on its way", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("enters", {1: 100, 2: 100}, seconds=1.0)]
-    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [1.0, 2.0]
+    assert done(simulate(SimulatedArray(dies=(), links=tuple(links)), flows)) == [1.0, 2.0]
 
 
 def test_who_enters_a_queue_that_does_not_fill_up_shares_the_link() -> None:
     """What is behind the link takes all that comes: packets of both take turns."""
-    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
-    links += [Link(name="link", words_per_second=100), Link(name="end", words_per_second=1000)]
+    links = [SimulatedLink(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links += [SimulatedLink(name="link", words_per_second=100), SimulatedLink(name="end", words_per_second=1000)]
     flows = [flow("on its way", {0: 100, 2: 100, 1: 100, 3: 100}, seconds=1.0),
              flow("enters", {2: 100, 1: 100, 3: 100}, seconds=1.0)]
-    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [2.0, 2.0]
+    assert done(simulate(SimulatedArray(dies=(), links=tuple(links)), flows)) == [2.0, 2.0]
 
 
 def test_messages_that_enter_before_each_other_share() -> None:
-    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
-    links.append(Link(name="end", words_per_second=100))
+    links = [SimulatedLink(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links.append(SimulatedLink(name="end", words_per_second=100))
     flows = [flow("one", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("two", {1: 100, 0: 100, 2: 100}, seconds=1.0)]
-    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [2.0, 2.0]
+    assert done(simulate(SimulatedArray(dies=(), links=tuple(links)), flows)) == [2.0, 2.0]
 
 
 def test_what_goes_through_no_queue_goes_before_nobody() -> None:
     """A reduction on the link where two tiles enter before each other: all three share it."""
-    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
-    links.append(Link(name="end", words_per_second=100))
+    links = [SimulatedLink(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links.append(SimulatedLink(name="end", words_per_second=100))
     flows = [flow("one", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("two", {1: 100, 0: 100, 2: 100}, seconds=1.0),
              flow("ring", {2: 300}, seconds=1.0)]
-    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == pytest.approx([3.0, 3.0, 5.0])
+    assert done(simulate(SimulatedArray(dies=(), links=tuple(links)), flows)) == pytest.approx([3.0, 3.0, 5.0])

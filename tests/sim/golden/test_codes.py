@@ -160,7 +160,7 @@ def test_a_part_whose_string_is_too_short_says_so() -> None:
     """Not that its run has another length, which zeros behind the string would give."""
     words = np.arange(1, 200, dtype=np.float32).view(np.uint32)
     mask = np.ones(len(words), dtype=bool)
-    for part, known in ((codes.Part(1), ()), (codes.Part(1, 1), (codes.filled(words, 1), mask))):
+    for part, known in ((codes.CodeRange(1), ()), (codes.CodeRange(1, 1), (codes.filled(words, 1), mask))):
         string = part.string(words, mask)
         part.run(string, len(words), *known)
         with pytest.raises(ValueError, match=f"a string of {32 * (len(string) - 1)} bits ends before its run"):

@@ -14,7 +14,7 @@ from plinth_hw.isa.operations import Engine, ErrorCode, OptimiserOperation
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
 from plinth_sim.golden import optimiser
-from plinth_sim.golden.optimiser import Number
+from plinth_sim.golden.optimiser import StoredNumbers
 
 UNIT, FINE = 2.0**-12, 2.0**-28
 COUNT = 4096
@@ -27,13 +27,13 @@ def words(rng: np.random.Generator, most: int = 1 << 15, count: int = COUNT) -> 
     return np.clip(sizes, -most, most - 1).astype(np.int16).view(np.uint16)
 
 
-def number(rng: np.random.Generator, wide: bool, most: int = 1 << 15) -> Number:
+def number(rng: np.random.Generator, wide: bool, most: int = 1 << 15) -> StoredNumbers:
     low = rng.integers(-1 << 15, 1 << 15, COUNT).astype(np.int16).view(np.uint16) if wide else None
-    return Number(words(rng, most), low)
+    return StoredNumbers(words(rng, most), low)
 
 
-def copied(one: Number) -> Number:
-    return Number(one.high.copy(), None if one.low is None else one.low.copy())
+def copied(one: StoredNumbers) -> StoredNumbers:
+    return StoredNumbers(one.high.copy(), None if one.low is None else one.low.copy())
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -45,7 +45,7 @@ def test_updates_are_those_of_real_numbers(operation: OptimiserOperation, wide: 
     squares = operation in optimiser.SQUARES
     state = None if operation is OptimiserOperation.SGD else number(rng, wide, 1 << 13)
     if squares and state is not None:
-        state = Number((state.high & 0x7FFF).astype(np.uint16), state.low)
+        state = StoredNumbers((state.high & 0x7FFF).astype(np.uint16), state.low)
     rate, decay, epsilon = factor_word(Q3_12, 0.0123), factor_word(Q3_12, 0.9), 1 << (14 if wide else 18)
     real_rate, real_decay = (float(factor_value(Q3_12, word)) for word in (rate, decay))
     before, old = weights.value() * FINE, None if state is None else state.value() * FINE
@@ -103,19 +103,19 @@ def test_random_bits_are_the_generators() -> None:
 
 def test_rounding_at_random_is_right_in_the_mean() -> None:
     """A step of a tenth of a last place moves a tenth of the weights."""
-    weights = Number(np.zeros(1 << 16, np.uint16), None)
+    weights = StoredNumbers(np.zeros(1 << 16, np.uint16), None)
     g = np.full(1 << 16, 4096, np.uint16)
     made = optimiser.update(OptimiserOperation.SGD, g, weights, None, rate=factor_word(Q3_12, UNIT / 10), generator=1)
     found = weights.high.view(np.int16)
     assert set(found) == {-1, 0} and abs(-found.mean() - 0.1) < 0.005
     assert made.generator == optimiser.random_words(1, 1 << 16)[-1]
-    nearest = Number(np.zeros(1 << 16, np.uint16), None)
+    nearest = StoredNumbers(np.zeros(1 << 16, np.uint16), None)
     optimiser.update(OptimiserOperation.SGD, g, nearest, None, rate=factor_word(Q3_12, UNIT / 10))
     assert not nearest.high.any()
 
 
 def test_wide_weights_keep_what_narrow_ones_lose() -> None:
-    wide = Number(np.zeros(1, np.uint16), np.zeros(1, np.uint16))
+    wide = StoredNumbers(np.zeros(1, np.uint16), np.zeros(1, np.uint16))
     for _ in range(100):
         optimiser.update(OptimiserOperation.SGD, np.array([4096], np.uint16), wide, None,
                          rate=factor_word(Q3_12, UNIT / 10))
@@ -125,7 +125,7 @@ def test_wide_weights_keep_what_narrow_ones_lose() -> None:
 def test_ends_are_counted_and_kept() -> None:
     for wide in (False, True):
         high = np.array([0x7FFF, 0x8000, 0], np.uint16)
-        weights = Number(high, np.zeros(3, np.uint16) if wide else None)
+        weights = StoredNumbers(high, np.zeros(3, np.uint16) if wide else None)
         g = np.array([0x8000, 0x7FFF, 0x7FFF], np.uint16)
         made = optimiser.update(OptimiserOperation.SGD, g, weights, None, rate=factor_word(Q3_12, 1.0))
         assert made.saturated == 2
@@ -137,7 +137,7 @@ def test_ends_are_counted_and_kept() -> None:
     (-0x7FFF, 1, 0, 0)])
 def test_the_first_sum_beyond_its_end_counts(weight: int, gradient: int, low: int, beyond: int) -> None:
     """Of 2^-12 at a rate of one: 8 and what is above it, and what is below -8, not 8 - 2^-28 and -8."""
-    weights = Number(*(np.array([each], np.int16).view(np.uint16) for each in (weight, low)))
+    weights = StoredNumbers(*(np.array([each], np.int16).view(np.uint16) for each in (weight, low)))
     made = optimiser.update(OptimiserOperation.SGD, np.array([gradient], np.int16).view(np.uint16), weights, None,
                             rate=factor_word(Q3_12, 1.0))
     assert made.saturated == beyond
@@ -149,7 +149,7 @@ def test_the_first_sum_beyond_its_end_counts(weight: int, gradient: int, low: in
 def test_quotients_beyond_their_ends_count(operation: OptimiserOperation, epsilon: int, beyond: int) -> None:
     """Of gradients of 0, 2^-12 and 2^-11, whose squares a narrow state does not hold, and of a quarter."""
     g = np.array([0, 1, -2, 1 << 10], np.int16).view(np.uint16)
-    weights, state = (Number(np.zeros(4, np.uint16), None) for _ in range(2))
+    weights, state = (StoredNumbers(np.zeros(4, np.uint16), None) for _ in range(2))
     made = optimiser.update(operation, g, weights, None if operation is OptimiserOperation.SGD else state,
                             rate=factor_word(Q3_12, 0.01), decay=factor_word(Q3_12, 0.9), epsilon=epsilon)
     assert made.saturated == beyond

@@ -10,7 +10,7 @@ import pytest
 from plinth_hw.isa.layout import pack
 from plinth_hw.isa.vector_body import VectorBody, VectorOp
 from plinth_sim.golden import vector
-from plinth_sim.golden.vector import BadOperandError, Region
+from plinth_sim.golden.vector import BadOperandError, ScratchpadRegion
 
 NAN = 0x7FC00000
 ROWS, COLUMNS = 3, 5
@@ -211,7 +211,7 @@ def test_shapes(op: VectorOp, dst: int, a: int, b: int, fits: bool) -> None:
 def test_regions_fit_to_the_line(is_row: int, is_column: int, lines: int) -> None:
     """Three rows of nine words in lines of four, from line 7 on."""
     flags = {name: True for name, flag in (("is_row", is_row), ("is_column", is_column)) if flag}
-    assert Region(0, **flags).lines(3, 9, 4) == lines
+    assert ScratchpadRegion(0, **flags).lines(3, 9, 4) == lines
     region = {"line": 7, "is_row": is_row, "is_column": is_column}
     spare = {**region, "line": 0}
     for number, program, load in ((3, [(VectorOp.COPY, 3, 0)], []), (3, [(VectorOp.COPY, 0, 3)], []),

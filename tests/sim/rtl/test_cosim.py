@@ -11,7 +11,7 @@ from tests.support.standin import FAULTS, Standin, standin
 
 from plinth_hw.isa.parameters import preset
 from plinth_sim.rtl.cosim import CosimArray, CosimError, Waves, default_threads, ring
-from plinth_sim.rtl.verilator import ToolError
+from plinth_sim.rtl.verilator import SimulatorError
 
 WORDS = 4
 
@@ -271,5 +271,5 @@ def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert default_threads() >= 1
     for wrong in ("0", "two", "-1", "100000"):
         monkeypatch.setenv("PLINTH_THREADS", wrong)
-        with pytest.raises(ToolError, match=f"PLINTH_THREADS is '{wrong}'; set it to a number"):
+        with pytest.raises(SimulatorError, match=f"PLINTH_THREADS is '{wrong}'; set it to a number"):
             default_threads()

@@ -13,7 +13,7 @@ import pytest
 
 from plinth_sim.rtl import verilator
 from plinth_sim.rtl.elaborate import module_text
-from plinth_sim.rtl.verilator import ToolError, build_library, lint
+from plinth_sim.rtl.verilator import SimulatorError, build_library, lint
 
 COUNTER = """module top(input clk, input [7:0] a, output reg [7:0] q);
 always @(posedge clk) q <= q + a;
@@ -185,7 +185,7 @@ def test_quick_builds_are_others(main: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert ctypes.CDLL(str(found[wanted])).run(5) == 15
     assert found["quick"] != found[""]
     monkeypatch.setenv("PLINTH_COMPILE", "best")
-    with pytest.raises(ToolError, match="PLINTH_COMPILE is 'best'; set it to quick, or unset it"):
+    with pytest.raises(SimulatorError, match="PLINTH_COMPILE is 'best'; set it to quick, or unset it"):
         build_library({"top.v": COUNTER}, "top", cpp=[main])
 
 
@@ -215,23 +215,23 @@ def test_quick_builds_compile_files_together(tmp_path: Path) -> None:
 
 
 def test_errors_name_cause_and_log(main: Path) -> None:
-    with pytest.raises(ToolError, match=r"Verilator failed: %Error.*syntax error") as caught:
+    with pytest.raises(SimulatorError, match=r"Verilator failed: %Error.*syntax error") as caught:
         build_library({"top.v": "module top(input clk; endmodule"}, "top", cpp=[main])
     assert "\n" not in str(caught.value)
     assert caught.value.log and "syntax error" in caught.value.log.read_text()
-    with pytest.raises(ToolError, match=r"C\+\+ compiler failed: .*error:.*not declared"):
+    with pytest.raises(SimulatorError, match=r"C\+\+ compiler failed: .*error:.*not declared"):
         main.write_text('#include "Vmodel.h"\nint x = nothing;\n')
         build_library({"top.v": COUNTER}, "top", cpp=[main])
 
 
 def test_missing_compiler_and_old_verilator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ToolError, match="no-such-compiler was not found; install it"):
+    with pytest.raises(SimulatorError, match="no-such-compiler was not found; install it"):
         verilator.compiler()
     broken = tmp_path / "broken-compiler"
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
-    with pytest.raises(ToolError, match="broken-compiler --version ended with exit code 3; reinstall it"):
+    with pytest.raises(SimulatorError, match="broken-compiler --version ended with exit code 3; reinstall it"):
         verilator._compiler_identity(str(broken))
     monkeypatch.delenv("CXX")
     script = tmp_path / "verilator"
@@ -249,7 +249,7 @@ def test_lint(tmp_path: Path) -> None:
     good.write_text("module good(input a, output q); assign q = a; endmodule\n")
     lint([good])
     bad.write_text("module bad(input [1:0] a, output q); assign q = a; endmodule\n")
-    with pytest.raises(ToolError, match="WIDTHTRUNC"):
+    with pytest.raises(SimulatorError, match="WIDTHTRUNC"):
         lint([bad])
     waiver.write_text('`verilator_config\nlint_off -rule WIDTHTRUNC -file "*bad.sv"\n'
                       'lint_off -rule UNUSEDSIGNAL -file "*bad.sv"\n')

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plinth.array.array import ARRAYS, Array, clusters, sized
 from plinth.array.deadlock import find_circle
 from plinth.array.file import array_to_yaml, load_array
-from plinth.array.routes import Link, Ways
+from plinth.array.routes import AllRoutes, Link
 from plinth.errors import UserError
 
 #: A ring whose ports do not pair: packets turn at every die.
@@ -31,7 +31,7 @@ def everyone(dies: int) -> list[tuple[int, int]]:
 def test_named_arrays_form_none(name: str) -> None:
     array = ARRAYS.get(name) or sized(name)
     assert array is not None
-    assert find_circle(array.ways.links, array.ways.following, everyone(array.dies)) is None
+    assert find_circle(array.all_routes.links, array.all_routes.following, everyone(array.dies)) is None
 
 
 def test_the_host_closes_a_circle_only_if_groups_send_to_each_other() -> None:
@@ -40,10 +40,10 @@ def test_the_host_closes_a_circle_only_if_groups_send_to_each_other() -> None:
     dies = [[4 * group + cluster for cluster in range(4)] for group in range(4)]
     tiles = [pair for cluster in range(4) for pair in product([row[cluster] for row in dies], repeat=2)]
     chunks = [(row[place], row[(place + 1) % 4]) for row in dies for place in range(4)]
-    ways = array.ways
-    assert find_circle(ways.links, ways.following, everyone(16)) is not None
-    assert find_circle(ways.links, ways.following, tiles) is None
-    assert find_circle(ways.links, ways.following, chunks) is None
+    routes = array.all_routes
+    assert find_circle(routes.links, routes.following, everyone(16)) is not None
+    assert find_circle(routes.links, routes.following, tiles) is None
+    assert find_circle(routes.links, routes.following, chunks) is None
 
 
 def trees(random: Random, links: list[Link], dies: int) -> NDArray[np.int64]:
@@ -59,13 +59,13 @@ def trees(random: Random, links: list[Link], dies: int) -> NDArray[np.int64]:
     return found
 
 
-def waits(links: list[Link], ways: Ways, pairs: list[tuple[int, int]]) -> set[tuple[int, int]]:
+def waits(links: list[Link], routes: AllRoutes, pairs: list[tuple[int, int]]) -> set[tuple[int, int]]:
     """Which link's packets wait for which link, one route after the other."""
     found: set[tuple[int, int]] = set()
     for at, to in pairs:
         before = None
         while at != to:
-            over = int(ways.following[at, to])
+            over = int(routes.following[at, to])
             if before is not None:
                 found.add((before, over))
             before, at = over, links[over][2]
@@ -92,10 +92,10 @@ def test_against_the_closure_of_all_waits() -> None:
                            *(random.sample(range(dies), 2) for _ in range(random.randint(1, 5)))]:
             wires.append((one, free[one].pop(), other, free[other].pop()))
         links = [*wires, *((other, there, one, port) for one, port, other, there in wires)]
-        ways = Ways.along(links, trees(random, links, dies))
+        routes = AllRoutes.along(links, trees(random, links, dies))
         pairs = random.sample(everyone(dies), random.randint(dies, dies * dies))
-        edges = waits(links, ways, pairs)
-        circle = find_circle(links, ways.following, pairs)
+        edges = waits(links, routes, pairs)
+        circle = find_circle(links, routes.following, pairs)
         assert (circle is not None) == turns_in_a_circle(links, edges)
         if circle is not None:
             met += 1
@@ -130,7 +130,7 @@ def test_routes_of_a_file_are_those_of_the_array(tmp_path: Path) -> None:
     rows = [[None if die == other else 0 if other > die else 2 for other in range(5)] for die in range(5)]
     text = f"{TURNING}\nroutes: {rows}".replace("None", "null")
     array = read(tmp_path, text)
-    assert array.route_table == rows and array.ways.hops[0].tolist() == [0, 1, 2, 3, 4]
+    assert array.route_table == rows and array.all_routes.hops[0].tolist() == [0, 1, 2, 3, 4]
     assert read(tmp_path, array_to_yaml(array)) == array
     for first, wrong, message in (
             (1, "[null, 0, 0, 0, 1]", "from die 0 to die 4 is by port 1, which has no link"),
@@ -147,7 +147,7 @@ def test_routes_of_a_file_are_those_of_the_array(tmp_path: Path) -> None:
             read(tmp_path, given)
         assert message in str(refused.value)
     with pytest.raises(ValueError, match="route from die 0 to die 4 never ends"):
-        _ = replace(array, routes=((None, 0, 0, 0, 0), (2, None, 0, 0, 2), *array.routes[2:])).ways
+        _ = replace(array, routes=((None, 0, 0, 0, 0), (2, None, 0, 0, 2), *array.routes[2:])).all_routes
 
 
 def test_links_of_a_file_may_have_latencies_of_their_own(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from plinth.array.array import Array, ring
 from plinth.array.file import array_to_yaml, load_array
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.fences import Order
+from plinth.lower.fences import GraphOrder
 from plinth.lower.program import ring_setup, route_setup
 from plinth.lower.traffic import check_circles, following, phases
 from plinth.lower.training import TrainingProgram, lower_training
@@ -18,7 +18,7 @@ from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import given_plan
 from plinth.predict.links import Links
-from plinth.simulate.ways import Ways
+from plinth.simulate.routes import LinkRoutes
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.operations import CollectiveOperation, Engine, Traffic, TransferOperation
 
@@ -47,10 +47,10 @@ def test_tiles_before_and_behind_have_their_own_routes() -> None:
     graphs = list(zip(made.setup, made.builders, strict=True))
     checked(made)
     found = {key: pairs for key, pairs in phases(graphs).items() if key[0] == DIE.transfer_class}
-    ways = {len(sets): following(RING, graphs, sets) for _, sets in found}
+    routes = {len(sets): following(RING, graphs, sets) for _, sets in found}
     links = RING.directed()
     for count, port in ((1, UP), (2, DOWN)):
-        assert {links[over][1] for over in ways[count].reshape(-1) if over >= 0} == {port}
+        assert {links[over][1] for over in routes[count].reshape(-1) if over >= 0} == {port}
     assert all(not sets for number, sets in phases(graphs) if number != DIE.transfer_class)
 
 
@@ -136,7 +136,7 @@ def tangled(rng: np.random.Generator, dies: int = 3, tasks: int = 7) -> list[Gra
                 if rng.random() < 0.5 else {}), after=waits.items(),
                 remote=(other, counter) if rng.random() < 0.3 else None)
     # Waits for as much as may come, most of them for less than all.
-    comes = Order(builders, []).advances
+    comes = GraphOrder(builders, []).advances
     for die, builder in enumerate(builders):
         for _, _, header, _ in builder.pending:
             if header["wait_enable"]:
@@ -188,7 +188,7 @@ def test_what_is_said_to_come_before_does_in_every_run() -> None:
     for seed in range(40):
         rng = np.random.default_rng(seed)
         builders = tangled(rng)
-        order = Order(builders, [])
+        order = GraphOrder(builders, [])
         runs = [Run(builders, rng).happened for _ in range(25)]
         for event, behind in list(order.after.items()):
             for other in behind:
@@ -222,11 +222,11 @@ def test_planner_and_simulator_know_the_routes_of_tiles() -> None:
     array, words = torus(tile_routes=columns_first()), np.zeros((8, 8))
     words[0, 5] = 1
     groups = np.where(words.any(axis=0) | words.any(axis=1), 0, -1)
-    ways, links = Ways(array), array.directed()
+    routes, links = LinkRoutes(array), array.directed()
     for tiles, port in ((True, 2), (False, 0)):
-        (group,) = ways.loads(words, groups, tiles=tiles)
+        (group,) = routes.loads(words, groups, tiles=tiles)
         assert {links[link][1] for link in group.links if links[link][0] == 0} == {port}
-    rates = {"tile": Links(array)._tile_ways[0], "chunk": Links(array)._ways[0]}
+    rates = {"tile": Links(array)._tile_routes[0], "chunk": Links(array)._routes[0]}
     for kind, port in (("tile", 2), ("chunk", 0)):
         assert {links[link][1] for link in np.flatnonzero(rates[kind][5]) if links[link][0] == 0} == {port}
 

@@ -23,7 +23,7 @@ from plinth.sharding import Ring
 from plinth.simulate.rows import layer_rows
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
-from plinth.step.tasks import Reduction, Signal, Tile
+from plinth.step.tasks import Reduction, Signal, TileCopy
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -50,7 +50,7 @@ def sent(plan: Plan, parameters: DieParameters) -> int:
     for die in range(plan.dies):
         for item in step.tasks(die):
             work = getattr(item, "work", None)
-            if isinstance(work, Tile) and work.die is not None:
+            if isinstance(work, TileCopy) and work.die is not None:
                 found += work.source.rows * work.source.columns
             elif isinstance(work, Reduction) and work.ring[0] == die:
                 found += 2 * (len(work.ring) - 1) * work.target.columns

@@ -23,7 +23,7 @@ from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.step.step import LOSS_SCALE
-from plinth.step.tasks import Multiplication, Task, TileTransform, Vector
+from plinth.step.tasks import Multiplication, Task, TransformTiles, Vector
 from plinth.train.data import Dataset
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
@@ -151,7 +151,7 @@ def test_the_matrix_engine_reads_16_bits_and_tiles_are_made_of_32() -> None:
             a, b, c = (one.buffer if isinstance(one, FeatureMap) else one for one in (
                 task.work.a, task.work.b, task.work.c))
             assert a.packed and b.packed and not c.packed
-        elif isinstance(task.work, TileTransform):
+        elif isinstance(task.work, TransformTiles):
             transforms += 1
             assert not task.work.maps.buffer.packed and not task.work.tiles.packed
         elif isinstance(task.work, Vector):

@@ -33,7 +33,7 @@ from plinth.plan.plan import Plan
 from plinth.plan.planning import data_parallel
 from plinth.predict.exact import ExactWords
 from plinth.step.build import step_of
-from plinth.step.tasks import Task, Tile
+from plinth.step.tasks import Task, TileCopy
 from plinth.train.data import Dataset
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
@@ -152,7 +152,7 @@ def test_layers_that_read_a_layer_twice(network: Network, name: str, dies: int) 
         step = step_of(plan.sharding, preset(name))
         works = [item.work for die in range(dies) for item in step.tasks(die) if isinstance(item, Task)]
         assert sum(work.source.rows * work.source.columns for work in works
-                   if isinstance(work, Tile) and work.die is not None) == sum(one.words for one in plan.transfers)
+                   if isinstance(work, TileCopy) and work.die is not None) == sum(one.words for one in plan.transfers)
         assert 4 * plan.words == ExactWords(plan.graph, plan.batch, plan.factors).total_bytes(plan.splits)
 
 

@@ -22,7 +22,7 @@ from plinth.sharding import Sharding
 from plinth.step import line_operations, tile_operations, tile_strips
 from plinth.step.build import step_of
 from plinth.step.line_operations import LineGather
-from plinth.step.tasks import LineTransform, Tile
+from plinth.step.tasks import LineTransform, TileCopy
 from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Gather
 from plinth.train.data import Dataset
@@ -290,10 +290,10 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
         ways.add(gather.members(die) is not None)
         if gather.members(die) is not None:
             assert len(works) == counts[0] and arrivals.count == sum(counts)
-            assert all(isinstance(work, (Tile, LineTransform)) and work.members is not None
+            assert all(isinstance(work, (TileCopy, LineTransform)) and work.members is not None
                        and work.members.shares == [(other, 1) for other in sorted(peers)] for work in works)
             continue
-        to = [die if work.die is None else work.die for work in works if isinstance(work, (Tile, LineTransform))]
+        to = [die if work.die is None else work.die for work in works if isinstance(work, (TileCopy, LineTransform))]
         assert to == to[:members] * counts[0] and to[members - 1] == die
         orders.add((number % 2, *((gather.cluster.number(other) - number) % members for other in to[:members - 1])))
         assert arrivals.count == sum(counts[1:])

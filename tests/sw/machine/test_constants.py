@@ -8,7 +8,7 @@ import pytest
 
 from plinth.array.array import ring
 from plinth.machine.control import BODIES, BODY_WORD_CYCLES, CONTROL, FETCH_CYCLES, HEADERS, body_cycles
-from plinth.machine.die import Machine
+from plinth.machine.die import DieCycles
 from plinth.machine.links import LINK_LATENCY
 from plinth.machine.memory import MEMORY_LATENCY, REQUEST_CYCLES
 from plinth.machine.transforms import place_flits, word_cycles
@@ -53,7 +53,7 @@ def test_a_fetch_is_the_longest_bodys_way_behind_it() -> None:
 
 
 def test_what_waits_for_another_die_starts_later_over_longer_links() -> None:
-    die = Machine(preset("ndp-demo"))
+    die = DieCycles(preset("ndp-demo"))
     assert die.arrival(LINK_LATENCY) == CONTROL["arrival"]
     assert die.arrival(LINK_LATENCY + 7) == die.arrival(LINK_LATENCY) + 7
     assert die.arrival(9) - die.advance(9) == CONTROL["issue"]
@@ -87,5 +87,5 @@ def test_a_place_is_as_many_flits_as_its_words_fill(name: str) -> None:
 
 
 def test_rows_of_an_empty_table_take_nothing() -> None:
-    die = Machine(preset("ndp-demo"))
+    die = DieCycles(preset("ndp-demo"))
     assert die.rows(0, 8) == die.rows(8, 0) == (0.0, 0.0)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from plinth.machine.copies import Copy
-from plinth.machine.die import Machine, machine
+from plinth.machine.die import DieCycles, machine
 from plinth.machine.memory import SPAN_CYCLES, row_words
 from plinth.machine.products import DIRECTIONS, Product
 from plinth.machine.systolic_cycles import matrix_formula, matrix_memory
@@ -29,7 +29,7 @@ def test_a_large_product_takes_its_multiplications(name: str) -> None:
 
 
 def test_nothing_takes_nothing() -> None:
-    machine = Machine(TINY)
+    machine = DieCycles(TINY)
     assert not any((*machine.vector(FORWARD, 0, 5), *machine.copy(Copy.part(0, 5)),
                     *machine.product(Product("update", 0, 5, 5)).cycles))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import plinth
 from plinth.machine import known
 from plinth.machine.copies import Copy
-from plinth.machine.die import Machine
+from plinth.machine.die import DieCycles
 from plinth.machine.known import Known
 from plinth.machine.products import Product
 from plinth_hw.isa.parameters import preset
@@ -29,7 +29,7 @@ def test_one_more_than_the_limit_empties_it() -> None:
 def test_a_die_forgets_what_it_costs(monkeypatch) -> None:
     """Any number of shapes; what is asked again is the same."""
     monkeypatch.setattr(known.Known, "__init__", lambda self: setattr(self, "most", 20))
-    die = Machine(preset("ndp-demo"))
+    die = DieCycles(preset("ndp-demo"))
     products = [Product("fprop", 8, rows, 8) for rows in range(1, 61)]
     copies = [Copy.part(rows, 8) for rows in range(1, 61)]
     first = [(die.product(product), die.copy(copy)) for product, copy in zip(products, copies, strict=True)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from plinth.errors import UserError
 from plinth.partition.axes import CHANNELS, SAMPLES, Region, alike, common, overlap, pattern, plane
 from plinth.partition.cuts import Cover, Listed, pieces, runs_of
-from plinth.partition.exchanges import Exchange, exchange_words, words
+from plinth.partition.exchanges import ExchangeDefinition, exchange_words, words
 from plinth.partition.lists import check_cover
 from plinth.step.tensors import Tensor
 
@@ -28,23 +28,23 @@ def partition(owner: list[int]) -> tuple[Region, list[set[int]]]:
     return Region.of(channels=(Listed((0, 1), tuple(runs_of(sorted(one)) for one in sets)),)), sets
 
 
-def exchange(source: Region, target: Region, positions: int = 2) -> Exchange:
-    return Exchange("layer", "fprop", "copy", "reader", source, target, SIZE, positions)
+def exchange(source: Region, target: Region, positions: int = 2) -> ExchangeDefinition:
+    return ExchangeDefinition("layer", "fprop", "copy", "reader", source, target, SIZE, positions)
 
 
 @given(SETS, OWNERS)
 @settings(max_examples=60, deadline=None)
 def test_what_moves_is_what_is_needed_and_not_owned(sets: list[set[int]], owner: list[int]) -> None:
     """To those that need it, and back from them."""
-    homes, owned = partition(owner)
+    owners, owned = partition(owner)
     needs = cover(sets)
     wanted = np.array([[len(here & there) * (s != t) for t, there in enumerate(sets)] for s, here in enumerate(owned)])
-    assert (pattern(homes, needs, plane(BATCH, SIZE), FACTORS) == BATCH * wanted).all()
-    assert (pattern(needs, homes, plane(BATCH, SIZE), FACTORS) == BATCH * wanted.T).all()
+    assert (pattern(owners, needs, plane(BATCH, SIZE), FACTORS) == BATCH * wanted).all()
+    assert (pattern(needs, owners, plane(BATCH, SIZE), FACTORS) == BATCH * wanted.T).all()
     kept = [len(here & there) for here, there in zip(owned, sets, strict=True)]
-    assert (common(CHANNELS, SIZE, homes, needs, FACTORS) == kept).all()
-    assert overlap(homes, needs, plane(BATCH, SIZE), FACTORS) == BATCH * sum(kept)
-    for one, two in ((homes, needs), (needs, homes)):
+    assert (common(CHANNELS, SIZE, owners, needs, FACTORS) == kept).all()
+    assert overlap(owners, needs, plane(BATCH, SIZE), FACTORS) == BATCH * sum(kept)
+    for one, two in ((owners, needs), (needs, owners)):
         moved = exchange(one, two)
         assert exchange_words(moved, BATCH, FACTORS) == words(moved, BATCH, FACTORS).sum() == 2 * BATCH * wanted.sum()
 
@@ -52,10 +52,10 @@ def test_what_moves_is_what_is_needed_and_not_owned(sets: list[set[int]], owner:
 @given(SETS, OWNERS)
 @settings(max_examples=40, deadline=None)
 def test_every_die_gets_what_it_needs_piece_by_piece(sets: list[set[int]], owner: list[int]) -> None:
-    homes, _ = partition(owner)
+    owners, _ = partition(owner)
     whole = np.arange(BATCH * 2 * SIZE).reshape(BATCH, 2, SIZE)
     made, target = (Tensor(name, BATCH, 2, SIZE, region, FACTORS) for name, region in (
-        ("owned", homes), ("needed", cover(sets))))
+        ("owned", owners), ("needed", cover(sets))))
     for die in range(DIES):
         there = target.part(die)
         found = np.full((BATCH, 2, there.channels), -1)
@@ -81,10 +81,10 @@ def test_owners_of_seats_say_where(sets: list[set[int]], owners: list[int]) -> N
 def test_a_cover_is_like_itself_and_no_partition() -> None:
     """Though its parts lie in the order of indices, and have as many elements."""
     sets = [{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {9, 10, 11}]
-    needs, (homes, _) = cover(sets), partition([index // 3 for index in range(SIZE)])
-    assert needs != homes and alike(needs, homes, plane(BATCH, SIZE), FACTORS)
+    needs, (owners, _) = cover(sets), partition([index // 3 for index in range(SIZE)])
+    assert needs != owners and alike(needs, owners, plane(BATCH, SIZE), FACTORS)
     shifted = cover([{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {10, 11, 0}])
-    assert not alike(shifted, homes, plane(BATCH, SIZE), FACTORS) and alike(
+    assert not alike(shifted, owners, plane(BATCH, SIZE), FACTORS) and alike(
         shifted, shifted, plane(BATCH, SIZE), FACTORS)
     assert overlap(cover([{5}] * 4), cover([{5}] * 4), plane(1, SIZE), FACTORS) == 4
 

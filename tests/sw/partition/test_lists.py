@@ -62,7 +62,7 @@ class ListedModel(Model):
         return self._region(die, node, ((self.batch, "samples", self._levels(node, "dp")),
                                         (self.graph.nodes[node].output_channels, "outputs", self._levels(node, "op"))))
 
-    def home(self, die: int, node: int) -> np.ndarray:
+    def owned(self, die: int, node: int) -> np.ndarray:
         if not self.graph.nodes[node].weighted:
             return self.input(die, node)
         readers = [edge.consumer for edge in self.graph.edges if edge.producer == node]

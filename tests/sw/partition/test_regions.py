@@ -58,7 +58,7 @@ class Model:
         return np.outer(owned(self.batch, self.picks(die, node, "dp")),
                         owned(self.graph.nodes[node].output_channels, self.picks(die, node, "op")))
 
-    def home(self, die: int, node: int) -> np.ndarray:
+    def owned(self, die: int, node: int) -> np.ndarray:
         if not self.graph.nodes[node].weighted:
             return self.input(die, node)
         readers = [edge.consumer for edge in self.graph.edges if edge.producer == node]
@@ -87,20 +87,20 @@ class Model:
             found[key] = found[key] + words if key in found else words
 
         for number, node in enumerate(graph.nodes):
-            home = [self.home(die, number) for die in dies]
+            owned = [self.owned(die, number) for die in dies]
             output = [self.output(die, number) for die in dies]
-            # Every element has one home, and that home has a share of it.
-            assert (np.sum(home, axis=0) == 1).all()
-            assert all((~own | part).all() for own, part in zip(home, output, strict=True))
+            # Every element has one owner, and that owner has a share of it.
+            assert (np.sum(owned, axis=0) == 1).all()
+            assert all((~own | part).all() for own, part in zip(owned, output, strict=True))
             raw = node.raw_elements // node.output_channels
-            put((node.name, "fprop", "reduce", None), output, home, raw)
-            put((node.name, "bprop", "copy", None), home, output, raw)
+            put((node.name, "fprop", "reduce", None), output, owned, raw)
+            put((node.name, "bprop", "copy", None), owned, output, raw)
             for edge in graph.edges:
                 if edge.producer == number:
                     reader = graph.nodes[edge.consumer].name
                     need = [self.input(die, edge.consumer) for die in dies]
-                    put((node.name, "fprop", "copy", reader), home, need, edge.elements // edge.channels)
-                    put((node.name, "bprop", "reduce", reader), need, home, edge.elements // edge.channels)
+                    put((node.name, "fprop", "copy", reader), owned, need, edge.elements // edge.channels)
+                    put((node.name, "bprop", "reduce", reader), need, owned, edge.elements // edge.channels)
         return {key: words for key, words in found.items() if words.any()}
 
     def rings(self):
@@ -169,13 +169,13 @@ def test_level_costs_add_up_to_the_total_of_that_many_levels() -> None:
         words = ExactWords(graph, 12, rng.choice(((2, 2, 2), (3, 2, 2), (2, 2, 3), (5, 2, 3))))
         above = tuple(vector[:2] for vector in splits)
         problem = words.level(above, SPLITS)
-        homes = [splits[graph.edges[graph.outputs[number][0]].consumer][2] if graph.outputs[number] else "dp"
-                 for number in range(len(graph.nodes))]
+        owners = [splits[graph.edges[graph.outputs[number][0]].consumer][2] if graph.outputs[number] else "dp"
+                  for number in range(len(graph.nodes))]
         labels = []
         for number, vector in enumerate(splits):
             places = [place for place, split in enumerate(problem.meanings[number]) if split == vector[2]]
-            # Of the two labels of an mp node the first has a home that halves the batch.
-            labels.append(places[-1] if homes[number] == "mp" else places[0])
+            # Of the two labels of an mp node the first has an owner that halves the batch.
+            labels.append(places[-1] if owners[number] == "mp" else places[0])
         cost = sum(problem.nodes[number][label] for number, label in enumerate(labels)) + sum(
             problem.pairs[number][labels[edge.producer]][labels[edge.consumer]]
             for number, edge in enumerate(graph.edges))

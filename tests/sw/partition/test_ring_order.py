@@ -23,7 +23,7 @@ def links_between(array: Array, die: int, other: int) -> list[int]:
     found = []
     while die != other:
         found.append(int(array.following[die, other]))
-        die = array.ways.links[found[-1]][2]
+        die = array.all_routes.links[found[-1]][2]
     return found
 
 
@@ -87,7 +87,7 @@ def test_no_ring_is_longer_than_by_numbers(array: Array) -> None:
             for one, other in zip(found.members, groups.members, strict=True):
                 assert hops(array, one) <= hops(array, other)
                 assert one == other or hops(array, one) < hops(array, other)
-                assert hops(array, one) == ring_hops(array.ways.hops[:array.dies].astype(np.int64), one)
+                assert hops(array, one) == ring_hops(array.all_routes.hops[:array.dies].astype(np.int64), one)
 
 
 def test_rings_of_rings_stay_as_they_are() -> None:

@@ -10,7 +10,7 @@ from plinth.partition.groups import RING, process_groups
 from plinth.partition.rounds import ring_links, rounds
 
 
-def ways(array: Array, members: tuple[int, ...]) -> list[tuple[int, int]]:
+def walked(array: Array, members: tuple[int, ...]) -> list[tuple[int, int]]:
     """Dies and ports by which the members send to the next."""
     table, links = routes(array.directed(), array.dies), array.directed()
     behind = {(die, port): other for die, port, other, _ in links}
@@ -31,7 +31,7 @@ def test_rings_of_a_round_share_no_link_and_those_of_two_do(array: Array) -> Non
     for count in range(1, len(factors) + 1):
         for over in combinations(range(len(factors)), count):
             rings = process_groups(RING, over, factors)
-            links = [ways(array, members) for members in rings.members]
+            links = [walked(array, members) for members in rings.members]
             assert all(len(set(one)) == len(one) for one in links)
             assert [len(one) for one in ring_links(array, rings)] == [len(one) for one in links]
             found = rounds(array, rings)

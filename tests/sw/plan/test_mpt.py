@@ -21,7 +21,7 @@ from plinth.network.network import Network
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
-from plinth.partition.exchanges import Flow
+from plinth.partition.exchanges import ExchangeFlow
 from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.groups import RING, process_groups
 from plinth.plan.plan_file import load_plan, save_plan
@@ -32,7 +32,7 @@ from plinth.plan.planning import PLANNERS, arranged, check_prediction, plan_netw
 from plinth.predict.links import Links
 from plinth.predict.time import StepTime
 from plinth.simulate import step
-from plinth.simulate.ways import Ways
+from plinth.simulate.routes import LinkRoutes
 from plinth.update.rule import UpdateRule
 
 
@@ -45,7 +45,7 @@ from plinth.update.rule import UpdateRule
 def test_links_of_clusters(groups: int, of: int, ports: int, links: int) -> None:
     array = clusters(groups, of)
     assert (array.dies, array.ports, len(array.links)) == (groups * of, ports, links)
-    hops = array.ways.hops
+    hops = array.all_routes.hops
     for die in range(array.dies):
         group, cluster = divmod(die, of)
         assert cluster == of - 1 or hops[die, die + 1] == 1
@@ -117,7 +117,7 @@ def test_data_parallel_workers_have_all_of_their_io_in_one_ring() -> None:
     assert 4 * (mpt_array.port_rates[0, 0] + narrow) == 4 * 30 and mpt_array.port_rates[0, 0] == narrow
     # A word of each worker's ring takes half of the time.
     groups = process_groups(RING, tuple(range(8)), (2,) * 8)
-    words, slower = ((ways := Ways(one)).ring(groups)[0].words / ways.rates[ways.ring(groups)[0].links]
+    words, slower = ((routes := LinkRoutes(one)).ring(groups)[0].words / routes.rates[routes.ring(groups)[0].links]
                      for one in (array, replace(array, ring_links=1)))
     assert max(words) == pytest.approx(max(slower) / 2)
 
@@ -125,16 +125,16 @@ def test_data_parallel_workers_have_all_of_their_io_in_one_ring() -> None:
 def test_large_arrays_of_several_rates_are_walked_pair_by_pair() -> None:
     """As the simulator loads their links."""
     array = clusters(16, 8)
-    links, ways = Links(array), Ways(array)
+    links, routes = Links(array), LinkRoutes(array)
     for one, two in ((Region.of(samples=tuple(range(7))), Region.of(samples=(4, 5, 6), channels=(0, 1, 2, 3))),
                      (Region.of(samples=(4, 5, 6)), Region.of(samples=(0, 1, 2)))):
-        there, _ = links.exchanges(Flow(one, two, plane(256, 32), 3))
-        groups = ways.exchange(one, two, plane(256, 32))
-        loads = np.zeros(len(ways.rates))
+        there, _ = links.exchanges(ExchangeFlow(one, two, plane(256, 32), 3))
+        groups = routes.exchange(one, two, plane(256, 32))
+        loads = np.zeros(len(routes.rates))
         for group in groups:
             loads[group.links] += group.words
         latency = max(group.latency for group in groups)
-        assert there == pytest.approx(3 * (loads / ways.rates).max() + latency)
+        assert there == pytest.approx(3 * (loads / routes.rates).max() + latency)
 
 
 def test_levels_that_split_elements_anywhere_cut_samples_last() -> None:

@@ -16,7 +16,7 @@ from plinth.plan.planning import PLANNERS, task
 from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 
-#: Least and largest ratio by planner (docs/planning.md): where all layers are model-parallel, homes of a few channels
+#: Least and largest ratio by planner (docs/planning.md): where all layers are model-parallel, owners of a few channels
 #: fill no beats, which the estimate, that knows no reader's splits yet, does not see.
 BOUNDS = {"data": (0.74, 1.25), "one-weird-trick": (0.74, 1.25), "hypar": (0.74, 1.25), "model": (0.6, 1.25)}
 
@@ -44,9 +44,9 @@ def test_an_estimate_of_a_small_network_is_near_the_walk(planner: str) -> None:
 
 def moved(time: StepTime, splits: Splits) -> float:
     """Cycles of all exchanges, as the estimate adds them up."""
-    homes = [time.home_vector(splits, number) for number in range(len(splits))]
-    return sum(time.own(number, vector, homes[number]) for number, vector in enumerate(splits)) + sum(
-        time.between(number, splits[edge.producer], homes[edge.producer], splits[edge.consumer])
+    owners = [time.owner_vector(splits, number) for number in range(len(splits))]
+    return sum(time.own(number, vector, owners[number]) for number, vector in enumerate(splits)) + sum(
+        time.between(number, splits[edge.producer], owners[edge.producer], splits[edge.consumer])
         for number, edge in enumerate(time.graph.edges))
 
 

@@ -13,7 +13,7 @@ from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, task
 from plinth.predict import schedule
-from plinth.predict.schedule import Schedule
+from plinth.predict.schedule import StepSchedule
 from plinth.predict.time import StepTime
 
 TORUS = Array(name="torus", topology="torus", dies=8, dimensions=(2, 4), preset="ndp-tiny", link_rate=Fraction(1, 2))
@@ -79,8 +79,8 @@ def test_what_is_kept_of_operations_is_that_of_a_step_alone(most: int, monkeypat
     """Also where there is room for a few only."""
     array, graph = ring(4), from_network(NETWORKS["digits-cnn"])
     made: list[str] = []
-    works = Schedule._works
-    monkeypatch.setattr(Schedule, "_works", lambda self, operation, *rest: (
+    works = StepSchedule._works
+    monkeypatch.setattr(StepSchedule, "_works", lambda self, operation, *rest: (
         made.append(operation.name), works(self, operation, *rest))[1])
     monkeypatch.setattr(schedule, "MOST_KNOWN", most)
     kept = StepTime(graph, 128, array)

@@ -9,8 +9,8 @@ import pytest
 from plinth.buffers import Buffer
 from plinth.machine import choices, mappings
 from plinth.machine.choices import balanced
-from plinth.machine.convolution import ConvolutionShape, FeatureMap, Window
-from plinth.machine.die import Machine
+from plinth.machine.convolution import ConvolutionShape, ConvolutionWindow, FeatureMap
+from plinth.machine.die import DieCycles
 from plinth.machine.mappings import pieces, task_work, work
 from plinth.machine.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
 from plinth.machine.row_stationary_tasks import RowStationary
@@ -28,7 +28,7 @@ ALEXNET = {"conv1": (3, 96, 227, 11, 4, 0), "conv2": (48, 256, 27, 5, 1, 2), "co
 def test_no_product_is_faster_than_its_multiplications(layer: str, direction: str) -> None:
     inputs, outputs, *window = ALEXNET[layer]
     product = Product(direction, 4, inputs, outputs, square(*window))
-    cycles, words, share = Machine(PAPER).product(product)
+    cycles, words, share = DieCycles(PAPER).product(product)
     m, n, k = product.gemm
     assert m * n * k / 168 <= cycles[1] < cycles[0]
     assert 0 < share < 1
@@ -54,7 +54,7 @@ def test_costs_are_those_of_the_tasks_that_are_lowered(shape: tuple[int, int, in
 
 @pytest.mark.parametrize("window", [square(7, 3, 2, 1), square(8, 3, 2, 1), square(9, 2, 3, 1), square(5, 1, 2, 0)])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_convolutions_are_costed_as_they_are_lowered(direction: str, window: Window) -> None:
+def test_convolutions_are_costed_as_they_are_lowered(direction: str, window: ConvolutionWindow) -> None:
     """Strides that divide nothing, taps that meet no places."""
     size, output = window.size[0], window.output[0]
     layer = ConvolutionShape(height=size, width=size, inputs=6, outputs=10, kernel=window.kernel, stride=window.stride,
@@ -81,7 +81,7 @@ def test_narrow_operands_take_fewer_words_and_no_more_cycles(direction: str) -> 
 
 
 def test_an_empty_product_takes_nothing() -> None:
-    assert Machine(DEMO).product(Product(UPDATE, 0, 5, 5)).cycles == (0, 0)
+    assert DieCycles(DEMO).product(Product(UPDATE, 0, 5, 5)).cycles == (0, 0)
 
 
 #: Convolutions, some whose sizes do not divide, and connected layers.

@@ -10,17 +10,17 @@ from plinth.array.array import Array, full, ring, torus
 from plinth.bench.steps import hybrid_speedup
 from plinth.machine.control import CONTROL
 from plinth.machine.copies import ADD_CYCLES, ADD_PACKETS, INDEXED_CYCLES, Copy
-from plinth.machine.die import Machine, machine
+from plinth.machine.die import DieCycles, machine
 from plinth.machine.memory import MEMORY_LATENCY
 from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.network.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
-from plinth.partition.exchanges import Flow
+from plinth.partition.exchanges import ExchangeFlow
 from plinth.partition.graph import PlanGraph, from_network
-from plinth.predict.engines import Die
+from plinth.predict.engines import DieEngines
 from plinth.predict.links import Links
-from plinth.predict.schedule import Times, _Walk
+from plinth.predict.schedule import Times, _ScheduleWalk
 from plinth.predict.time import StepTime
 from plinth.step.between import Barrier, Reduce
 from plinth_hw.comm.receive_path import BLOCKS
@@ -30,7 +30,7 @@ from plinth_hw.isa.parameters import preset
 CNN = from_network(NETWORKS["digits-cnn"])
 
 
-def step_time(dies: int = 4, die: Machine | None = None, **settings: object) -> StepTime:
+def step_time(dies: int = 4, die: DieCycles | None = None, **settings: object) -> StepTime:
     return StepTime(CNN, 128, ring(dies, **settings), die)
 
 
@@ -39,7 +39,7 @@ def plan(levels: int, *splits: str) -> tuple[tuple[str, ...], ...]:
 
 
 def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> None:
-    die = Die(machine(preset("ndp-demo")), (), 1.0)
+    die = DieEngines(machine(preset("ndp-demo")), (), 1.0)
     first = die.task("matrix", 0, (1000, 700), (0, 0))
     assert first >= die.period + die.body["matrix"] + 1000
     assert die.task("matrix", 0, (1000, 700), (0, 0)) == first + 700
@@ -57,7 +57,7 @@ def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> N
 
 
 def test_tiles_and_reductions_take_turns_on_links() -> None:
-    die = Die(machine(preset("ndp-demo")), (), 1.0)
+    die = DieEngines(machine(preset("ndp-demo")), (), 1.0)
     for block in range(2):
         die.reduce(1000 - die.issue, 1000, 300, (0, 0), block)
 
@@ -74,7 +74,7 @@ def test_tiles_and_reductions_take_turns_on_links() -> None:
 
 
 def test_the_engine_goes_on_while_routers_hold_what_the_links_have_not_taken() -> None:
-    die = Die(machine(preset("ndp-demo")), (), 1.0)
+    die = DieEngines(machine(preset("ndp-demo")), (), 1.0)
 
     def tile(start: float, lane: int) -> float:
         """200 cycles of work, 1000 on the links, of which routers hold 600."""
@@ -112,8 +112,8 @@ def test_less_of_everything_takes_longer() -> None:
     assert step_time(speeds=(1, 1, 1, Fraction(1, 2))).cycles(splits) > 1.3 * whole
     die = machine(preset("ndp-demo"))
     slow = replace(die.parameters, memory_words_per_cycle=Fraction(5))
-    assert step_time(die=Machine(slow)).cycles(splits) > 1.1 * whole
-    assert step_time(die=Machine(die.parameters, CONTROL | {"fetch": 4000.0})).cycles(splits) > 1.3 * whole
+    assert step_time(die=DieCycles(slow)).cycles(splits) > 1.1 * whole
+    assert step_time(die=DieCycles(die.parameters, CONTROL | {"fetch": 4000.0})).cycles(splits) > 1.3 * whole
 
 
 def test_two_dies_are_faster_than_one_and_four_than_two() -> None:
@@ -123,7 +123,7 @@ def test_two_dies_are_faster_than_one_and_four_than_two() -> None:
 
 def test_tiles_are_what_the_first_die_sends() -> None:
     links = step_time().links
-    found = links.tiles(Flow(Region.of(samples=(0, 1)), Region.of(channels=(0, 1)), plane(128, 20), 3), 0)
+    found = links.tiles(ExchangeFlow(Region.of(samples=(0, 1)), Region.of(channels=(0, 1)), plane(128, 20), 3), 0)
     assert [(tile.samples, tile.channels) for tile in found] == [(32, 5)] * 4
     assert [tile.hops for tile in found] == [0, 1, 2, 1]
     # 32 samples of 5 channels at 3 positions over a link of 15/8 words a cycle; over two hops a link carries two.
@@ -182,7 +182,7 @@ def test_what_others_move_slows_a_task_that_needs_what_they_leave() -> None:
     parameters = preset("ndp-demo")
     ends = {}
     for share in (0.0, 0.5):
-        die = Die(machine(parameters), [(share, 0.0, 0.0)] * 3, 1.0)
+        die = DieEngines(machine(parameters), [(share, 0.0, 0.0)] * 3, 1.0)
         ends[share] = [die.task("matrix", 0, (1000, 1000), (parameters.beat_words * asked, 0)) for asked in (250, 750)]
         ends[share].append(die.vector(0, (1000 + MEMORY_LATENCY, 10, 60), (parameters.beat_words * 1000, 0)))
     one, two, three = (slow - fast for fast, slow in zip(ends[0.0], ends[0.5], strict=True))
@@ -196,5 +196,6 @@ def test_dies_that_have_less_wait_for_those_that_have_more() -> None:
     step = found.built(splits, ())
     assert len(step.classes()) > 1
     which = np.array([0, 1, 1, 1])
-    first, other = (found._walked([_Walk(found, step, die, np.zeros(4, dtype=np.int64))]).cycles for die in range(2))
-    assert found._walked([_Walk(found, step, die, which) for die in range(2)]).cycles > first > other
+    first, other = (found._walked([_ScheduleWalk(found, step, die,
+                                                 np.zeros(4, dtype=np.int64))]).cycles for die in range(2))
+    assert found._walked([_ScheduleWalk(found, step, die, which) for die in range(2)]).cycles > first > other

@@ -14,7 +14,7 @@ from plinth.plan.planning import given_plan
 from plinth.predict.transforms import transform_cost
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
-from plinth.step.tasks import TileTransform
+from plinth.step.tasks import TransformTiles
 from plinth_sim.array.machine import Flow
 
 #: Samples, and places of a side of their maps.
@@ -35,13 +35,13 @@ def _plan(channels, outputs, dies):
     return given_plan(graph, array, grouped(graph, array, array.levels), BATCH), array
 
 
-def _costs(channels, outputs, dies=1) -> list[tuple[TileTransform, WorkCost]]:
+def _costs(channels, outputs, dies=1) -> list[tuple[TransformTiles, WorkCost]]:
     """Of a die's tasks: scatter and gather of a step, in its order."""
     plan, array = _plan(channels, outputs, dies)
     parameters = array.die_parameters()
     step = step_of(replace(plan.sharding, array=array), parameters)
     works = [item.work for operation in step.operations for item in operation.tasks(0) if hasattr(item, "work")]
-    return [(work, transform_cost(parameters, work)) for work in works if isinstance(work, TileTransform)]
+    return [(work, transform_cost(parameters, work)) for work in works if isinstance(work, TransformTiles)]
 
 
 @pytest.mark.parametrize(("channels", "outputs", "counted"), [

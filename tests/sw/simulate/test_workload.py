@@ -25,12 +25,12 @@ from plinth.predict.exact import ExactWords
 from plinth.predict.published import PublishedWords
 from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
-from plinth.simulate.costs import COSTS, PAPER_HERTZ, PAPER_PES, Paper
+from plinth.simulate.costs import COSTS, PAPER_HERTZ, PAPER_PES, HyParAccelerator
+from plinth.simulate.routes import LinkRoutes
 from plinth.simulate.rows import layer_rows
 from plinth.simulate.step import planned, simulated, step_on
-from plinth.simulate.ways import Ways
 from plinth.simulate.workload import workload
-from plinth_sim.array.machine import Flow, Task
+from plinth_sim.array.machine import EngineTask, Flow
 
 HYPAR = ARRAYS["hypar-16"]
 
@@ -103,8 +103,8 @@ def test_an_embedding_moves_rows_and_adds_their_errors(cost: str, splits: tuple[
     assert {one.engine for one in gathers + adds} == {"transfer"}
     # Dies that differ in mp levels each work on all of the batch.
     assert sum(one.adds for one in adds) == 32 * 7 * 12 * (1 + ("mp" in splits))
-    def words(one: Task | Flow) -> float:
-        return one.words if isinstance(one, Task) else float(one.die_words.sum())
+    def words(one: EngineTask | Flow) -> float:
+        return one.words if isinstance(one, EngineTask) else float(one.die_words.sum())
 
     assert all(words(two) > words(one) >= 2 * 32 * 7 * 12 / 4 for one, two in zip(gathers, adds, strict=True))
     assert ("table.zero[0]@0 store" in moved) == (cost == "die")
@@ -232,12 +232,12 @@ def test_reductions_overlap_the_backward_pass_of_earlier_layers() -> None:
 
 def test_flows_wait_for_all_senders_and_readers_for_flows() -> None:
     plan, _ = planned(NETWORKS["lenet-c"], ARRAYS["ring-4"], planner="model", model="exact", batch=32)
-    work = workload(step_on(plan, ARRAYS["ring-4"]), ARRAYS["ring-4"], Paper(ARRAYS["ring-4"]))
+    work = workload(step_on(plan, ARRAYS["ring-4"]), ARRAYS["ring-4"], HyParAccelerator(ARRAYS["ring-4"]))
     names = [one.name for one in work.activities]
     flow = next(one for one in work.activities if one.name == "conv1.reduce")
     parts = [f"conv1.fprop[{start}]@{die}" for start in range(0, 32, 4) for die in range(4)]
     assert isinstance(flow, Flow) and {wait.counter for wait in flow.waits} & {*parts} == {*parts} & {*names}
-    reader = next(one for one in work.activities if isinstance(one, Task) and one.name.startswith("conv2.fprop"))
+    reader = next(one for one in work.activities if isinstance(one, EngineTask) and one.name.startswith("conv2.fprop"))
     assert any(wait.counter in names and wait.counter.startswith("conv1") for wait in reader.waits)
 
 
@@ -249,7 +249,7 @@ def test_the_same_plan_gives_the_same_step() -> None:
 
 def test_a_die_of_the_paper_offers_84_gops() -> None:
     assert 2 * PAPER_PES * PAPER_HERTZ == 84e9
-    assert Paper(HYPAR).memory * 4 == 320e9
+    assert HyParAccelerator(HYPAR).memory * 4 == 320e9
 
 
 def test_dies_without_samples_do_nothing() -> None:
@@ -275,8 +275,8 @@ def test_a_slow_die_must_exist() -> None:
         simulated(data_plan("digits-mlp", ARRAYS["ring-4"]), ARRAYS["ring-4"], slow={4: 2.0})
 
 
-def test_ways_can_be_shared() -> None:
-    ways = Ways(ARRAYS["ring-4"])
+def test_routes_can_be_shared() -> None:
+    routes = LinkRoutes(ARRAYS["ring-4"])
     plan = data_plan("digits-mlp", ARRAYS["ring-4"])
-    assert simulated(plan, ARRAYS["ring-4"], ways=ways).result.seconds == simulated(plan, ARRAYS["ring-4"]
+    assert simulated(plan, ARRAYS["ring-4"], routes=routes).result.seconds == simulated(plan, ARRAYS["ring-4"]
                                                                                    ).result.seconds

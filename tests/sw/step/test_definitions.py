@@ -35,11 +35,11 @@ from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition import lines
 from plinth.plan.plan import Plan
-from plinth.sharding import Reduction as DefinedReduction
+from plinth.sharding import ReductionDefinition as DefinedReduction
 from plinth.step import between
 from plinth.step.build import step_of
 from plinth.step.step import Step
-from plinth.step.tasks import Encode, LineTransform, Phase, Reduction, Task, Tile, TileTransform
+from plinth.step.tasks import Encode, LineTransform, Phase, Reduction, Task, TileCopy, TransformTiles
 from plinth.train.layers import layer_report
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.operations import Engine
@@ -75,10 +75,10 @@ def sent(task: Task, die: int) -> int | Fraction | None:
         return Fraction(ways * words * (len(work.ring) - 1), len(work.ring))
     if isinstance(work, Encode):
         return 0 if work.die in (None, die) else None
-    if not isinstance(work, (Tile, TileTransform, LineTransform)):
+    if not isinstance(work, (TileCopy, TransformTiles, LineTransform)):
         return 0
     others = 0 if work.die in (None, die) else 1
-    if isinstance(work, TileTransform):
+    if isinstance(work, TransformTiles):
         each = work.tiles.rows * work.tiles.columns
         _, down, _, across = work.elements
         if work.members is not None:
@@ -86,7 +86,7 @@ def sent(task: Task, die: int) -> int | Fraction | None:
         return others * each * down * across
     others = others if work.members is None else sum(other != die for other, _ in work.members.shares)
     each = work.source.rows * work.source.columns
-    return others * each * (work.planes if isinstance(work, Tile) else work.columns * work.sides[1])
+    return others * each * (work.planes if isinstance(work, TileCopy) else work.columns * work.sides[1])
 
 
 def items(step: Step) -> Iterator[tuple[Any, int, Task]]:

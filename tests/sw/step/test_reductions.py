@@ -18,7 +18,7 @@ from plinth.step.between import Barrier, Reduce, Regroup
 from plinth.step.build import step_of
 from plinth.step.tasks import GroupRow, Reduction, Task
 from plinth_hw.isa.parameters import preset
-from plinth_sim.array.machine import Task as DieTask
+from plinth_sim.array.machine import EngineTask as DieTask
 
 PARAMETERS = preset("ndp-demo")
 

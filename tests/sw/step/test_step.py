@@ -28,7 +28,7 @@ from plinth.step.layers.kinds import EPILOGUES
 from plinth.step.layers.pool import Pool
 from plinth.step.operations import Chain
 from plinth.step.step import Step
-from plinth.step.tasks import Arrivals, Members, Multiplication, Optimisation, Reduction, Signal, Task, Tile
+from plinth.step.tasks import Arrivals, Members, Multiplication, Optimisation, Reduction, Signal, Task, TileCopy
 from plinth.step.vector import VectorProgram
 from plinth.step.weights import WeightPiece, WeightSlice
 from plinth.update.rule import UpdateRule
@@ -64,10 +64,10 @@ def test_what_is_sent_is_awaited_and_lies_where_it_has_room(seed: int, dies: int
                 continue
             for buffer in (*item.reads, *item.writes):
                 check(buffer)
-            if isinstance(item.work, (Tile, Signal)) and item.work.die is not None:
+            if isinstance(item.work, (TileCopy, Signal)) and item.work.die is not None:
                 key = item.work.die, item.work.exchange
                 sent[key] = sent.get(key, 0) + 1
-                if isinstance(item.work, Tile):
+                if isinstance(item.work, TileCopy):
                     check(item.work.target)
     assert sent == expected
 
@@ -79,7 +79,7 @@ def test_tiles_carry_the_plans_words(seed: int, dies: int) -> None:
     plan = random_plan(network, dies, int(generator.integers(dies, 4 * dies + 3)), generator)
     step = step_of(plan.sharding, preset("ndp-tiny"))
     words = sum(item.work.source.rows * item.work.source.columns for die in range(dies) for item in step.tasks(die)
-                if isinstance(item, Task) and isinstance(item.work, Tile) and item.work.die is not None)
+                if isinstance(item, Task) and isinstance(item.work, TileCopy) and item.work.die is not None)
     assert words == sum(one.words for one in plan.transfers)
 
 

@@ -22,7 +22,7 @@ from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_tag_layout
 from plinth_hw.isa.parameters import DieParameters
 
 
-class RowCut(wiring.Component):
+class CodeRowCut(wiring.Component):
     """Cuts rows.
 
     Parameters

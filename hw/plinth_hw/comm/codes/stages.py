@@ -22,7 +22,7 @@ from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.block import run_flit_layout
 from plinth_hw.comm.codes.mask_store import MaskStore
 from plinth_hw.comm.codes.predict import Prediction
-from plinth_hw.comm.codes.row_cut import RowCut
+from plinth_hw.comm.codes.row_cut import CodeRowCut
 from plinth_hw.comm.codes.run_code import PART, RunDecoder, RunEncoder
 from plinth_hw.comm.codes.string_read import StringReader
 from plinth_hw.comm.codes.string_write import StringWriter
@@ -214,7 +214,7 @@ class CodeStages(wiring.Component):
                 ) -> tuple[Any, Value, Value]:
         """Words that go to their places; whether a row has been given, and a string was not as long as it should be."""
         m.submodules.reader = reader = StringReader(self.parameters)
-        m.submodules.cut = cut = RowCut(self.parameters)
+        m.submodules.cut = cut = CodeRowCut(self.parameters)
         m.submodules.store = store = MaskStore(self.parameters)
         connect(m, reader.read, flipped(self.read))
         connect(m, reader.words, decoder.words)

@@ -40,7 +40,7 @@ _SUM = signed(2 * FACTOR_BITS + 3)
 
 
 @dataclass(frozen=True)
-class Step:
+class BoundedProduct:
     """A product, what it is to lie between, and what becomes of it."""
 
     a: Value
@@ -133,7 +133,7 @@ class LimitCheck(wiring.Component):
             m.d.sync += [busy.eq(1), self.done.eq(0), self.bad.eq(0)]
         return m
 
-    def _steps(self, kept: Signal) -> list[Step]:
+    def _steps(self, kept: Signal) -> list[BoundedProduct]:
         """All products; three steps lie between one that is kept and its use."""
         task, sizes = self.task, self.sizes
         parameters, shape = sizes.parameters, sizes.array
@@ -146,32 +146,33 @@ class LimitCheck(wiring.Component):
             return (task[name] - 1)[:len(task[name])]
 
         return [
-            Step(task.filter_step, task.interleaved_windows, end=parameters.psum_words + 1, kept=True),
-            Step(task.sets, task.set_rows, end=parameters.rows + 1),
-            Step(task.images, task.rows, end=parameters.columns + 1),
-            Step(kept, task.filter_groups, divides=True),
-            Step(task.sets, task.tap_channels, end=most + 1, kept=True),
-            Step(task.folds, task.set_rows, task.kernel_rows, task.kernel_rows + task.set_rows),
-            Step(task.segments, task.tap_columns, task.kernel_columns, task.kernel_columns + task.tap_columns),
-            Step(task.blocks, kept, task.channels, task.channels + kept),
-            Step(task.tap_columns, task.tap_channels, end=most + 1, kept=True),
-            Step(task.column_stride, task.tap_channels, Mux(run_of_one, task.window_step, 0),
-                 Mux(run_of_one, task.window_step, most) + 1),
-            Step(task.column_dilation, run, task.tap_step, task.tap_step + 1),
-            Step(kept, lines, end=shape.filter_lines + 1),
-            Step(task.sets, task.images, end=most + 1, kept=True),
-            Step(less("tap_columns"), task.tap_step, adds=True),
-            Step(less("interleaved_windows"), task.window_step,
-                 end=shape.ifmap_words - 2 * feed + 1 - task.tap_channels),
-            Step(kept, task.id_rows, task.ids, task.ids + 1),
-            Step(less("tap_columns"), task.tap_step, adds=True),
-            Step(less("windows"), task.window_step, adds=True),
-            Step(task.stream_columns, run, Mux(run_of_one, run, 1), run + 1, subtracts=True),
-            Step(task.stream_columns, run, Cat(Const(0, sizes.feed_bits), task.stream_lines) - (feed - 1),
-                 Cat(Const(0, sizes.feed_bits), task.stream_lines) + 1),
-            Step(less("rows"), task.row_stride, adds=True),
-            Step(less("set_rows"), task.row_dilation, less("id_rows"), task.id_rows),
-            Step(task.ids, task.stream_lines, end=sizes.half_words // feed + 1),
+            BoundedProduct(task.filter_step, task.interleaved_windows, end=parameters.psum_words + 1, kept=True),
+            BoundedProduct(task.sets, task.set_rows, end=parameters.rows + 1),
+            BoundedProduct(task.images, task.rows, end=parameters.columns + 1),
+            BoundedProduct(kept, task.filter_groups, divides=True),
+            BoundedProduct(task.sets, task.tap_channels, end=most + 1, kept=True),
+            BoundedProduct(task.folds, task.set_rows, task.kernel_rows, task.kernel_rows + task.set_rows),
+            BoundedProduct(task.segments, task.tap_columns, task.kernel_columns,
+                           task.kernel_columns + task.tap_columns),
+            BoundedProduct(task.blocks, kept, task.channels, task.channels + kept),
+            BoundedProduct(task.tap_columns, task.tap_channels, end=most + 1, kept=True),
+            BoundedProduct(task.column_stride, task.tap_channels, Mux(run_of_one, task.window_step, 0),
+                           Mux(run_of_one, task.window_step, most) + 1),
+            BoundedProduct(task.column_dilation, run, task.tap_step, task.tap_step + 1),
+            BoundedProduct(kept, lines, end=shape.filter_lines + 1),
+            BoundedProduct(task.sets, task.images, end=most + 1, kept=True),
+            BoundedProduct(less("tap_columns"), task.tap_step, adds=True),
+            BoundedProduct(less("interleaved_windows"), task.window_step,
+                           end=shape.ifmap_words - 2 * feed + 1 - task.tap_channels),
+            BoundedProduct(kept, task.id_rows, task.ids, task.ids + 1),
+            BoundedProduct(less("tap_columns"), task.tap_step, adds=True),
+            BoundedProduct(less("windows"), task.window_step, adds=True),
+            BoundedProduct(task.stream_columns, run, Mux(run_of_one, run, 1), run + 1, subtracts=True),
+            BoundedProduct(task.stream_columns, run, Cat(Const(0, sizes.feed_bits), task.stream_lines) - (feed - 1),
+                           Cat(Const(0, sizes.feed_bits), task.stream_lines) + 1),
+            BoundedProduct(less("rows"), task.row_stride, adds=True),
+            BoundedProduct(less("set_rows"), task.row_dilation, less("id_rows"), task.id_rows),
+            BoundedProduct(task.ids, task.stream_lines, end=sizes.half_words // feed + 1),
         ]
 
 

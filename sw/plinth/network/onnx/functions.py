@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.network.layers import TANH
-from plinth.network.onnx.proto import Node, small_values
+from plinth.network.onnx.proto import OnnxNode, small_values
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Array]] = {"Tanh": np.tanh, "Erf": _erf}
 _POINTS, _NEAR = np.linspace(-6, 6, 49), 1e-5
 
 
-def _computed(nodes: Sequence[Node], source: str, tensor: Callable[[str], Any]) -> Array | None:
+def _computed(nodes: Sequence[OnnxNode], source: str, tensor: Callable[[str], Any]) -> Array | None:
     """What the last of some nodes gives; None if a constant is no single number of the file, or an operator is none of
     those that are known."""
     values: dict[str, Any] = {source: _POINTS}
@@ -45,7 +45,7 @@ def _computed(nodes: Sequence[Node], source: str, tensor: Callable[[str], Any]) 
     return np.broadcast_to(values[nodes[-1].key], _POINTS.shape)
 
 
-def gelu_form(nodes: Sequence[Node], source: str, tensor: Callable[[str], Any]) -> str | None:
+def gelu_form(nodes: Sequence[OnnxNode], source: str, tensor: Callable[[str], Any]) -> str | None:
     """The form of GELU that some nodes compute.
 
     Parameters

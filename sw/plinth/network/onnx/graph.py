@@ -13,8 +13,8 @@ from plinth.files.forms import MAXIMUM_SIZE, is_integer
 from plinth.network.layers import Flatten, Layer, Shape, feeder
 from plinth.network.network import INPUT
 from plinth.network.onnx.layout import CHANNEL, COLUMN, ROW, Value, value_of
-from plinth.network.onnx.proto import Node, fixed, is_uniform
-from plinth.network.onnx.sizes import BATCH, Size, Sizes, of_constant
+from plinth.network.onnx.proto import OnnxNode, fixed, is_uniform
+from plinth.network.onnx.sizes import BATCH, Size, SizeList, of_constant
 
 #: Longest name of a layer.
 _LONGEST = 64
@@ -25,7 +25,7 @@ class UnknownError(Exception):
 
 
 @dataclass(frozen=True)
-class Constant:
+class HeldTensor:
     """A tensor that the file holds; its values are read only where they are sizes."""
 
     #: The initializer or Constant that holds the numbers, whatever other names lead to it.
@@ -43,14 +43,14 @@ class Operator:
 
     inputs: tuple[int, int]
     attributes: frozenset[str] = frozenset()
-    read: "Callable[[Graph, Node], None] | None" = None
-    fold: Callable[[Node, list[Sizes]], Sizes] | None = None
+    read: "Callable[[OnnxGraph, OnnxNode], None] | None" = None
+    fold: Callable[[OnnxNode, list[SizeList]], SizeList] | None = None
     #: What it becomes, and which forms of it are supported, for the list in docs/networks.md.
     becomes: str = ""
     supported: str = ""
 
 
-class Graph:
+class OnnxGraph:
     """Layers made from nodes so far.
 
     Parameters
@@ -65,8 +65,8 @@ class Graph:
         self.where, self.proto = where, proto
         self.layers: dict[str, Layer] = {}
         self.values: dict[str, Value] = {}
-        self.constants: dict[str, Constant] = {}
-        self.sizes: dict[str, Sizes] = {}
+        self.constants: dict[str, HeldTensor] = {}
+        self.sizes: dict[str, SizeList] = {}
         #: Tensors of which nothing is known, since a node before them is refused.
         self.unknown: set[str] = set()
         #: Those of them that are no sizes or parameters.
@@ -93,7 +93,7 @@ class Graph:
         """An error of the whole graph."""
         return UserError(f"{self.where}: {problem}")
 
-    def count_readers(self, nodes: Sequence[Node]) -> None:
+    def count_readers(self, nodes: Sequence[OnnxNode]) -> None:
         """Count the readers of each tensor among the nodes that are read."""
         self.readers.update(name for node in nodes for name in node.inputs)
         self.readers.update(value.name for value in self.proto.output)
@@ -102,7 +102,7 @@ class Graph:
         """Whether it is what a refused node would have given."""
         return value.layer != INPUT and value.layer not in self.layers
 
-    def leave_out(self, node: Node, what: str, became: str = "") -> None:
+    def leave_out(self, node: OnnxNode, what: str, became: str = "") -> None:
         """Keep, for the notes, that a node leaves no layer, or what it ``became``."""
         self.left_out.setdefault((what, became), []).append(node.name)
 
@@ -186,18 +186,18 @@ class Graph:
         """A tensor that the file holds."""
         if name in self.constants:
             raise self.error(f"tensor {quoted(name)} is defined twice")
-        self.constants[name] = Constant(name, tuple(tensor.dims), tensor)
+        self.constants[name] = HeldTensor(name, tuple(tensor.dims), tensor)
         found = of_constant(tensor)
         if found is not None:
             self.sizes[name] = found
 
-    def known_sizes(self, name: str) -> Sizes | None:
+    def known_sizes(self, name: str) -> SizeList | None:
         """The sizes that a tensor holds; None if it holds none (UnknownError if a node before it is refused)."""
         if name in self.unknown:
             raise UnknownError
         return self.sizes.get(name)
 
-    def value(self, node: Node, place: int = 0, *, padded: bool = False) -> Value:
+    def value(self, node: OnnxNode, place: int = 0, *, padded: bool = False) -> Value:
         """An input that is the output of a layer, under any view; ``padded``: also behind a Pad.
 
         Raises
@@ -222,12 +222,12 @@ class Graph:
                              "their own padding")
         return value
 
-    def operand(self, node: Node, place: int = 0) -> Value:
+    def operand(self, node: OnnxNode, place: int = 0) -> Value:
         """An input of a layer that takes any view."""
         self.settle(self.value(node, place))
         return self.value(node, place)
 
-    def map(self, node: Node, rank: int) -> tuple[Value, tuple[int, ...]]:
+    def map(self, node: OnnxNode, rank: int) -> tuple[Value, tuple[int, ...]]:
         """The first input as a map, channels first, with the axis of each of ``rank`` spatial dimensions.
 
         Raises
@@ -253,7 +253,7 @@ class Graph:
                              "height and width")
         return value, axes
 
-    def features(self, node: Node) -> Value:
+    def features(self, node: OnnxNode) -> Value:
         """The first input as features, in whatever order: the layer's own weights are trained from fresh ones."""
         self.settle(self.value(node), rank=0 if len(self.value(node).view) == 1 else None)
         value = self.value(node)
@@ -268,7 +268,7 @@ class Graph:
                              f"{feeder(value.layer)} ({value.shape}) that are not flattened; put a Flatten between")
         return value
 
-    def add(self, node: Node, kind: type[Layer], values: Sequence[Value], *, name: str = "",
+    def add(self, node: OnnxNode, kind: type[Layer], values: Sequence[Value], *, name: str = "",
             spatial: Sequence[int] = (ROW, COLUMN), **settings: Any) -> Value:
         """A layer for a node; what it gives."""
         try:
@@ -280,7 +280,7 @@ class Graph:
         self.layers[layer.name] = layer
         return value_of(layer.name, shape, spatial)
 
-    def define(self, node: Node, value: Value) -> None:
+    def define(self, node: OnnxNode, value: Value) -> None:
         """Name the output of a node; other outputs must not be read."""
         name = node.output
         for other in node.proto.output[1:]:
@@ -288,7 +288,7 @@ class Graph:
                 raise node.error(f"its output {quoted(other)} is read; only the first output of a node may be")
         self.values[name] = replace(value, sole=value.sole and self.readers[name] == 1)
 
-    def regroup(self, node: Node, value: Value, view: tuple[int, ...], *, name: str = "") -> None:
+    def regroup(self, node: OnnxNode, value: Value, view: tuple[int, ...], *, name: str = "") -> None:
         """Name the output of a node that gives the same elements in other dimensions; a map is flattened to one."""
         if len(view) == 1 and value.layer == INPUT and not self.settled and len(self.input_view) == 3:
             self.settle(value)
@@ -303,7 +303,7 @@ class Graph:
         """Types that the file states, by tensor."""
         return {value.name: value.type.tensor_type for value in (*self.proto.value_info, *self.proto.output)}
 
-    def hide(self, node: Node) -> None:
+    def hide(self, node: OnnxNode) -> None:
         """Make the outputs of a node unknown that have no value."""
         activation = node.operator != "Shape" and any(
             name in self.values or name in self.activations for name in node.inputs)
@@ -311,7 +311,7 @@ class Graph:
         self.unknown |= outputs
         self.activations |= outputs if activation else set()
 
-    def stand_in(self, node: Node) -> None:
+    def stand_in(self, node: OnnxNode) -> None:
         """Give the outputs of a refused node what they would have been, as far as it is known, so that the nodes behind
         it can be checked."""
         for name in filter(None, node.proto.output):
@@ -344,7 +344,7 @@ class Graph:
 
     # Parameters.
 
-    def weights(self, node: Node, place: int, counts: Sequence[int], what: str) -> list[int]:
+    def weights(self, node: OnnxNode, place: int, counts: Sequence[int], what: str) -> list[int]:
         """Dimensions of an input that is an initializer of one of some ``counts`` of dimensions, which this node
         trains."""
         name = node.inputs[place]
@@ -359,7 +359,7 @@ class Graph:
         self._own(node, self.constants[name], what)
         return dimensions
 
-    def vector(self, node: Node, place: int, allowed: Sequence[list[int]], what: str) -> None:
+    def vector(self, node: OnnxNode, place: int, allowed: Sequence[list[int]], what: str) -> None:
         """Check an input that is an initializer of an element for each output or channel, which this node trains.
 
         One value throughout may be read by several nodes: exporters merge tensors that are equal, and initialisers
@@ -375,7 +375,7 @@ class Graph:
         if constant.source not in self.owners or not is_uniform(constant.tensor):
             self._own(node, constant, what)
 
-    def _own(self, node: Node, constant: Constant, what: str) -> None:
+    def _own(self, node: OnnxNode, constant: HeldTensor, what: str) -> None:
         """Refuse parameters that are read twice: each reader would get its own and train it alone."""
         owner = self.owners.get(constant.source)
         if owner is not None:

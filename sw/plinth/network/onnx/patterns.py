@@ -12,7 +12,7 @@ import onnx
 
 from plinth.network.layers import TANH
 from plinth.network.onnx.functions import ARITHMETIC, gelu_form
-from plinth.network.onnx.proto import Node
+from plinth.network.onnx.proto import OnnxNode
 from plinth.network.onnx.terms import EXACT_GELU, OPEN_GELU, OTHER_GELU, TERMS
 
 #: Operators that make the initial state of a recurrent layer from the size of the batch, or move its time axis.
@@ -30,11 +30,11 @@ class Pattern:
 
     #: What is reported of the last one, and where its first input comes from.
     problem: str
-    last: Node
+    last: OnnxNode
     source: str
-    members: tuple[Node, ...] = field(repr=False, default=())
+    members: tuple[OnnxNode, ...] = field(repr=False, default=())
     #: The node that does the same and is read in their place.
-    stands_for: Node | None = field(repr=False, default=None)
+    stands_for: OnnxNode | None = field(repr=False, default=None)
 
 
 class Patterns:
@@ -50,11 +50,11 @@ class Patterns:
         Outputs of the graph.
     """
 
-    def __init__(self, nodes: Sequence[Node], constants: Mapping[str, Any], ends: Collection[str]) -> None:
+    def __init__(self, nodes: Sequence[OnnxNode], constants: Mapping[str, Any], ends: Collection[str]) -> None:
         self._constants, self._ends = constants, ends
         self._maker = {name: node for node in nodes for name in node.proto.output if name}
         self._place = {node.key: place for place, node in enumerate(nodes)}
-        self._readers: dict[str, list[Node]] = {}
+        self._readers: dict[str, list[OnnxNode]] = {}
         for node in nodes:
             for name in node.inputs:
                 self._readers.setdefault(name, []).append(node)
@@ -70,22 +70,22 @@ class Patterns:
                     self.inside |= {member.key for member in pattern.members if member is not pattern.last}
         self.inside -= set(self.at)
 
-    def _inputs(self, node: Node) -> list[str]:
+    def _inputs(self, node: OnnxNode) -> list[str]:
         """Inputs that are no constants."""
         return [name for name in node.inputs if name and not self._held(name)]
 
     def _held(self, name: str) -> bool:
         return name in self._constants or (name in self._maker and self._maker[name].operator == "Constant")
 
-    def _before(self, name: str) -> Node | None:
+    def _before(self, name: str) -> OnnxNode | None:
         return self._maker.get(name)
 
-    def _behind(self, node: Node) -> Node | None:
+    def _behind(self, node: OnnxNode) -> OnnxNode | None:
         """The one node that reads a node's output, if there is one."""
         readers = self._readers.get(node.key, [])
         return readers[0] if len(readers) == 1 else None
 
-    def _chain(self, node: Node, operators: Sequence[str], most: int = _REACH) -> Iterator[Node]:
+    def _chain(self, node: OnnxNode, operators: Sequence[str], most: int = _REACH) -> Iterator[OnnxNode]:
         """Nodes one behind the other that alone read the node before them, as long as they are of some operators."""
         behind = self._behind(node)
         while behind is not None and behind.operator in operators and most > 0:
@@ -93,7 +93,7 @@ class Patterns:
             most -= 1
             behind = self._behind(behind)
 
-    def _gated(self, node: Node) -> Pattern | None:
+    def _gated(self, node: OnnxNode) -> Pattern | None:
         """x * sigmoid(x), x * tanh(softplus(x)), x * sigmoid(y)."""
         inputs = self._inputs(node)
         if node.operator != "Mul" or len(inputs) != 2:
@@ -115,7 +115,7 @@ class Patterns:
                                "which no layer does; leave the gate out of the model", node, source, (node,))
         return None
 
-    def _gelu(self, node: Node) -> Pattern | None:
+    def _gelu(self, node: OnnxNode) -> Pattern | None:
         """GELU by its error function, or by a tanh of a cubic."""
         source, members = self._argument(node) if node.operator in ("Erf", "Tanh") else ("", [])
         if not members:
@@ -142,7 +142,7 @@ class Patterns:
         if not read <= inside or not inside.isdisjoint({*self._ends} - {last.key}):
             return Pattern(OPEN_GELU, last, source, tuple(members))
         proto = onnx.helper.make_node("Gelu", [source], [last.key], name=last.name, approximate=TANH)
-        return Pattern("", last, source, tuple(members), Node(last.where, proto, 0))
+        return Pattern("", last, source, tuple(members), OnnxNode(last.where, proto, 0))
 
     def _tensor(self, name: str) -> Any:
         """A tensor that the file holds, as an initializer or a Constant; None: it holds none of that name."""
@@ -150,7 +150,7 @@ class Patterns:
         values = [] if maker is None else [one.t for one in maker.proto.attribute if one.name == "value"]
         return self._constants.get(name, values[0] if values else None)
 
-    def _argument(self, node: Node) -> tuple[str, list[Node]]:
+    def _argument(self, node: OnnxNode) -> tuple[str, list[OnnxNode]]:
         """The nearest tensor of which alone the input of a node is computed, for a tanh by a power of it; the nodes
         between."""
         names = self._inputs(node)
@@ -165,9 +165,9 @@ class Patterns:
                 names += self._inputs(maker)
         return "", []
 
-    def _between(self, source: str, node: Node) -> list[Node]:
+    def _between(self, source: str, node: OnnxNode) -> list[OnnxNode]:
         """Nodes that compute a node's inputs of constants and a source; none if others are needed."""
-        found: list[Node] = []
+        found: list[OnnxNode] = []
         frontier = self._inputs(node)
         while frontier:
             name = frontier.pop(0)
@@ -180,7 +180,7 @@ class Patterns:
             frontier += self._inputs(maker)
         return found
 
-    def _layer_norm(self, node: Node) -> Pattern | None:
+    def _layer_norm(self, node: OnnxNode) -> Pattern | None:
         """(x - mean) / sqrt(mean((x - mean)^2) + epsilon), then perhaps a scale and a shift."""
         if node.operator != "Sqrt":
             return None
@@ -207,7 +207,7 @@ class Patterns:
         problem = f"is layer normalisation, which no layer does; {TERMS['LayerNormalization'][1]}"
         return Pattern(problem, tail[-1], source, (*members, *([mean] if mean is not None else []), *tail))
 
-    def _group_norm(self, node: Node) -> Pattern | None:
+    def _group_norm(self, node: OnnxNode) -> Pattern | None:
         """Normalisation of groups, which exporters write as that of instances between two Reshapes, with its scale."""
         if node.operator != "InstanceNormalization" or not node.inputs:
             return None
@@ -224,7 +224,7 @@ class Patterns:
         problem = f"is group normalisation, which no layer does; {TERMS['GroupNormalization'][1]}"
         return Pattern(problem, tail[-1], source, (*members, node, *tail))
 
-    def _attention(self, node: Node) -> Pattern | None:
+    def _attention(self, node: OnnxNode) -> Pattern | None:
         """softmax(q k^T) v."""
         if node.operator != "Softmax" or not node.inputs:
             return None
@@ -247,7 +247,7 @@ class Patterns:
         return Pattern("is attention, softmax(q k) v, products of two activations, which no layer does; use "
                        "convolutions or dense layers in its place", last, "", (*members, *tail, last))
 
-    def _recurrent(self, node: Node) -> Pattern | None:
+    def _recurrent(self, node: OnnxNode) -> Pattern | None:
         """A recurrent layer with what makes its initial state and moves its time axis."""
         if node.operator not in ("LSTM", "GRU", "RNN"):
             return None

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from plinth.network.layers import Affine, Convolution, Dense, Embedding, feeder
 from plinth.network.network import INPUT
-from plinth.network.onnx.graph import Graph, UnknownError
+from plinth.network.onnx.graph import OnnxGraph, UnknownError
 from plinth.network.onnx.layout import Value
-from plinth.network.onnx.proto import Node
+from plinth.network.onnx.proto import OnnxNode
 from plinth.network.onnx.views import select
 from plinth.network.onnx.windows import join, read_windows, window_layer
 
 
-def convolution(graph: Graph, node: Node) -> None:
+def convolution(graph: OnnxGraph, node: OnnxNode) -> None:
     """Conv: a convolution over all channels, of one or two dimensions."""
     constant = graph.constants.get(node.inputs[1])
     if constant is not None and len(constant.dimensions) == 5:
@@ -33,14 +33,14 @@ def convolution(graph: Graph, node: Node) -> None:
     window_layer(graph, node, Convolution, windows, value, axes, channels, channels=channels, bias=bias)
 
 
-def _dense(graph: Graph, node: Node, inputs: int, outputs: int, *, bias: bool) -> None:
+def _dense(graph: OnnxGraph, node: OnnxNode, inputs: int, outputs: int, *, bias: bool) -> None:
     value = graph.features(node)
     if value.shape.flat and inputs != value.shape.elements:
         raise node.error(f"its weights take {inputs} features, but {feeder(value.layer)} gives {value.shape}; mend one")
     graph.define(node, graph.add(node, Dense, [value], outputs=outputs, bias=bias))
 
 
-def gemm(graph: Graph, node: Node) -> None:
+def gemm(graph: OnnxGraph, node: OnnxNode) -> None:
     """Gemm: fully connected, with its bias."""
     for key, wanted in (("alpha", 1.0), ("beta", 1.0), ("transA", 0)):
         node.expect(key, wanted, node.attributes.get(key, wanted), "other values are not supported")
@@ -53,7 +53,7 @@ def gemm(graph: Graph, node: Node) -> None:
     _dense(graph, node, inputs, outputs, bias=bias)
 
 
-def matmul(graph: Graph, node: Node) -> None:
+def matmul(graph: OnnxGraph, node: OnnxNode) -> None:
     """MatMul: fully connected; a bias may follow as an Add."""
     if not any(name in graph.constants for name in node.inputs):
         if not all(name in graph.values or name in graph.activations for name in node.inputs):
@@ -67,7 +67,7 @@ def matmul(graph: Graph, node: Node) -> None:
     _dense(graph, node, inputs, outputs, bias=False)
 
 
-def transpose(graph: Graph, node: Node) -> None:
+def transpose(graph: OnnxGraph, node: OnnxNode) -> None:
     """Transpose of weights: the same numbers, so that who reads both is seen to tie them. Of a tensor: another layout,
     in which the batch stays the first dimension."""
     constant = graph.constants.get(node.inputs[0])
@@ -92,7 +92,7 @@ def transpose(graph: Graph, node: Node) -> None:
     graph.define(node, turned)
 
 
-def add(graph: Graph, node: Node) -> None:
+def add(graph: OnnxGraph, node: OnnxNode) -> None:
     """Add: the bias of the MatMul, Conv or scale before it, or a residual add."""
     places = [place for place, name in enumerate(node.inputs) if name in graph.constants]
     if not places:
@@ -114,7 +114,7 @@ def add(graph: Graph, node: Node) -> None:
     _with_bias(graph, node, layer, value)
 
 
-def multiply(graph: Graph, node: Node) -> None:
+def multiply(graph: OnnxGraph, node: OnnxNode) -> None:
     """Mul of a constant for each channel: behind a product or convolution, as some exporters write a normalisation in
     evaluation form, with an Add behind it, part of the layer before it; elsewhere a layer of its own."""
     places = [place for place, name in enumerate(node.inputs) if name in graph.constants]
@@ -145,7 +145,7 @@ def multiply(graph: Graph, node: Node) -> None:
     graph.define(node, value)
 
 
-def batch_normalization(graph: Graph, node: Node) -> None:
+def batch_normalization(graph: OnnxGraph, node: OnnxNode) -> None:
     """BatchNormalization in evaluation form: a scale and a shift of each channel, part of the product or convolution
     before it, or a layer of its own."""
     if node.integer("training_mode", 0) or any(node.proto.output[1:]):
@@ -169,16 +169,16 @@ def batch_normalization(graph: Graph, node: Node) -> None:
     _with_bias(graph, node, layer, value)
 
 
-def _affine(graph: Graph, node: Node, value: Value, *, bias: bool) -> None:
+def _affine(graph: OnnxGraph, node: OnnxNode, value: Value, *, bias: bool) -> None:
     graph.define(node, replace(graph.add(node, Affine, [value], bias=bias), view=value.view, order=value.order))
 
 
-def _with_bias(graph: Graph, node: Node, layer: Dense | Convolution | Affine, value: Value) -> None:
+def _with_bias(graph: OnnxGraph, node: OnnxNode, layer: Dense | Convolution | Affine, value: Value) -> None:
     graph.layers[layer.name] = replace(layer, bias=True)
     graph.define(node, value)
 
 
-def gather(graph: Graph, node: Node) -> None:
+def gather(graph: OnnxGraph, node: OnnxNode) -> None:
     """Gather: rows of an embedding; or the only element along an axis, which drops the axis."""
     if node.inputs[0] not in graph.constants:
         select(graph, node)

@@ -28,7 +28,7 @@ _FORMS = {_TENSOR.INT64: ("<i8", "int64_data"), _TENSOR.INT32: ("<i4", "int32_da
 INTEGERS = (_TENSOR.INT64, _TENSOR.INT32)
 
 
-class Node:
+class OnnxNode:
     """A node with its attributes, and errors that name it.
 
     Parameters

@@ -8,11 +8,11 @@ from plinth.errors import UserError, one_line, quoted
 from plinth.files.documents import nearest, read_file
 from plinth.network.layers import KINDS, Layer, SoftmaxCrossEntropy
 from plinth.network.network import Network
-from plinth.network.onnx.graph import Graph, UnknownError
+from plinth.network.onnx.graph import OnnxGraph, UnknownError
 from plinth.network.onnx.layout import Value
 from plinth.network.onnx.operators import OPERATORS
 from plinth.network.onnx.patterns import Pattern, Patterns
-from plinth.network.onnx.proto import MAXIMUM_BYTES, Node, fixed, parse
+from plinth.network.onnx.proto import MAXIMUM_BYTES, OnnxNode, fixed, parse
 from plinth.network.onnx.terms import SAME_DIMENSIONS, described
 
 #: Losses by their names in files.
@@ -26,7 +26,7 @@ _ELEMENTWISE = SAME_DIMENSIONS | {"Add", "Sub", "Mul", "Div", "Relu", "LeakyRelu
                                   "Sigmoid"}
 
 
-def _sorted(graph: Graph) -> tuple[list[Node], int]:
+def _sorted(graph: OnnxGraph) -> tuple[list[OnnxNode], int]:
     """The nodes that reach an output, each behind those that feed it, and how many do not.
 
     Raises
@@ -34,7 +34,7 @@ def _sorted(graph: Graph) -> tuple[list[Node], int]:
     UserError
         If a tensor is defined twice or the graph has a cycle.
     """
-    nodes = [Node(graph.where, proto, number) for number, proto in enumerate(graph.proto.node, start=1)]
+    nodes = [OnnxNode(graph.where, proto, number) for number, proto in enumerate(graph.proto.node, start=1)]
     makers: dict[str, int] = {}
     for place, node in enumerate(nodes):
         for name in filter(None, node.proto.output):
@@ -70,7 +70,7 @@ def _sorted(graph: Graph) -> tuple[list[Node], int]:
     return ordered, len(nodes) - len(reached)
 
 
-def _read(graph: Graph, node: Node) -> None:
+def _read(graph: OnnxGraph, node: OnnxNode) -> None:
     """Make of one node what it stands for.
 
     Raises
@@ -99,7 +99,7 @@ def _read(graph: Graph, node: Node) -> None:
         raise node.error(described(node.operator))
 
 
-def _read_ends(graph: Graph) -> list[UserError]:
+def _read_ends(graph: OnnxGraph) -> list[UserError]:
     """Define the graph's input; what is wrong with it and with the number of outputs."""
     faults = []
     try:
@@ -113,7 +113,7 @@ def _read_ends(graph: Graph) -> list[UserError]:
     return faults
 
 
-def _read_all(graph: Graph, nodes: list[Node], faults: list[UserError]) -> None:
+def _read_all(graph: OnnxGraph, nodes: list[OnnxNode], faults: list[UserError]) -> None:
     """Make of all nodes what they stand for; ``faults`` are those of the graph.
 
     Raises
@@ -166,7 +166,7 @@ def _refused(pattern: Pattern) -> UserError:
                      f"({operators[:120]}): {pattern.problem}")
 
 
-def _check_stated(graph: Graph) -> None:
+def _check_stated(graph: OnnxGraph) -> None:
     """Compare the dimensions that the file states with those that follow."""
     for stated in (*graph.proto.value_info, *graph.proto.output):
         value = graph.values.get(stated.name)
@@ -181,7 +181,7 @@ def _check_stated(graph: Graph) -> None:
                               f"{follows} follows from layer {value.layer!r}; mend one of them")
 
 
-def _end(graph: Graph, loss: str | None) -> Value:
+def _end(graph: OnnxGraph, loss: str | None) -> Value:
     """What the graph's one output is, which the loss reads."""
     outputs = [value.name for value in graph.proto.output]
     if len(outputs) != 1 or outputs[0] not in graph.values:
@@ -198,7 +198,7 @@ def _end(graph: Graph, loss: str | None) -> Value:
     return end
 
 
-def _reaching(graph: Graph, end: str) -> list[Layer]:
+def _reaching(graph: OnnxGraph, end: str) -> list[Layer]:
     """The layers that reach the end; a layer of which only the shape is read does not."""
     wanted = {end}
     for layer in reversed(graph.layers.values()):
@@ -218,7 +218,7 @@ _BECAME = {
 }
 
 
-def _notes(graph: Graph, ignored: int, shape: tuple[int, ...], end: Value) -> tuple[str, ...]:
+def _notes(graph: OnnxGraph, ignored: int, shape: tuple[int, ...], end: Value) -> tuple[str, ...]:
     """What was made of the file that its reader may not expect."""
     notes = []
     for (operator, became), names in graph.left_out.items():
@@ -256,7 +256,7 @@ def read_onnx(path: Path, loss: str | None = None) -> Network:
     where = str(path)
     if loss is not None and loss not in LOSSES:
         raise UserError(f"loss {loss!r} is unknown; {nearest(loss, LOSSES)}")
-    graph = Graph(where, parse(read_file(path, MAXIMUM_BYTES), where))
+    graph = OnnxGraph(where, parse(read_file(path, MAXIMUM_BYTES), where))
     faults = _read_ends(graph)
     nodes, ignored = _sorted(graph)
     graph.count_readers(nodes)

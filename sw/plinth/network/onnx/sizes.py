@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from plinth.network.onnx.proto import INTEGERS, MAXIMUM_VALUES, Node, small_values
+from plinth.network.onnx.proto import INTEGERS, MAXIMUM_VALUES, OnnxNode, small_values
 
 #: The size of the batch where the file leaves it open.
 BATCH = "batch"
@@ -19,7 +19,7 @@ Size = int | str
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SizeList:
     """A list of sizes, one without a list round it, or a table of them."""
 
     values: tuple[Size, ...]
@@ -30,7 +30,7 @@ class Sizes:
     def __str__(self) -> str:
         return f"[{', '.join(map(str, self.values[:8]))}]"
 
-    def integers(self, node: Node, what: str) -> tuple[int, ...]:
+    def integers(self, node: OnnxNode, what: str) -> tuple[int, ...]:
         """The values, none of which may be the batch."""
         found = tuple(value for value in self.values if isinstance(value, int))
         if len(found) < len(self.values) or self.columns:
@@ -38,13 +38,13 @@ class Sizes:
         return found
 
 
-def of_constant(tensor: Any) -> Sizes | None:
+def of_constant(tensor: Any) -> SizeList | None:
     """What a constant of integers holds; None for other constants."""
     values = small_values(tensor) if tensor.data_type in INTEGERS else None
-    return None if values is None else Sizes(tuple(values), scalar=not tensor.dims)
+    return None if values is None else SizeList(tuple(values), scalar=not tensor.dims)
 
 
-def axis(node: Node, number: int, rank: int) -> int:
+def axis(node: OnnxNode, number: int, rank: int) -> int:
     """An axis counted from the front.
 
     Raises
@@ -57,21 +57,21 @@ def axis(node: Node, number: int, rank: int) -> int:
     return number % rank
 
 
-def _vector(node: Node, sizes: Sizes) -> tuple[Size, ...]:
+def _vector(node: OnnxNode, sizes: SizeList) -> tuple[Size, ...]:
     if sizes.scalar or sizes.columns:
         raise node.error(f"computes sizes from a {'scalar' if sizes.scalar else 'table'} where a list is needed; mend "
                          "the file")
     return sizes.values
 
 
-def gather(node: Node, sources: list[Sizes]) -> Sizes:
+def gather(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """Sizes by their places."""
     values = _vector(node, sources[0])
     places = [axis(node, place, len(values)) for place in sources[1].integers(node, "places")]
-    return Sizes(tuple(values[place] for place in places), scalar=sources[1].scalar)
+    return SizeList(tuple(values[place] for place in places), scalar=sources[1].scalar)
 
 
-def slice_(node: Node, sources: list[Sizes]) -> Sizes:
+def slice_(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """A run of sizes, or a list or table with its rows the other way round."""
     numbers = [source.integers(node, "bounds") for source in sources[1:]]
     if any(len(number) != 1 for number in numbers) or (len(numbers) > 2 and axis(node, numbers[2][0], 1)):
@@ -83,7 +83,7 @@ def slice_(node: Node, sources: list[Sizes]) -> Sizes:
     if step not in (1, -1):
         raise node.error(f"cuts sizes in steps of {step}; only 1 and -1 are supported")
     kept = rows[_bound(numbers[0][0], len(rows), step):_bound(numbers[1][0], len(rows), step):step]
-    return Sizes(tuple(value for row in kept for value in row), columns=sources[0].columns)
+    return SizeList(tuple(value for row in kept for value in row), columns=sources[0].columns)
 
 
 def _bound(number: int, count: int, step: int) -> int | None:
@@ -91,49 +91,49 @@ def _bound(number: int, count: int, step: int) -> int | None:
     return None if step < 0 and number < -count else number
 
 
-def concat(node: Node, sources: list[Sizes]) -> Sizes:
+def concat(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """Lists one behind the other."""
     axis(node, node.integer("axis", 0), 1)
     values = tuple(value for source in sources for value in _vector(node, source))
     if len(values) > MAXIMUM_VALUES:
         raise node.error(f"makes a list of {len(values)} sizes, more than {MAXIMUM_VALUES}")
-    return Sizes(values)
+    return SizeList(values)
 
 
-def unsqueeze(node: Node, sources: list[Sizes]) -> Sizes:
+def unsqueeze(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """One size as a list."""
     if not sources[0].scalar or sources[1].integers(node, "axes") not in ((0,), (-1,)):
         raise node.error("makes a table of sizes; only lists are supported")
-    return Sizes(sources[0].values)
+    return SizeList(sources[0].values)
 
 
-def squeeze(node: Node, sources: list[Sizes]) -> Sizes:
+def squeeze(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """A list of one size as that size."""
     if len(sources[0].values) != 1:
         raise node.error(f"squeezes {sources[0]}, which has {len(sources[0].values)} sizes; it needs one")
-    return Sizes(sources[0].values, scalar=True)
+    return SizeList(sources[0].values, scalar=True)
 
 
-def reshape(node: Node, sources: list[Sizes]) -> Sizes:
+def reshape(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """Sizes as a list, or as a table."""
     values, target = sources[0].values, sources[1].integers(node, "sizes")
     if len(target) == 2 and target[0] == -1 and 0 < target[1] <= MAXIMUM_VALUES and len(values) % target[1] == 0:
-        return Sizes(values, columns=target[1])
+        return SizeList(values, columns=target[1])
     if sources[1].scalar or target not in ((-1,), (len(values),)):
         raise node.error(f"reshapes sizes to {sources[1]}; only lists, and tables of [-1, columns], are supported")
-    return Sizes(values)
+    return SizeList(values)
 
 
-def transpose(node: Node, sources: list[Sizes]) -> Sizes:
+def transpose(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """A table with rows and columns exchanged."""
     values, columns = sources[0].values, sources[0].columns
     if not columns or not values:
-        return Sizes(_vector(node, sources[0]))
-    return Sizes(tuple(value for column in range(columns) for value in values[column::columns]),
-                 columns=len(values) // columns)
+        return SizeList(_vector(node, sources[0]))
+    return SizeList(tuple(value for column in range(columns) for value in values[column::columns]),
+                    columns=len(values) // columns)
 
 
-def filled(node: Node, sources: list[Sizes]) -> Sizes:
+def filled(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """ConstantOfShape: a list of one number."""
     counts = sources[0].integers(node, "dimensions")
     value = node.attributes.get("value")
@@ -141,35 +141,35 @@ def filled(node: Node, sources: list[Sizes]) -> Sizes:
     if len(counts) > 1 or fill is None or len(fill.values) != 1 or not all(0 <= n <= MAXIMUM_VALUES for n in counts):
         raise node.error("fills a tensor with numbers; only lists of integers, for sizes and pads, are computed: leave "
                          "it out of the model")
-    return Sizes(fill.values * prod(counts), scalar=not counts)
+    return SizeList(fill.values * prod(counts), scalar=not counts)
 
 
-def same(node: Node, sources: list[Sizes]) -> Sizes:
+def same(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """The sizes as they are: Identity, and Cast among integers."""
     if node.integer("to", INTEGERS[0]) not in INTEGERS:
         raise node.error("makes sizes numbers that are not integers; export with fixed shapes")
     return sources[0]
 
 
-def multiply(node: Node, sources: list[Sizes]) -> Sizes:
+def multiply(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """Products, element by element; one list may be a single size."""
-    first, second = (source if source.scalar else Sizes(_vector(node, source)) for source in sources)
+    first, second = (source if source.scalar else SizeList(_vector(node, source)) for source in sources)
     count = max(len(first.values), len(second.values))
     if any(len(source.values) not in (1, count) for source in sources):
         raise node.error(f"multiplies {first} by {second}, which are not of one length")
     pairs = zip(*(source.values * (count // len(source.values)) for source in sources), strict=True) if count else ()
-    return Sizes(tuple(_product(node, pair) for pair in pairs), scalar=first.scalar and second.scalar)
+    return SizeList(tuple(_product(node, pair) for pair in pairs), scalar=first.scalar and second.scalar)
 
 
-def product(node: Node, sources: list[Sizes]) -> Sizes:
+def product(node: OnnxNode, sources: list[SizeList]) -> SizeList:
     """The product of a list."""
     if len(sources) > 1 and sources[1].integers(node, "axes") not in ((0,), (-1,)):
         raise node.error("multiplies sizes along an axis that a list does not have")
     values = sources[0].values if sources[0].scalar else _vector(node, sources[0])
-    return Sizes((_product(node, values),), scalar=not node.integer("keepdims", 1))
+    return SizeList((_product(node, values),), scalar=not node.integer("keepdims", 1))
 
 
-def _product(node: Node, values: tuple[Size, ...]) -> Size:
+def _product(node: OnnxNode, values: tuple[Size, ...]) -> Size:
     numbers = [value for value in values if isinstance(value, int)]
     found = prod(numbers)
     if len(numbers) == len(values):

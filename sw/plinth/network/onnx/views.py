@@ -9,15 +9,15 @@ from plinth.errors import quoted
 from plinth.files.forms import MAXIMUM_SIZE
 from plinth.network.layers import feeder
 from plinth.network.network import INPUT
-from plinth.network.onnx.graph import Graph
-from plinth.network.onnx.proto import INTEGERS, Node, small_values
-from plinth.network.onnx.sizes import BATCH, Size, Sizes, axis
+from plinth.network.onnx.graph import OnnxGraph
+from plinth.network.onnx.proto import INTEGERS, OnnxNode, small_values
+from plinth.network.onnx.sizes import BATCH, Size, SizeList, axis
 
 #: The least finite number of FP32, as some exporters write -inf.
 _LEAST = -(2.0 - 2.0**-23) * 2.0**127
 
 
-def flatten(graph: Graph, node: Node) -> None:
+def flatten(graph: OnnxGraph, node: OnnxNode) -> None:
     """Flatten behind the batch."""
     value = graph.value(node)
     number = node.integer("axis", 1)
@@ -26,7 +26,7 @@ def flatten(graph: Graph, node: Node) -> None:
     graph.regroup(node, value, (prod(value.view),))
 
 
-def reshape(graph: Graph, node: Node) -> None:
+def reshape(graph: OnnxGraph, node: OnnxNode) -> None:
     """Reshape that keeps the batch the first dimension."""
     value = graph.value(node)
     target = graph.known_sizes(node.inputs[1])
@@ -62,7 +62,7 @@ def _behind_batch(batch: Size, sizes: list[Size], elements: int) -> tuple[int, .
     return tuple(rest) if prod(rest) == elements and min(rest, default=1) > 0 else None
 
 
-def squeeze(graph: Graph, node: Node) -> None:
+def squeeze(graph: OnnxGraph, node: OnnxNode) -> None:
     """Squeeze of dimensions of one element."""
     value = graph.value(node)
     rank = len(value.view) + 1
@@ -76,7 +76,7 @@ def squeeze(graph: Graph, node: Node) -> None:
     graph.regroup(node, value, tuple(size for place, size in enumerate(value.view, start=1) if place not in places))
 
 
-def unsqueeze(graph: Graph, node: Node) -> None:
+def unsqueeze(graph: OnnxGraph, node: OnnxNode) -> None:
     """Unsqueeze behind the batch."""
     value = graph.value(node)
     axes = _axes(graph, node)
@@ -88,14 +88,14 @@ def unsqueeze(graph: Graph, node: Node) -> None:
     graph.regroup(node, value, tuple(1 if place in places else next(rest) for place in range(1, rank)))
 
 
-def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
+def _axes(graph: OnnxGraph, node: OnnxNode) -> tuple[int, ...]:
     found = graph.known_sizes(node.inputs[1])
     if found is None:
         raise node.error("its axes are no integers that the file holds; write them out")
     return found.integers(node, "axes")
 
 
-def select(graph: Graph, node: Node) -> None:
+def select(graph: OnnxGraph, node: OnnxNode) -> None:
     """Gather of the only element along an axis, ``x[:, :, 0]``: the axis goes."""
     value = graph.value(node)
     place = axis(node, node.integer("axis", 0), len(value.view) + 1)
@@ -107,7 +107,7 @@ def select(graph: Graph, node: Node) -> None:
     graph.regroup(node, value, value.view[:place - 1] + value.view[place:])
 
 
-def slice_(graph: Graph, node: Node) -> None:
+def slice_(graph: OnnxGraph, node: OnnxNode) -> None:
     """Slice of all there is, ``x[:, :]``: nothing."""
     value = graph.value(node)
     found = [graph.known_sizes(name) for name in node.inputs[1:]]
@@ -128,7 +128,7 @@ def _reaches(end: Size, size: Size) -> bool:
     return end == size or (isinstance(end, int) and end >= (size if isinstance(size, int) else (1 << 31) - 1))
 
 
-def identity(graph: Graph, node: Node) -> None:
+def identity(graph: OnnxGraph, node: OnnxNode) -> None:
     """Identity, of a tensor or of an initializer, which exporters write where two initializers were equal."""
     if node.inputs[0] in graph.constants:
         graph.constants[node.output] = graph.constants[node.inputs[0]]
@@ -137,7 +137,7 @@ def identity(graph: Graph, node: Node) -> None:
         graph.leave_out(node, "Identity")
 
 
-def dropout(graph: Graph, node: Node) -> None:
+def dropout(graph: OnnxGraph, node: OnnxNode) -> None:
     """Dropout in evaluation form: nothing."""
     training = node.inputs[2] if len(node.inputs) > 2 else ""
     if training:
@@ -150,7 +150,7 @@ def dropout(graph: Graph, node: Node) -> None:
     graph.leave_out(node, "Dropout")
 
 
-def cast(graph: Graph, node: Node) -> None:
+def cast(graph: OnnxGraph, node: OnnxNode) -> None:
     """Cast of row numbers to integers."""
     value = graph.value(node)
     if value.layer != INPUT or node.integer("to", 0) not in INTEGERS:
@@ -160,7 +160,7 @@ def cast(graph: Graph, node: Node) -> None:
     graph.leave_out(node, "Cast")
 
 
-def shape(graph: Graph, node: Node) -> None:
+def shape(graph: OnnxGraph, node: OnnxNode) -> None:
     """Shape: sizes that the nodes behind it compute with."""
     constant = graph.constants.get(node.inputs[0])
     if constant is not None:
@@ -168,10 +168,10 @@ def shape(graph: Graph, node: Node) -> None:
     else:
         sizes = (graph.batch, *graph.value(node).view)
     start, end = node.integer("start", 0), node.integer("end", len(sizes))
-    graph.sizes[node.output] = Sizes(sizes[start:end])
+    graph.sizes[node.output] = SizeList(sizes[start:end])
 
 
-def constant(graph: Graph, node: Node) -> None:
+def constant(graph: OnnxGraph, node: OnnxNode) -> None:
     """Constant: a tensor, or integers."""
     value = node.attributes.get("value")
     numbers = node.attributes.get("value_ints", node.attributes.get("value_int"))
@@ -184,7 +184,7 @@ def constant(graph: Graph, node: Node) -> None:
     graph.add_constant(node.output, value)
 
 
-def softmax(graph: Graph, node: Node) -> None:
+def softmax(graph: OnnxGraph, node: OnnxNode) -> None:
     """Softmax and LogSoftmax at the end: part of the loss."""
     rank = len(graph.value(node).view) + 1
     number = axis(node, node.integer("axis", -1), rank)
@@ -201,7 +201,7 @@ def softmax(graph: Graph, node: Node) -> None:
     graph.define(node, replace(value, softmax=True))
 
 
-def pad(graph: Graph, node: Node) -> None:
+def pad(graph: OnnxGraph, node: OnnxNode) -> None:
     """Pad with zeros in front of a Conv, or with the least number in front of a MaxPool: padding of that layer, if
     nothing else reads it."""
     value = graph.value(node, padded=True)

@@ -21,13 +21,13 @@ from plinth.network.layers import (
     Shape,
     feeder,
 )
-from plinth.network.onnx.graph import Graph
+from plinth.network.onnx.graph import OnnxGraph
 from plinth.network.onnx.layout import CHANNEL, COLUMN, ROW, Value, value_of
-from plinth.network.onnx.proto import Node, small_values
+from plinth.network.onnx.proto import OnnxNode, small_values
 from plinth.network.onnx.sizes import axis
 from plinth.network.onnx.terms import EXACT_GELU
 
-Reader = Callable[[Graph, Node], None]
+Reader = Callable[[OnnxGraph, OnnxNode], None]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Windows:
                 "padding": (*pair(self.begin, 0), *pair(self.end, 0))}
 
 
-def read_windows(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[Windows, Value, tuple[int, ...]]:
+def read_windows(graph: OnnxGraph, node: OnnxNode, kernel: Sequence[int]) -> tuple[Windows, Value, tuple[int, ...]]:
     """The windows of a convolution or pool, the map that they go over, and the axes of its spatial dimensions.
 
     Raises
@@ -105,7 +105,8 @@ def read_windows(graph: Graph, node: Node, kernel: Sequence[int]) -> tuple[Windo
     return Windows(tuple(kernel), stride, dilation, begin, end, bool(node.attributes.get("ceil_mode", 0))), value, axes
 
 
-def window_layer(graph: Graph, node: Node, kind: type[Layer], windows: Windows, value: Value, axes: tuple[int, ...],
+def window_layer(graph: OnnxGraph, node: OnnxNode, kind: type[Layer], windows: Windows, value: Value,
+                 axes: tuple[int, ...],
                  outputs: int, **settings: Any) -> None:
     """The layer of a convolution or pool; of one that is refused, what it would give."""
     if not node.problems:
@@ -118,18 +119,18 @@ def window_layer(graph: Graph, node: Node, kind: type[Layer], windows: Windows, 
                              axes)
 
 
-def max_pool(graph: Graph, node: Node) -> None:
+def max_pool(graph: OnnxGraph, node: OnnxNode) -> None:
     """MaxPool, without indices."""
     node.expect("storage_order", 0, node.attributes.get("storage_order", 0), "export without indices")
     _pool(graph, node, MaxPool)
 
 
-def mean_pool(graph: Graph, node: Node) -> None:
+def mean_pool(graph: OnnxGraph, node: OnnxNode) -> None:
     """AveragePool over what lies inside the map."""
     _pool(graph, node, MeanPool)
 
 
-def _pool(graph: Graph, node: Node, kind: type[Layer]) -> None:
+def _pool(graph: OnnxGraph, node: OnnxNode, kind: type[Layer]) -> None:
     kernel = node.attributes.get("kernel_shape")
     if not isinstance(kernel, list):
         raise node.error("has no kernel_shape; mend the file")
@@ -151,7 +152,7 @@ def _pool(graph: Graph, node: Node, kind: type[Layer]) -> None:
 
 def global_pool(kind: type[Layer]) -> Reader:
     """GlobalAveragePool and GlobalMaxPool: a pool with one window."""
-    def read(graph: Graph, node: Node) -> None:
+    def read(graph: OnnxGraph, node: OnnxNode) -> None:
         rank = len(graph.value(node).view) - 1
         if rank not in (1, 2):
             value = graph.operand(node)
@@ -164,7 +165,7 @@ def global_pool(kind: type[Layer]) -> Reader:
 
 def reduction(kind: type[Layer]) -> Reader:
     """ReduceMean and ReduceMax over the height and width of a map, or one of them: a pool with as large a window."""
-    def read(graph: Graph, node: Node) -> None:
+    def read(graph: OnnxGraph, node: OnnxNode) -> None:
         value = graph.operand(node)
         rank = len(value.view) + 1
         axes = node.attributes.get("axes")
@@ -192,13 +193,13 @@ def reduction(kind: type[Layer]) -> Reader:
 
 def activation(kind: type[Layer], **settings: Any) -> Reader:
     """Relu, Tanh, Sigmoid and others: element by element, under any view."""
-    def read(graph: Graph, node: Node) -> None:
+    def read(graph: OnnxGraph, node: OnnxNode) -> None:
         value = graph.operand(node)
         graph.define(node, replace(graph.add(node, kind, [value], **settings), view=value.view, order=value.order))
     return read
 
 
-def leaky_relu(graph: Graph, node: Node) -> None:
+def leaky_relu(graph: OnnxGraph, node: OnnxNode) -> None:
     """LeakyRelu: its alpha becomes a slope in as few digits as tell it from other FP32 numbers."""
     alpha = node.attributes.get("alpha", 0.01)
     if not isinstance(alpha, float) or not 0 < alpha < 1:
@@ -207,7 +208,7 @@ def leaky_relu(graph: Graph, node: Node) -> None:
     activation(LeakyRelu, slope=float(str(np.float32(alpha))))(graph, node)
 
 
-def clip(graph: Graph, node: Node) -> None:
+def clip(graph: OnnxGraph, node: OnnxNode) -> None:
     """Clip from 0, or from 0 to 6."""
     bounds: list[float | None] = [None, None]
     for number, key in enumerate(("min", "max")):
@@ -229,7 +230,7 @@ def clip(graph: Graph, node: Node) -> None:
         activation(kind)(graph, node)
 
 
-def gelu(graph: Graph, node: Node) -> None:
+def gelu(graph: OnnxGraph, node: OnnxNode) -> None:
     """Gelu by its tanh approximation; by default it is by the error function, which no layer computes."""
     approximate = node.attributes.get("approximate", b"none")
     if approximate == TANH.encode():
@@ -242,7 +243,7 @@ def gelu(graph: Graph, node: Node) -> None:
 
 def joiner(kind: type[Layer]) -> Reader:
     """Add, Sum and Mean of tensors with the same dimensions."""
-    def read(graph: Graph, node: Node) -> None:
+    def read(graph: OnnxGraph, node: OnnxNode) -> None:
         values = [graph.operand(node, place) for place in range(len(node.inputs))]
         joined = graph.add(node, kind, values)
         first = values[0]
@@ -256,7 +257,7 @@ def joiner(kind: type[Layer]) -> Reader:
     return read
 
 
-def concat(graph: Graph, node: Node) -> None:
+def concat(graph: OnnxGraph, node: OnnxNode) -> None:
     """Concat of channels of maps in one layout, or of features."""
     values = [graph.operand(node, place) for place in range(len(node.inputs))]
     first = values[0]

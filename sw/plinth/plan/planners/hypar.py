@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from plinth.partition.graph import DP, MP
 from plinth.partition.regions import Splits
 from plinth.predict.dynamic import minimise
-from plinth.predict.models import Words
+from plinth.predict.models import CountsWords
 
 
-def hypar(words: Words, levels: int, splits: Sequence[str] = (DP, MP)) -> Splits:
+def hypar(words: CountsWords, levels: int, splits: Sequence[str] = (DP, MP)) -> Splits:
     """Splits that HyPar chooses under a communication model."""
     chosen: Splits = tuple(() for _ in words.graph.nodes)
     for _ in range(levels):

@@ -2,7 +2,7 @@
 
 1. *Seeds*: the plans of every other planner.
 2. *Beam search* along the nodes: a state is the splits of the nodes so far, for all levels at once; states that agree
-   on the frontier (nodes that later ones read, and the first readers that their homes go by) are merged, the cheapest
+   on the frontier (nodes that later ones read, and the first readers that their owners go by) are merged, the cheapest
    :data:`WIDTH` are kept. Its cost is a sum: compute, transfers, and a share of the weight reductions; the search is
    made once with all of them exposed and once with all hidden.
 3. *Local improvement* of the best of these: all levels of one node, or of two neighbours at one level, change at a
@@ -74,16 +74,17 @@ class _Rows:
         self.time, self.candidates = time, candidates
         self._known: dict[tuple[int, Vector, Vector | None], list[list[float]]] = {}
 
-    def of(self, edge: int, from_vector: Vector, home: Vector | None) -> list[list[float]]:
-        """Of an edge to the node, under a home that another node decides, or None: under the node's own. Then also of
+    def of(self, edge: int, from_vector: Vector, owner: Vector | None) -> list[list[float]]:
+        """Of an edge to the node, under an owner that another node decides, or None: under the node's own. Then also of
         the producer's partial sums, if the edge is its first."""
-        key = (edge, from_vector, home)
+        key = (edge, from_vector, owner)
         found = self._known.get(key)
         if found is None:
             one, time = self.time.graph.edges[edge], self.time
             vectors = self.candidates[one.consumer]
-            found = [[time.between(edge, from_vector, vector if home is None else home, vector) for vector in vectors]]
-            if home is None and time.graph.outputs[one.producer][0] == edge:
+            found = [[time.between(edge, from_vector, vector if owner is None else owner,
+                                   vector) for vector in vectors]]
+            if owner is None and time.graph.outputs[one.producer][0] == edge:
                 found.append([time.own(one.producer, from_vector, vector) for vector in vectors])
             self._known[key] = found
         return found
@@ -106,7 +107,7 @@ def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], rows: _Rows, e
                        + exposed * time.ring(number, vector))
         needed = {node for node in (*known, number) if last[node] > number}
         needed |= {time.first[node] for node in needed if time.first[node] <= number}
-        # For each edge, where states have the producer and the node that its home goes by.
+        # For each edge, where states have the producer and the node that its owner goes by.
         entering = []
         for edge in graph.inputs[number]:
             producer = graph.edges[edge].producer
@@ -118,8 +119,8 @@ def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], rows: _Rows, e
         rests: dict[tuple[Vector, ...], int] = {}
         found: dict[tuple[int, int], tuple[float, _Way, tuple[Vector, ...], int]] = {}
         for cost, way, held in states:
-            costs = [row for edge, place, home in entering
-                     for row in rows.of(edge, held[place], None if home < 0 else held[home])]
+            costs = [row for edge, place, owner in entering
+                     for row in rows.of(edge, held[place], None if owner < 0 else held[owner])]
             rest = tuple([held[place] for place in kept])
             same = rests.setdefault(rest, len(rests))
             for index, value in enumerate(own):

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from plinth.machine.convolution import Window
+from plinth.machine.convolution import ConvolutionWindow
 from plinth.network.variables import weights
 from plinth.partition.graph import Node, chain
-from plinth.reproduce.hypar.cases import BATCH, CONSTANT, NAMES, Case, case, mean, with_mean
+from plinth.reproduce.hypar.cases import BATCH, CONSTANT, NAMES, HyParCase, case, mean, with_mean
 from plinth.reproduce.hypar.simulated import (
     HALF_ROW_TORUS,
     K_LINKS,
@@ -16,7 +16,7 @@ from plinth.reproduce.hypar.simulated import (
     READINGS,
     ROW_TORUS,
     TORUS,
-    Setting,
+    SimulationSetting,
     gains,
     our_tree,
     outcome,
@@ -34,7 +34,7 @@ def figure_11(made: Draft) -> None:
     sizes = list(cases)
     gain = {"formula": {series: [alone / found.time(found.splits[series]) for found in cases.values()]
                          for series in ("data", "hypar")}}
-    settings: dict[str, Callable[[int], Setting]] = {
+    settings: dict[str, Callable[[int], SimulationSetting]] = {
         "whole": partial(tree, whole=True), "links": partial(tree, whole=False), "our_dies": our_tree}
     for key, setting in settings.items():
         gain[key] = {}
@@ -111,16 +111,16 @@ LAYERS = (
     (Node(name="conv5", kind="convolution", variables=(weights(512, 512, (3, 3)),), input_channels=512,
           output_channels=512, input_elements=512 * 14 * 14, raw_elements=512 * 14 * 14, map_elements=512 * 14 * 14,
           macs=512 * 512 * 9 * 14 * 14, input_positions=14 * 14, output_positions=14 * 14,
-          window=Window(size=(14, 14), kernel=(3, 3), stride=(1, 1), padding=(1, 1), output=(14, 14))), 32),
+          window=ConvolutionWindow(size=(14, 14), kernel=(3, 3), stride=(1, 1), padding=(1, 1), output=(14, 14))), 32),
     (Node(name="fc3", kind="dense", variables=(weights(4096, 1000),), input_channels=4096, output_channels=1000,
           input_elements=4096, raw_elements=1000, map_elements=1000, macs=4096 * 1000), 4096),
 )
 
 
 @lru_cache(maxsize=1)
-def layers() -> dict[str, Case]:
+def layers() -> dict[str, HyParCase]:
     """The six cases of Figure 13: each layer alone, on 4, 8 and 16 accelerators."""
-    return {f"{node.name}-b{batch}-h{levels}": Case(chain(node.name, [node]), batch, levels)
+    return {f"{node.name}-b{batch}-h{levels}": HyParCase(chain(node.name, [node]), batch, levels)
             for node, batch in LAYERS for levels in (2, 3, 4)}
 
 

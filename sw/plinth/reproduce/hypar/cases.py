@@ -44,7 +44,7 @@ def compute_gb(graph: PlanGraph, batch: int, levels: int) -> float:
     return float(GB_PER_GMAC * batch / BATCH * Fraction(1 << LEVELS, 1 << levels)) * gmacs(graph)
 
 
-class Case:
+class HyParCase:
     """A network on an array: splits, GB moved, and the time that the formula gives."""
 
     def __init__(self, graph: PlanGraph, batch: int = BATCH, levels: int = LEVELS) -> None:
@@ -78,9 +78,9 @@ class Case:
 
 
 @lru_cache(maxsize=32)
-def case(name: str, levels: int = LEVELS) -> Case:
+def case(name: str, levels: int = LEVELS) -> HyParCase:
     """A network of the zoo at the paper's batch."""
-    return Case(from_network(NETWORKS[name]), levels=levels)
+    return HyParCase(from_network(NETWORKS[name]), levels=levels)
 
 
 def code(splits: Iterable[str]) -> str:
@@ -97,7 +97,7 @@ def mean(values: Sequence[float]) -> float:
     return float(prod(values) ** (1 / len(values)))
 
 
-def stated(splits: Splits, found: Case, part: str) -> str:
+def stated(splits: Splits, found: HyParCase, part: str) -> str:
     """Splits of a level ("H1") over the weighted layers, or of a layer over the levels."""
     if part in ("H1", "H2", "H3", "H4"):
         return code(splits[number][int(part[1]) - 1] for number in found.graph.weighted)

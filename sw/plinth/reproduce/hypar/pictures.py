@@ -7,7 +7,7 @@ from typing import Any
 from plinth.report.plan import LOOKS
 from plinth.reproduce import pictures
 from plinth.reproduce.hypar.cases import CONSTANT, HYPAR, NAMES
-from plinth.reproduce.paper import Row, Table
+from plinth.reproduce.paper import PaperRow, Table
 from plinth.reproduce.pictures import PAPER, bar, bare
 
 #: Colours of series: those of the splits, and one for HyPar.
@@ -64,7 +64,7 @@ def _dot(label: str) -> Any:
                   label=label)
 
 
-def _bars(axis: Any, names: Sequence[str], sets: Sequence[tuple[Sequence[Row], str]], *, size: float = 6.5,
+def _bars(axis: Any, names: Sequence[str], sets: Sequence[tuple[Sequence[PaperRow], str]], *, size: float = 6.5,
           inside: bool = False) -> None:
     """Groups of bars: of each set of rows the paper's, then ours, with their values above or inside."""
     wide = 0.84 / (2 * len(sets))
@@ -78,7 +78,7 @@ def _bars(axis: Any, names: Sequence[str], sets: Sequence[tuple[Sequence[Row], s
     bare(axis)
 
 
-def _rows(figure: Table, series: str) -> list[Row]:
+def _rows(figure: Table, series: str) -> list[PaperRow]:
     return [row for row in figure.rows if row.series == series]
 
 
@@ -94,7 +94,7 @@ MARKS = (("stated", "v", "simulated, stated bandwidth"), ("k_links", "x", "simul
          ("our_dies", "D", "simulated, our dies"))
 
 
-def _marks(axis: Any, figure: Table, sets: Sequence[Sequence[Row]]) -> list[Any]:
+def _marks(axis: Any, figure: Table, sets: Sequence[Sequence[PaperRow]]) -> list[Any]:
     """Marks on our bars for the columns that are simulated; returns their legend."""
     from matplotlib.lines import Line2D
 

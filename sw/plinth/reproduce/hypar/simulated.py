@@ -23,10 +23,10 @@ from plinth.array.array import ARRAYS, Array
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Splits
 from plinth.plan.plan import Plan
-from plinth.reproduce.hypar.cases import BATCH, NAMES, Case, case
+from plinth.reproduce.hypar.cases import BATCH, NAMES, HyParCase, case
 from plinth.sharding import Sharding
+from plinth.simulate.routes import LinkRoutes
 from plinth.simulate.step import simulated
-from plinth.simulate.ways import Ways
 from plinth_sim.array.energy import PICO, Counts, Energy
 
 #: Words a cycle of a link by K, over those stated: 0.25 GB/s over 3.2 GB/s.
@@ -36,7 +36,7 @@ MOST_TASKS = 24_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class SimulationSetting:
     """What a network is simulated on."""
 
     array: Array
@@ -45,7 +45,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulatedOutcome:
     """Seconds of a step, and what was done in it."""
 
     seconds: float
@@ -63,53 +63,53 @@ def _slower(array: Array) -> Array:
     return replace(array, link_rate=array.rate / 2)
 
 
-STATED = Setting(array=ARRAYS["hypar-16"], overlap=True)
-K_LINKS = Setting(array=_k_links(ARRAYS["hypar-16"]))
+STATED = SimulationSetting(array=ARRAYS["hypar-16"], overlap=True)
+K_LINKS = SimulationSetting(array=_k_links(ARRAYS["hypar-16"]))
 #: The torus numbered row by row: of partners two columns or rows apart all go the same way round.
-ROW_TORUS = Setting(array=_k_links(ARRAYS["torus-16"]))
-HALF_ROW_TORUS = Setting(array=_slower(ROW_TORUS.array))
+ROW_TORUS = SimulationSetting(array=_k_links(ARRAYS["torus-16"]))
+HALF_ROW_TORUS = SimulationSetting(array=_slower(ROW_TORUS.array))
 #: Rows and columns numbered in Gray code: links join dies whose numbers differ in one bit, the partners of every level.
-LINK_TORUS = Setting(array=replace(
+LINK_TORUS = SimulationSetting(array=replace(
     ROW_TORUS.array, name="torus-16-gray", topology="links", dimensions=(),
     wiring=tuple((die, bit, die ^ 1 << bit, bit) for die in range(16) for bit in range(4) if not die >> bit & 1)))
 #: Its 32 links together carry 25.6 Gb/s, as the H-tree's 16 links of each level do.
-TORUS = Setting(array=_slower(LINK_TORUS.array))
+TORUS = SimulationSetting(array=_slower(LINK_TORUS.array))
 #: The row-stationary dies of this project, in the paper's size.
-OUR_DIES = Setting(array=ARRAYS["hypar-16"], paper=False, overlap=True)
+OUR_DIES = SimulationSetting(array=ARRAYS["hypar-16"], paper=False, overlap=True)
 OUR_TORUS = replace(OUR_DIES, array=ARRAYS["torus-16"])
 
 
-def tree(dies: int, *, whole: bool) -> Setting:
+def tree(dies: int, *, whole: bool) -> SimulationSetting:
     """An H-tree of any size with links as K has them: as fast as of 16 dies, or sharing the same total."""
     rate = K_LINKS.array.rate * (Fraction(16, dies) if whole else 1)
-    return Setting(array=replace(K_LINKS.array, name=f"h-tree-{dies}", dies=dies, link_rate=rate))
+    return SimulationSetting(array=replace(K_LINKS.array, name=f"h-tree-{dies}", dies=dies, link_rate=rate))
 
 
-def our_tree(dies: int) -> Setting:
+def our_tree(dies: int) -> SimulationSetting:
     """Our dies on an H-tree of any size, each with a link as stated."""
     return replace(OUR_DIES, array=replace(OUR_DIES.array, name=f"h-tree-{dies}", dies=dies))
 
 
 @lru_cache(maxsize=64)
-def _ways(array: Array) -> Ways:
-    return Ways(array)
+def _routes(array: Array) -> LinkRoutes:
+    return LinkRoutes(array)
 
 
 @lru_cache(maxsize=1024)
-def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: Setting) -> Outcome:
+def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: SimulationSetting) -> SimulatedOutcome:
     """Simulate a step."""
     if setting.paper:
         graph = replace(graph, nodes=tuple(replace(node, output_positions=node.input_positions)
                                            for node in graph.nodes))
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="hypar",
                 model="published" if setting.paper else "exact", array=setting.array.name)
-    found = simulated(plan, setting.array, cost="paper" if setting.paper else "die", ways=_ways(setting.array),
+    found = simulated(plan, setting.array, cost="paper" if setting.paper else "die", routes=_routes(setting.array),
                       overlap=setting.overlap, form="published" if setting.paper else "exact",
                       most_tasks=MOST_TASKS)
-    return Outcome(found.result.seconds, found.result.counts, found.source)
+    return SimulatedOutcome(found.result.seconds, found.result.counts, found.source)
 
 
-def gains(series: str, setting: Setting, against: Setting | None = None) -> list[float]:
+def gains(series: str, setting: SimulationSetting, against: SimulationSetting | None = None) -> list[float]:
     """Performance of a series in a setting against Data Parallelism in the same or another one, of all networks."""
     found = []
     for name in NAMES:
@@ -121,12 +121,12 @@ def gains(series: str, setting: Setting, against: Setting | None = None) -> list
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class AccessReading:
     """A way to count the accesses that the paper leaves open."""
 
     #: Of its column; the first reading is ours.
     heading: str = ""
-    setting: Setting = STATED
+    setting: SimulationSetting = STATED
     #: Accesses of 5 pJ for each multiply-add in a PE's own scratchpads.
     scratchpads: int = 0
     #: Further accesses of memory for each word that is added to another die's.
@@ -140,11 +140,12 @@ class Reading:
         return sum(counts.joules(energy).values()) + more * PICO
 
 
-READINGS = {"ours": Reading(), "our_dies": Reading(heading="dies", setting=OUR_DIES),
-            "stored": Reading(heading="stored", reads=2), "scratchpads": Reading(heading="pads", scratchpads=4)}
+READINGS = {"ours": AccessReading(), "our_dies": AccessReading(heading="dies", setting=OUR_DIES),
+            "stored": AccessReading(heading="stored", reads=2),
+            "scratchpads": AccessReading(heading="pads", scratchpads=4)}
 
 
-def saving(one: Case, series: str, reading: Reading, against: str = "data") -> float:
+def saving(one: HyParCase, series: str, reading: AccessReading, against: str = "data") -> float:
     """Energy of a step under one series' splits over that under another's."""
     setting = reading.setting
     array = setting.array

@@ -95,7 +95,7 @@ def _model(batch: int = 16, channels: int = 64) -> dict[str, tuple[float, float]
         """Words that our dies move for the first layer itself, and between the two."""
         regions = layouts(graph, ((one,), (two,), (DP,)))
         return (node_words(graph, 0, regions[0], batch, halves(1)),
-                edge_words(graph, 0, regions[0].home, regions[1], batch, halves(1)))
+                edge_words(graph, 0, regions[0].owned, regions[1], batch, halves(1)))
 
     found = {"dp, of A(dW)": (words.node_elements(0, DP, 0, 0) / size, moved(DP, DP)[0] / size),
              # Our dies count the errors to those that hold partial sums with the sums: half of the words each.

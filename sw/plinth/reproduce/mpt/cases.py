@@ -73,7 +73,7 @@ CODES = {"ours": Codes(AT_LINKS),
 
 
 @dataclass(frozen=True)
-class Step:
+class SimulatedStep:
     """A simulated step.
 
     Attributes
@@ -94,8 +94,8 @@ class Step:
         """Seconds behind fprop."""
         return self.seconds - self.forward
 
-    def __sub__(self, other: "Step") -> "Step":
-        return Step(*(getattr(self, one.name) - getattr(other, one.name) for one in fields(self)))
+    def __sub__(self, other: "SimulatedStep") -> "SimulatedStep":
+        return SimulatedStep(*(getattr(self, one.name) - getattr(other, one.name) for one in fields(self)))
 
 
 def array(dies: int = GROUPS * CLUSTERS, codes: str | None = None) -> Array:
@@ -156,7 +156,8 @@ def plan_of(network: Network, system: str, where: Array | None = None, codes: st
 
 
 @lru_cache(maxsize=128)
-def simulated(name: str, system: str, dies: int = GROUPS * CLUSTERS, kernel: int = 3, codes: str = "ours") -> Step:
+def simulated(name: str, system: str, dies: int = GROUPS * CLUSTERS, kernel: int = 3,
+              codes: str = "ours") -> SimulatedStep:
     """A step of a CNN, or of a layer alone; ``kernel`` of a layer."""
     where = workers(system, dies, codes)
     if name in CNNS:
@@ -164,17 +165,17 @@ def simulated(name: str, system: str, dies: int = GROUPS * CLUSTERS, kernel: int
     return _step(layer(name, kernel), system, where, codes) - _step(layer(name, 0), "d_dp", where, codes)
 
 
-def _step(network: Network, system: str, where: Array, codes: str) -> Step:
+def _step(network: Network, system: str, where: Array, codes: str) -> SimulatedStep:
     plan = plan_of(network, system, where, codes)
     assert plan.hardware is not None
     found = step.simulated(plan, plan.hardware)
     forward = max(done for done, what in zip(found.result.dones.tolist(), found.work.purposes, strict=True)
                   if what.phase == "fprop")
-    return Step(found.result.seconds, forward, sum(found.joules.values()), found.joules["dram"])
+    return SimulatedStep(found.result.seconds, forward, sum(found.joules.values()), found.joules["dram"])
 
 
 @dataclass(frozen=True)
-class Words:
+class StepWords:
     """That all workers send in a step: of gradients round their rings, and of tiles."""
 
     weights: int
@@ -187,7 +188,7 @@ class Words:
 
 
 @lru_cache(maxsize=32)
-def words(name: str, dies: int = GROUPS * CLUSTERS) -> dict[str, Words]:
+def words(name: str, dies: int = GROUPS * CLUSTERS) -> dict[str, StepWords]:
     """Of a CNN, or of a layer within a network, with tiles of F(2x2,3x3): data parallel, in as many groups as clusters,
     and as chosen layer by layer."""
     where, alone = array(dies), name not in CNNS
@@ -197,7 +198,7 @@ def words(name: str, dies: int = GROUPS * CLUSTERS) -> dict[str, Words]:
     found = {}
     for what, splits in chosen.items():
         other = plan.resharded(splits=splits)
-        found[what] = Words(
+        found[what] = StepWords(
             sum(one.words for one in other.reductions if not alone or one.layer == "conv"),
             sum(one.words for one in other.transfers if not alone or one.exchange.layer == "conv"))
     return found

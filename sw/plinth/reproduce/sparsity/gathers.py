@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.reproduce.sparsity.layers import Array, Layer, Mask, layers
+from plinth.reproduce.sparsity.layers import Array, Mask, MeasuredConvolution, layers
 from plinth.reproduce.sparsity.networks import RECIPES, trained
 from plinth_hw.isa.codes import LEVELS, REGION_BITS, shifts
 from plinth_sim.golden import prediction, regions
@@ -109,7 +109,7 @@ class Chosen(NamedTuple):
     unpooled: list[Levels]
 
 
-def chosen(layer: Layer, lines: bool) -> Chosen:
+def chosen(layer: MeasuredConvolution, lines: bool) -> Chosen:
     """Levels that take the fewest bits of a batch: the first of those about the median of magnitudes, the second lower
     by 3 to 5."""
     elements = layer.elements(lines)
@@ -125,7 +125,7 @@ def chosen(layer: Layer, lines: bool) -> Chosen:
     return Chosen(least([first] for first in firsts), two, least(twos, False) if layer.pooled else two)
 
 
-def _code(layer: Layer, elements: Array, lines: bool, levels: list[Levels], pooled: bool = True
+def _code(layer: MeasuredConvolution, elements: Array, lines: bool, levels: list[Levels], pooled: bool = True
           ) -> prediction.Gathered:
     return prediction.gathered(layer.way(lines), elements.view(np.uint32), levels, layer.after, layer.inside,
                                pooled and layer.pooled)
@@ -136,7 +136,7 @@ def _units(neurons: Mask, lines: bool) -> Mask:
     return np.asarray(neurons.any(axis=1 if lines else (0, 1)))
 
 
-def _regions(layer: Layer, words: NDArray[np.uint32], lines: bool, bits: int, scale: int, pooled: bool
+def _regions(layer: MeasuredConvolution, words: NDArray[np.uint32], lines: bool, bits: int, scale: int, pooled: bool
              ) -> tuple[int, Mask]:
     """Bits of MPT's scheme at a scale, and neurons not found dead; ``pooled``: it knows of max-pools."""
     elements, run = words.shape[0] * words.shape[1], words[0, 0].size
@@ -146,7 +146,7 @@ def _regions(layer: Layer, words: NDArray[np.uint32], lines: bool, bits: int, sc
     return elements * (regions.string_bits(run, bits) + regions.string_bits(run, 1)) + 32 * needed, live
 
 
-def by_regions(layer: Layer, lines: bool, bits: int, pooled: bool = False) -> tuple[int, Mask]:
+def by_regions(layer: MeasuredConvolution, lines: bool, bits: int, pooled: bool = False) -> tuple[int, Mask]:
     """The same at the scale that takes the fewest bits."""
     elements = layer.elements(lines)
     middle = int(np.floor(np.log2(np.abs(elements).std()))) - 3
@@ -177,7 +177,7 @@ def ratio(name: str, outputs: int, lines: bool) -> Ratio:
     return Ratio(dead / units, {bits: found / units for bits, found in by_bits.items()}, code / units)
 
 
-def measured(layer: Layer, levels: Chosen, lines: bool) -> Sent:
+def measured(layer: MeasuredConvolution, levels: Chosen, lines: bool) -> Sent:
     """Of a layer and a batch."""
     elements, live, read = layer.elements(lines), layer.live, layer.read
     words = elements.view(np.uint32)
@@ -203,7 +203,7 @@ def measured(layer: Layer, levels: Chosen, lines: bool) -> Sent:
             (live, by_paper), (read, by_pooled_paper), (read, one.live), (read, two.live), (live, unpooled.live))))
 
 
-def pairs(name: str, outputs: int) -> Iterator[tuple[Layer, Layer]]:
+def pairs(name: str, outputs: int) -> Iterator[tuple[MeasuredConvolution, MeasuredConvolution]]:
     """Layers of a network with a batch of test images, and with one of training images."""
     found, images = trained(name), RECIPES[name].images()
     return zip(layers(found, outputs, images.test_x[:BATCH], images.test_y[:BATCH]),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.reproduce.sparsity.networks import Pass, Trained, errors, pooled
+from plinth.reproduce.sparsity.networks import ForwardPass, Trained, errors, pooled
 from plinth_hw.isa.winograd import Form, Lattice, form
 from plinth_sim.golden import prediction
 from plinth_sim.golden.winograd import gather, scatter, weighted
@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Layer:
+class MeasuredConvolution:
     """A convolution behind the first, and a batch that passes it.
 
     Attributes
@@ -94,7 +94,7 @@ def front(tiles: Array) -> Array:
     return np.ascontiguousarray(np.moveaxis(tiles, (3, 4), (0, 1)))
 
 
-def layers(found: Trained, outputs: int, x: Array, labels: NDArray[np.int64]) -> Iterator[Layer]:
+def layers(found: Trained, outputs: int, x: Array, labels: NDArray[np.int64]) -> Iterator[MeasuredConvolution]:
     """Layers behind the first one, whose inputs are images.
 
     Parameters
@@ -105,7 +105,7 @@ def layers(found: Trained, outputs: int, x: Array, labels: NDArray[np.int64]) ->
     x, labels : array
         A batch.
     """
-    direct = Pass(found.recipe, found.weights, found.biases, x)
+    direct = ForwardPass(found.recipe, found.weights, found.biases, x)
     by_z = direct.backward(errors(direct.logits, labels))[2]
     made = form((3, 3), outputs)
     down, across = (np.array(one.g, dtype=float) for one in made.transforms)
@@ -119,7 +119,7 @@ def layers(found: Trained, outputs: int, x: Array, labels: NDArray[np.int64]) ->
         z = gather(lattices, np.moveaxis(products, (0, 1), (3, 4)), (x.shape[1], x.shape[2])) + bias
         error = np.where(z > 0, by_z[number], np.float32(0))
         if number:
-            yield Layer(made, inputs, lattices, x, tiles, products, bias, error, pool)
+            yield MeasuredConvolution(made, inputs, lattices, x, tiles, products, bias, error, pool)
         x = np.maximum(z, 0)
         if pool:
             x = pooled(x)[0]

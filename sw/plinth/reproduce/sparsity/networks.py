@@ -151,7 +151,7 @@ def errors(logits: Array, labels: NDArray[np.int64]) -> Array:
     return (found / np.float32(len(labels))).astype(np.float32)
 
 
-class Pass:
+class ForwardPass:
     """A pass forwards by direct convolution: ``z`` of each convolution, and the logits."""
 
     def __init__(self, recipe: Recipe, weights: Sequence[Array], biases: Sequence[Array], x: Array) -> None:
@@ -208,7 +208,7 @@ def train(recipe: Recipe, say: Callable[[str], None] = lambda text: None) -> Tra
     moved = [np.zeros_like(one) for one in (*weights, *biases)]
     for step in range(recipe.steps):
         chosen = rng.integers(0, len(images.train_x), recipe.batch)
-        found = Pass(recipe, weights, biases, images.train_x[chosen])
+        found = ForwardPass(recipe, weights, biases, images.train_x[chosen])
         by_weights, by_biases, _ = found.backward(errors(found.logits, images.train_y[chosen]))
         rate = np.float32(recipe.rate * (1 + np.cos(np.pi * step / recipe.steps)) / 2)
         for one, gradient, velocity in zip((*weights, *biases), (*by_weights, *by_biases), moved, strict=True):
@@ -218,7 +218,7 @@ def train(recipe: Recipe, say: Callable[[str], None] = lambda text: None) -> Tra
         if step % 100 == 99:
             right = (found.logits.argmax(axis=1) == images.train_y[chosen]).mean()
             say(f"step {step + 1} of {recipe.steps}: {right:.0%} of the batch right")
-    right = [Pass(recipe, weights, biases, images.test_x[start:start + 100]).logits.argmax(axis=1)
+    right = [ForwardPass(recipe, weights, biases, images.test_x[start:start + 100]).logits.argmax(axis=1)
              for start in range(0, len(images.test_x), 100)]
     return Trained(recipe, weights, biases, float((np.concatenate(right) == images.test_y).mean()))
 

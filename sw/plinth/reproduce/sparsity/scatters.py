@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.reproduce.sparsity import gathers
-from plinth.reproduce.sparsity.layers import Array, Layer, Mask, front
+from plinth.reproduce.sparsity.layers import Array, Mask, MeasuredConvolution, front
 from plinth_hw.isa.winograd import Lattice, Matrix, transposed
 from plinth_sim.golden import prediction
 from plinth_sim.golden.winograd import scatter
@@ -79,7 +79,7 @@ class Back(NamedTuple):
     in_skip_code: int
 
 
-def back(layer: Layer, levels: Sequence[gathers.Levels]) -> Back:
+def back(layer: MeasuredConvolution, levels: Sequence[gathers.Levels]) -> Back:
     """Of a layer and a batch; levels of its gather in two dimensions."""
     errors = front(scatter(layer.outputs, layer.error)).view(np.uint32)
     found = prediction.gathered(layer.way(False), layer.products.view(np.uint32), levels, layer.after, layer.inside,
@@ -94,7 +94,7 @@ def _maps(words: NDArray[np.uint32]) -> int:
     return words.shape[0] * words.shape[1] * -(-words[0, 0].size // 32)
 
 
-def measured(layer: Layer, before: Layer) -> Skipped:
+def measured(layer: MeasuredConvolution, before: MeasuredConvolution) -> Skipped:
     """Of a layer and a batch; ``before``: another batch, by which levels and ways are chosen."""
     mask, words = named(layer.inputs, layer.x), layer.tiles.view(np.uint32)
     assert not words[~mask].any(), "what is skipped is +0"

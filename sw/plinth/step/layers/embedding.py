@@ -8,14 +8,14 @@ from plinth.partition.graph import Node
 from plinth.step.layers.weighted import WeightedLayer
 from plinth.step.operations import Clear
 from plinth.step.reductions import Reductions
-from plinth.step.tasks import Rows, Task
+from plinth.step.tasks import RowsByNumber, Task
 from plinth.step.tensors import Placed, Tensor
 from plinth.step.weights import Matrix, Weights
 from plinth_hw.isa.operations import Engine
 
 
 @dataclass(frozen=True)
-class Gather:
+class RowGather:
     """Rows of an embedding's table to its output, or those of the output's error added to the table's gradient. Nothing
     where the die's part is empty.
 
@@ -42,7 +42,7 @@ class Gather:
         if not self.z.part(die).words or (self.added and not piece.words):
             return
         numbers, table, rows = self.numbers.buffer(die), self.table.matrix(die), self.z.buffer(die)
-        work = Rows(numbers, table, rows, self.added, self.table.shape[1], piece.inputs)
+        work = RowsByNumber(numbers, table, rows, self.added, self.table.shape[1], piece.inputs)
         reads, writes = ((numbers, rows, table), table) if self.added else ((numbers, table), rows)
         yield Task(self.name, Engine.TRANSFER, work, reads, (writes,), 1, self.node)
 
@@ -61,18 +61,18 @@ class EmbeddingLayer(WeightedLayer):
 
     def multiply(self, x: Tensor, z: Tensor) -> None:
         step, node = self.step, self.node
-        step.add(Gather(node, x, z, step.weights[node.name], False))
+        step.add(RowGather(node, x, z, step.weights[node.name], False))
         step.add(Clear(f"{node.name}.zero", node, step.parameters, Matrix(step.gradients[node.name]), step.any))
 
     def finish(self, summands: list[Placed]) -> Tensor:
         if self.here.mp or self.activation is not None or self.z is None:
             return super().finish(summands)
-        # Rows are at home as they are.
+        # Rows lie at their owners as they are.
         self.output = self.z
         return self.z
 
     def differentiate(self, x: Tensor, z: Tensor, error: Tensor, reductions: Reductions) -> None:
         gradient = self.step.gradients[self.node.name]
         for piece in reductions.pieces(self.number):
-            self.step.add(Gather(self.node, x, error, gradient, True))
+            self.step.add(RowGather(self.node, x, error, gradient, True))
             reductions.add(self.number, piece)

@@ -1,4 +1,4 @@
-"""Layers behind a node's sum, which work where its output is at home: what kinds of them share."""
+"""Layers behind a node's sum, which each die applies to what it owns of the output: what kinds of them share."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar

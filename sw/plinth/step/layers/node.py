@@ -15,7 +15,7 @@ from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.sums import Sum, add_sources
 from plinth.step.tasks import BPROP, FPROP
-from plinth.step.tensors import Placed, Row, Tensor, Unfolded, folded
+from plinth.step.tensors import Placed, RowOnDies, Tensor, Unfolded, folded
 from plinth.step.vector import Operand, VectorProgram
 from plinth_hw.isa.vector_body import VECTOR_LOADS, VectorOp
 
@@ -68,7 +68,7 @@ class NodeLayer:
         self.x: list[Tensor] = []
         #: Of weights that multiply: their product, partial where input channels are split.
         self.z: Tensor | None = None
-        #: Its sum at home, behind bias and an activation that keeps no input.
+        #: Its sum at its owner, behind bias and an activation that keeps no input.
         self.output: Tensor | None = None
         #: What the loss has already done, where it finishes the node: the error of its product.
         self.error: Tensor | None = None
@@ -110,7 +110,7 @@ class NodeLayer:
             self.operand = narrow_weights(self.step, self.node, self.step.weights[self.node.name])
 
     def forward(self) -> None:
-        """Append fprop: its sum, bias and first activation at home, then pools and further activations."""
+        """Append fprop: its sum, bias and first activation at its owner, then pools and further activations."""
         self.read()
         summands = self.summands()
         if not summands or self.finished:
@@ -148,7 +148,7 @@ class NodeLayer:
         return self.here.input, self.node.input_channels, self.node.input_elements // self.node.input_channels
 
     def input(self, place: int, edge: int) -> Tensor:
-        """What it reads of another node: that one's map at home, or a copy."""
+        """What it reads of another node: that one's map at its owner, or a copy."""
         step, number = self.step, self.step.graph.edges[edge].producer
         producer = self.layers[number]
         planned = step.defined(producer.node, FPROP, "copy", edge)
@@ -165,7 +165,7 @@ class NodeLayer:
         return step.reserve(Tensor(name, step.batch, positions, channels, region, step.factors, packed), moves=moves)
 
     def summands(self) -> list[Placed]:
-        """Append what gives its summands at home; none: another node finishes its sum."""
+        """Append what gives its summands at its owner; none: another node finishes its sum."""
         return [*self.x]
 
     def add_up(self, name: str, sources: Sequence[Placed], target: Tensor, keep: int) -> list[Placed]:
@@ -177,7 +177,7 @@ class NodeLayer:
 
     def reserve_output(self) -> Tensor:
         """A place for its sum."""
-        self.output = self.tensor(f"{self.node.name}.output", self.here.home, self.node.output_channels,
+        self.output = self.tensor(f"{self.node.name}.output", self.here.owned, self.node.output_channels,
                                   self.node.raw_positions, packed=narrow_map(self.step, self.number))
         return self.output
 
@@ -238,15 +238,15 @@ class NodeLayer:
         self.errors = dict.fromkeys(range(len(self.feeds)), error)
 
     def sum_error(self) -> Tensor:
-        """Append what gives the error of its sum, at home, from those of its readers; with it the bias gradient."""
+        """Append what gives the error of its sum, at its owner, from those of its readers, and the bias gradient."""
         error = self._map_error()
         for layer in reversed(self.epilogue):
             error = layer.backward(error)
         return self.sum_error_of(error)
 
     def _map_error(self) -> Tensor:
-        """Error of its last map, at home: sum over readers, and over those that split their outputs."""
-        step, home, name = self.step, self.map, self.node.name
+        """Error of its last map, at its owner: sum over readers, and over those that split their outputs."""
+        step, owned, name = self.step, self.map, self.node.name
         sources: Sequence[Tensor] = []
         # By edges: what is read twice has an error that moves once and counts twice.
         moved: dict[int | None, Slots] = {}
@@ -259,14 +259,14 @@ class NodeLayer:
                 continue
             if edge not in moved:
                 members = step.members(ERROR, reader.number)
-                moved[edge] = step.reserve(Slots(f"{name}.error.{reader.node.name}.{place}.", home, members.size,
+                moved[edge] = step.reserve(Slots(f"{name}.error.{reader.node.name}.{place}.", owned, members.size,
                                                  step.parameters.beat_words))
                 step.exchange(planned, self.number, error, moved[edge], members, own=True)
             # The only summands are added up from their slots.
             sources = moved[edge] if len(readers) == 1 else [*sources, *moved[edge]]
         if len(sources) == 1:
             return sources[0]
-        total = step.reserve(home.like(f"{name}.error_sum"))
+        total = step.reserve(owned.like(f"{name}.error_sum"))
         self.add_up(f"{name}.error_sum", sources, total, 1)
         return total
 
@@ -294,7 +294,7 @@ class NodeLayer:
         part = error.part(0)
         fold = folding(step.parameters, part.positions, part.channels) if bias and not step.narrow else 1
         gradient = self.bias_gradient(error) if bias else None
-        sums = step.reserve(Row(f"{name}.sums", error, fold)) if fold > 1 else None
+        sums = step.reserve(RowOnDies(f"{name}.sums", error, fold)) if fold > 1 else None
         summed = sums or gradient
 
         def program(first: bool) -> VectorProgram:

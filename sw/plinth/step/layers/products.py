@@ -13,7 +13,7 @@ from plinth.step.operations import Repeated
 from plinth.step.reductions import Reductions
 from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Share, Task
 from plinth.step.tensors import Part, Tensor
-from plinth.step.vector import Piece
+from plinth.step.vector import VectorPiece
 from plinth.step.weights import WHOLE, WeightPiece
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -86,7 +86,8 @@ class Products(Repeated):
             name, (first, rows) = self.name, self.piece.rows(self.parameters, w.rows, w.columns)
             if rows < w.rows:
                 # Columns of the input are rows of the weights.
-                name, x, w = f"{name}[{self.piece.number}]", Piece(0, x.rows, first, rows).of(x), w.lines(first, rows)
+                name, x, w = f"{name}[{self.piece.number}]", VectorPiece(0, x.rows, first, rows).of(x), w.lines(first,
+                                                                                                                rows)
             if rows:
                 yield self._task(name, shape, x, z, w, 0, share(samples))
             return

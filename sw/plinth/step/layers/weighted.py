@@ -38,21 +38,21 @@ class WeightedLayer(NodeLayer, ABC):
         return self.partial_sums(z)
 
     def partial_sums(self, z: Tensor) -> list[Placed]:
-        """Append what brings the partial sums of all dies home, in die order."""
+        """Append what brings the partial sums of all dies owner, in die order."""
         step, node = self.step, self.node
         planned = step.defined(node, FPROP, "reduce")
         if planned is None:
             return [z]
         members = step.members(SUM, self.number)
         count = members.size
-        home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, planned.target, step.factors)
-        slots = step.reserve(Slots(f"{node.name}.partial", home, count, step.parameters.beat_words))
+        owned = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, planned.target, step.factors)
+        slots = step.reserve(Slots(f"{node.name}.partial", owned, count, step.parameters.beat_words))
         step.exchange(planned, self.number, z, slots, members, own=False)
         # A die's own summand stays where it is.
-        sources: Sequence[Placed] = Summands(slots, Meeting(z, home), members)
+        sources: Sequence[Placed] = Summands(slots, Meeting(z, owned), members)
         if count <= 2:
             return list(sources)
-        return self.add_up(f"{node.name}.sum", sources, step.reserve(home.like(f"{node.name}.sum")), LEFT)
+        return self.add_up(f"{node.name}.sum", sources, step.reserve(owned.like(f"{node.name}.sum")), LEFT)
 
     def propagate(self, error: Tensor, reductions: Reductions) -> None:
         step, node, z = self.step, self.node, self.z

@@ -25,7 +25,7 @@ from plinth.errors import UserError
 from plinth.network.winograd import MOST_GROWTH, element_rates, fit, growth
 from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import parts
-from plinth.partition.exchanges import Exchange, tile_exchange
+from plinth.partition.exchanges import ExchangeDefinition, tile_exchange
 from plinth.partition.graph import DP, EP, Node
 from plinth.partition.groups import TILES
 from plinth.partition.predicted import skip_share
@@ -123,7 +123,7 @@ class WinogradLayer(WeightedLayer):
         #: The layer that makes tiles of its input.
         self._first = step.shared_tiles.get(number, number)
         #: Where the bias gradient is added up in a cluster: as planned, of each die, of all.
-        self._bias_rows: tuple[Exchange, Tensor, Tensor] | None = None
+        self._bias_rows: tuple[ExchangeDefinition, Tensor, Tensor] | None = None
         tiles = (step.defined(self.node, phase, kind) for phase in (FPROP, BPROP) for kind in ("scatter", "gather"))
         if any(one is not None and one.coded for one in tiles):
             check_codes(self.node, step.parameters)

@@ -26,7 +26,7 @@ Step = tuple[Integers, Integers, Integers, Integers]
 
 
 @dataclass(frozen=True)
-class Group:
+class TrafficGroup:
     """Dies that send each other something, and the words on links; per position of a map, or word of a message."""
 
     dies: Integers
@@ -52,8 +52,8 @@ def groups_of(words: Integers | Floats) -> Integers:
         found = lowest
 
 
-class Ways:
-    """The links of an array, each direction for itself, and the ways over them."""
+class LinkRoutes:
+    """The links of an array, each direction for itself, and the routes over them."""
 
     def __init__(self, array: Array) -> None:
         self.array, self.dies = array, array.dies
@@ -64,7 +64,7 @@ class Ways:
     @cached_property
     def directed(self) -> list[tuple[int, int, int, int]]:
         """Number of a link -> node, port out, node, port in."""
-        return list(self.array.ways.links)
+        return list(self.array.all_routes.links)
 
     @cached_property
     def rates(self) -> Floats:
@@ -92,7 +92,7 @@ class Ways:
     @staticmethod
     def _steps_over(array: Array) -> list[Step]:
         """From the longest way to the shortest."""
-        dies, link, heads, hops = array.dies, array.ways.following, array.ways.heads, array.ways.hops
+        dies, link, heads, hops = array.dies, array.all_routes.following, array.all_routes.heads, array.all_routes.hops
         order = np.argsort(hops.reshape(-1), kind="stable")
         lengths = hops.reshape(-1)[order]
         found = []
@@ -102,7 +102,7 @@ class Ways:
             found.append((places, heads[over] * dies + to, over, to))
         return found
 
-    def loads(self, words: Integers | Floats, groups: Integers, tiles: bool = True) -> list[Group]:
+    def loads(self, words: Integers | Floats, groups: Integers, tiles: bool = True) -> list[TrafficGroup]:
         """Words of each group on links, of tiles or of chunks, ``words`` being [sender, receiver]; groups ascending."""
         known = np.unique(groups[groups != NOBODY])
         if not len(known):
@@ -126,29 +126,30 @@ class Ways:
         found = []
         for number in range(len(known)):
             mine, used = np.flatnonzero(place == number), np.flatnonzero(table[number])
-            found.append(Group(mine, used, table[number, used], sent[mine], received[mine], int(longest[mine].max())))
+            found.append(TrafficGroup(mine, used, table[number, used], sent[mine], received[mine],
+                                      int(longest[mine].max())))
         return found
 
-    def exchange(self, source: Region, target: Region, sizes: Sizes) -> list[Group]:
+    def exchange(self, source: Region, target: Region, sizes: Sizes) -> list[TrafficGroup]:
         """Groups of an exchange, words per position."""
         return self._exchange(source, target, sizes)
 
-    def _exchanged(self, source: Region, target: Region, sizes: Sizes) -> list[Group]:
+    def _exchanged(self, source: Region, target: Region, sizes: Sizes) -> list[TrafficGroup]:
         words = pattern(source, target, sizes, self.array.factors)
         return self.loads(words, groups_of(words))
 
-    def _partnered(self, level: int) -> list[Group]:
+    def _partnered(self, level: int) -> list[TrafficGroup]:
         """Pairs of dies that differ in one level, for a word each way."""
         pairs = np.array(process_groups(CLUSTER, (level,), self.array.factors).members)
         words = np.zeros((self.dies, self.dies))
         words[pairs, pairs[:, ::-1]] = 1.0
         return self.loads(words, groups_of(words))
 
-    def ring(self, rings: ProcessGroups) -> list[Group]:
+    def ring(self, rings: ProcessGroups) -> list[TrafficGroup]:
         """The rings of a reduction, for messages of one word."""
         return self._ring(rings)
 
-    def _ringed(self, groups: ProcessGroups) -> list[Group]:
+    def _ringed(self, groups: ProcessGroups) -> list[TrafficGroup]:
         rings, size = np.array(groups.members), groups.size
         words = np.zeros((self.dies, self.dies))
         words[rings.reshape(-1), np.roll(rings, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
