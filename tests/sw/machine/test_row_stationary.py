@@ -101,6 +101,15 @@ def test_runs_of_narrow_units_begin_at_words() -> None:
     check(layer, 2, MIXED["tiny-mixed"], np.random.default_rng(1))
 
 
+@pytest.mark.parametrize(("name", "height", "width", "inputs", "outputs", "kernel"), [
+    ("demo", 7, 21, 12, 6, (7, 11)), ("paper", 8, 33, 30, 1, (6, 7))])
+def test_taps_of_a_run_share_the_scratchpad(name: str, height: int, width: int, inputs: int, outputs: int,
+                                            kernel: tuple[int, int]) -> None:
+    """Gradients of wide kernels, where a run of windows holds all of a PE's words of the map."""
+    layer = ConvolutionShape(height=height, width=width, inputs=inputs, outputs=outputs, kernel=kernel)
+    check(layer, 1, DIES[name], np.random.default_rng(2))
+
+
 @pytest.mark.parametrize("kernel", range(1, 12))
 @pytest.mark.parametrize("stride", range(1, 5))
 def test_kernels_and_strides(kernel: int, stride: int) -> None:
