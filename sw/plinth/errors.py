@@ -3,7 +3,8 @@
 What files hold reaches people through these messages, so they are made safe here, where they are made.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from traceback import extract_tb
 
@@ -62,3 +63,26 @@ class UserError(Exception):
     def notes(self) -> tuple[str, ...]:
         """The further lines."""
         return tuple(getattr(self, "__notes__", ()))
+
+
+@contextmanager
+def about(where: str | Path, kind: type[Exception] | None = None) -> Iterator[None]:
+    """Errors of what is done within are told of a file, or of a part of one, whose name comes before them.
+
+    Parameters
+    ----------
+    where : str or Path
+        The file or its part.
+    kind : exception class, optional
+        Which errors; left out: :class:`UserError`.
+
+    Raises
+    ------
+    UserError
+        In place of them.
+    """
+    kind = kind or UserError
+    try:
+        yield
+    except kind as error:
+        raise UserError(f"{where}: {error}", getattr(error, "notes", ())) from error

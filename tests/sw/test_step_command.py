@@ -1,18 +1,22 @@
 """`plinth step`: what dies do in a step, as a table and as JSON, and where two steps differ."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from tests.support.commands import run
 
+import plinth
 from plinth.array.array import ring
+from plinth.errors import UserError
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
-from plinth.plan.plan_file import save_plan
+from plinth.plan.plan_file import load_plan, save_plan
 from plinth.plan.planning import given_plan
 from plinth.report.step import SAYS, step_of_plan
+from plinth.sharding import Server
 from plinth.step.tasks import Arrivals, Work
 
 
@@ -27,8 +31,6 @@ def plan_file(place: Path, network: str, split: str = "dp", batch: int = 16, die
 
 
 def test_the_report_is_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from plinth.plan.plan_file import load_plan
-
     path = plan_file(tmp_path / "plan.yaml", "digits-mlp", "mp", batch=13)
     step = step_of_plan(load_plan(path))
     code, out, err = run(capsys, "step", path, "--json")
@@ -63,6 +65,17 @@ def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     assert code == 0 and "conv1.fprop" in out and "all_reduce" in out and "digest" in out
     code, out, _ = run(capsys, "step", path, "--die", "1")
     assert code == 0 and "kernel 3x3" in out and "over 2 dies" in out
+
+
+def test_a_plan_that_dies_cannot_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = (plan_file(tmp_path / f"{name}.yaml", "digits-mlp") for name in ("one", "other"))
+    plan = load_plan(other)
+    save_plan(other, plan.resharded(copies=tuple((name, Server((0,), 1)) for name in plan.graph.variables)))
+    code, out, err = run(capsys, "step", one, "--against", other)
+    refusal = f"{other}: variable 'fc1.weights' is kept by servers"
+    assert (code, out) == (2, "") and err.startswith(f"plinth: error: {refusal}")
+    with pytest.raises(UserError, match=f"^{re.escape(refusal)}"):
+        plinth.load_plan(other)
 
 
 def test_two_steps_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from plinth.api.objects import network as network_of
 from plinth.api.progress import Progress, activity
 from plinth.api.results import Result
 from plinth.array.array import Array
-from plinth.errors import UserError
+from plinth.errors import UserError, about
 from plinth.limits import MAXIMUM_BATCH
 from plinth.network.network import Network
 from plinth.output import check_ending
@@ -287,7 +287,8 @@ def load_plan(path: str | Path) -> PlanResult:
 
     place = arguments.path("path", path)
     found = plan_file.load_plan(place)
-    made = result_of(found)
+    with about(place):
+        made = result_of(found)
     check_prediction(found, str(place), made.plan.predicted_seconds)
     return made
 

@@ -18,7 +18,7 @@ from plinth.array.array import (
     sized,
     sizes_of,
 )
-from plinth.errors import UserError, quoted
+from plinth.errors import UserError, about, quoted
 from plinth.files.documents import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.files.forms import NAME_PATTERN, described
 from plinth.limits import MAXIMUM_DIES
@@ -102,10 +102,8 @@ def array_from_data(data: Any, where: str) -> Array:
     if "speeds" in data:
         settings["speeds"] = tuple(_rate(speed, where, f"speed of die {die}") for die, speed in enumerate(
             _list(data["speeds"], where, "speeds", "numbers", MAXIMUM_DIES)))
-    try:
+    with about(where, ValueError):
         array = Array(**settings)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}") from error
     for what, one in (("routes", array), ("tile_routes", array.for_tiles)):
         if (one.wiring or one.routes) and (circle := one.circle()):
             raise UserError(f"{where}: {what} form a circle, in which packets wait for each other for ever: {circle}; "

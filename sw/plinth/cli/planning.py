@@ -23,7 +23,7 @@ from plinth.cli.options import (
     tile_options,
     update_options,
 )
-from plinth.errors import UserError
+from plinth.errors import UserError, about
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, UnboundedInteger
 
@@ -184,7 +184,7 @@ def step(plan_file: Path, die: int | None, against: Path | None, as_json: bool) 
     def made(path: Path) -> tuple[Plan, Step]:
         plan_ = load_plan(path)
         steps.check_die(plan_, path, die)
-        with Activity(f"building the step of {path}"):
+        with Activity(f"building the step of {path}"), about(path):
             return plan_, steps.step_of_plan(plan_)
 
     one = made(plan_file)

@@ -122,7 +122,7 @@ FIELDS: dict[str, NamedField] = {
     "predicted_injected_words": NamedField("the same as the plan says: of a step, or of a run's steps", _AMOUNT),
     "injected_words_bounds": NamedField("least and most that it can be, where data decide", _RANGE),
     "saved_words": NamedField("words a step that blocks of Winograd layers save", _COUNT),
-    "link_words": NamedField("words on links, counted on each link of their ways", _or_none(_AMOUNT)),
+    "link_words": NamedField("words on links, counted on each link of their routes", _or_none(_AMOUNT)),
     "link_words_by_port": NamedField("of each die, those that leave by each of its ports", _list(_list(_COUNT))),
     "dram_words": NamedField("words that memories read and write", _AMOUNT),
     "sram_words": NamedField("words that the engines' buffers read and write, as energy counts them", _AMOUNT),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from plinth.errors import UserError, quoted
+from plinth.errors import UserError, about, quoted
 from plinth.files.documents import (
     check_choice,
     check_mapping,
@@ -64,10 +64,8 @@ def _layer_from_data(data: Any, where: str) -> Layer:
         settings["inputs"] = tuple(names)
     if "shape" in data:
         settings["shape"] = _sizes(data["shape"], where, "shape")
-    try:
+    with about(where, ValueError):
         return made(**settings)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}") from error
 
 
 def network_from_data(data: Any, where: str) -> Network:
@@ -93,10 +91,8 @@ def network_from_data(data: Any, where: str) -> Network:
         raise UserError(f"{where}: layers must be a list of 1 to {MAXIMUM_LAYERS} layers, not "
                         f"{len(layers) if isinstance(layers, list) else described(layers)}")
     made = tuple(_layer_from_data(layer, f"{where}: layer {number}") for number, layer in enumerate(layers, start=1))
-    try:
+    with about(where, ValueError):
         return Network(name=data["name"], input=_sizes(data["input"], where, "input"), layers=made)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}") from error
 
 
 def network_to_data(network: Network) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from plinth.array.array import Array
 from plinth.array.file import array_from_data, array_to_data
-from plinth.errors import UserError, quoted
+from plinth.errors import UserError, about, quoted
 from plinth.files.documents import check_mapping, check_version, nearest, read_yaml
 from plinth.files.forms import NAME_PATTERN, described, is_integer, kind_of
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
@@ -171,10 +171,8 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
             raise UserError(f"{where}: definition is another network than that of the fingerprint; {_AGAIN}")
     splits = _splits(data["layers"], graph, data["levels"], where)
     lists = _lists(data, graph, where)
-    try:
+    with about(where):
         check_lists(graph, splits, lists, data["batch"], tuple(factors))
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
     copies = _copies(data, graph, prod(factors), where)
     seconds = data["predicted_seconds"]
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not
@@ -183,17 +181,12 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     update = data.get("update", PLAIN.title)
     if not isinstance(update, str) or update not in FORMS:
         raise UserError(f"{where}: update must be one of {', '.join(FORMS)}, not {_shown(update)}; {_AGAIN}")
-    try:
+    with about(where):
         check_engines(FORMS[update], hardware.die_parameters())
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
-    try:
         plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=data["batch"], factors=tuple(factors),
                                       lists=lists, array=hardware, rule=FORMS[update], copies=copies),
                     planner=data["planner"], model=data["model"], array=data["array"], predicted_seconds=seconds,
                     definition=definition)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
     _check_order(plan, hardware, where)
     expected = plan.to_data()
     # Lists are read however they are written, and what is left out.

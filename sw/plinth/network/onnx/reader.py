@@ -4,7 +4,7 @@ import heapq
 import re
 from pathlib import Path
 
-from plinth.errors import UserError, one_line, quoted
+from plinth.errors import UserError, about, one_line, quoted
 from plinth.files.documents import nearest, read_file
 from plinth.network.layers import KINDS, Layer, SoftmaxCrossEntropy
 from plinth.network.network import Network
@@ -266,8 +266,6 @@ def read_onnx(path: Path, loss: str | None = None) -> Network:
     final = KINDS[loss or SoftmaxCrossEntropy.kind](name=graph.free_name("loss"), inputs=(end.layer,))
     name = re.sub(r"[^A-Za-z0-9_.\-]+", "-", path.stem).strip("-_.")[:64]
     shape = graph.input_shape()
-    try:
+    with about(where, ValueError):
         return Network(name=name or "network", input=shape, layers=(*_reaching(graph, end.layer), final),
                        notes=_notes(graph, ignored, tuple(shape), end))
-    except ValueError as error:
-        raise UserError(f"{where}: {error}") from error
