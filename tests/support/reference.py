@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from plinth_sim.golden import reference
-from plinth_sim.golden.reference import Layer
+from plinth_sim.golden.reference import ReferenceLayer
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array | None]
@@ -31,31 +31,31 @@ class Gradients:
         return getattr(self.found, name)
 
 
-def _weighted(layers: Sequence[Layer]) -> list[str]:
+def _weighted(layers: Sequence[ReferenceLayer]) -> list[str]:
     return [layer.name for layer in layers if layer.kind in WEIGHTED]
 
 
-def _named(layers: Sequence[Layer], pairs: Sequence[Pair]) -> dict[str, Array]:
+def _named(layers: Sequence[ReferenceLayer], pairs: Sequence[Pair]) -> dict[str, Array]:
     return {f"{name}.{what}": values for name, pair in zip(_weighted(layers), pairs, strict=True)
             for what, values in zip(("weights", "bias"), pair, strict=True) if values is not None}
 
 
-def forward(layers: Sequence[Layer], pairs: Sequence[Pair], x: Array) -> Mapping[str, Array]:
+def forward(layers: Sequence[ReferenceLayer], pairs: Sequence[Pair], x: Array) -> Mapping[str, Array]:
     """Outputs by layer."""
     return reference.forward(layers, _named(layers, pairs), x)
 
 
-def outputs(layers: Sequence[Layer], pairs: Sequence[Pair], x: Array) -> Mapping[str, Any]:
+def outputs(layers: Sequence[ReferenceLayer], pairs: Sequence[Pair], x: Array) -> Mapping[str, Any]:
     """Outputs by layer, with what roundings of them are relative to."""
     return reference._run(layers, _named(layers, pairs), x)
 
 
-def loss(layers: Sequence[Layer], pairs: Sequence[Pair], x: Array, targets: Array) -> float:
+def loss(layers: Sequence[ReferenceLayer], pairs: Sequence[Pair], x: Array, targets: Array) -> float:
     """The loss."""
     return reference.loss(layers, _named(layers, pairs), x, targets)
 
 
-def gradients(layers: Sequence[Layer], pairs: Sequence[Pair], *given: Any) -> Gradients:
+def gradients(layers: Sequence[ReferenceLayer], pairs: Sequence[Pair], *given: Any) -> Gradients:
     """Forwards and backwards."""
     found = reference.gradients(layers, _named(layers, pairs), *given)
     names = _weighted(layers)

@@ -13,7 +13,7 @@ from tests.support.sessions import MEMORY_WORDS, RULE, session
 
 from plinth import cli
 from plinth.driver.driver import Driver
-from plinth.lower.program import Graph
+from plinth.lower.program import DieGraph
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.layers import Dense, MeanSquaredError, Shape
 from plinth.network.network import Network, perceptron
@@ -55,7 +55,7 @@ def failure(made: Session) -> str:
 
 def with_rate(program: TrainingProgram, layer: str, factor: float) -> TrainingProgram:
     """The learning rate of one layer's update times a factor, in the descriptors of all dies."""
-    def changed(graph: Graph) -> Graph:
+    def changed(graph: DieGraph) -> DieGraph:
         tasks = []
         for task in graph.tasks:
             if task.engine is Engine.COLLECTIVE and task.name.startswith(f"{layer}."):

@@ -8,7 +8,7 @@ import pytest
 from tests.support import reference
 
 from plinth_sim.golden import reference as by_name
-from plinth_sim.golden.reference import Layer
+from plinth_sim.golden.reference import ReferenceLayer
 
 SOFTMAX, SQUARES = "softmax-cross-entropy", "mean-squared-error"
 SAMPLES = 3
@@ -37,7 +37,7 @@ def chain(*kinds):
     """Layers from (kind, settings), each fed by the one before, named as their kind and place."""
     found, before = [], "input"
     for number, (kind, settings) in enumerate(kinds):
-        found.append(Layer(f"{kind}{number}", kind, (before,), **settings))
+        found.append(ReferenceLayer(f"{kind}{number}", kind, (before,), **settings))
         before = found[-1].name
     return found
 
@@ -145,10 +145,11 @@ def test_a_scale_and_a_shift_equal_differences(bias) -> None:
 def test_concatenations_equal_differences() -> None:
     """Of maps and of features, of one twice, with the network's input."""
     rng = np.random.default_rng(4)
-    layers = [Layer("a", "convolution", ("input",)), Layer("b", "convolution", ("a",)),
-              Layer("maps", "concat", ("b", "a", "input", "b")), Layer("c", "convolution", ("maps",)),
-              Layer("flat", "flatten", ("c",)), Layer("d", "dense", ("flat",)), Layer("e", "dense", ("flat",)),
-              Layer("features", "concat", ("e", "d")), Layer("loss", SOFTMAX, ("features",))]
+    layers = [ReferenceLayer("a", "convolution", ("input",)), ReferenceLayer("b", "convolution", ("a",)),
+              ReferenceLayer("maps", "concat", ("b", "a", "input", "b")), ReferenceLayer("c", "convolution", ("maps",)),
+              ReferenceLayer("flat", "flatten", ("c",)), ReferenceLayer("d", "dense", ("flat",)),
+              ReferenceLayer("e", "dense", ("flat",)),
+              ReferenceLayer("features", "concat", ("e", "d")), ReferenceLayer("loss", SOFTMAX, ("features",))]
     weights = parameters(rng, (1, 1, 2, 3), (1, 1, 3, 1), (1, 1, 7, 2), (12, 2), (12, 3))
     x = rng.standard_normal((SAMPLES, 2, 3, 2))
     assert_equal_to_differences(layers, weights, x, rng.integers(0, 5, SAMPLES))
@@ -170,14 +171,15 @@ def residual():
     pool = {"kernel": (2, 2), "stride": (2, 2)}
     same = {"kernel": (3, 3), "padding": (1, 1)}
     return [
-        Layer("stem", "convolution", ("input",), **same), Layer("relu1", "relu", ("stem",)),
-        Layer("a", "convolution", ("relu1",), **same), Layer("tanh", "tanh", ("a",)),
-        Layer("b", "convolution", ("tanh",), **same), Layer("add", "add", ("b", "relu1", "tanh")),
-        Layer("relu2", "relu", ("add",)), Layer("max", "max-pool", ("relu2",), **pool, ceil=True),
-        Layer("c", "convolution", ("relu2",), kernel=(3, 3), stride=(2, 2), padding=(1, 1)),
-        Layer("mean", "mean-pool", ("relu2",), **pool, ceil=True), Layer("join", "join", ("max", "c", "mean")),
-        Layer("twice", "add", ("join", "join")), Layer("flatten", "flatten", ("twice",)),
-        Layer("fc", "dense", ("flatten",)), Layer("loss", SOFTMAX, ("fc",))]
+        ReferenceLayer("stem", "convolution", ("input",), **same), ReferenceLayer("relu1", "relu", ("stem",)),
+        ReferenceLayer("a", "convolution", ("relu1",), **same), ReferenceLayer("tanh", "tanh", ("a",)),
+        ReferenceLayer("b", "convolution", ("tanh",), **same), ReferenceLayer("add", "add", ("b", "relu1", "tanh")),
+        ReferenceLayer("relu2", "relu", ("add",)), ReferenceLayer("max", "max-pool", ("relu2",), **pool, ceil=True),
+        ReferenceLayer("c", "convolution", ("relu2",), kernel=(3, 3), stride=(2, 2), padding=(1, 1)),
+        ReferenceLayer("mean", "mean-pool", ("relu2",), **pool, ceil=True),
+            ReferenceLayer("join", "join", ("max", "c", "mean")),
+        ReferenceLayer("twice", "add", ("join", "join")), ReferenceLayer("flatten", "flatten", ("twice",)),
+        ReferenceLayer("fc", "dense", ("flatten",)), ReferenceLayer("loss", SOFTMAX, ("fc",))]
 
 
 def residual_parameters(rng):
@@ -199,8 +201,9 @@ def test_flatten_is_row_column_channel() -> None:
 
 def test_add_is_the_sum_and_join_the_mean() -> None:
     x = np.array([[1.0, -2.0, 5.0]])
-    layers = [Layer("tanh", "tanh", ("input",)), Layer("add", "add", ("input", "tanh", "input")),
-              Layer("join", "join", ("add", "input", "input", "tanh")), Layer("loss", SQUARES, ("join",))]
+    layers = [ReferenceLayer("tanh", "tanh", ("input",)), ReferenceLayer("add", "add", ("input", "tanh", "input")),
+              ReferenceLayer("join", "join", ("add", "input", "input", "tanh")),
+              ReferenceLayer("loss", SQUARES, ("join",))]
     outputs = reference.forward(layers, [], x)
     np.testing.assert_allclose(outputs["add"], 2 * x + np.tanh(x))
     np.testing.assert_allclose(outputs["join"], (4 * x + 2 * np.tanh(x)) / 4)
@@ -328,8 +331,10 @@ def test_of_equal_taps_the_leftmost_wins_and_of_those_the_topmost(equal, winner)
 
 @pytest.mark.parametrize(("sum_of_both", "kinks"), [(1e-2, 1), (10.0, 0)])
 def test_bound_behind_an_addition_is_that_of_what_was_added(sum_of_both, kinks) -> None:
-    layers = [Layer("a", "dense", ("input",)), Layer("b", "dense", ("input",)), Layer("add", "add", ("a", "b")),
-              Layer("relu", "relu", ("add",)), Layer("fc", "dense", ("relu",)), Layer("loss", SQUARES, ("fc",))]
+    layers = [ReferenceLayer("a", "dense", ("input",)), ReferenceLayer("b", "dense", ("input",)),
+              ReferenceLayer("add", "add", ("a", "b")),
+              ReferenceLayer("relu", "relu", ("add",)), ReferenceLayer("fc", "dense", ("relu",)),
+              ReferenceLayer("loss", SQUARES, ("fc",))]
     weights = [(np.array([[value]]), np.zeros(1)) for value in (1e6, sum_of_both - 1e6, 1.0)]
     one = np.ones((1, 1))
     assert reference.gradients(layers, weights, one, 2 * one, {"relu": np.zeros(1)}).kinks == kinks
@@ -427,9 +432,9 @@ def test_scales_are_sums_of_magnitudes(padding) -> None:
         behind = [(kind, pool if kind.endswith("pool") else {}) for kind in kinds]
         np.testing.assert_allclose(scale_of(chain(first, *behind), weights, x), sizes, rtol=1e-12, atol=1e-14)
     for kind, factor in (("add", 1), ("join", 1 / 3)):
-        sums = [*chain(first, ("relu", {})), Layer("sum", kind, ("convolution0", "relu1", "convolution0"))]
+        sums = [*chain(first, ("relu", {})), ReferenceLayer("sum", kind, ("convolution0", "relu1", "convolution0"))]
         np.testing.assert_allclose(scale_of(sums, weights, x), 3 * factor * size, rtol=1e-12)
-    both = [*chain(first), Layer("both", "concat", ("convolution0", "convolution0"))]
+    both = [*chain(first), ReferenceLayer("both", "concat", ("convolution0", "convolution0"))]
     np.testing.assert_allclose(scale_of(both, weights, x), np.concatenate([size, size], axis=3), rtol=1e-12)
     flat = [*weights, (rng.standard_normal((value[0].size, 4)), rng.standard_normal(4))]
     np.testing.assert_allclose(scale_of(chain(first, ("flatten", {}), ("dense", {})), flat, x),

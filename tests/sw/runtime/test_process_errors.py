@@ -49,6 +49,8 @@ def result_of_one(transport: Transport) -> Any:
 
 def stopped(transport: Transport) -> None:
     if transport.own == 1:
+        # A background job of a shell starts with it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.kill(os.getpid(), signal.SIGINT)
     while transport.receive(60):
         pass

@@ -62,7 +62,7 @@ def test_nobody_asks_for_a_kind() -> None:
 
 
 @pytest.mark.parametrize("source", [
-    "isinstance(work, Tile)", "isinstance(work, (int, tasks.Encode))", "isinstance(work, Rows | Signal)",
+    "isinstance(work, TileCopy)", "isinstance(work, (int, tasks.Encode))", "isinstance(work, RowsByNumber | Signal)",
     "type(work) is Vector", "x = [one for one in all if type(one) in (Tile, Decode)]",
     "match work:\n    case Predict():\n        pass", "isinstance(work, Sent)"])
 def test_asking_is_found(source: str) -> None:
@@ -70,5 +70,5 @@ def test_asking_is_found(source: str) -> None:
 
 
 def test_what_is_no_question_is_not_found() -> None:
-    assert not asked("made = Tile(source, target)\nisinstance(place, Tiles)\nTABLE[type(work)](work)\n"
+    assert not asked("made = TileCopy(source, target)\nisinstance(place, Tiles)\nTABLE[type(work)](work)\n"
                      "type(work) in MADE")

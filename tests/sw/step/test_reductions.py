@@ -116,10 +116,8 @@ def test_rows_of_the_group_table_have_the_rings_whose_messages_come(rows: int, m
         for dies in step.classes():
             assert len({len(list(operation.tasks(int(die)))) for die in dies}) == 1, operation
     own = [sum(isinstance(getattr(item, "work", None), GroupRow) for item in step.tasks(die)) for die in range(8)]
-    with monkeypatch.context() as patch:
-        patch.setattr("plinth.simulate.workload.MOST_TASKS", 0)
-        in_groups = Counter(one.die for one in simulated(plan, array).work.activities
-                            if isinstance(one, DieTask) and one.name.startswith("set_group"))
+    in_groups = Counter(one.die for one in simulated(plan, array, most_tasks=0).work.activities
+                        if isinstance(one, DieTask) and one.name.startswith("set_group"))
     assert [in_groups[die] for die in range(8)] == own
     # Predictions and the simulator have them; they end in the order of the engine's tasks.
     cycles = StepTime(graph, 64, array).cycles(splits)
