@@ -19,7 +19,7 @@ from plinth.network.parameters import KeptVectors, LayerVector, Parameters
 from plinth.partition.groups import RING
 from plinth.step import tensors
 from plinth.step.owned import Kept, OwnedChunks
-from plinth.step.step import Step
+from plinth.step.step import Realised, Step
 from plinth.step.tensors import Part, Selected
 from plinth.step.tile_operations import ElementRates
 from plinth.step.weights import Weights, WeightSlice
@@ -338,6 +338,8 @@ class HostView:
         Outputs of ReLUs that these follow from.
     notes : sequence of str
         What the host should know of the program.
+    realised : mapping of (Engine, str) to definition
+        What tasks move between dies, by their names up to a bracket.
     """
 
     parameters: DieParameters
@@ -355,6 +357,7 @@ class HostView:
     levels: Mapping[str, Sequence[LevelPlace]] = field(default_factory=dict)
     living: Mapping[str, PlacedTensor] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    realised: Realised = field(default_factory=dict)
 
     @property
     def dies(self) -> int:
@@ -460,4 +463,5 @@ def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer
         "maps": {name: places.tensor(tensor) for name, tensor in step.maps.items()}, "kept": places.all_kept(),
         "constants": [(at(one.buffer(0)), one.values) for one in step.constants],
         "generators": [] if step.generator is None else [at(step.generator.buffer(die)) for die in range(step.dies)],
-        "living": {name: places.tensor(tensor) for name, tensor in (living or {}).items()}, **settings}
+        "living": {name: places.tensor(tensor) for name, tensor in (living or {}).items()},
+        "realised": step.realised(), **settings}

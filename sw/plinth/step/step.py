@@ -77,6 +77,8 @@ from plinth_hw.isa.parameters import DieParameters
 #: Factor on errors in FP16; a power of two, so that it rounds nothing.
 LOSS_SCALE = 1024.0
 Reserved = TypeVar("Reserved", bound=Reservable)
+#: By engine and a task's name, up to a bracket, the definition of what it moves between dies.
+Realised = Mapping[tuple[Engine, str], ExchangeDefinition | ReductionDefinition]
 #: What tasks of an exchange are called, by its phase and kind.
 _TASKS = {("fprop", "reduce"): "reduce", ("fprop", "copy"): "copy", ("bprop", "reduce"): "reduce",
           ("bprop", "copy"): "spread", ("fprop", "scatter"): "scatter", ("fprop", "gather"): "gather",
@@ -232,7 +234,7 @@ class Step:
         which = which.reshape(-1)
         return [np.flatnonzero(which == number) for number in range(int(which.max()) + 1)]
 
-    def realised(self) -> dict[tuple[Engine, str], ExchangeDefinition | ReductionDefinition]:
+    def realised(self) -> Realised:
         """The definition that tasks of an engine realise, by their names up to a bracket."""
         found: dict[tuple[Engine, str], ExchangeDefinition | ReductionDefinition] = {}
         for one in self.operations:

@@ -331,8 +331,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
         "injected_words_bounds": [steps * words for words in plan.word_bounds],
         "gather_thresholds": session.levels,
         "saturations": driver.saturated(),
-        "layers": layer_report(plan, step_of(trained_sharding(plan, parameters, options.rule), parameters)
-                               if rtl and steps else None, counted),
+        "layers": layer_report(plan, session.program.realised if rtl and steps else None, counted),
         "plan": plan.to_data(),
         "verilog_sha256": digest, "commit": commit(),
         "losses": session.losses, "timeline": _timeline(counted[0]) if rtl and counted else [],

@@ -9,29 +9,28 @@ from plinth.partition.exchanges import ExchangeDefinition
 from plinth.partition.graph import LOSS
 from plinth.plan.plan import Plan
 from plinth.sharding import ReductionDefinition
-from plinth.step.step import Step
+from plinth.step.step import Realised
 from plinth_hw.isa.operations import Engine
 
 
-def layer_report(plan: Plan, step: Step | None, dies: Sequence[DieStatistics]) -> list[dict[str, Any]]:
+def layer_report(plan: Plan, realised: Realised | None, dies: Sequence[DieStatistics]) -> list[dict[str, Any]]:
     """For each layer its splits, transfers and reduction with words, and matrix cycles of the last step.
 
     Parameters
     ----------
     plan : Plan
-    step : Step or None
-        What dies ran, whose operations say which definition each task realises; None: nothing is counted.
+    realised : mapping of (Engine, str) to definition, or None
+        Of the step that dies ran which definition each task realises; None: nothing is counted.
     dies : sequence of DieStatistics
         Of that step.
     """
     words: dict[ExchangeDefinition | ReductionDefinition, int] = defaultdict(int)
     cycles: dict[str, int] = defaultdict(int)
-    realised = {} if step is None else step.realised()
     for die in dies:
         spent: dict[str, int] = defaultdict(int)
         for record in die.records:
             name = record.task.split("[")[0]
-            if (record.engine, name) in realised:
+            if realised is not None and (record.engine, name) in realised:
                 words[realised[record.engine, name]] += record.payload_words
             elif record.engine is Engine.MATRIX:
                 spent[name.rpartition(".")[0]] += record.end - record.start
@@ -43,13 +42,13 @@ def layer_report(plan: Plan, step: Step | None, dies: Sequence[DieStatistics]) -
             continue
         transfers = [{"direction": one.exchange.phase, "kind": one.exchange.kind, "consumer": one.exchange.consumer,
                       "predicted_injected_words": one.words, "injected_words_bounds": list(one.bounds),
-                      "injected_words": None if step is None else words[one.exchange]}
+                      "injected_words": None if realised is None else words[one.exchange]}
                      for one in plan.transfers if one.exchange.layer == node.name]
         reduction = next((one for one in plan.reductions if one.layer == node.name), None)
         found.append({
             "layer": node.name, "kind": node.kind, "splits": list(splits), "transfers": transfers,
             "reduction": None if reduction is None else {
                 "predicted_injected_words": reduction.words,
-                "injected_words": None if step is None else words[reduction]},
-            "matrix_cycles": None if step is None or not node.weighted else cycles[node.name]})
+                "injected_words": None if realised is None else words[reduction]},
+            "matrix_cycles": None if realised is None or not node.weighted else cycles[node.name]})
     return found

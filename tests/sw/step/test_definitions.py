@@ -185,7 +185,7 @@ def test_what_is_read_twice_moves_along_two_edges_and_is_counted_for_each() -> N
         words = sent(task, die)
         assert words is not None
         records[die].append(TaskRecord(task.name, task.engine, 0, 3, 0, words, 0))  # type: ignore[arg-type]
-    layers = layer_report(plan, step, [DieStatistics({}, (), 0, one) for one in records])
+    layers = layer_report(plan, step.realised(), [DieStatistics({}, (), 0, one) for one in records])
     for layer in layers:
         for entry in (*layer["transfers"], *([layer["reduction"]] if layer["reduction"] else [])):
             assert entry["injected_words"] == entry["predicted_injected_words"], layer
