@@ -231,8 +231,7 @@ def link_goodput() -> list[BenchRow]:
     return [BenchRow("link_goodput_ber_1e-5", min(shares.values()), "payload / what rate, frames and replay allow",
                      "the ring: latencies of its hops, and what waits while a link sends again",
                      {"bytes": 4 * words, "cycles_tile": tile, "cycles_ring": ring, **shares,
-                      "frames_that_count": frames,
-                      "bound_words_per_cycle": bound})]
+                      "frames_that_count": frames, "bound_words_per_cycle": bound})]
 
 
 #: Names and functions of these rows.

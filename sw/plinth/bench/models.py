@@ -29,7 +29,7 @@ class Found:
 
     @property
     def error(self) -> float:
-        """Relative, of groups."""
+        """Cycles in groups over those task by task, less 1."""
         return self.grouped / self.task_by_task - 1
 
 
@@ -77,7 +77,7 @@ def _errors(found: Sequence[Found]) -> str:
 
 
 def table(found: Sequence[Found]) -> str:
-    """As Markdown."""
+    """A row of Markdown for each step, and a line with mean and worst difference, also by kind of split."""
     lines = ["| network | batch | preset | array | planners | tasks | task by task | in groups | difference |",
              "| --- | ---: | --- | --- | --- | ---: | ---: | ---: | ---: |"]
     lines += [f"| {one.step.title} | {one.step.batch} | `{one.step.array.preset}` | {one.step.array.name} | "

@@ -99,8 +99,7 @@ def edge_exchange(graph: PlanGraph, number: int, owned: Region, need: Region, ph
     edge = graph.edges[number]
     kind, ends = ("copy", (owned, need)) if phase == "fprop" else ("reduce", (need, owned))
     return ExchangeDefinition(graph.nodes[edge.producer].name, phase, kind, graph.nodes[edge.consumer].name, *ends,
-                              edge.channels,
-                              edge.elements // edge.channels, edge=number)
+                              edge.channels, edge.elements // edge.channels, edge=number)
 
 
 def _to_own(region: Region, copies: Levels) -> Region:

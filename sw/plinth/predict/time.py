@@ -297,8 +297,8 @@ class StepTime:
     def estimate(self, splits: Splits) -> float:
         """Cycles of a step, as a sum that is quick to compute."""
         owners = [self.owner_vector(splits, number) for number in range(len(splits))]
-        own = [self.own(number, vector, owner) for number, (vector,
-                                                            owner) in enumerate(zip(splits, owners, strict=True))]
+        own = [self.own(number, vector, owner)
+               for number, (vector, owner) in enumerate(zip(splits, owners, strict=True))]
         # Forwards and backwards the same words move; half of them stand in either pass.
         later = [words / 2 for words in own]
         for number, edge in enumerate(self.graph.edges):

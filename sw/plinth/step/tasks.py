@@ -113,8 +113,8 @@ class TransformTiles(Kind):
         Words from an element to the next.
     elements : (first row, rows, first column, columns)
         Of a tile, that ``tiles`` has.
-    die, exchange
-        As of :class:`TileCopy`.
+    die, exchange : int or None
+        The die that receives it, and the number of the exchange that it counts for, as a copied tile.
     members : Members or None
         Dies that have the elements, in place of one; each counts what comes, also the die itself.
     lines : (first, count) or None
@@ -194,7 +194,7 @@ class LineTransform(Kind):
     planes : pair of int
         Words from an element to the next, on either side.
     die, exchange, members, members_apart
-        As of :class:`TileCopy`.
+        Who receives it, and the number of the exchange that it counts for, as a copied tile.
     """
 
     node: Node

@@ -30,6 +30,12 @@ from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 INNER, CUBIC = sqrt(2 / pi), 0.044715
 
 
+def _less(program: VectorProgram, target: str, constant: float, source: str) -> None:
+    """``target`` = a constant less ``source``."""
+    program.run(VectorOp.SCALE, target, source, immediate=-1)
+    program.run(VectorOp.ADD_IMMEDIATE, target, target, immediate=constant)
+
+
 class ReluLayer(ElementwiseLayer):
     """Builds the operations of a ReLU."""
 
@@ -78,8 +84,7 @@ class Relu6Layer(ElementwiseLayer):
 
     def back(self, program: VectorProgram, error: str, kept: str) -> None:
         program.run(VectorOp.RELU_MASK, error, error, kept)
-        program.run(VectorOp.SCALE, kept, kept, immediate=-1)
-        program.run(VectorOp.ADD_IMMEDIATE, kept, kept, immediate=6)
+        _less(program, kept, 6, kept)
         program.run(VectorOp.RELU_MASK, error, error, kept)
 
 
@@ -129,8 +134,7 @@ class TanhLayer(ElementwiseLayer):
 
     def back(self, program: VectorProgram, error: str, kept: str) -> None:
         program.run(VectorOp.MUL, kept, kept, kept)
-        program.run(VectorOp.SCALE, kept, kept, immediate=-1)
-        program.run(VectorOp.ADD_IMMEDIATE, kept, kept, immediate=1)
+        _less(program, kept, 1, kept)
         program.run(VectorOp.MUL, error, error, kept)
 
 
@@ -150,7 +154,6 @@ class SigmoidLayer(ElementwiseLayer):
 
     def back(self, program: VectorProgram, error: str, kept: str) -> None:
         slope = f"{kept}.slope"
-        program.run(VectorOp.SCALE, slope, kept, immediate=-1)
-        program.run(VectorOp.ADD_IMMEDIATE, slope, slope, immediate=1)
+        _less(program, slope, 1, kept)
         program.run(VectorOp.MUL, slope, kept, slope)
         program.run(VectorOp.MUL, error, error, slope)

@@ -22,7 +22,7 @@ class Columns(View):
     count: int
 
     def buffer(self, die: int) -> Buffer:
-        """Where they lie on a die."""
+        """The memory of these channels on a die."""
         whole = self.of.buffer(die)
         return whole.part(whole.name, self.first // (2 if self.packed else 1), whole.rows, self.count, whole.stride)
 

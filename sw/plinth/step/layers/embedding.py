@@ -33,7 +33,7 @@ class RowGather:
 
     @property
     def name(self) -> str:
-        """Of its task."""
+        """The name of its task."""
         return f"{self.node.name}.{'scatter' if self.added else 'gather'}"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:

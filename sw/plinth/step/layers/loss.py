@@ -27,7 +27,7 @@ class LossLayer(NodeLayer, ABC):
 
     @cached_property
     def edge(self) -> Edge:
-        """What it reads."""
+        """The edge of the graph along which it reads the network's output."""
         return self.step.graph.edges[self.step.graph.inputs[self.number][0]]
 
     def finishes(self, other: NodeLayer) -> bool:

@@ -90,7 +90,7 @@ class NodeLayer:
 
     @property
     def map(self) -> Tensor:
-        """What readers read."""
+        """Its output behind bias, activations and pools, which the nodes behind it read."""
         assert self._map is not None
         return self._map
 
@@ -137,7 +137,7 @@ class NodeLayer:
         return tensors
 
     def network_input(self, place: int) -> Tensor:
-        """The network's input."""
+        """Reserve a tensor for the network's input at one of its places, and make it known to the host."""
         name = "input" if not self.step.inputs else f"input.{self.node.name}.{place}"
         tensor = self.tensor(name, *self.network_part(), packed=self.step.narrow and self.takes_narrow, moves=True)
         self.step.inputs.append(tensor)
@@ -160,7 +160,7 @@ class NodeLayer:
 
     def tensor(self, name: str, region: Region, channels: int, positions: int, *, packed: bool = False,
                moves: bool = False) -> Tensor:
-        """A place for a tensor."""
+        """Reserve memory of every die for a tensor; ``moves``: once for every step of an epoch."""
         step = self.step
         return step.reserve(Tensor(name, step.batch, positions, channels, region, step.factors, packed), moves=moves)
 
@@ -176,7 +176,7 @@ class NodeLayer:
         return operation.left
 
     def reserve_output(self) -> Tensor:
-        """A place for its sum."""
+        """Reserve memory for its sum, each element at its owner."""
         self.output = self.tensor(f"{self.node.name}.output", self.here.owned, self.node.output_channels,
                                   self.node.raw_positions, packed=narrow_map(self.step, self.number))
         return self.output

@@ -52,7 +52,7 @@ class Products(Repeated):
 
     @property
     def name(self) -> str:
-        """Of its tasks."""
+        """The name of its tasks, up to the first sample in brackets."""
         return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
 
     def on(self, die: int) -> Hashable:
@@ -86,8 +86,8 @@ class Products(Repeated):
             name, (first, rows) = self.name, self.piece.rows(self.parameters, w.rows, w.columns)
             if rows < w.rows:
                 # Columns of the input are rows of the weights.
-                name, x, w = f"{name}[{self.piece.number}]", VectorPiece(0, x.rows, first, rows).of(x), w.lines(first,
-                                                                                                                rows)
+                name, w = f"{name}[{self.piece.number}]", w.lines(first, rows)
+                x = VectorPiece(0, x.rows, first, rows).of(x)
             if rows:
                 yield self._task(name, shape, x, z, w, 0, share(samples))
             return

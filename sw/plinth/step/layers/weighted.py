@@ -38,7 +38,7 @@ class WeightedLayer(NodeLayer, ABC):
         return self.partial_sums(z)
 
     def partial_sums(self, z: Tensor) -> list[Placed]:
-        """Append what brings the partial sums of all dies owner, in die order."""
+        """Append what sends the partial sums of all dies to their owners; the summands there, in die order."""
         step, node = self.step, self.node
         planned = step.defined(node, FPROP, "reduce")
         if planned is None:
