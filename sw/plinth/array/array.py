@@ -386,6 +386,14 @@ class Array:
         return [[None if number < 0 else links[number][1] for number in row]
                 for row in self.all_routes.following[:self.dies].tolist()]
 
+    def path(self, source: int, target: int) -> list[int]:
+        """Places in :meth:`directed` of the links from a die to another, in the order of the way."""
+        links, node = [], source
+        while node != target:
+            links.append(int(self.all_routes.following[node, target]))
+            node = int(self.all_routes.heads[links[-1]])
+        return links
+
     @cached_property
     def for_tiles(self) -> "Array":
         """The array as tiles see it: with their routes."""

@@ -74,12 +74,13 @@ class LinkRoutes:
     @cached_property
     def names(self) -> list[str]:
         """Of each link."""
-        def node(number: int) -> str:
-            return f"die {number}" if number < self.dies else f"switch {number - self.dies}"
-
         several = self.array.topology in ("torus", "links", "ring", "clusters")
-        return [f"{node(one)} to {node(two)}" + (f" by port {port}" if several else "")
+        return [f"{self.node_name(one)} to {self.node_name(two)}" + (f" by port {port}" if several else "")
                 for one, port, two, _ in self.directed]
+
+    def node_name(self, node: int) -> str:
+        """A die or a switch."""
+        return f"die {node}" if node < self.dies else f"switch {node - self.dies}"
 
     @cached_property
     def _chunk_steps(self) -> list[Step]:

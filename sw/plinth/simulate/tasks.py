@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plinth.array.array import Array
 from plinth.machine.control import BODIES, FETCH_CYCLES, HEADERS, body_cycles
 from plinth.machine.links import buffered, lookups, waiting
 from plinth.machine.record import WorkCost
 from plinth.machine.vector import latencies
 from plinth.simulate.costs import VAULTS, DieCosts, PaperCost
 from plinth.simulate.phases import Collected, Purpose, purpose
+from plinth.simulate.routes import LinkRoutes
 from plinth.step.accesses import Accesses
 from plinth.step.step import Step
 from plinth.step.tasks import (
@@ -64,24 +64,20 @@ class TaskByTask(Collected):
     activities, purposes, tasks
         What is simulated, what each of it is for, and whether it ends a task.
     links : int
-        Links of the array.
+        Links of the array. A switch is taken to be a router as those of dies are.
     """
 
-    def __init__(self, step: Step, array: Array, costs: DieCosts, speeds: Sequence[float]):
+    def __init__(self, step: Step, routes: LinkRoutes, costs: DieCosts, speeds: Sequence[float]):
         super().__init__()
+        array = routes.array
         self.step, self.array, self.costs = step, array, costs
         self.parameters, self.cycle = costs.parameters, costs.second
-        links = array.directed()
+        links = routes.directed
         self.links = len(links)
-        self._number = {(die, port): number for number, (die, port, _, _) in enumerate(links)}
-        self._peer = {(die, port): other for die, port, other, _ in links}
-        self._ports, rates = array.route_table, array.directed_rates.tolist()
         dies, beat = range(step.dies), float(self.parameters.beat_words)
         self._reads, self._writes, self._receive_paths, self._injects, self._queues = (
             len(links) + place * step.dies for place in range(5))
-        several = array.topology in ("torus", "links", "ring", "clusters")
-        named = [(f"die {die} to die {other}" + (f" by port {port}" if several else ""), rate)
-                 for (die, port, other, _), rate in zip(links, rates, strict=True)]
+        named = list(zip(routes.names, routes.rates.tolist(), strict=True))
         named += [(f"die {die} {what}", rate) for what, rate in (
             ("reads", beat), ("writes", beat), ("receive path", 1.0), ("injects", float(self.parameters.flit_words)))
             for die in dies]
@@ -90,9 +86,9 @@ class TaskByTask(Collected):
                                               speed=speed) for speed in speeds),
             links=(*(simulated.SimulatedLink(name=name, words_per_second=rate / self.cycle, within=place >= len(links))
                      for place, (name, rate) in enumerate(named)),
-                   *(simulated.SimulatedLink(name=f"tiles from die {die} by port {port}",
+                   *(simulated.SimulatedLink(name=f"tiles from {routes.node_name(node)} by port {port}",
                                              words_per_second=1.0 / self.cycle,
-                                             queue=True, within=True) for die, port, _, _ in links)))
+                                             queue=True, within=True) for node, port, _, _ in links)))
         self._fullest: dict[tuple[tuple[int, float], ...], float] = {}
         #: For each ring's message, what has joined it.
         self._joined: dict[tuple[tuple[int, ...], int], list[str]] = {}
@@ -100,14 +96,8 @@ class TaskByTask(Collected):
             _Die(self, die)
 
     def path(self, die: int, other: int) -> list[int]:
-        """Links from a die to another."""
-        found = []
-        while die != other:
-            port = self._ports[die][other]
-            assert port is not None
-            found.append(self._number[die, port])
-            die = self._peer[die, port]
-        return found
+        """Links that tiles take from a die to another."""
+        return self.array.for_tiles.path(die, other)
 
     def flit_cycles(self, path: Sequence[int]) -> float:
         """Cycles of a flit on the slowest link of a way."""
@@ -155,8 +145,7 @@ class TaskByTask(Collected):
         share = work.phase.share * 2 * (size - 1) / size * words
         loads: dict[int, float] = {}
         for die, other in zip(ring, (*ring[1:], ring[0]), strict=True):
-            path = self.path(die, other)
-            for link in (self.injects(die), *path):
+            for link in (self.injects(die), *self.array.path(die, other)):
                 loads[link] = loads.get(link, 0.0) + share
         latency = work.phase.share * self.costs.machine.ring_latency(size, self.array.ring_latency(np.array(ring)))
         return Flow(name=name, links=np.array(list(loads)), words=np.array(list(loads.values())),
@@ -394,7 +383,7 @@ class _Die:
 
     def _arrival(self, keys: Sequence[str], other: int, exchange: int) -> None:
         """A counter of another die advances once a task's words are there: after some activities."""
-        latency = self.costs.machine.advance(int(self.given.array.route_latencies[self.die, other]))
+        latency = self.costs.machine.advance(int(self.given.array.for_tiles.route_latencies[self.die, other]))
         self._add(Flow(name=f"{keys[0]} arrival {other}", latency=max(0.0, latency) * self.cycle,
                        waits=[Wait(key) for key in keys], signals=[f"{other}.exchange {exchange}"]))
 

@@ -73,8 +73,8 @@ def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | No
     costs : Costs
     slow : dict of int to float, optional
         Dies whose tasks take longer by a factor, beside the array's speeds.
-    ways : Ways, optional
-        The array's, if they are known.
+    routes : LinkRoutes, optional
+        Those of the array, if they are known.
     overlap : bool
         Whether reductions run beside what follows; else a die goes on when its reduction is done.
     form : str
@@ -93,11 +93,11 @@ def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | No
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
     grouped = why_grouped(step, array, costs, overlap=overlap, form=form, most_tasks=most_tasks)
+    routes = routes or LinkRoutes(array)
     if not grouped:
         assert isinstance(costs, DieCosts)
-        made = TaskByTask(step, array, costs, speeds)
-        return Workload(made.machine, made.activities, made.purposes, made.tasks, made.links)
-    routes = routes or LinkRoutes(array)
+        fine = TaskByTask(step, routes, costs, speeds)
+        return Workload(fine.machine, fine.activities, fine.purposes, fine.tasks, fine.links)
     hertz = float(array.clock_mhz * 1_000_000)
     machine = SimulatedArray(
         dies=tuple(SimulatedDie(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
@@ -113,8 +113,6 @@ def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: 
         return "costs are those of HyPar's paper"
     if form != "exact" or not overlap:
         return "HyPar's paper counts words so, or lets nothing go on beside a reduction"
-    if array.switches:
-        return f"array {array.name} has switches, which dies have not"
     if array.codes == AT_LINKS:
         return f"codes of array {array.name} are a model"
     count = 0

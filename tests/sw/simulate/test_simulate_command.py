@@ -73,7 +73,8 @@ def test_the_table_names_what_matters(capsys) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "why"), [
-    (("digits-mlp",), ""), (("digits-mlp", "--array", "hypar-16"), "array hypar-16 has switches"),
+    (("digits-mlp",), ""), (("digits-mlp", "--array", "hypar-16"), ""),
+    (("digits-mlp", "--cost", "paper"), "costs are those of HyPar's paper"),
     (("alexnet", "--array", "ring-4", "--planner", "data", "--batch", "256"), "it has more than 80,000 tasks")])
 def test_which_model_it_was_is_said(capsys, arguments: tuple[str, ...], why: str) -> None:
     found = json.loads(run(capsys, *arguments, "--json"))

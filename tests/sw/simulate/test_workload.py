@@ -78,6 +78,30 @@ def test_arrays_of_any_number_of_dies_are_simulated(name: str, planner: str) -> 
     assert found.result.seconds == pytest.approx(predicted, rel=0.15)
 
 
+def _one_way() -> tuple[tuple[int | None, ...], ...]:
+    """Routes of torus-2x4 that take the column first, then go one way round the row; those that follow from its links
+    take the row first, the shorter way."""
+    return tuple(tuple(2 if there // 4 != die // 4 else None if there == die else 0 for there in range(8))
+                 for die in range(8))
+
+
+@pytest.mark.parametrize("split", [data, model])
+@pytest.mark.parametrize("array", [
+    HYPAR, sized("mpt-4x4"), replace(ARRAYS["torus-2x4"], preset="ndp-tiny-routes", tile_routes=_one_way())],
+    ids=lambda array: array.name)
+def test_both_models_send_the_same_words_over_the_same_links(array: Array, split) -> None:
+    """Switches pass on what dies send, and tiles go by their own routes, chunks by those of the array. Each link has
+    its share of all words; how many flits they take, models differ in."""
+    graph = from_network(NETWORKS["digits-mlp"])
+    plan = given_plan(graph, array, split(graph, array.levels), 64)
+    step = step_on(plan, array)
+    fine, coarse = simulated(plan, array, step=step), simulated(plan, array, step=step, most_tasks=0)
+    assert not fine.work.grouped and coarse.work.grouped
+    words = fine.result.link_words[:len(array.directed())]
+    assert words / words.sum() == pytest.approx(coarse.result.link_words / coarse.result.link_words.sum(), rel=0.01)
+    assert 0.6 < coarse.cycles / fine.cycles < 1.0
+
+
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("planner", ["data", "model", "hypar"])
 def test_multiply_adds_are_those_of_the_layers(cost: str, planner: str) -> None:
