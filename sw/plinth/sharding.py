@@ -135,7 +135,7 @@ class ReductionDefinition:
 def _by_name(copies: Any) -> Copies:
     """Copies in the order of names, if they are pairs of a name and a value."""
     if not isinstance(copies, (tuple, list)) or not all(
-            isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in copies):
+            isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in copies):
         raise UserError("copies must be pairs of a variable's name and a Ring, a Server or Local, not "
                         f"{described(copies)}")
     return tuple(sorted(copies, key=itemgetter(0)))
@@ -144,8 +144,9 @@ def _by_name(copies: Any) -> Copies:
 def _are_ranges(part: Any) -> bool:
     """Whether rows of a piece are a tuple of ranges of integers, none of them empty."""
     return isinstance(part, tuple) and all(
-        isinstance(one, tuple) and len(one) == 2 and all(type(row) is int for row in one) and one[0] < one[1]
-        for one in part)
+        isinstance(bounds, tuple) and len(bounds) == 2 and all(type(row) is int for row in bounds)
+        and bounds[0] < bounds[1]
+        for bounds in part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +190,7 @@ class Sharding:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "factors", self.factors or halves(len(self.splits[0]) if self.splits else 0))
-        lists = tuple(None if one == Lists() else one for one in self.lists)
+        lists = tuple(None if node_lists == Lists() else node_lists for node_lists in self.lists)
         object.__setattr__(self, "lists", lists if any(lists) else ())
         if self.copies != ():
             object.__setattr__(self, "copies", _by_name(self.copies))
@@ -220,7 +221,7 @@ class Sharding:
     def syncs(self, number: int) -> tuple[Sync, ...]:
         """How the copies of each variable of a node are kept equal, in their order there; none, if nothing is said."""
         node, syncs = self.graph.nodes[number], self._syncs
-        return tuple(syncs[one.qualified(node.name)] for one in node.variables) if syncs else ()
+        return tuple(syncs[variable.qualified(node.name)] for variable in node.variables) if syncs else ()
 
     @cached_property
     def blocks(self) -> WinogradBlocks:
@@ -230,13 +231,13 @@ class Sharding:
     @cached_property
     def exchanges(self) -> tuple[ExchangeDefinition, ...]:
         """What moves between layers in a step, in its order: the definitions that a step's operations realise."""
-        found = exchanges(self.graph, self.layouts, self.factors, self.array, self.blocks)
-        return tuple(one for one in found if one.moves(self.batch, self.factors))
+        definitions = exchanges(self.graph, self.layouts, self.factors, self.array, self.blocks)
+        return tuple(definition for definition in definitions if definition.moves(self.batch, self.factors))
 
     @cached_property
     def reductions(self) -> tuple[ReductionDefinition, ...]:
         """Sums of gradients over dies in a step, in the order of bprop; of no words where a layer's batch is whole."""
-        return tuple(one for number in reversed(self.graph.weighted) for one in self._reductions(number))
+        return tuple(reduction for number in reversed(self.graph.weighted) for reduction in self._reductions(number))
 
     def _reductions(self, number: int) -> Iterator[ReductionDefinition]:
         """Of a layer: one, or one of each variable."""
@@ -291,7 +292,7 @@ class Sharding:
         """
         if (self.graph.nodes, self.graph.edges) == (other.graph.nodes, other.graph.edges):
             return
-        first, second = ({name: f"of shape {list(one.shape)}" for name, one in graph.variables.items()}
+        first, second = ({name: f"of shape {list(variable.shape)}" for name, variable in graph.variables.items()}
                          for graph in (self.graph, other.graph))
         name = next((name for name in (*first, *second) if first.get(name) != second.get(name)), None)
         why = "their layers differ" if name is None else (
@@ -360,7 +361,7 @@ class Sharding:
             for number, part in enumerate(server.pieces):
                 if not part:
                     raise UserError(f"{where}: piece {number} has no rows; leave it out")
-                if any(one[1] >= two[0] for one, two in pairwise(part)):
+                if any(previous[1] >= following[0] for previous, following in pairwise(part)):
                     raise UserError(f"{where}: ranges of piece {number} must ascend with gaps between them, not "
                                     f"{described(part)}")
         pieces = len(server.pieces) if isinstance(server.pieces, tuple) else server.pieces

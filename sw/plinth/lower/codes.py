@@ -48,8 +48,8 @@ def level_of(size: float, part: CodePart) -> int:
         raise UserError(f"levels of layer {part.layer!r} cannot follow from neurons of size {size}; it must be a "
                         "number above 0")
     below = BELOW[part.rounds] + (part.outputs > 2) + POOLED_BELOW * part.pooled
-    found = round(log2(size)) - (SCALE_BELOW[part.outputs] if part.regions else below)
-    return min(max(found, LAYER_LEVELS.start), LAYER_LEVELS.stop - 1)
+    level = round(log2(size)) - (SCALE_BELOW[part.outputs] if part.regions else below)
+    return min(max(level, LAYER_LEVELS.start), LAYER_LEVELS.stop - 1)
 
 
 def _fields(part: CodePart | SkipPart, masked: bool) -> dict[str, int]:
@@ -77,8 +77,8 @@ def level_fields(part: CodePart, level: int, predicts: bool = False) -> dict[str
     if predicts or not part.number:
         return {"first": here}
     before = here + ROUND_STEP
-    found = {"first": before, "known": before, "follows": 1}
-    return found | ({"exact": 1} if part.exact else {"lower": here})
+    fields = {"first": before, "known": before, "follows": 1}
+    return fields | ({"exact": 1} if part.exact else {"lower": here})
 
 
 @dataclass(frozen=True)

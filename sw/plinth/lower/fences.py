@@ -75,12 +75,12 @@ class GraphOrder:
         while sum(self._wait(*wait) for wait in waits):
             pass
 
-    def _edge(self, one: Event, other: Event) -> bool:
-        """One comes before the other; whether that is new."""
-        if other in self.after[one]:
+    def _edge(self, earlier: Event, later: Event) -> bool:
+        """``earlier`` comes before ``later``; whether that is new."""
+        if later in self.after[earlier]:
             return False
-        self.after[one].append(other)
-        self.before[other].append(one)
+        self.after[earlier].append(later)
+        self.before[later].append(earlier)
         return True
 
     def _tasks(self, die: int, graph: GraphBuilder) -> None:
@@ -107,28 +107,28 @@ class GraphOrder:
 
     def _chunks(self, sent: Iterable[Send]) -> None:
         """Of each message, the end of the next member's part."""
-        found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        chunks: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         numbers: dict[tuple[int, int], tuple[int, int, int]] = {}
         for die, graph in enumerate(self.graphs):
             for place, (_, engine, header, body) in enumerate(graph.pending):
                 if engine is Engine.COLLECTIVE and header["operation"] < CollectiveOperation.SET_GROUP.value:
                     group, message = body["group"], body.get("message", 0)
                     key = die, group, message
-                    numbers[die, place] = group, message, len(found[key])
-                    found[key].append(place)
-        for one in sent:
-            if (one.die, one.place) in numbers and one.traffic_class:
-                group, message, number = numbers[one.die, one.place]
-                if number < len(places := found.get((one.to, group, message), [])):
-                    there = "chunks", one.die, one.place, one.to
-                    self._edge(("start", one.die, one.place, one.die), there)
-                    self._edge(there, ("end", one.to, places[number], one.to))
+                    numbers[die, place] = group, message, len(chunks[key])
+                    chunks[key].append(place)
+        for send in sent:
+            if (send.die, send.place) in numbers and send.traffic_class:
+                group, message, number = numbers[send.die, send.place]
+                if number < len(places := chunks.get((send.to, group, message), [])):
+                    there = "chunks", send.die, send.place, send.to
+                    self._edge(("start", send.die, send.place, send.die), there)
+                    self._edge(there, ("end", send.to, places[number], send.to))
 
     def _wait(self, start: Event, counter: int, value: int) -> bool:
         """A task starts after each advance without which its counter could not be as far: by those that do not come
         after its start, nor behind that advance in an order of their own. Whether anything new follows."""
         late = self.reached(start)
-        some = [one for one in self.advances.get((start[1], counter), []) if one[0] not in late]
+        some = [advance for advance in self.advances.get((start[1], counter), []) if advance[0] not in late]
         behind, new = Counter(order for _, order in some), False
         for event, order in some:
             if len(some) - behind[order] < value:
@@ -142,13 +142,13 @@ class GraphOrder:
 
     def reached(self, event: Event, back: bool = False) -> set[Event]:
         """All that follows from an event, or that it follows from."""
-        edges, found, fresh = self.before if back else self.after, {event}, [event]
+        edges, events, fresh = self.before if back else self.after, {event}, [event]
         while fresh:
             for other in edges.get(fresh.pop(), ()):
-                if other not in found:
-                    found.add(other)
+                if other not in events:
+                    events.add(other)
                     fresh.append(other)
-        return found
+        return events
 
 
 def tile_dies(header: Mapping[str, Any], body: Mapping[str, Any], die: int) -> list[int]:
@@ -177,21 +177,21 @@ def fenced(graphs: Sequence[GraphBuilder], sent: Sequence[Send], kind_of: Mappin
     UserError
         If something may be under way while its routes are set.
     """
-    found = dict.fromkeys(sent, frozenset[RouteSetting]())
+    routes = dict.fromkeys(sent, frozenset[RouteSetting]())
     if not (sets := settings(graphs)):
-        return found
+        return routes
     order = GraphOrder(graphs, sent)
-    before: dict[Send, list[RouteSetting]] = {one: [] for one in sent}
+    before: dict[Send, list[RouteSetting]] = {send: [] for send in sent}
     for setting in sets:
-        some = [one for one in sent if kind_of[one.traffic_class] is setting.traffic]
+        some = [send for send in sent if kind_of[send.traffic_class] is setting.traffic]
         here = setting.die, setting.place, setting.die
         past, future = order.reached(("start", *here), back=True), order.reached(("end", *here))
-        for one in some:
-            if ("start", one.die, one.place, one.die) in future:
-                before[one].append(setting)
-            elif order.arrival(one, setting.traffic) not in past:
-                setter, sender = (graphs[task.die].pending[task.place][0] for task in (setting, one))
+        for send in some:
+            if ("start", send.die, send.place, send.die) in future:
+                before[send].append(setting)
+            elif order.arrival(send, setting.traffic) not in past:
+                setter, sender = (graphs[task.die].pending[task.place][0] for task in (setting, send))
                 raise UserError(f"task {setter!r} of die {setting.die} sets routes of {setting.traffic.name.lower()}, "
-                                f"but what task {sender!r} of die {one.die} sends to die {one.to} may be under way "
+                                f"but what task {sender!r} of die {send.die} sends to die {send.to} may be under way "
                                 "then; let it wait until that has arrived, or that for it, by counters")
-    return {one: frozenset(some) for one, some in before.items()}
+    return {send: frozenset(some) for send, some in before.items()}

@@ -184,8 +184,8 @@ class LayerWeights:
         """A read of all weights and the bias, flat, as often as dies hold copies of their slices."""
         copies = [self._copy(copy) for copy in range(len(self.rings[0]))]
         count = len(self.rings)
-        return Reading([piece for one in copies for piece in one.pieces], lambda values: [
-            one.make(values[number * count:(number + 1) * count]) for number, one in enumerate(copies)])
+        return Reading([piece for copy in copies for piece in copy.pieces], lambda values: [
+            copy.make(values[number * count:(number + 1) * count]) for number, copy in enumerate(copies)])
 
     def _copy(self, copy: int) -> Reading[Floats]:
         return Reading([(ring[copy], self.buffers[ring[copy]]) for ring in self.rings], lambda values: np.asarray(
@@ -259,46 +259,47 @@ class _HostPlaces:
     def __init__(self, step: Step, at: Callable[[Buffer], Buffer]) -> None:
         self._step, self._at = step, at
 
-    def tensor(self, given: tensors.Tensor) -> PlacedTensor:
+    def tensor(self, tensor: tensors.Tensor) -> PlacedTensor:
         """A tensor."""
         dies = range(self._step.dies)
-        return PlacedTensor(given.samples, given.positions, given.channels, [given.part(die) for die in dies],
-                            [self._at(given.buffer(die)) for die in dies])
+        return PlacedTensor(tensor.samples, tensor.positions, tensor.channels, [tensor.part(die) for die in dies],
+                            [self._at(tensor.buffer(die)) for die in dies])
 
     def inputs(self) -> list[PlacedTensor]:
         """What the network's input is given to."""
         return [self._input(number) for number in range(len(self._step.inputs))]
 
     def _input(self, number: int) -> PlacedTensor:
-        found, table = self.tensor(self._step.inputs[number]), self._step.tables.get(number)
+        tensor, table = self.tensor(self._step.inputs[number]), self._step.tables.get(number)
         if table is None:
-            return found
-        return RowNumbers(found.samples, found.positions, found.channels, found.parts, found.buffers,
+            return tensor
+        return RowNumbers(tensor.samples, tensor.positions, tensor.channels, tensor.parts, tensor.buffers,
                           [table.slice(die) for die in range(self._step.dies)])
 
-    def weights(self, given: Weights) -> LayerWeights:
+    def weights(self, weights: Weights) -> LayerWeights:
         """Weights of a layer, or what has their shape."""
         step = self._step
         number = next(number for number, node in enumerate(step.graph.nodes)
-                      if node.name == given.name.rpartition(".")[0])
+                      if node.name == weights.name.rpartition(".")[0])
         dies = range(step.dies)
         node = step.graph.nodes[number]
-        return LayerWeights(LayerVector(node.name, node.variables), given.shape, [given.slice(die) for die in dies],
-                            [self._at(given.buffer(die)) for die in dies], step.members(RING, number).members)
+        return LayerWeights(LayerVector(node.name, node.variables), weights.shape, [weights.slice(die) for die in dies],
+                            [self._at(weights.buffer(die)) for die in dies], step.members(RING, number).members)
 
     def all_weights(self) -> dict[str, LayerWeights]:
         """The weights of each layer in die memory, by the layer's name."""
-        return {name: self.weights(one) for name, one in self._step.weights.items()}
+        return {name: self.weights(weights) for name, weights in self._step.weights.items()}
 
     def all_gradients(self) -> dict[str, LayerWeights]:
         """The gradients of each layer in die memory, by the layer's name, with rates that they are multiplied by."""
-        rates = {one.node.name: one.rates for one in self._step.operations if isinstance(one, ElementRates)}
-        return {name: replace(self.weights(one), rates=rates.get(name, ()))
-                for name, one in self._step.gradients.items()}
+        rates = {operation.node.name: operation.rates for operation in self._step.operations
+                 if isinstance(operation, ElementRates)}
+        return {name: replace(self.weights(gradients), rates=rates.get(name, ()))
+                for name, gradients in self._step.gradients.items()}
 
     def all_kept(self) -> dict[str, dict[str, KeptWeights]]:
         """What is kept beside the weights, by layer and name."""
-        return {layer: {name: self._kept(self._step.weights[layer], one) for name, one in vectors.items()}
+        return {layer: {name: self._kept(self._step.weights[layer], vector) for name, vector in vectors.items()}
                 for layer, vectors in self._step.kept.items()}
 
     def _kept(self, weights: Weights, kept: Kept) -> KeptWeights:
@@ -398,38 +399,38 @@ class HostView:
 
     def parameters_of(self, executor: Executor) -> dict[str, Floats]:
         """All variables: of every slice the copy on its ring's first die."""
-        found = read_together(executor, {name: one.reading() for name, one in self.weights.items()})
-        return {name: values for layer, flat in found.items()
+        flats = read_together(executor, {name: weights.reading() for name, weights in self.weights.items()})
+        return {name: values for layer, flat in flats.items()
                 for name, values in self.weights[layer].vector.split(flat).items()}
 
     def copies_of(self, executor: Executor) -> dict[str, list[Floats]]:
         """Variables of each layer as one, as often as dies hold copies of their slices."""
-        return read_together(executor, {name: one.copies() for name, one in self.weights.items()})
+        return read_together(executor, {name: weights.copies() for name, weights in self.weights.items()})
 
     def gradients_of(self, executor: Executor) -> dict[str, GradientSum]:
         """The loss's own gradients of each layer's variables as one: of every slice the sum over its ring."""
         fmt = self.parameters.memory_format
-        sums = read_together(executor, {name: one.sums(fmt) for name, one in self.gradients.items()})
-        return {name: one.over(self.gradient_scale) for name, one in sums.items()}
+        sums = read_together(executor, {name: gradients.sums(fmt) for name, gradients in self.gradients.items()})
+        return {name: gradient_sum.over(self.gradient_scale) for name, gradient_sum in sums.items()}
 
     def kept_of(self, executor: Executor) -> dict[str, dict[str, Floats]]:
         """The vectors beside all variables: of wide numbers each half as a number."""
-        found: dict[str, dict[str, Floats]] = {}
+        by_variable: dict[str, dict[str, Floats]] = {}
         for layer, vectors in self.kept_flats_of(executor).items():
             for vector, flat in vectors.items():
                 for name, values in self.weights[layer].vector.split(flat.astype(np.float32)).items():
-                    found.setdefault(name, {})[vector] = values
-        return found
+                    by_variable.setdefault(name, {})[vector] = values
+        return by_variable
 
     def kept_flats_of(self, executor: Executor) -> dict[str, dict[str, NDArray[np.float64]]]:
         """The vectors beside each layer's variables as one, by layer and name."""
-        found = read_together(executor, {(name, vector): one.reading() for name, vectors in self.kept.items()
-                                         for vector, one in vectors.items()})
-        return {name: {vector: found[name, vector] for vector in vectors} for name, vectors in self.kept.items()}
+        flats = read_together(executor, {(name, vector): kept_weights.reading() for name, vectors in self.kept.items()
+                                         for vector, kept_weights in vectors.items()})
+        return {name: {vector: flats[name, vector] for vector in vectors} for name, vectors in self.kept.items()}
 
     def maps_of(self, executor: Executor) -> dict[str, Floats]:
         """Maps that decide kinks, by layer."""
-        return read_together(executor, {name: one.reading() for name, one in self.maps.items()})
+        return read_together(executor, {name: tensor.reading() for name, tensor in self.maps.items()})
 
     def generators_of(self, executor: Executor) -> tuple[int, ...]:
         """States of the dies' generators of random bits, if they have any."""
@@ -440,7 +441,8 @@ class HostView:
         """Words of all that a step hands on to the next: weights on every die, what is kept beside them, generators."""
         return executor.collect([(die, buffer) for die, buffer in (
             *(piece for layer in self.weights.values() for piece in enumerate(layer.buffers)),
-            *(piece for vectors in self.kept.values() for one in vectors.values() for piece in one.pieces()),
+            *(piece for vectors in self.kept.values() for kept_weights in vectors.values()
+              for piece in kept_weights.pieces()),
             *enumerate(self.generators)) if buffer.columns])
 
 
@@ -461,7 +463,7 @@ def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer
         "gradients": places.all_gradients(), "inputs": places.inputs(), "targets": places.tensor(step.targets),
         "predictions": places.tensor(step.predictions),
         "maps": {name: places.tensor(tensor) for name, tensor in step.maps.items()}, "kept": places.all_kept(),
-        "constants": [(at(one.buffer(0)), one.values) for one in step.constants],
+        "constants": [(at(constant.buffer(0)), constant.values) for constant in step.constants],
         "generators": [] if step.generator is None else [at(step.generator.buffer(die)) for die in range(step.dies)],
         "living": {name: places.tensor(tensor) for name, tensor in (living or {}).items()},
         "realised": step.realised(), **settings}

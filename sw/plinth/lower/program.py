@@ -56,21 +56,21 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
         return -(-address // line) * line
 
     # Before tasks are packed, which cannot name places far beyond a die's memory.
-    fullest = max(step, key=lambda one: one.end)
+    fullest = max(step, key=lambda graph: graph.end)
     require_memory(parameters, fullest.end, memory_words, fullest.sizes)
-    setup_tasks = [one.finish(record=False) for one in setup]
-    step_tasks = [one.finish(record=True) for one in step]
+    setup_tasks = [graph.finish(record=False) for graph in setup]
+    step_tasks = [graph.finish(record=True) for graph in step]
     most_setup, most_step = (max(map(len, tasks), default=0) for tasks in (setup_tasks, step_tasks))
-    records = aligned(max(one.end for one in step))
+    records = aligned(max(graph.end for graph in step))
     first = aligned(records + record * most_step)
     second = aligned(first + descriptor * most_setup)
     end = second + descriptor * most_step
     require_memory(parameters, end, memory_words, fullest.sizes | {"tasks and records": end - fullest.end})
     return Program(
         parameters=parameters,
-        setup=[DieGraph("setup", first, tuple(tasks), one.advances, descriptor)
-               for one, tasks in zip(setup, setup_tasks, strict=True)],
-        step=[DieGraph("step", second, tuple(tasks), one.advances, descriptor)
-              for one, tasks in zip(step, step_tasks, strict=True)],
+        setup=[DieGraph("setup", first, tuple(tasks), graph.advances, descriptor)
+               for graph, tasks in zip(setup, setup_tasks, strict=True)],
+        step=[DieGraph("step", second, tuple(tasks), graph.advances, descriptor)
+              for graph, tasks in zip(step, step_tasks, strict=True)],
         buffers=builder.buffers, moving=builder.moving, gradient_scale=gradient_scale, records=records,
         memory_words=end)

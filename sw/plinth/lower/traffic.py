@@ -24,10 +24,10 @@ def traffic(graphs: Sequence[Sequence[GraphBuilder]]) -> dict[int, Pairs]:
     graphs : sequence of sequence of GraphBuilder
         For each die the graphs that it runs, one after the other.
     """
-    found: dict[int, Pairs] = {}
+    by_class: dict[int, Pairs] = {}
     for (number, _), pairs in phases(graphs).items():
-        found.setdefault(number, set()).update(pairs)
-    return found
+        by_class.setdefault(number, set()).update(pairs)
+    return by_class
 
 
 def phases(graphs: Sequence[Sequence[GraphBuilder]]) -> dict[tuple[int, tuple[Sets, ...]], Pairs]:
@@ -38,20 +38,20 @@ def phases(graphs: Sequence[Sequence[GraphBuilder]]) -> dict[tuple[int, tuple[Se
     UserError
         If routes are set while packets of theirs may be under way.
     """
-    found: dict[tuple[int, tuple[Sets, ...]], Pairs] = {}
+    by_phase: dict[tuple[int, tuple[Sets, ...]], Pairs] = {}
     kind_of = {number: graphs[0][0].parameters.traffic(number) for number in range(graphs[0][0].parameters.classes)}
     past: dict[Traffic, tuple[Sets, ...]] = dict.fromkeys(Traffic, ())
     nexts: list[dict[int, int]] = [{} for _ in graphs]
     for at_once in zip(*graphs, strict=True):
         sent = sends(at_once, nexts)
-        for one, sets in fenced(at_once, sent, kind_of).items():
-            key = one.traffic_class, (*past[kind_of[one.traffic_class]], *([sets] if sets else []))
-            found.setdefault(key, set()).add((one.die, one.to))
+        for send, sets in fenced(at_once, sent, kind_of).items():
+            key = send.traffic_class, (*past[kind_of[send.traffic_class]], *([sets] if sets else []))
+            by_phase.setdefault(key, set()).add((send.die, send.to))
         done = settings(at_once)
         for kind in Traffic:
-            if mine := frozenset(one for one in done if one.traffic is kind):
+            if mine := frozenset(setting for setting in done if setting.traffic is kind):
                 past[kind] = (*past[kind], mine)
-    return found
+    return by_phase
 
 
 def following(array: Array, graphs: Sequence[Sequence[GraphBuilder]], sets: Sequence[Sets]) -> NDArray[np.int64]:
@@ -63,16 +63,16 @@ def following(array: Array, graphs: Sequence[Sequence[GraphBuilder]], sets: Sequ
         If one sets a route of a die that there is not, or by a port without a link.
     """
     number = {(node, port): place for place, (node, port, _, _) in enumerate(array.directed())}
-    found = array.following.copy()
+    routes = array.following.copy()
     for some in sets:
-        for one in sorted(some):
-            for other, port in one.ports:
-                if other >= array.dies or (other != one.die and (one.die, port) not in number):
-                    raise UserError(f"die {one.die} of array {array.name!r} cannot set a route to die {other} by port "
-                                    f"{port}: there is no such die, or no link at that port; correct the routes")
-                if other != one.die:
-                    found[one.die, other] = number[one.die, port]
-    return found
+        for setting in sorted(some):
+            for other, port in setting.ports:
+                if other >= array.dies or (other != setting.die and (setting.die, port) not in number):
+                    raise UserError(f"die {setting.die} of array {array.name!r} cannot set a route to die {other} by "
+                                    f"port {port}: there is no such die, or no link at that port; correct the routes")
+                if other != setting.die:
+                    routes[setting.die, other] = number[setting.die, port]
+    return routes
 
 
 def check_circles(array: Array, graphs: Sequence[Sequence[GraphBuilder]]) -> None:
@@ -83,9 +83,9 @@ def check_circles(array: Array, graphs: Sequence[Sequence[GraphBuilder]]) -> Non
     UserError
         With the circle, or the tasks.
     """
-    found = phases(graphs)
-    for number, sets in sorted(found, key=lambda key: (key[0], len(key[1]))):
+    by_phase = phases(graphs)
+    for number, sets in sorted(by_phase, key=lambda key: (key[0], len(key[1]))):
         routes = following(array, graphs, sets) if sets else array.following
-        if circle := array.circle(found[number, sets], routes):
+        if circle := array.circle(by_phase[number, sets], routes):
             raise UserError(f"array {array.name!r} cannot run this plan: packets of class {number} would wait for each "
                             f"other for ever: {circle}; give routes that form no circle, or choose another plan")

@@ -237,9 +237,9 @@ class _Lowering:
         for place in step.places:
             base = bases.get(place.name, 0)
             for builder in self.builders:
-                found = builder.allocate(place.name, 1, max(1, place.words), base=base,
-                                         copies=steps if place.moves else 1)
-            self.places[place.name] = found.address, base
+                buffer = builder.allocate(place.name, 1, max(1, place.words), base=base,
+                                          copies=steps if place.moves else 1)
+            self.places[place.name] = buffer.address, base
         for place in step.places:
             if place.what is not None:
                 for die, builder in enumerate(self.builders):
@@ -258,15 +258,15 @@ class _Lowering:
 
     def _bases(self) -> dict[str, int]:
         """Base registers of the places that move."""
-        found = {self.step.targets.name: TARGET_BASE}
+        bases = {self.step.targets.name: TARGET_BASE}
         for number, tensor in enumerate(self.step.inputs):
             base = FURTHER_BASE + number - 1 if number else INPUT_BASE
             if base >= BASE_COUNT:
                 name = tensor.name.split(".")[1]
                 raise UserError(f"layer {name!r} is one too many that reads the network's input, which {number} layers "
                                 "may; feed it from another layer")
-            found[tensor.name] = base
-        return found
+            bases[tensor.name] = base
+        return bases
 
     def program(self, memory_words: int) -> TrainingProgram:
         """The whole."""
@@ -300,7 +300,7 @@ class _Lowering:
             for builder, ports in zip(self.setup, step.array.for_tiles.route_table, strict=True):
                 route_setup(Traffic.TILES, ports, builder)
         check_circles(step.array, list(zip(self.setup, self.builders, strict=True)))
-        setup = self.setup if any(one.advances for one in self.setup) else ()
+        setup = self.setup if any(builder.advances for builder in self.setup) else ()
         program = assemble(setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
         base = {field.name: getattr(program, field.name) for field in fields(program)}
         return TrainingProgram(**base | host_view(step, self.at, batches=self.steps, levels=self.levels, living={
@@ -328,8 +328,9 @@ class _Lowering:
         return self.at(operand)
 
     def _program(self, program: VectorProgram) -> VectorProgram:
-        def moves(given: Sequence[Move]) -> list[Move]:
-            return [Move(self.at(move.operand), move.region) for move in given if isinstance(move.operand, Buffer)]
+        def moves(operand_moves: Sequence[Move]) -> list[Move]:
+            return [Move(self.at(move.operand), move.region) for move in operand_moves
+                    if isinstance(move.operand, Buffer)]
 
         return replace(program, loads=moves(program.loads), stores=moves(program.stores))
 
@@ -371,8 +372,8 @@ class _Lowering:
     def _transform(self, to: _Lowered, work: TransformTiles) -> None:
         """Its descriptors, which write different words, or add to them one after the other."""
         maps = replace(work.maps, buffer=self.at(work.maps.buffer))
-        operation, made = transform_bodies(replace(work, maps=maps, tiles=self.at(work.tiles)))
-        bodies = [self._announced(body, work) for body in made]
+        operation, tile_bodies = transform_bodies(replace(work, maps=maps, tiles=self.at(work.tiles)))
+        bodies = [self._announced(body, work) for body in tile_bodies]
         to.add_parts([f"{to.task.name}.{number}" for number in range(len(bodies))], operation, bodies)
 
     def _lines(self, to: _Lowered, work: LineTransform) -> None:

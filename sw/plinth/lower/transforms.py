@@ -13,9 +13,10 @@ from plinth_hw.isa.winograd import PLAIN_NUMBERS, TRANSFORMS, Lattice, Transform
 ADDRESS_MASK = 0xFFFF_FFFF
 
 
-def _matrix(one: Transform, outputs: bool, scatter: bool) -> int:
+def _matrix(transform: Transform, outputs: bool, scatter: bool) -> int:
     """The number of B^T or A, or of their transposes."""
-    return 0 if one.size == 1 else 1 + 4 * TRANSFORMS.index((one.outputs, one.taps)) + outputs + 2 * (not scatter)
+    return 0 if transform.size == 1 else 1 + 4 * TRANSFORMS.index(
+        (transform.outputs, transform.taps)) + outputs + 2 * (not scatter)
 
 
 def matrix_numbers(node: Node) -> tuple[int, int]:
@@ -115,23 +116,23 @@ def line_body(work: LineTransform) -> tuple[TransferOperation, dict[str, Any]]:
 
 #: Fields of a body that turn into each other's where tiles lie on their sides.
 _TURNED = {"planes": "rows", "down": "across"} | {
-    f"{side}_{one}": f"{side}_{other}" for side in ("source", "destination")
-    for one, other in (("plane_stride", "row_stride"), ("down", "across"), ("row", "column"), ("rows", "columns"),
-                       ("row_step", "column_step"))}
+    f"{side}_{first}": f"{side}_{second}" for side in ("source", "destination")
+    for first, second in (("plane_stride", "row_stride"), ("down", "across"), ("row", "column"), ("rows", "columns"),
+                          ("row_step", "column_step"))}
 
 
 def _on_its_side(body: dict[str, Any]) -> dict[str, Any]:
     """The same windows and tiles with rows as columns: what goes row by row goes column by column."""
-    other = _TURNED | {two: one for one, two in _TURNED.items()}
+    other = _TURNED | {second: first for first, second in _TURNED.items()}
     return {other.get(name, name): value for name, value in body.items()} | {"down_first": 1 - body["down_first"]}
 
 
 def bodies(work: TransformTiles) -> tuple[TransferOperation, list[dict[str, Any]]]:
     """The operation, and the body of each descriptor; addresses are those of the work's buffers."""
     lattices = work.lattices
-    ways = [PLAIN_NUMBERS[places] if places else _matrix(one, work.outputs, work.scatter)
-            for one, places in zip(work.tiling.form.transforms, work.plain, strict=True)]
-    found = []
+    ways = [PLAIN_NUMBERS[places] if places else _matrix(transform, work.outputs, work.scatter)
+            for transform, places in zip(work.tiling.form.transforms, work.plain, strict=True)]
+    bodies = []
     for loops in _loops(work):
         sides = _map_side(work.maps, loops, lattices), _tile_side(work, loops, lattices[1].size)
         body: dict[str, Any] = {
@@ -142,5 +143,5 @@ def bodies(work: TransformTiles) -> tuple[TransferOperation, list[dict[str, Any]
         if work.marked:
             body["marks"] = 1
         # Several dies get places in the order of the tile's rows.
-        found.append(_on_its_side(body) if work.column and work.members is not None else body)
-    return TransferOperation.TRANSFORM_ADD if work.added else TransferOperation.TRANSFORM, found
+        bodies.append(_on_its_side(body) if work.column and work.members is not None else body)
+    return TransferOperation.TRANSFORM_ADD if work.added else TransferOperation.TRANSFORM, bodies

@@ -51,20 +51,20 @@ MOST_TAPS, MOST_CUTS = 80, 32
 
 def balanced(size: int, most: int) -> list[int]:
     """Largest parts of ``size`` cut in 1, 2, 3, ... parts as equal as can be, of at most ``most``; descending."""
-    found: list[int] = []
+    parts: list[int] = []
     part = min(size, most)
     while part:
         part = -(-size // -(-size // part))
-        found.append(part)
+        parts.append(part)
         part -= 1
-    return found
+    return parts
 
 
 @lru_cache(maxsize=4096)
 def _tap_choices(die: DieParameters, channels: int, kernel_rows: int, kernel_columns: int, adjacent: bool, every: bool
                  ) -> Numbers:
     """Set rows, sets, tap columns, tap channels that a PE and the array can hold: the best by slots, or all."""
-    found = []
+    choices = []
     most = die.filter_words // die.feed_words
     for set_rows in balanced(kernel_rows, die.rows):
         for sets in range(1, min(channels, die.rows // set_rows) + 1):
@@ -74,19 +74,19 @@ def _tap_choices(die: DieParameters, channels: int, kernel_rows: int, kernel_col
                 for tap_channels in wide:
                     slots = (-(-channels // (sets * tap_channels)) * -(-kernel_rows // set_rows)
                              * -(-kernel_columns // tap_columns) * tap_columns * tap_channels)
-                    found.append((slots, -tap_columns * tap_channels, set_rows, sets, tap_columns, tap_channels))
-    found.sort()
+                    choices.append((slots, -tap_columns * tap_channels, set_rows, sets, tap_columns, tap_channels))
+    choices.sort()
     if not every:
-        least = found[0][0]
-        found = [choice for choice in found if choice[0] <= 2 * least][:MOST_TAPS]
-    return np.array([choice[2:] for choice in found], dtype=np.float64)
+        least = choices[0][0]
+        choices = [choice for choice in choices if choice[0] <= 2 * least][:MOST_TAPS]
+    return np.array([choice[2:] for choice in choices], dtype=np.float64)
 
 
 @lru_cache(maxsize=4096)
 def _cut_choices(die: DieParameters, images: int, rows: int, columns: int, units: int, every: bool) -> Numbers:
     """Images, rows, columns and run of a task, and how many tasks those are: the best by their columns of sums, or
     all."""
-    found = []
+    choices = []
     runs = balanced(units, min(units, die.bank_words, die.ifmap_words)) if units > 1 else [1]
     bands = [(high, -(-rows // high)) for high in balanced(rows, die.columns)[:None if every else 4]]
     for run in runs:
@@ -100,9 +100,9 @@ def _cut_choices(die: DieParameters, images: int, rows: int, columns: int, units
             some = min(blocks, die.columns // high)
             for wide, across in strips:
                 tasks = down * across * (-(-blocks // some) + rest)
-                found.append((tasks * wide * run, tasks, some, high, wide, run))
-    found.sort()
-    return np.array([choice[1:] for choice in (found if every else found[:MOST_CUTS])], dtype=np.float64)
+                choices.append((tasks * wide * run, tasks, some, high, wide, run))
+    choices.sort()
+    return np.array([choice[1:] for choice in (choices if every else choices[:MOST_CUTS])], dtype=np.float64)
 
 
 @lru_cache(maxsize=4096)
@@ -142,9 +142,9 @@ class _Space:
         windows, taps = columns * run, tap_columns * tap_channels
         groups, turns = up(loops.filters, filter_step), up(windows, together)
         padded = turns * together * filter_step
-        given = _Fields(set_rows, sets, tap_columns, tap_channels, filter_step, together)
-        rounds, ids = rounds_of(loops, given), map_rows(loops, given, images, rows)
-        lines = map_lines(die, given, stream_columns(loops, given, windows, run), run)
+        mapping_fields = _Fields(set_rows, sets, tap_columns, tap_channels, filter_step, together)
+        rounds, ids = rounds_of(loops, mapping_fields), map_rows(loops, mapping_fields, images, rows)
+        lines = map_lines(die, mapping_fields, stream_columns(loops, mapping_fields, windows, run), run)
         # Words of the ifmap scratchpad: for each of the windows that are interleaved, and beside them.
         each = (sets * set_rows + 1) * np.where(run > 1, 1, loops.column_stride * tap_channels)
         beside = (tap_columns - 1) * loops.column_dilation * tap_channels * run + tap_channels + 2 * die.feed_words
@@ -165,28 +165,28 @@ class _Space:
         self.padded = padded[0]
         # Cycles of the passes: of multiplications slots by [filters, cuts] times taps, of the map's bus those by [taps,
         # cuts] times groups of filters, of the filters' bus those by [taps, filters] times tasks.
-        self.slots = np.where(padded <= die.bank_words, turns * tap_slots(die, given) * groups * tasks, inf)[0]
+        self.slots = np.where(padded <= die.bank_words, turns * tap_slots(die, mapping_fields) * groups * tasks, inf)[0]
         self.map_cycles = np.where(runs & (map_words <= die.operand_buffer_words), rounds * tasks * map_cycles(
             lines, ids), inf)[:, 0]
         self.filter_cycles = np.where(filter_words <= die.filter_words,
-                                      rounds * groups * filter_cycles(die, given), inf)[..., 0]
+                                      rounds * groups * filter_cycles(die, mapping_fields), inf)[..., 0]
         self.tap_rounds, self.groups, self.tasks = (rounds * taps)[:, 0, 0], groups[0, :, 0], tasks[0, 0]
 
     def least(self) -> Numbers:
         """Cycles of [taps, filters] with any cut, at least."""
-        found = np.maximum(self.tap_rounds[:, None] * self.slots.min(axis=1),
-                           self.map_cycles.min(axis=1)[:, None] * self.groups)
-        np.maximum(found, self.filter_cycles * self.tasks.min(), out=found)
-        found[self.together > self.most_together.max(axis=1)[:, None]] = inf
-        return found
+        cycles = np.maximum(self.tap_rounds[:, None] * self.slots.min(axis=1),
+                            self.map_cycles.min(axis=1)[:, None] * self.groups)
+        np.maximum(cycles, self.filter_cycles * self.tasks.min(), out=cycles)
+        cycles[self.together > self.most_together.max(axis=1)[:, None]] = inf
+        return cycles
 
     def bounds(self, taps: Places, filters: Places) -> Numbers:
         """Cycles of some pairs of taps and filters with each cut: [pair, cut]."""
-        found = np.maximum(self.tap_rounds[taps, None] * self.slots[filters],
-                           self.map_cycles[taps] * self.groups[filters, None])
-        np.maximum(found, self.filter_cycles[taps, filters, None] * self.tasks, out=found)
-        found[self.together[filters, None] > self.most_together[taps]] = inf
-        return found
+        cycles = np.maximum(self.tap_rounds[taps, None] * self.slots[filters],
+                            self.map_cycles[taps] * self.groups[filters, None])
+        np.maximum(cycles, self.filter_cycles[taps, filters, None] * self.tasks, out=cycles)
+        cycles[self.together[filters, None] > self.most_together[taps]] = inf
+        return cycles
 
     def costs(self, taps: Places, filters: Places, cuts: Places) -> tuple[tuple[Numbers, ...], Numbers, Numbers]:
         """Of some mappings: fields, as those of :class:`Mapping` follow each other, cycles and words."""
@@ -194,10 +194,10 @@ class _Space:
         groups = self.groups[filters]
         # As many groups of filters to a load of the map as a bank has room for, in loads as equal as can be.
         most = np.minimum(np.minimum(np.floor(self.die.bank_words / self.padded[filters, cuts]), groups), 255)
-        given = (*self.taps[taps].T, *self.filters[filters].T, up(groups, up(groups, most)))
-        row, around, read, written = costs(self.die, self.loops, _Fields(*given), images, rows, columns * run, run,
-                                           SLOWER)
-        return (images, rows, columns, run, *given), tasks * row + around, tasks * (read + written)
+        mapping_fields = (*self.taps[taps].T, *self.filters[filters].T, up(groups, up(groups, most)))
+        row, around, read, written = costs(self.die, self.loops, _Fields(*mapping_fields), images, rows, columns * run,
+                                           run, SLOWER)
+        return (images, rows, columns, run, *mapping_fields), tasks * row + around, tasks * (read + written)
 
     def enough(self, least: Numbers) -> float:
         """Cycles of a good mapping, if one is found at once: of each way to hold taps with the filters of the least
@@ -217,12 +217,12 @@ def choose(die: DieParameters, loops: Loops, name: str = "a product") -> Mapping
     UserError
         If none fits the machine; the message says what the smallest one needs, for the layer ``name``.
     """
-    found = _choose(die, loops)
-    if not isinstance(found, Mapping):
-        found = _choose(die, loops, True)
-    if isinstance(found, Mapping):
-        return found
-    what, need, there = found
+    choice = _choose(die, loops)
+    if not isinstance(choice, Mapping):
+        choice = _choose(die, loops, True)
+    if isinstance(choice, Mapping):
+        return choice
+    what, need, there = choice
     raise UserError(f"layer {name!r} has no mapping onto the row-stationary machine: its smallest one needs {need} "
                     f"{what}, of which there are {there}")
 
@@ -240,9 +240,10 @@ def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | 
     if not len(pairs):
         what, (need, there) = max(space.limits.items(), key=lambda limit: int(np.min(limit[1][0])) / limit[1][1])
         return what, int(np.min(need)), there
-    found, cycles, words = space.costs(taps[pairs], filters[pairs], cuts)
+    mapping_fields, cycles, words = space.costs(taps[pairs], filters[pairs], cuts)
     best = int(np.where(cycles <= cycles.min() * SAME, words, inf).argmin())
-    return Mapping(**{field.name: int(values[best]) for field, values in zip(fields(Mapping), found, strict=True)})
+    return Mapping(**{field.name: int(values[best])
+                      for field, values in zip(fields(Mapping), mapping_fields, strict=True)})
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ def dense(die: DieParameters, samples: int, inputs: int, outputs: int, transpose
           ) -> tuple[MappedSamples, ...]:
     """Parts of samples x inputs times inputs x outputs, weights or their transpose: samples as rows x columns of a map,
     those left over likewise."""
-    found: list[tuple[float, tuple[MappedSamples, ...]]] = []
+    choices: list[tuple[float, tuple[MappedSamples, ...]]] = []
     for columns in balanced(samples, max(1, min(-(-samples // die.columns), die.bank_words)))[:3]:
         loops = Loops(rows=samples // columns, columns=columns, filters=outputs, channels=inputs,
                       adjacent_channels=True, adjacent_filters=not transposed)
@@ -268,17 +269,17 @@ def dense(die: DieParameters, samples: int, inputs: int, outputs: int, transpose
         if rest:
             parts += tuple(replace(part, start=part.start + samples - rest)
                            for part in dense(die, rest, inputs, outputs, transposed, name))
-        found.append((work(die, [(part.loops, part.mapping) for part in parts]).alone, parts))
-    return min(found, key=lambda choice: choice[0])[1]
+        choices.append((work(die, [(part.loops, part.mapping) for part in parts]).alone, parts))
+    return min(choices, key=lambda choice: choice[0])[1]
 
 
 def _folds(die: DieParameters, samples: int) -> list[tuple[int, int]]:
     """For each number of samples in a kernel row, slots of all of them; those left over likewise."""
-    found = [(0, 0)]
+    folds = [(0, 0)]
     for count in range(1, samples + 1):
-        found.append(min((-(-(count // wide) // die.rows) * wide + found[count % wide][0], wide)
+        folds.append(min((-(-(count // wide) // die.rows) * wide + folds[count % wide][0], wide)
                          for wide in range(1, min(count, die.filter_words // die.feed_words) + 1)))
-    return found
+    return folds
 
 
 @lru_cache(maxsize=4096)
@@ -288,7 +289,7 @@ def dense_update(die: DieParameters, samples: int, inputs: int, outputs: int, na
     most = min(samples, die.filter_words // die.feed_words)
     # Of equal slots more than one tap is better, for stores hide behind it, if a load of the map does as well.
     wides = {1, min(2, most), _folds(die, samples)[samples][1]} if samples <= most * die.rows else {most}
-    found = []
+    choices = []
     for wide in sorted(wides):
         loops = Loops(units=inputs, filters=outputs, kernel_rows=samples // wide, kernel_columns=wide)
         parts: tuple[MappedSamples, ...] = (MappedSamples(0, loops, choose(die, loops, name)),)
@@ -296,5 +297,5 @@ def dense_update(die: DieParameters, samples: int, inputs: int, outputs: int, na
         if rest:
             parts += tuple(replace(part, start=part.start + samples - rest)
                            for part in dense_update(die, rest, inputs, outputs, name))
-        found.append((work(die, [(part.loops, part.mapping) for part in parts]).alone, parts))
-    return min(found, key=lambda choice: choice[0])[1]
+        choices.append((work(die, [(part.loops, part.mapping) for part in parts]).alone, parts))
+    return min(choices, key=lambda choice: choice[0])[1]

@@ -175,17 +175,17 @@ def parts(parameters: DieParameters, grid: Grid, n: int, k: int) -> list[TaskPos
     overhead = CUT_CYCLES + parameters.rows * parameters.interleave
     positions = grid.images * grid.rows * grid.columns
     whole, shape = tile_shape(parameters, positions, n)
-    best, found = whole * k, [TaskPositions(0, 0, grid.rows, positions, shape)]
+    best, tasks = whole * k, [TaskPositions(0, 0, grid.rows, positions, shape)]
     for rest in range(1, grid.rows + (grid.images > 1)):
         last = rest * grid.columns
         (first_cycles, first_shape), (last_cycles, last_shape) = (
             tile_shape(parameters, count, n) for count in (positions - last, last))
         cycles = (first_cycles + last_cycles) * k + overhead
         if cycles < best:
-            best, found = cycles, [
+            best, tasks = cycles, [
                 TaskPositions(0, 0, grid.rows, positions - last, first_shape),
                 TaskPositions(grid.images - 1, grid.rows - rest, rest, last, last_shape)]
-    return found
+    return tasks
 
 
 def _windows(source: FeatureMap, part: TaskPositions, grid: Grid, kernel: Pair, first: Pair, stride: Pair) -> Body:
@@ -269,13 +269,13 @@ def phases(layer: ConvolutionShape) -> Iterator[GradientPhase]:
     """The phases of a layer, row by row."""
     def side(axis: int, size: int) -> list[tuple[int, int, int, int, int]]:
         kernel, stride, padding = layer.kernel[axis], layer.stride[axis], layer.padding[axis]
-        found = []
+        remainders = []
         for remainder in range(min(stride, size)):
             tap = (remainder + padding) % stride
             taps = -(-max(0, kernel - tap) // stride)
             first = (remainder + padding - tap) // stride - (taps - 1)
-            found.append((remainder, -(-(size - remainder) // stride), tap, taps, first))
-        return found
+            remainders.append((remainder, -(-(size - remainder) // stride), tap, taps, first))
+        return remainders
 
     for down, across in product(side(0, layer.height), side(1, layer.width)):
         (row, rows, *rest), (column, columns, *others) = down, across
@@ -333,10 +333,10 @@ def weight_gradient(layer: ConvolutionShape, parameters: DieParameters, x: Featu
 
 def require(layer: ConvolutionShape, x: FeatureMap, w: Buffer, z: FeatureMap) -> None:
     """Raise ``ValueError`` for operands that are not of the layer's shape."""
-    for name, found, needed in (
+    for name, shape, needed in (
             ("The input", (x.height, x.width, x.channels), (layer.height, layer.width, layer.inputs)),
             ("The output", (z.height, z.width, z.channels), (layer.out_height, layer.out_width, layer.outputs)),
             ("The weights", (w.rows, w.columns), (layer.taps, layer.outputs)),
             ("The output's batch", z.images, x.images)):
-        if found != needed:
-            raise ValueError(f"{name} must have the shape {needed}, not {found}")
+        if shape != needed:
+            raise ValueError(f"{name} must have the shape {needed}, not {shape}")

@@ -32,12 +32,12 @@ def _units(unit: int, columns: int, stride: int, at: int) -> float:
 def _steps(unit: int, columns: int, source: tuple[int, int], target: tuple[int, int]) -> float:
     """Cycles in which a row is turned from its places of flits in the source to those in the target, by stride and
     first word of both: a flit a cycle, and a slot before it where the source lies higher."""
-    found = 0
+    cycles = 0
     for row in range(unit):
         begin, end = ((at + row * stride) % unit for stride, at in (source, target))
         slots, flits = -(-(begin + columns) // unit), -(-(end + columns) // unit)
-        found += flits + (begin > end and (slots > 1 or flits > 1))
-    return found / unit
+        cycles += flits + (begin > end and (slots > 1 or flits > 1))
+    return cycles / unit
 
 
 class Copy(NamedTuple):

@@ -51,31 +51,31 @@ class DieCycles:
 
     def product(self, product: Product) -> ProductCycles:
         """What a product takes; nothing if it is empty."""
-        found = self._products.get(product)
-        if found is None:
+        cycles = self._products.get(product)
+        if cycles is None:
             if product.empty:
-                found = ProductCycles((0.0, 0.0), 0.0, 0.0)
+                cycles = ProductCycles((0.0, 0.0), 0.0, 0.0)
             elif self.parameters.machine == SYSTOLIC:
                 shape = (*product.gemm, product.run(self.parameters.packing))
-                found = ProductCycles(matrix_formula(self.parameters, *shape, product.name),
-                                      *matrix_memory(self.parameters, *shape, product.name))
+                cycles = ProductCycles(matrix_formula(self.parameters, *shape, product.name),
+                                       *matrix_memory(self.parameters, *shape, product.name))
             else:
                 moved = work(self.parameters, row_stationary_parts(self.parameters, product))
                 words = moved.read + moved.written
-                found = ProductCycles((moved.alone, moved.row), words,
-                                      words / float(self.parameters.memory_words_per_cycle) / moved.row)
-            self._products[product] = found
-        return found
+                cycles = ProductCycles((moved.alone, moved.row), words,
+                                       words / float(self.parameters.memory_words_per_cycle) / moved.row)
+            self._products[product] = cycles
+        return cycles
 
     def vector(self, work: ProgramWork, rows: int, columns: int) -> tuple[float, float, float]:
         """Cycles in which a vector program that does ``work`` on rows x columns elements loads, computes and stores;
         none of an empty one."""
         key = (work, rows, columns)
-        found = self._stages.get(key)
-        if found is None:
-            found = self._stages[key] = (vector_formula(self.parameters, work, rows, columns) if rows and columns
-                                         else (0.0, 0.0, 0.0))
-        return found
+        stages = self._stages.get(key)
+        if stages is None:
+            stages = self._stages[key] = (vector_formula(self.parameters, work, rows, columns) if rows and columns
+                                          else (0.0, 0.0, 0.0))
+        return stages
 
     def ring_latency(self, members: int, links: float) -> float:
         """Cycles of a ring reduction beside its words; ``links`` are those of the links' latencies once around it
@@ -102,11 +102,11 @@ class DieCycles:
             Cycles of the fullest link on its way; default: it is one within the die.
         """
         key = (copy, link)
-        found = self._copies.get(key)
-        if found is None:
-            found = self._copies[key] = (copy_formula(self.parameters, copy, link) if copy.rows and copy.columns
-                                         else (0.0, 0.0))
-        return found
+        cycles = self._copies.get(key)
+        if cycles is None:
+            cycles = self._copies[key] = (copy_formula(self.parameters, copy, link) if copy.rows and copy.columns
+                                          else (0.0, 0.0))
+        return cycles
 
     def rows(self, rows: int, columns: int, unlike: float = 0.0) -> Cycles:
         """Of rows of an embedding that are copied to those of its output, or added to those of its gradient.

@@ -141,9 +141,9 @@ def tasks(loops: Loops, mapping: Mapping) -> int:
     return sum(count for *_, count in _sizes(loops, mapping))
 
 
-def up(one: Any, two: Any) -> Any:
+def up(dividend: Any, divisor: Any) -> Any:
     """Quotients of whole numbers, rounded up: exact below 2**52."""
-    return np.ceil(one / two)
+    return np.ceil(dividend / divisor)
 
 
 def stream_columns(loops: Loops, mapping: Any, windows: Any, run: Any) -> Any:

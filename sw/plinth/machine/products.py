@@ -72,8 +72,8 @@ class Product:
             return 0
         channels, columns = self.outputs if self.direction == BPROP else self.inputs, self.window.kernel[1]
         # A position begins with a word.
-        found = channels if channels % packing else channels * columns
-        return min(self.gemm[2], found) if self.direction == BPROP else found
+        run = channels if channels % packing else channels * columns
+        return min(self.gemm[2], run) if self.direction == BPROP else run
 
 
 def row_stationary_parts(die: DieParameters, product: Product) -> Sequence[tuple[Loops, Mapping]]:
@@ -91,12 +91,12 @@ def row_stationary_parts(die: DieParameters, product: Product) -> Sequence[tuple
     layer = ConvolutionShape(height=height, width=width, inputs=inputs, outputs=outputs, kernel=kernel, stride=stride,
                              padding=padding)
     if product.direction == FPROP:
-        found = [forward_loops(layer, samples)]
+        loop_nests = [forward_loops(layer, samples)]
     elif product.direction == UPDATE:
-        found = [weight_gradient_loops(layer, samples)]
+        loop_nests = [weight_gradient_loops(layer, samples)]
     else:
-        found = [loops for _, loops in input_gradient_loops(layer, samples)]
-    return [(loops, choose(die, loops, product.layer)) for loops in found]
+        loop_nests = [loops for _, loops in input_gradient_loops(layer, samples)]
+    return [(loops, choose(die, loops, product.layer)) for loops in loop_nests]
 
 
 #: What makes the tasks of each machine.

@@ -82,29 +82,30 @@ def shape(parameters: DieParameters, product: str, m: int, n: int, k: int, run: 
 
 
 @lru_cache(maxsize=1 << 16)
-def cost(parameters: DieParameters, given: ProductShape) -> ProductCost:
+def cost(parameters: DieParameters, product: ProductShape) -> ProductCost:
     """What a product takes if nothing else uses the memory."""
     depth = parameters.interleave
-    tile_m = parameters.rows << given.interleave_m_log2
-    tile_n = parameters.columns * (depth >> given.interleave_m_log2)
+    tile_m = parameters.rows << product.interleave_m_log2
+    tile_n = parameters.columns * (depth >> product.interleave_m_log2)
     packing = parameters.packing
     panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
-    return _extend(parameters, given, [("m", tile_m), ("n", tile_n), ("k", panel)])
+    return _extend(parameters, product, [("m", tile_m), ("n", tile_n), ("k", panel)])
 
 
-def _extend(parameters: DieParameters, given: ProductShape, loops: list[tuple[str, int]]) -> ProductCost:
+def _extend(parameters: DieParameters, product: ProductShape, loops: list[tuple[str, int]]) -> ProductCost:
     """The walk, with the loops that are too long cut, and what was cut added at the pace of the last turn."""
     if not loops:
-        return _walk(parameters, given)
+        return _walk(parameters, product)
     (name, span), rest = loops[0], loops[1:]
-    size = getattr(given, name)
+    size = getattr(product, name)
     turns = ceil(size / span)
     if turns <= WALKED:
-        return _extend(parameters, given, rest)
+        return _extend(parameters, product, rest)
     short = size - (turns - WALKED) * span
-    two = _extend(parameters, replace(given, **{name: short}), rest)
-    one = _extend(parameters, replace(given, **{name: short - span}), rest)
-    return ProductCost(*(last + (turns - WALKED) * (last - before) for last, before in zip(two, one, strict=True)))
+    longer = _extend(parameters, replace(product, **{name: short}), rest)
+    shorter = _extend(parameters, replace(product, **{name: short - span}), rest)
+    return ProductCost(*(last + (turns - WALKED) * (last - before)
+                         for last, before in zip(longer, shorter, strict=True)))
 
 
 def _beats(columns: int, beat: int, aligned: bool) -> float:
@@ -117,22 +118,22 @@ def _runs(start: int, columns: int, beat: int, aligned: bool, run: int) -> tuple
     beats = cycles = 0.0
     while columns:
         size = min(columns, run - start % run) if run else columns
-        found = _beats(size, beat, aligned)
-        beats, cycles = beats + found, cycles + max(found, READ_LATENCY / ROWS_UNDER_WAY)
+        run_beats = _beats(size, beat, aligned)
+        beats, cycles = beats + run_beats, cycles + max(run_beats, READ_LATENCY / ROWS_UNDER_WAY)
         start, columns = start + size, columns - size
     return beats, cycles
 
 
 def _pieces(start: int, steps: int, beat: int, run: int, hurry: bool) -> list[int]:
     """Pieces in which steps that are neighbours in memory are loaded."""
-    done, found = 0, list[int]()
+    done, pieces = 0, list[int]()
     while done < steps:
         size = min(steps - done, (done or beat) if hurry else steps)
         if run:
             size = min(size, run - (start + done) % run)
-        found.append(size)
+        pieces.append(size)
         done += size
-    return found
+    return pieces
 
 
 class _Load:
@@ -168,27 +169,27 @@ class _Load:
         return held, beats
 
 
-def _walk(parameters: DieParameters, given: ProductShape) -> ProductCost:
+def _walk(parameters: DieParameters, product: ProductShape) -> ProductCost:
     packing = parameters.packing
     beat, slots = parameters.beat_words * packing, parameters.interleave
-    tile_m = parameters.rows << given.interleave_m_log2
-    tile_n = parameters.columns * (slots >> given.interleave_m_log2)
+    tile_m = parameters.rows << product.interleave_m_log2
+    tile_n = parameters.columns * (slots >> product.interleave_m_log2)
     panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
-    resident, single, several = given.k <= 2 * panel, given.n <= tile_n, given.k > panel
+    resident, single, several = product.k <= 2 * panel, product.n <= tile_n, product.k > panel
     two = parameters.output_buffer_words >= 2 * parameters.tile_words
-    a = _Load(not given.transpose_a, given.a_aligned, given.a_run, beat, slots)
-    b = _Load(given.transpose_b, given.b_aligned, 0, beat, slots)
+    a = _Load(not product.transpose_a, product.a_aligned, product.a_run, beat, slots)
+    b = _Load(product.transpose_b, product.b_aligned, 0, beat, slots)
     feed = channel = drained = 0.0
     stores, ends, reads, writes = [0.0, 0.0], list[float](), 0.0, 0.0
     tasks = 3
     issue = float(START)
     for _ in range(tasks):
-        for m0 in range(0, given.m, tile_m):
-            rows = min(tile_m, given.m - m0)
-            for n0 in range(0, given.n, tile_n):
-                columns = min(tile_n, given.n - n0)
-                for k0 in range(0, given.k, panel):
-                    steps = min(panel, given.k - k0)
+        for m0 in range(0, product.m, tile_m):
+            rows = min(tile_m, product.m - m0)
+            for n0 in range(0, product.n, tile_n):
+                columns = min(tile_n, product.n - n0)
+                for k0 in range(0, product.k, panel):
+                    steps = min(panel, product.k - k0)
                     issue += PANEL
                     start, limit = feed, 0.0
                     for load, span, at, needed in ((a, rows, m0, not (resident and n0)),
@@ -205,7 +206,7 @@ def _walk(parameters: DieParameters, given: ProductShape) -> ProductCost:
                         load.released[load.half] = feed
                 feed = max(feed, drained, stores[0] if two else stores[1])
                 drained = feed + parameters.rows * slots
-                beats = rows * _beats(columns, parameters.beat_words, given.c_aligned)
+                beats = rows * _beats(columns, parameters.beat_words, product.c_aligned)
                 writes += beats
                 begin = max(stores[1], feed + parameters.rows + parameters.columns + 21)
                 stores = [stores[1], begin + max(beats + 8, parameters.rows * slots)]
@@ -234,6 +235,6 @@ def matrix_memory(parameters: DieParameters, m: int, n: int, k: int, run: int = 
     """Words of the beats that a product moves, and the share of its time in a row that memory takes for them."""
     if not (m and n and k):
         return 0.0, 0.0
-    found = cost(parameters, shape(parameters, product, m, n, k, run))
-    words = parameters.beat_words * (found.reads + found.writes)
-    return words, max(words / float(parameters.memory_words_per_cycle), found.reads) / found.row
+    product_cost = cost(parameters, shape(parameters, product, m, n, k, run))
+    words = parameters.beat_words * (product_cost.reads + product_cost.writes)
+    return words, max(words / float(parameters.memory_words_per_cycle), product_cost.reads) / product_cost.row

@@ -44,7 +44,7 @@ class TransformBlocks(NamedTuple):
     columns: int
     places: int
     middle: int
-    made: int
+    elements: int
     read: float
     written: float
 
@@ -61,12 +61,13 @@ def blocks_cost(parameters: DieParameters, blocks: TransformBlocks, leaves: bool
     added : bool
         To what the map holds.
     """
-    tiles, columns, places, middle, elements, read, made = blocks
+    tiles, columns, places, middle, elements, read, written = blocks
     within = parameters.within
     block = place_flits(within, min(columns, parameters.beat_words))
     moved = place_flits(parameters if leaves else within, columns)
     pieces, words = -(-columns // parameters.beat_words), row_words(parameters, columns)
     begin = float(STAGES_CYCLES + (places + middle + elements) * block)
     alone = begin + tiles * max(places, elements) * _turned(within, columns)
-    return WorkCost(alone, alone + NEXT_CYCLES, tiles * read * words, tiles * made * (1 + added) * words, passes=passes,
-                    begin=begin, flits=tiles * made * moved, packets=tiles * made * pieces, adds=adds)
+    return WorkCost(alone, alone + NEXT_CYCLES, tiles * read * words, tiles * written * (1 + added) * words,
+                    passes=passes, begin=begin, flits=tiles * written * moved, packets=tiles * written * pieces,
+                    adds=adds)

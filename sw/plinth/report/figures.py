@@ -70,7 +70,7 @@ def entry(row: Row) -> str:
 
 def bench_lines(rows: Sequence[Row], before: str, line: Callable[[Row], str]) -> list[str]:
     """Lines of benchmark rows, each in the place of its line in the text ``before``, or behind all of these."""
-    lines = {found[1]: found[0] for found in re.finditer(r"^\| `([^` ]+)`.* \|$", before, re.MULTILINE)}
+    lines = {match[1]: match[0] for match in re.finditer(r"^\| `([^` ]+)`.* \|$", before, re.MULTILINE)}
     return list((lines | {row["name"]: line(row) for row in rows}).values())
 
 

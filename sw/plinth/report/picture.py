@@ -47,7 +47,7 @@ def _cycles(axis: Any, report: dict[str, Any]) -> None:
     for key, label, colour in STATES:
         widths = [report["engine_counters"][name][key] / whole for name in names]
         axis.barh(names, widths, left=left, color=colour, label=label)
-        left = [one + two for one, two in zip(left, widths, strict=True)]
+        left = [start + width for start, width in zip(left, widths, strict=True)]
     axis.barh(names, [1 - share for share in left], left=left, color="#e6e6e6", label="idle")
     axis.set(xlim=(0, 1), xlabel="share of all cycles, all dies", title="where the cycles went")
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

@@ -58,7 +58,7 @@ def plan_report(planned: Planned) -> dict[str, Any]:
         "dies": plan.dies, "levels": plan.levels, "factors": list(plan.factors), "batch": plan.batch,
         "update": plan.rule.title, "word_bytes": planned.word_bytes,
         "layers": [{"layer": node.name, "kind": node.kind, "splits": list(plan.splits[number]),
-                    "copies": {one.name: sync.kind for one, sync in zip(
+                    "copies": {variable.name: sync.kind for variable, sync in zip(
                         node.variables, plan.sharding.syncs(number), strict=False)}}
                    for number, node in _shown(plan)],
         **costs(planned.outcome), **saved(plan), "predicted_cycles": step.cycles,
@@ -141,14 +141,15 @@ def show_plan(console: Console, planned: Planned) -> None:
         tiled = [plan.arrangements.get(graph.nodes[number].name) for number in block]
         if any(tiled):
             for name, what in (("F", "transform"), ("g x c", "arranged")):
-                table.add_row(name, *(Text(getattr(one, what) if one else "", style="dim") for one in tiled))
+                table.add_row(name, *(Text(getattr(arrangement, what) if arrangement else "", style="dim")
+                                      for arrangement in tiled))
         console.print(table)
         console.print()
     for number, node in enumerate(graph.nodes):
-        found = plan.lists[number] if plan.lists else None
-        if found is not None:
-            told = [axis for axis in AXES if getattr(found, axis) is not None]
-            told += ["other owners"] if found.owners is not None else []
+        lists = plan.lists[number] if plan.lists else None
+        if lists is not None:
+            told = [axis for axis in AXES if getattr(lists, axis) is not None]
+            told += ["other owners"] if lists.owners is not None else []
             console.print(f"{node.name} by list: {', '.join(told)}", style="dim", highlight=False)
     used = {split for vector in plan.splits for split in vector}
     console.print(", ".join(f"{split} {LOOKS[split][0]}" for split in LOOKS if split in used), style="dim")

@@ -32,53 +32,56 @@ KINDS = (("multiply", "multiplications", "#1f4e79"), ("add", "additions", "#6fa8
 SHOWN_LINKS, SHOWN_DIES = 8, 4
 
 
-def simulation_report(found: Simulated) -> dict[str, Any]:
+def simulation_report(simulation: Simulated) -> dict[str, Any]:
     """What ``plinth simulate --json`` prints, as :mod:`plinth.files.reports` says."""
-    plan, result, links = found.plan, found.result, found.work.machine.links[:found.work.links]
-    dies = [{"die": die, "speed": one.speed, "dram_words": float(result.memory_words[die]),
+    plan, result, links = simulation.plan, simulation.result, simulation.work.machine.links[:simulation.work.links]
+    dies = [{"die": die, "speed": simulated_die.speed, "dram_words": float(result.memory_words[die]),
              "engine_seconds": {engine: _seconds(result.engines[die, engine]) for engine in ENGINES
                                 if (die, engine) in result.engines}}
-            for die, one in enumerate(found.work.machine.dies)]
+            for die, simulated_die in enumerate(simulation.work.machine.dies)]
     return report("simulate", {
-        "network": plan.network, "planner": plan.planner, "model": plan.model, "array": found.array.name,
-        "dies": plan.dies, "word_bytes": found.array.die_parameters().word_bytes, "batch": plan.batch,
-        "update": plan.rule.title, "cost": found.cost,
-        "cycles_from": found.source, "simulated": "in groups of tasks" if found.work.grouped else "task by task",
-        **({"grouped_because": found.work.grouped} if found.work.grouped else {}),
-        "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
-        "cycles": found.cycles, "energy_joules": sum(found.joules.values()), "energy_joules_by_kind": found.joules,
-        "needed_memory_bytes": memory_bytes(found.step), "memory_bytes": found.array.memory_bytes,
+        "network": plan.network, "planner": plan.planner, "model": plan.model, "array": simulation.array.name,
+        "dies": plan.dies, "word_bytes": simulation.array.die_parameters().word_bytes, "batch": plan.batch,
+        "update": plan.rule.title, "cost": simulation.cost,
+        "cycles_from": simulation.source,
+        "simulated": "in groups of tasks" if simulation.work.grouped else "task by task",
+        **({"grouped_because": simulation.work.grouped} if simulation.work.grouped else {}),
+        "slow": {str(die): factor for die, factor in simulation.slow.items()}, "seconds": result.seconds,
+        "cycles": simulation.cycles, "energy_joules": sum(simulation.joules.values()),
+        "energy_joules_by_kind": simulation.joules,
+        "needed_memory_bytes": memory_bytes(simulation.step), "memory_bytes": simulation.array.memory_bytes,
         "injected_words": plan.words, **saved(plan),
-        "winograd": {name: asdict(one) for name, one in plan.arrangements.items()},
-        **asdict(result.counts), "tasks": sum(found.work.tasks), "events": result.events,
-        "layer_work": [asdict(row) for row in layer_rows(found)], "per_die": dies,
+        "winograd": {name: asdict(arrangement) for name, arrangement in plan.arrangements.items()},
+        **asdict(result.counts), "tasks": sum(simulation.work.tasks), "events": result.events,
+        "layer_work": [asdict(row) for row in layer_rows(simulation)], "per_die": dies,
         "links": [{"link": link.name, "words_per_second": link.words_per_second, "link_words": float(words),
                    "utilisation": float(share)} for link, words, share in
-                  zip(links, result.link_words[:len(links)], utilisation(found), strict=True)]})
+                  zip(links, result.link_words[:len(links)], utilisation(simulation), strict=True)]})
 
 
-def how_simulated(found: Simulated) -> str:
+def how_simulated(simulation: Simulated) -> str:
     """Which of the two models of a step it was, and why, for people."""
-    if not found.work.grouped:
+    if not simulation.work.grouped:
         return "simulated task by task"
-    return one_line(f"simulated in groups of tasks, as {found.work.grouped}")
+    return one_line(f"simulated in groups of tasks, as {simulation.work.grouped}")
 
 
 def _seconds(time: EngineTime) -> dict[str, float]:
     return {key: getattr(time, key) for key, _, _ in STATES}
 
 
-def utilisation(found: Simulated) -> Any:
+def utilisation(simulation: Simulated) -> Any:
     """Of each link between dies, the share of what it could have carried."""
-    links = found.work.machine.links[:found.work.links]
+    links = simulation.work.machine.links[:simulation.work.links]
     rates = np.array([link.words_per_second for link in links])
-    return found.result.link_words[:len(links)] / (rates * found.result.seconds) if found.result.seconds else 0 * rates
+    return (simulation.result.link_words[:len(links)] / (rates * simulation.result.seconds)
+            if simulation.result.seconds else 0 * rates)
 
 
-def _fullest(found: Simulated) -> list[tuple[int, str]]:
+def _fullest(simulation: Simulated) -> list[tuple[int, str]]:
     """The fullest links and what they are called; of links of one rate that carry the same, the first stands for
     all."""
-    used, machine = utilisation(found), found.work.machine
+    used, machine = utilisation(simulation), simulation.work.machine
     alike: dict[tuple[float, str], list[int]] = {}
     for number in np.argsort(-used, kind="stable").tolist():
         if used[number] > 0:
@@ -87,35 +90,35 @@ def _fullest(found: Simulated) -> list[tuple[int, str]]:
             for numbers in list(alike.values())[:SHOWN_LINKS]]
 
 
-def _shares(found: Simulated, engine: str) -> Any:
+def _shares(simulation: Simulated, engine: str) -> Any:
     """Shares of the step in each state, [die, state]; of dies without the engine all idle."""
-    nothing = EngineTime(busy=0.0, shared=0.0, waiting=0.0, idle=found.result.seconds)
-    return np.array([list(_seconds(found.result.engines.get((die, engine), nothing)).values())
-                     for die in range(found.plan.dies)]) / (found.result.seconds or 1.0)
+    nothing = EngineTime(busy=0.0, shared=0.0, waiting=0.0, idle=simulation.result.seconds)
+    return np.array([list(_seconds(simulation.result.engines.get((die, engine), nothing)).values())
+                     for die in range(simulation.plan.dies)]) / (simulation.result.seconds or 1.0)
 
 
-def engine_rows(found: Simulated) -> list[list[str]]:
+def engine_rows(simulation: Simulated) -> list[list[str]]:
     """Of each engine that the step uses, its shares of the step in each of :data:`STATES`, the mean of all dies."""
-    return [[engine, *(f"{value:.1%}" for value in _shares(found, engine).mean(axis=0))] for engine in ENGINES
-            if any(key == engine for _, key in found.result.engines)]
+    return [[engine, *(f"{value:.1%}" for value in _shares(simulation, engine).mean(axis=0))] for engine in ENGINES
+            if any(key == engine for _, key in simulation.result.engines)]
 
 
-def total_rows(found: Simulated) -> list[list[str]]:
+def total_rows(simulation: Simulated) -> list[list[str]]:
     """Time and energy of the step, and what it moves."""
-    word = found.array.die_parameters().word_bytes
-    return [["a step", duration(found.result.seconds)],
-            ["samples a second", f"{found.plan.batch / found.result.seconds:,.4g}"],
-            ["energy", _joules(sum(found.joules.values()))],
-            ["moved between dies", size(word * found.plan.words)]]
+    word = simulation.array.die_parameters().word_bytes
+    return [["a step", duration(simulation.result.seconds)],
+            ["samples a second", f"{simulation.plan.batch / simulation.result.seconds:,.4g}"],
+            ["energy", _joules(sum(simulation.joules.values()))],
+            ["moved between dies", size(word * simulation.plan.words)]]
 
 
 #: Columns of :func:`layer_work_rows`.
 LAYER_WORK = ("layer", "direction", "cycles", "words sent", "memory words", "energy")
 
 
-def layer_work_rows(found: Simulated) -> list[list[str]]:
+def layer_work_rows(simulation: Simulated) -> list[list[str]]:
     """What the step spends on each layer in each direction, under :data:`LAYER_WORK`, and their sums last."""
-    rows = layer_rows(found)
+    rows = layer_rows(simulation)
     sums = [sum(getattr(row, key) for row in rows)
             for key in ("cycles", "injected_words", "dram_words", "energy_joules")]
     named = [(row.layer if not number or rows[number - 1].layer != row.layer else "", row.direction,
@@ -124,23 +127,23 @@ def layer_work_rows(found: Simulated) -> list[list[str]]:
             for layer, direction, cycles, sent, memory, joules in (*named, ("all", "", *sums))]
 
 
-def show_simulation(console: Console, found: Simulated) -> None:
+def show_simulation(console: Console, simulation: Simulated) -> None:
     """Print where the step's time and energy go."""
     from rich.markup import escape
 
     from plinth_hw.terminal.table import new_table, print_table
 
-    plan, result, joules = found.plan, found.result, found.joules
-    console.print(f"[bold]{plan.network}[/bold] on {found.array.name} ({plan.dies} dies), batch {plan.batch}, planner "
-                  f"{plan.planner}, update {plan.rule.title}, {found.cost} cost", highlight=False)
+    plan, result, joules = simulation.plan, simulation.result, simulation.joules
+    console.print(f"[bold]{plan.network}[/bold] on {simulation.array.name} ({plan.dies} dies), batch {plan.batch}, "
+                  f"planner {plan.planner}, update {plan.rule.title}, {simulation.cost} cost", highlight=False)
     total = sum(joules.values())
     console.print(f"a step: [bold]{duration(result.seconds)}[/bold], {plan.batch / result.seconds:,.4g} samples a "
                   f"second, {_joules(total)}", highlight=False)
-    console.print(how_simulated(found), style="dim", highlight=False)
+    console.print(how_simulated(simulation), style="dim", highlight=False)
     engines = new_table("engine", "", *(label for _, label, _ in STATES), text=("engine", ""),
                         title="engines, shares of the step")
     for engine in ENGINES:
-        shares = _shares(found, engine)
+        shares = _shares(simulation, engine)
         if not any(key == engine for _, key in result.engines):
             continue
         busiest, least = int(shares[:, 0].argmax()), int(shares[:, 0].argmin())
@@ -151,14 +154,14 @@ def show_simulation(console: Console, found: Simulated) -> None:
             engines.add_row("" if place else engine, who, *(f"{value:.1%}" for value in values))
     print_table(console, engines)
     layers = new_table(*LAYER_WORK, text=LAYER_WORK[:2], title="layers; cycles are those of the critical path")
-    for row in layer_work_rows(found):
+    for row in layer_work_rows(simulation):
         layers.add_row(*map(escape, row))
     print_table(console, layers)
-    used, word = utilisation(found), found.array.die_parameters().word_bytes
+    used, word = utilisation(simulation), simulation.array.die_parameters().word_bytes
     if len(used) and used.any():
         links = new_table("link", "utilisation", "carried", "a second", text=["link"], title="links")
-        machine = found.work.machine
-        for number, name in _fullest(found):
+        machine = simulation.work.machine
+        for number, name in _fullest(simulation):
             link = machine.links[number]
             links.add_row(name, f"{used[number]:.1%}", size(word * float(result.link_words[number])),
                           size(word * link.words_per_second))
@@ -166,8 +169,9 @@ def show_simulation(console: Console, found: Simulated) -> None:
         links.add_row(f"mean of {len(used)}", f"{used.mean():.1%}", size(word * mean), "")
         print_table(console, links)
     arranged: dict[str, list[str]] = {}
-    for name, one in plan.arrangements.items():
-        arranged.setdefault(f"F({one.transform}) in {one.groups} x {one.clusters}", []).append(name)
+    for name, arrangement in plan.arrangements.items():
+        arranged.setdefault(f"F({arrangement.transform}) in {arrangement.groups} x {arrangement.clusters}", []
+                            ).append(name)
     for what, names in arranged.items():
         told = ", ".join(names if len(names) < 4 else [names[0], "..", names[-1]])
         console.print(f"Winograd layers {what} groups x clusters: {len(names)} ({told})", highlight=False)
@@ -176,9 +180,9 @@ def show_simulation(console: Console, found: Simulated) -> None:
     console.print(f"energy: {energy}", highlight=False)
     words = (f"{size(word * plan.words)} moved between dies, "
              f"{size(word * result.counts.dram_words)} in memories")
-    need, have = memory_bytes(found.step), found.array.memory_bytes
+    need, have = memory_bytes(simulation.step), simulation.array.memory_bytes
     console.print(f"{words}; the step needs {size(need)} of a die's {size(have)}", highlight=False)
-    console.print(f"cycles from {found.source}", style="dim", highlight=False)
+    console.print(f"cycles from {simulation.source}", style="dim", highlight=False)
 
 
 def _joules(value: float) -> str:
@@ -188,7 +192,7 @@ def _joules(value: float) -> str:
     return f"{value * 1e9:,.3g} nJ"
 
 
-def draw_simulation(path: Path, found: Simulated) -> None:
+def draw_simulation(path: Path, simulation: Simulated) -> None:
     """Write the step as a PNG: engines and links over time, links by utilisation, energy.
 
     Raises
@@ -196,22 +200,23 @@ def draw_simulation(path: Path, found: Simulated) -> None:
     UserError
         If the file cannot be written.
     """
-    write_png(path, simulation_png(found))
+    write_png(path, simulation_png(simulation))
 
 
-def simulation_png(found: Simulated) -> bytes:
+def simulation_png(simulation: Simulated) -> bytes:
     """The same picture as a PNG in memory."""
-    plan, result = found.plan, found.result
+    plan, result = simulation.plan, simulation.result
     scale, unit = next(((factor, name) for factor, name in ((1, "s"), (1e3, "ms"), (1e6, "µs"))
                         if result.seconds * factor >= 1), (1e9, "ns"))
-    used = utilisation(found)
-    fullest = _fullest(found)
-    rows = _rows(found, [number for number, _ in fullest])
+    used = utilisation(simulation)
+    fullest = _fullest(simulation)
+    rows = _rows(simulation, [number for number, _ in fullest])
     figure = new_figure(layout="constrained", figsize=(10.5, 2.9 + 0.34 * len(rows) + 0.26 * len(fullest)))
     axes = figure.subplots(3 if fullest else 2, 1, height_ratios=[
         0.34 * len(rows) + 0.4, *([0.26 * len(fullest) + 0.4] if fullest else []), 0.9])
-    figure.suptitle(f"{plan.network} on {found.array.name}, batch {plan.batch}, planner {plan.planner}, {found.cost} "
-                    f"cost: {duration(result.seconds)} and {_joules(sum(found.joules.values()))} a step", fontsize=11)
+    figure.suptitle(f"{plan.network} on {simulation.array.name}, batch {plan.batch}, planner {plan.planner}, "
+                    f"{simulation.cost} cost: {duration(result.seconds)} and "
+                    f"{_joules(sum(simulation.joules.values()))} a step", fontsize=11)
     axis = axes[0]
     for place, (_, spans) in enumerate(rows):
         for phase, colour in COLOURS.items():
@@ -234,9 +239,9 @@ def simulation_png(found: Simulated) -> bytes:
         axis.tick_params(axis="y", labelsize=8)
         axis.legend(loc="lower right", fontsize=8, frameon=False)
         _plain(axis)
-    axis, left, total = axes[-1], 0.0, sum(found.joules.values()) or 1.0
+    axis, left, total = axes[-1], 0.0, sum(simulation.joules.values()) or 1.0
     for key, label, colour in KINDS:
-        share = found.joules[key] / total
+        share = simulation.joules[key] / total
         axis.barh(0, share, left=left, color=colour, label=f"{label} {share:.1%}")
         left += share
     axis.set(xlim=(0, 1), xlabel="energy")
@@ -256,21 +261,22 @@ def _plain(axis: Any) -> None:
         axis.spines[side].set_visible(False)
 
 
-def _rows(found: Simulated, fullest: list[int]) -> list[tuple[str, list[tuple[float, float, str]]]]:
+def _rows(simulation: Simulated, fullest: list[int]) -> list[tuple[str, list[tuple[float, float, str]]]]:
     """Tracks of the picture: engines of some dies, the slowest and fastest among them, and the fullest links."""
-    busy = _shares(found, "matrix")[:, 0] + _shares(found, "vector")[:, 0]
+    busy = _shares(simulation, "matrix")[:, 0] + _shares(simulation, "vector")[:, 0]
     order = np.argsort(-busy, kind="stable").tolist()
     dies = sorted({*order[:SHOWN_DIES - 1], order[-1]})
     rows: dict[tuple[int, str] | int, list[tuple[float, float, str]]] = {
-        (die, engine): [] for die in dies for engine in ENGINES[:3] if (die, engine) in found.result.engines}
+        (die, engine): [] for die in dies for engine in ENGINES[:3] if (die, engine) in simulation.result.engines}
     rows |= {link: [] for link in fullest[:4]}
-    for one, what, start, end in zip(found.work.activities, found.work.purposes, found.result.starts.tolist(),
-                                     found.result.ends.tolist(), strict=True):
-        if isinstance(one, Flow):
-            for link in rows.keys() & set(one.links.tolist()):
+    for activity, what, start, end in zip(simulation.work.activities, simulation.work.purposes,
+                                          simulation.result.starts.tolist(), simulation.result.ends.tolist(),
+                                          strict=True):
+        if isinstance(activity, Flow):
+            for link in rows.keys() & set(activity.links.tolist()):
                 rows[link].append((start, end, what.phase))
-        if one.die is not None and (one.die, one.engine) in rows:
-            rows[one.die, one.engine].append((start, end, what.phase))
-    links = found.work.machine.links
+        if activity.die is not None and (activity.die, activity.engine) in rows:
+            rows[activity.die, activity.engine].append((start, end, what.phase))
+    links = simulation.work.machine.links
     return [(f"die {key[0]} {key[1]}" if isinstance(key, tuple) else links[key].name, spans)
             for key, spans in rows.items()]

@@ -97,7 +97,7 @@ def _product(work: Multiplication) -> str:
 
 
 def _vector(work: Vector) -> str:
-    names = Counter(one.op.name.lower() for one in work.program.instructions)
+    names = Counter(instruction.op.name.lower() for instruction in work.program.instructions)
     done = ", ".join(name if count == 1 else f"{count} {name}" for name, count in names.items())
     return f"{done or 'copy'} on {work.rows}x{work.columns}"
 
@@ -205,13 +205,13 @@ def step_report(plan: Plan, step: Step, die: int | None = None) -> dict[str, Any
         The tasks of this die of the plan; None: operations.
     """
     word = step.parameters.word_bytes
-    found = report("step", {
+    summary = report("step", {
         "network": plan.network, "array": plan.array, "dies": step.dies, "word_bytes": word, "batch": step.batch,
         "planner": plan.planner, "update": step.rule.title, "preset": step.parameters.name, "digest": step.digest()})
     if die is None:
-        return found | {"place_bytes": {name: word * words for name, words in step.place_words().items()},
-                        "operations": list(_operations(step))}
-    return found | {"die": die, "program": list(map(_item, step.tasks(die)))}
+        return summary | {"place_bytes": {name: word * words for name, words in step.place_words().items()},
+                          "operations": list(_operations(step))}
+    return summary | {"die": die, "program": list(map(_item, step.tasks(die)))}
 
 
 def _between(values: Sequence[int]) -> str:
@@ -221,7 +221,7 @@ def _between(values: Sequence[int]) -> str:
 
 def _looks(task: dict[str, Any]) -> tuple[str, ...]:
     """What a table shows of a task, behind what neighbours of one operation have in common of their names."""
-    places = (", ".join(dict.fromkeys(one["place"] for one in task[key])) for key in ("reads", "writes"))
+    places = (", ".join(dict.fromkeys(operand["place"] for operand in task[key])) for key in ("reads", "writes"))
     return task["task"].partition("[")[0], task["engine"] or "-", task["does"], *places
 
 
@@ -229,34 +229,35 @@ def _looks(task: dict[str, Any]) -> tuple[str, ...]:
 OPERATION = ("operation", "kind", "engine", "tasks", "multiply-adds")
 
 
-def operation_rows(made: dict[str, Any]) -> list[list[str]]:
+def operation_rows(summary: dict[str, Any]) -> list[list[str]]:
     """What a table shows of a step's operations."""
-    return [[one["operation"], one["kind"], ", ".join(one["engine_names"]) or "-", _between(one["tasks_range"]),
-             _between(one["macs_range"])] for one in made["operations"]]
+    return [[operation["operation"], operation["kind"], ", ".join(operation["engine_names"]) or "-",
+             _between(operation["tasks_range"]), _between(operation["macs_range"])]
+            for operation in summary["operations"]]
 
 
-def show_step(console: Console, made: dict[str, Any]) -> None:
+def show_step(console: Console, summary: dict[str, Any]) -> None:
     """Print a step's operations, or a die's tasks."""
     from plinth_hw.terminal.table import new_table, print_table
 
-    console.print(f"[bold]{made['network']}[/bold] on {made['array']} ({made['dies']} dies of "
-                  f"{made['preset']}), batch {made['batch']}, planner {made['planner']}, update "
-                  f"{made['update']}", highlight=False)
-    if "program" in made:
+    console.print(f"[bold]{summary['network']}[/bold] on {summary['array']} ({summary['dies']} dies of "
+                  f"{summary['preset']}), batch {summary['batch']}, planner {summary['planner']}, update "
+                  f"{summary['update']}", highlight=False)
+    if "program" in summary:
         table = new_table("task", "engine", "does", "reads", "writes", text=("task", "engine", "does", "reads",
                                                                            "writes"),
-                          title=f"die {made['die']}, in the order of its program")
-        for (_, *cells), alike in groupby(made["program"], _looks):
+                          title=f"die {summary['die']}, in the order of its program")
+        for (_, *cells), alike in groupby(summary["program"], _looks):
             first, *others = [task["task"] for task in alike]
             name = f"{first} .. {others[-1]}, {len(others) + 1:,} tasks" if others else first
             table.add_row(*(escape(cell) for cell in (name, *cells)))
     else:
         table = new_table(*OPERATION, text=("operation", "kind", "engine"),
                           title="operations, in the order of every die's program; tasks and multiply-adds of a die")
-        for name, *cells in operation_rows(made):
+        for name, *cells in operation_rows(summary):
             table.add_row(escape(name), *cells)
     print_table(console, table)
-    console.print(f"digest {made['digest']}", style="dim", highlight=False, soft_wrap=True)
+    console.print(f"digest {summary['digest']}", style="dim", highlight=False, soft_wrap=True)
 
 
 # Two steps.
@@ -264,29 +265,30 @@ def show_step(console: Console, made: dict[str, Any]) -> None:
 
 def _parts(step: Step, die: int | None) -> dict[str, dict[str, str]]:
     """What may differ of a step, each by its name, as digests."""
-    def numbered(names: Sequence[str], made: Sequence[str]) -> dict[str, str]:
+    def numbered(names: Sequence[str], digests: Sequence[str]) -> dict[str, str]:
         seen: Counter[str] = Counter()
-        found = {}
-        for name, one in zip(names, made, strict=True):
+        by_name = {}
+        for name, part_digest in zip(names, digests, strict=True):
             seen[name] += 1
-            found[name if seen[name] == 1 else f"{name} ({seen[name]})"] = one
-        return found
+            by_name[name if seen[name] == 1 else f"{name} ({seen[name]})"] = part_digest
+        return by_name
 
-    given = step.sharding
-    found = {"setting": {name: str(getattr(given, name)) for name in ("batch", "factors", "rule")} | {
+    sharding = step.sharding
+    parts = {"setting": {name: str(getattr(sharding, name)) for name in ("batch", "factors", "rule")} | {
         "preset": digest(step.parameters)}}
-    found["splits"] = {node.name: digest(vector, given.lists[number] if given.lists else None)
-                       for number, (node, vector) in enumerate(zip(given.graph.nodes, given.splits, strict=True))}
+    parts["splits"] = {node.name: digest(vector, sharding.lists[number] if sharding.lists else None)
+                       for number, (node, vector) in enumerate(zip(sharding.graph.nodes, sharding.splits, strict=True))}
     if die is None:
-        found["place"] = {name: str(words) for name, words in step.place_words().items()}
-        found["operation"] = numbered([one.name for one in step.operations], [digest(one) for one in step.operations])
+        parts["place"] = {name: str(words) for name, words in step.place_words().items()}
+        parts["operation"] = numbered([operation.name for operation in step.operations],
+                                      [digest(operation) for operation in step.operations])
     else:
         tasks = list(step.tasks(die))
-        found["task"] = numbered([_item(one)["task"] for one in tasks], [digest(one) for one in tasks])
-    return found
+        parts["task"] = numbered([_item(task)["task"] for task in tasks], [digest(task) for task in tasks])
+    return parts
 
 
-def differences(one: tuple[Plan, Step], other: tuple[Plan, Step], die: int | None = None) -> list[dict[str, str]]:
+def differences(left: tuple[Plan, Step], right: tuple[Plan, Step], die: int | None = None) -> list[dict[str, str]]:
     """Where two steps of a network differ: what it is, its name, and how: ``first``, ``second`` (only there),
     ``differs``, or ``order``.
 
@@ -300,24 +302,24 @@ def differences(one: tuple[Plan, Step], other: tuple[Plan, Step], die: int | Non
     UserError
         If they are of two networks.
     """
-    (first, step), (second, another) = one, other
+    (first, step), (second, another) = left, right
     first.sharding.check_fits(second.sharding)
-    found = []
+    rows = []
     parts, others = _parts(step, die), _parts(another, die)
     for kind, mine in parts.items():
         theirs = others[kind]
         for name in dict.fromkeys((*mine, *theirs)):
             if name not in theirs or name not in mine:
-                found.append({"what": kind, "name": name, "how": "first" if name in mine else "second"})
+                rows.append({"what": kind, "name": name, "how": "first" if name in mine else "second"})
             elif mine[name] != theirs[name]:
-                found.append({"what": kind, "name": name, "how": "differs"})
+                rows.append({"what": kind, "name": name, "how": "differs"})
         if mine.keys() == theirs.keys():
-            found += [{"what": kind, "name": name, "how": "order"} for name, there in zip_longest(mine, theirs)
-                      if name != there][:1]
-    return found
+            rows += [{"what": kind, "name": name, "how": "order"} for name, there in zip_longest(mine, theirs)
+                     if name != there][:1]
+    return rows
 
 
-def compared(one: tuple[Plan, Step], other: tuple[Plan, Step], die: int | None = None) -> dict[str, Any]:
+def compared(left: tuple[Plan, Step], right: tuple[Plan, Step], die: int | None = None) -> dict[str, Any]:
     """What ``plinth step --against --json`` prints.
 
     Raises
@@ -325,31 +327,31 @@ def compared(one: tuple[Plan, Step], other: tuple[Plan, Step], die: int | None =
     UserError
         As :func:`differences`.
     """
-    found = differences(one, other, die)
-    digests = [step.digest() for _, step in (one, other)]
-    return report("step-comparison", {"network": one[0].network, "digests": digests,
-                                      "equal": digests[0] == digests[1], "differences": found})
+    rows = differences(left, right, die)
+    digests = [step.digest() for _, step in (left, right)]
+    return report("step-comparison", {"network": left[0].network, "digests": digests,
+                                      "equal": digests[0] == digests[1], "differences": rows})
 
 
-def show_compared(console: Console, made: dict[str, Any], names: tuple[str, str]) -> None:
+def show_compared(console: Console, comparison: dict[str, Any], names: tuple[str, str]) -> None:
     """Print where two steps differ."""
-    if made["equal"]:
-        console.print(f"one step: digest {made['digests'][0]}", highlight=False, soft_wrap=True)
+    if comparison["equal"]:
+        console.print(f"one step: digest {comparison['digests'][0]}", highlight=False, soft_wrap=True)
         return
-    if not made["differences"]:
+    if not comparison["differences"]:
         console.print("no differences in what was compared; other dies differ", highlight=False)
     how = {"first": f"only in {escape(names[0])}", "second": f"only in {escape(names[1])}", "differs": "differs",
            "order": "first of other order"}
     from plinth_hw.terminal.table import new_table, print_table
 
     table = new_table("what", "name", "how", text=("what", "name", "how"))
-    for one in made["differences"][:MOST_DIFFERENCES]:
-        table.add_row(one["what"], escape(one["name"]), how[one["how"]])
+    for difference in comparison["differences"][:MOST_DIFFERENCES]:
+        table.add_row(difference["what"], escape(difference["name"]), how[difference["how"]])
     print_table(console, table)
-    others = len(made["differences"]) - MOST_DIFFERENCES
+    others = len(comparison["differences"]) - MOST_DIFFERENCES
     if others > 0:
         console.print(f"and {others:,} others, with --json", highlight=False)
-    for name, one in zip(names, made["digests"], strict=True):
-        console.print(f"digest {one} {name}", style="dim", highlight=False, soft_wrap=True, markup=False)
+    for name, step_digest in zip(names, comparison["digests"], strict=True):
+        console.print(f"digest {step_digest} {name}", style="dim", highlight=False, soft_wrap=True, markup=False)
 
 

@@ -163,15 +163,15 @@ def _paper_product(task: Task, work: Multiplication) -> PaperCost:
     assert node is not None and share is not None
     macs = multiply_adds(task)
     if node.tiling is not None:
-        words = float(task.count * sum(one.rows * one.columns for one in (work.a, work.b, work.c)
-                                       if isinstance(one, Buffer)))
+        words = float(task.count * sum(operand.rows * operand.columns for operand in (work.a, work.b, work.c)
+                                       if isinstance(operand, Buffer)))
         return PaperCost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
     # A convolution's map is read once; a fully connected layer may read a flattened one.
     taps = node.matrix[0] if node.kind == "convolution" else 1
     read = share.samples * share.rows // taps * node.input_positions
     # Of the paper's machine a gradient is one product.
-    made = share.samples * share.outputs * node.output_positions / share.pieces
-    words = read + made + share.rows * share.outputs * share.samples / share.whole
+    written = share.samples * share.outputs * node.output_positions / share.pieces
+    words = read + written + share.rows * share.outputs * share.samples / share.whole
     return PaperCost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
 
 

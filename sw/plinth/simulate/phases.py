@@ -49,8 +49,8 @@ UPDATES = (Barrier, Regroup, Reduce, StateUpdate, ElementRates)
 def phase(step: Step, number: int, operation: Operation) -> str:
     """The phase of an operation of a step."""
     kind = next((kind for kind in type(operation).__mro__ if kind in FOR), None)
-    found = "" if kind is None else FOR[kind](operation)
-    return found or (FPROP if number < step.forward_operations else BPROP)
+    phase_name = "" if kind is None else FOR[kind](operation)
+    return phase_name or (FPROP if number < step.forward_operations else BPROP)
 
 
 def layer(step: Step, operation: Operation) -> str:

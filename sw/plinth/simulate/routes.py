@@ -44,12 +44,12 @@ def groups_of(words: Integers | Floats) -> Integers:
     mask = words > 0
     mask = mask | mask.T
     count = len(mask)
-    found = np.where(mask.any(axis=1), np.arange(count), count)
+    groups = np.where(mask.any(axis=1), np.arange(count), count)
     while True:
-        lowest = np.minimum(found, np.where(mask, found, count).min(axis=1))
-        if (lowest == found).all():
-            return np.where(found == count, NOBODY, found)
-        found = lowest
+        lowest = np.minimum(groups, np.where(mask, groups, count).min(axis=1))
+        if (lowest == groups).all():
+            return np.where(groups == count, NOBODY, groups)
+        groups = lowest
 
 
 class LinkRoutes:
@@ -75,8 +75,8 @@ class LinkRoutes:
     def names(self) -> list[str]:
         """Of each link."""
         several = self.array.topology in ("torus", "links", "ring", "clusters")
-        return [f"{self.node_name(one)} to {self.node_name(two)}" + (f" by port {port}" if several else "")
-                for one, port, two, _ in self.directed]
+        return [f"{self.node_name(sender)} to {self.node_name(receiver)}" + (f" by port {port}" if several else "")
+                for sender, port, receiver, _ in self.directed]
 
     def node_name(self, node: int) -> str:
         """A die or a switch."""
@@ -96,12 +96,12 @@ class LinkRoutes:
         dies, link, heads, hops = array.dies, array.all_routes.following, array.all_routes.heads, array.all_routes.hops
         order = np.argsort(hops.reshape(-1), kind="stable")
         lengths = hops.reshape(-1)[order]
-        found = []
+        steps = []
         for length in range(int(hops.max(initial=0)), 0, -1):
             places = order[np.searchsorted(lengths, length):np.searchsorted(lengths, length, side="right")]
             over, to = link.reshape(-1)[places], places % dies
-            found.append((places, heads[over] * dies + to, over, to))
-        return found
+            steps.append((places, heads[over] * dies + to, over, to))
+        return steps
 
     def loads(self, words: Integers | Floats, groups: Integers, tiles: bool = True) -> list[TrafficGroup]:
         """Words of each group on links, of tiles or of chunks, ``words`` being [sender, receiver]; groups ascending."""
@@ -124,12 +124,12 @@ class LinkRoutes:
         sent, received = words.sum(axis=1).astype(float), words.sum(axis=0).astype(float)
         latencies = (self.array.for_tiles if tiles else self.array).route_latencies
         longest = np.where(words > 0, latencies, 0).max(axis=1)
-        found = []
+        traffic_groups = []
         for number in range(len(known)):
             mine, used = np.flatnonzero(place == number), np.flatnonzero(table[number])
-            found.append(TrafficGroup(mine, used, table[number, used], sent[mine], received[mine],
-                                      int(longest[mine].max())))
-        return found
+            traffic_groups.append(TrafficGroup(mine, used, table[number, used], sent[mine], received[mine],
+                                               int(longest[mine].max())))
+        return traffic_groups
 
     def exchange(self, source: Region, target: Region, sizes: Sizes) -> list[TrafficGroup]:
         """Groups of an exchange, words per position."""

@@ -46,9 +46,9 @@ class LayerRow:
     energy_joules: float
 
 
-def layer_rows(found: Simulated) -> list[LayerRow]:
+def layer_rows(simulation: Simulated) -> list[LayerRow]:
     """A row for each layer and direction that the step does anything for, layers in the order of the network."""
-    plan, work, result, hertz = found.plan, found.work, found.result, found.hertz
+    plan, work, result, hertz = simulation.plan, simulation.work, simulation.result, simulation.hertz
     words: dict[tuple[str, str], int] = defaultdict(int)
     for transfer in plan.transfers:
         words[transfer.exchange.layer, transfer.exchange.phase] += transfer.words
@@ -57,14 +57,14 @@ def layer_rows(found: Simulated) -> list[LayerRow]:
     # Of each row: seconds on the critical path, busy ones, adds, multiplies, and words of SRAM, DRAM and links.
     sums: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(7))
     outer = np.array([not link.within for link in work.machine.links], dtype=bool)
-    for one, purpose, critical, alone in zip(work.activities, work.purposes, result.critical_seconds.tolist(),
-                                             result.alone.tolist(), strict=True):
-        if isinstance(one, EngineTask):
-            dram, links = one.words + sum(one.vaults.values()), 0.0
+    for activity, purpose, critical, alone in zip(work.activities, work.purposes, result.critical_seconds.tolist(),
+                                                  result.alone.tolist(), strict=True):
+        if isinstance(activity, EngineTask):
+            dram, links = activity.words + sum(activity.vaults.values()), 0.0
         else:
-            dram, links = float(one.die_words.sum()), float(one.words[outer[one.links]].sum())
-        sums[purpose.layer, purpose.direction] += (critical, alone * (one.engine in ENGINES), one.adds, one.multiplies,
-                                                   one.sram_words, dram, links)
+            dram, links = float(activity.die_words.sum()), float(activity.words[outer[activity.links]].sum())
+        sums[purpose.layer, purpose.direction] += (critical, alone * (activity.engine in ENGINES), activity.adds,
+                                                   activity.multiplies, activity.sram_words, dram, links)
     rows = []
     for node in plan.graph.nodes:
         for direction in DIRECTIONS:

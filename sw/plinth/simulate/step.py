@@ -84,12 +84,12 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
     UserError
         If the planner or the model refuses the array.
     """
-    given = task(from_network(network), array, model, batch, rule)
-    splits = chosen(given, array, planner)
-    plan = Plan(sharding=Sharding(graph=given.graph, splits=splits, batch=batch, factors=given.factors, array=array,
+    problem = task(from_network(network), array, model, batch, rule)
+    splits = chosen(problem, array, planner)
+    plan = Plan(sharding=Sharding(graph=problem.graph, splits=splits, batch=batch, factors=problem.factors, array=array,
                                   rule=rule),
                 planner=planner, model=model, array=array.name)
-    return plan, given.time.schedule.built(splits)
+    return plan, problem.time.schedule.built(splits)
 
 
 def load(path: Path, network: str | None) -> Plan:
@@ -143,7 +143,7 @@ def check_memory(step: Step, array: Array) -> None:
                         f"smaller batch or more dies, or an array file with memory_bytes of at least {need}")
 
 
-def write_trace(path: Path, found: Simulated) -> int:
+def write_trace(path: Path, simulation: Simulated) -> int:
     """Write the step as a trace for Perfetto; returns how many events.
 
     Raises
@@ -156,7 +156,7 @@ def write_trace(path: Path, found: Simulated) -> int:
     def write(place: Path) -> None:
         nonlocal count
         with place.open("w", encoding="utf-8") as file:
-            count = trace.write(file, found.work.machine, found.work.activities, found.result)
+            count = trace.write(file, simulation.work.machine, simulation.work.activities, simulation.result)
 
     write_whole(path, write)
     return count

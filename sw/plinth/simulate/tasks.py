@@ -138,7 +138,7 @@ class TaskByTask(Collected):
 
     def _ring(self, name: str, work: Reduction, joined: Sequence[str]) -> Flow:
         ring, words, cycle = work.ring, float(work.target.columns), self.cycle
-        size, waits, cost = len(ring), [Wait(one) for one in joined], self.costs.work(work)
+        size, waits, cost = len(ring), [Wait(counter) for counter in joined], self.costs.work(work)
         if size == 1:
             return Flow(name=name, seconds=cost.interval * cycle, latency=(cost.latency - cost.interval) * cycle,
                         waits=waits, dies=np.array(ring), die_words=np.array([cost.words]), adds=cost.adds)
@@ -171,9 +171,9 @@ class _Descriptor(NamedTuple):
 class _Die:
     """One die's program."""
 
-    def __init__(self, given: TaskByTask, die: int):
-        self.given, self.die, self.costs, self.cycle = given, die, given.costs, given.cycle
-        self.parameters = given.parameters
+    def __init__(self, workload: TaskByTask, die: int):
+        self.workload, self.die, self.costs, self.cycle = workload, die, workload.costs, workload.cycle
+        self.parameters = workload.parameters
         #: What is waited for: counters of this die and their values.
         self._accesses: Accesses[tuple[str, int]] = Accesses()
         self._arrived: dict[int, int] = {}
@@ -182,8 +182,8 @@ class _Die:
         self._ends = frozenset(map(self._done, Engine))
         #: What waits behind the transfer engine, as the last of it.
         self._behind: list[Wait] = []
-        for number, operation in enumerate(given.step.operations):
-            self._purpose = purpose(given.step, number, operation)
+        for number, operation in enumerate(workload.step.operations):
+            self._purpose = purpose(workload.step, number, operation)
             for item in operation.tasks(die):
                 if isinstance(item, Arrivals):
                     self._accesses.arrive(item.buffers, (self._arrivals(item.exchange, item.count), self._arrived[
@@ -197,7 +197,7 @@ class _Die:
         return f"{self.die}.exchange {exchange}"
 
     def _add(self, activity: Activity) -> None:
-        self.given.add(activity, self._purpose, sum(counter in self._ends for counter in activity.signals))
+        self.workload.add(activity, self._purpose, sum(counter in self._ends for counter in activity.signals))
 
     # Control.
 
@@ -220,7 +220,7 @@ class _Die:
         """A descriptor."""
         die, engine, place, cycle = self.die, task.engine, self._counts[task.engine], self.cycle
         self._counts[engine] += 1
-        key = self.given.named(f"{task.name}.{part}@{die}" if cost.descriptors > 1 else f"{task.name}@{die}")
+        key = self.workload.named(f"{task.name}.{part}@{die}" if cost.descriptors > 1 else f"{task.name}@{die}")
         room, started = [], f"{die}.{engine.name} started"
         if place >= BODIES:
             room.append(Wait(started, place - BODIES + 1))
@@ -265,46 +265,47 @@ class _Die:
     def _work(self, name: str, engine: str, seconds: float, reads: float, writes: float, waits: Sequence[Wait], *,
               latency: float = 0.0, signals: Sequence[str] = (), counted: PaperCost = NOTHING) -> None:
         """Work of an engine that reads and writes words of its memory, whole beats of them; times in cycles."""
-        read, write, _ = self.given.channels(self.die)
+        read, write, _ = self.workload.channels(self.die)
         self._add(Flow(
             name=name, die=self.die, engine=engine, seconds=seconds * self.cycle, latency=latency * self.cycle,
             links=np.array([read, write]), words=np.array([reads, writes]), dies=np.array([self.die]),
             die_words=np.array([reads + writes]), waits=waits, signals=signals, adds=counted.adds,
             multiplies=counted.multiplies, sram_words=counted.sram_words))
 
-    def _on_engine(self, one: _Descriptor, work: Work) -> None:
+    def _on_engine(self, descriptor: _Descriptor, work: Work) -> None:
         """Work of an engine that nothing leaves the die of: its part of a task."""
-        cost, parts = one.cost, one.cost.parts
-        counted = PaperCost(0.0, 0.0, 0.0, *(amount / parts for amount in self.costs.task(one.task)[3:]))
-        self._work(one.name, one.task.engine.name.lower(), cost.interval / parts, cost.reads / parts,
-                   cost.writes / parts, one.waits, latency=max(0.0, cost.latency - cost.interval) if one.last else 0.0,
-                   signals=one.signals, counted=counted)
+        cost, parts = descriptor.cost, descriptor.cost.parts
+        counted = PaperCost(0.0, 0.0, 0.0, *(amount / parts for amount in self.costs.task(descriptor.task)[3:]))
+        self._work(descriptor.name, descriptor.task.engine.name.lower(), cost.interval / parts, cost.reads / parts,
+                   cost.writes / parts, descriptor.waits,
+                   latency=max(0.0, cost.latency - cost.interval) if descriptor.last else 0.0,
+                   signals=descriptor.signals, counted=counted)
 
-    def _vector(self, one: _Descriptor, work: Vector) -> None:
-        cost, key, beat = one.cost, one.name, self.parameters.beat_words
+    def _vector(self, descriptor: _Descriptor, work: Vector) -> None:
+        cost, key, beat = descriptor.cost, descriptor.name, self.parameters.beat_words
         assert cost.stages is not None
         load, compute, store = cost.stages
         before, behind = latencies(load, store, cost.reads / beat, cost.writes / beat)
-        self._work(f"{key} load", "vector load", load - before, cost.reads, 0.0, one.waits, latency=before,
-                   counted=self.costs.task(one.task))
+        self._work(f"{key} load", "vector load", load - before, cost.reads, 0.0, descriptor.waits, latency=before,
+                   counted=self.costs.task(descriptor.task))
         self._add(simulated.EngineTask(name=f"{key} compute", die=self.die, engine="vector",
                                        seconds=compute * self.cycle, waits=[Wait(f"{key} load")]))
         self._work(f"{key} store", "vector store", store - behind, 0.0, cost.writes, [Wait(f"{key} compute")],
                    signals=[f"{self.die}.vector read"])
-        self._add(Flow(name=key, latency=behind * self.cycle, waits=[Wait(f"{key} store")], signals=one.signals))
+        self._add(Flow(name=key, latency=behind * self.cycle, waits=[Wait(f"{key} store")], signals=descriptor.signals))
 
-    def _encode(self, one: _Descriptor, work: Encode) -> None:
+    def _encode(self, descriptor: _Descriptor, work: Encode) -> None:
         """Strings for the die itself are as other work of its engine."""
-        (self._on_engine if work.die is None else self._tile)(one, work)
+        (self._on_engine if work.die is None else self._tile)(descriptor, work)
 
-    def _tile(self, one: _Descriptor, work: Sent) -> None:
+    def _tile(self, descriptor: _Descriptor, work: Sent) -> None:
         """Words that a die moves, to others or to places of its own."""
-        die, given, key, waits = self.die, self.given, one.name, one.waits
+        die, workload, key, waits = self.die, self.workload, descriptor.name, descriptor.waits
         other = die if work.die is None else work.die
-        path = given.path(die, other)
+        path = workload.path(die, other)
         # What meets on the way is simulated: longer routes cost what one link does.
-        flit_cycles = given.flit_cycles(path) if path else None
-        cost = one.cost if flit_cycles is None else self.costs.work(work, flit_cycles)
+        flit_cycles = workload.flit_cycles(path) if path else None
+        cost = descriptor.cost if flit_cycles is None else self.costs.work(work, flit_cycles)
         latency, interval = cost.latency, cost.interval
         if cost.begin and (path or work.members is not None):
             # Links have nothing of it until then.
@@ -320,40 +321,41 @@ class _Die:
         else:
             shares = [(other, 1.0)]
         self._sent(key, shares, (latency, interval), (cost.flits, cost.packets, cost.reads, cost.writes),
-                   PaperCost(adds=cost.adds), waits, one.signals)
+                   PaperCost(adds=cost.adds), waits, descriptor.signals)
         behind = [f"{key} behind"] if self._waits_behind(shares) else []
         for to, _ in shares if work.die is not None or len(shares) > 1 else ():
-            self._arrival([key, *([f"{key} held {to}"] if given.path(die, to) else []), *behind], to, work.exchange)
+            self._arrival([key, *([f"{key} held {to}"] if workload.path(die, to) else []), *behind], to, work.exchange)
 
-    def _signal(self, one: _Descriptor, work: Signal) -> None:
-        self._add(simulated.EngineTask(name=one.name, die=self.die, engine="transfer",
-                                       seconds=one.cost.interval * self.cycle, waits=one.waits, signals=one.signals))
-        self._arrival([one.name], work.die, work.exchange)
+    def _signal(self, descriptor: _Descriptor, work: Signal) -> None:
+        self._add(simulated.EngineTask(name=descriptor.name, die=self.die, engine="transfer",
+                                       seconds=descriptor.cost.interval * self.cycle, waits=descriptor.waits,
+                                       signals=descriptor.signals))
+        self._arrival([descriptor.name], work.die, work.exchange)
 
     def _waits_behind(self, shares: Sequence[tuple[int, float]]) -> bool:
         """Whether flits of what goes to dies wait behind the engine."""
-        return bool(self.parameters.leaving_flits) and any(self.given.path(self.die, other) for other, _ in shares)
+        return bool(self.parameters.leaving_flits) and any(self.workload.path(self.die, other) for other, _ in shares)
 
     def _sent(self, key: str, shares: Sequence[tuple[int, float]], cycles: tuple[float, float],
               moved: tuple[float, ...], counted: PaperCost, waits: list[Wait], signals: list[str]) -> None:
         """Words that go to dies, each to its share: the engine, and all that they share on the way."""
-        die, parameters, given, cycle = self.die, self.parameters, self.given, self.cycle
+        die, parameters, workload, cycle = self.die, self.parameters, self.workload, self.cycle
         (alone, row), (all_flits, all_packets, read, all_written) = cycles, moved
-        reads, *_ = given.channels(die)
+        reads, *_ = workload.channels(die)
         loads, memory = {reads: read}, {die: read}
 
         def add(where: dict[int, float], key: int, amount: float) -> None:
             where[key] = where.get(key, 0.0) + amount
 
         for other, share in shares:
-            flits, packets, written = (share * one for one in (all_flits, all_packets, all_written))
-            path = given.path(die, other)
+            flits, packets, written = (share * amount for amount in (all_flits, all_packets, all_written))
+            path = workload.path(die, other)
             # What buffers hold on the way lands in its own time: it does not hold the sender up.
             held = min(1.0, buffered(parameters, len(path)) / flits) if path else 0.0
-            _, writes, receives = given.channels(other)
+            _, writes, receives = workload.channels(other)
             add(memory, other, written * (1 - held))
             if path:
-                add(loads, given.injects(die), flits * parameters.flit_words)
+                add(loads, workload.injects(die), flits * parameters.flit_words)
                 self._add(Flow(name=f"{key} held {other}", links=np.array([receives, writes]),
                                words=held * np.array([flits, written]), seconds=row * cycle, dies=np.array([other]),
                                die_words=np.array([held * written]), waits=waits))
@@ -363,11 +365,11 @@ class _Die:
                 # flits to each, stand behind nothing for long.
                 if len(shares) == 1:
                     looked_up = lookups(parameters, packets, flits, len(path))
-                    add(loads, given.queue(link), flits + (place + 1 < len(path)) * looked_up)
+                    add(loads, workload.queue(link), flits + (place + 1 < len(path)) * looked_up)
             # In the order of the way: what is full behind a queue holds up who stands in it.
             for link, amount in ((receives, flits * (1 - held)), (writes, written * (1 - held))):
                 add(loads, link, amount)
-        together = all_flits * parameters.flit_words * given.fullest(tuple(shares))
+        together = all_flits * parameters.flit_words * workload.fullest(tuple(shares))
         if self._waits_behind(shares):
             # It goes on without the engine, in its turn.
             behind = min(1.0, waiting(parameters) / all_flits)
@@ -383,28 +385,28 @@ class _Die:
 
     def _arrival(self, keys: Sequence[str], other: int, exchange: int) -> None:
         """A counter of another die advances once a task's words are there: after some activities."""
-        latency = self.costs.machine.advance(int(self.given.array.for_tiles.route_latencies[self.die, other]))
+        latency = self.costs.machine.advance(int(self.workload.array.for_tiles.route_latencies[self.die, other]))
         self._add(Flow(name=f"{keys[0]} arrival {other}", latency=max(0.0, latency) * self.cycle,
                        waits=[Wait(key) for key in keys], signals=[f"{other}.exchange {exchange}"]))
 
-    def _reduce(self, one: _Descriptor, work: Reduction) -> None:
+    def _reduce(self, descriptor: _Descriptor, work: Reduction) -> None:
         """A reduction: the dies of a ring go on together once all have started."""
-        name = self.given.join(work, [wait.counter for wait in one.waits], self._purpose)
-        self._ended(one, self._block(work), [Wait(name)])
+        name = self.workload.join(work, [wait.counter for wait in descriptor.waits], self._purpose)
+        self._ended(descriptor, self._block(work), [Wait(name)])
 
-    def _group_row(self, one: _Descriptor, work: GroupRow) -> None:
+    def _group_row(self, descriptor: _Descriptor, work: GroupRow) -> None:
         """A row of the group table, which is set beside the messages that are under way."""
-        name = f"{one.name} set"
+        name = f"{descriptor.name} set"
         self._add(simulated.EngineTask(name=name, die=self.die, engine="group table",
-                                       seconds=one.cost.latency * self.cycle,
-                                       waits=one.waits))
-        self._ended(one, "group table", [Wait(name)])
+                                       seconds=descriptor.cost.latency * self.cycle,
+                                       waits=descriptor.waits))
+        self._ended(descriptor, "group table", [Wait(name)])
 
-    def _ended(self, one: _Descriptor, unit: str, waits: Sequence[Wait]) -> None:
+    def _ended(self, descriptor: _Descriptor, unit: str, waits: Sequence[Wait]) -> None:
         """The end of a task of the collective engine, whose units work side by side: they end in order."""
-        before = [Wait(self._done(Engine.COLLECTIVE), one.place)] if one.place else []
-        self._add(simulated.EngineTask(name=one.name, die=self.die, engine=unit, seconds=0.0, waits=[*waits, *before],
-                                       signals=one.signals))
+        before = [Wait(self._done(Engine.COLLECTIVE), descriptor.place)] if descriptor.place else []
+        self._add(simulated.EngineTask(name=descriptor.name, die=self.die, engine=unit, seconds=0.0,
+                                       waits=[*waits, *before], signals=descriptor.signals))
 
 
 class _Kind(NamedTuple):

@@ -162,7 +162,7 @@ class Groups(Collected):
     def _after(self, place: int, reads: Sequence[Buffer], writes: Sequence[Buffer]) -> _After:
         """What a task of a class waits for."""
         needed = self._accesses[place].needed(reads, writes)
-        return tuple(dict.fromkeys(one for some in needed for one in some))
+        return tuple(dict.fromkeys(event for some in needed for event in some))
 
     # Tasks.
 
@@ -214,8 +214,8 @@ class Groups(Collected):
             mine, there = [operation.source.buffer(die)], operation.received(die)
             after = self._after(place, mine, there)
             self._accesses[place].touch(mine, there, (key, *after))
-            for one in dies.tolist():
-                ready[one] = self._waits(one, after)
+            for member in dies.tolist():
+                ready[member] = self._waits(member, after)
         for die, end in self._moved(operation, ready).items():
             self._ends[die][key] = end
 
@@ -224,10 +224,10 @@ class Groups(Collected):
         source, target, step, name = operation.source, operation.targets[0], self.step, operation.name
         flow, added = operation.flow, not operation.own
         positions, share = round(operation.portion * flow.positions), operation.share
-        found: dict[int, Wait] = {}
+        ends: dict[int, Wait] = {}
         groups = self.all_routes.exchange(flow.source, flow.target, flow.sizes)
         if not groups:
-            return found
+            return ends
         mine, theirs = source.spans, target.spans
         own = np.prod([common(axis, size, flow.source, flow.target, step.factors) for axis, size in flow.sizes], axis=0)
         sums = added or len(operation.targets) > 1
@@ -247,23 +247,23 @@ class Groups(Collected):
                 if coding:
                     # What codes are made of is read whole, and they hold the engine that decodes others.
                     through = group.sent * (coding.words / float(group.sent[0]))
-                    for one in group.dies.tolist():
-                        self._work(f"{label} codes@{one}", one, Engine.TRANSFER, PaperCost(coding.seconds), ready[one],
-                                   0)
+                    for member in group.dies.tolist():
+                        self._work(f"{label} codes@{member}", member, Engine.TRANSFER, PaperCost(coding.seconds),
+                                   ready[member], 0)
             received = share * group.received * positions * self.costs.added * sums
             self._flow(label, group, share * positions * packets, ready, seconds=seconds,
                        latency=self.costs.arrival(group.latency),
                        die_words=through + 2 * kept * positions + received,
                        adds=float(group.received.sum()) * positions if sums and self.costs.added else 0.0)
-            found |= dict.fromkeys(group.dies.tolist(), Wait(label))
-        return found
+            ends |= dict.fromkeys(group.dies.tolist(), Wait(label))
+        return ends
 
     def _by_tasks(self, operation: Exchange, die: int) -> tuple[float, PaperCost]:
         """Seconds of all that a die makes and sends; and of what it codes seconds, and words moved in memory."""
-        made = [(self.costs.task(task), MADE[type(task.work)]) for task in operation.sends(die)
-                if type(task.work) in MADE]
-        codes = [cost for cost, coded in made if coded]
-        return (sum(cost.seconds for cost, _ in made),
+        costs = [(self.costs.task(task), MADE[type(task.work)]) for task in operation.sends(die)
+                 if type(task.work) in MADE]
+        codes = [cost for cost, coded in costs if coded]
+        return (sum(cost.seconds for cost, _ in costs),
                 PaperCost(sum(cost.seconds for cost in codes), words=sum(cost.words for cost in codes)))
 
     def _flow(self, name: str, group: TrafficGroup, scale: float, ready: Ready, *, seconds: float,
@@ -279,28 +279,28 @@ class Groups(Collected):
         self._count += 1
         ready: Ready = [()] * self.step.dies
         for place, dies in enumerate(self._classes):
-            source, target = (one.buffer(int(dies[0])) for one in (operation.source, operation.target))
+            source, target = (tensor.buffer(int(dies[0])) for tensor in (operation.source, operation.target))
             after = self._after(place, [source], [])
             if operation.phase is Phase.SUM:
                 self._accesses[place].touch([source], [target], (key, *after))
-            for one in dies.tolist():
-                ready[one] = self._waits(one, after)
-        found = self._reduced(operation, ready)
-        for die, end in found.items():
+            for member in dies.tolist():
+                ready[member] = self._waits(member, after)
+        ends = self._reduced(operation, ready)
+        for die, end in ends.items():
             self._ends[die][key] = end
         if not self.overlap:
             # Where nothing is reduced, what follows waits for the gradient.
             for die, waits in enumerate(ready):
-                self._behind[die] = dict.fromkeys((found[die],) if die in found else waits)
+                self._behind[die] = dict.fromkeys((ends[die],) if die in ends else waits)
 
     def _reduced(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
-        found: dict[int, Wait] = {}
+        ends: dict[int, Wait] = {}
         if operation.rings.size == 1:
             for die in range(self.step.dies):
                 cost = self.costs.update(operation.words(die))
                 if cost:
-                    found[die] = self._work(f"{operation.name}@{die}", die, Engine.COLLECTIVE, cost, ready[die], 1)
-            return found
+                    ends[die] = self._work(f"{operation.name}@{die}", die, Engine.COLLECTIVE, cost, ready[die], 1)
+            return ends
         members, phase = operation.rings.size, operation.phase
         for place, group in enumerate(rings := self.all_routes.ring(operation.rings)):
             if operation.message(int(group.dies[0])) is None:
@@ -313,8 +313,8 @@ class Groups(Collected):
                            latency=self.costs.ring(phase, members, group.latency),
                            die_words=np.full(len(group.dies), self.costs.reduced(phase, count, members)),
                            adds=float(added))
-                found |= dict.fromkeys(group.dies.tolist(), Wait(label))
-        return found
+                ends |= dict.fromkeys(group.dies.tolist(), Wait(label))
+        return ends
 
 
 class PublishedGroups(Groups):
@@ -329,11 +329,11 @@ class PublishedGroups(Groups):
         super().__init__(step, array, costs, routes, overlap)
 
     def _cost(self, operation: Operation, task: Task) -> PaperCost:
-        found = self.costs.task(task)
+        cost = self.costs.task(task)
         first = isinstance(operation, Products) and operation.direction == UPDATE and None in self.step.graph.feeds(
             self.step.graph.nodes.index(operation.node))
         # Of the paper's machine all products of a layer take the same.
-        return PaperCost(*(2 * one for one in found)) if first else found
+        return PaperCost(*(2 * amount for amount in cost)) if first else cost
 
     def _counts(self, number: int, level: int) -> tuple[int, int]:
         above = self.splits[number][:level]
@@ -342,17 +342,17 @@ class PublishedGroups(Groups):
     def _partners(self, name: str, elements: Callable[[int], float], ready: Ready, *,
                   added: bool) -> dict[int, Wait]:
         """Exchanges at all levels; ``elements`` of the two halves of a group together, by level."""
-        found: dict[int, Wait] = {}
+        ends: dict[int, Wait] = {}
         for level in range(self.step.sharding.levels - 1, -1, -1):
             words = elements(level) / (2 << (self.step.sharding.levels - 1 - level))
-            here = [(found[die],) if die in found else ready[die] for die in range(self.step.dies)]
+            here = [(ends[die],) if die in ends else ready[die] for die in range(self.step.dies)]
             for place, group in enumerate(self.all_routes.partners(level) if words else ()):
                 label = f"{name} H{level + 1} {place}"
                 self._flow(label, group, words, here, seconds=0.0, latency=group.latency * self.second,
                            die_words=(group.sent + group.received * (1 + added * self.costs.added)) * words,
                            adds=added * float(group.received.sum()) * words)
-                found |= dict.fromkeys(group.dies.tolist(), Wait(label))
-        return found
+                ends |= dict.fromkeys(group.dies.tolist(), Wait(label))
+        return ends
 
     def _sum_elements(self, number: int, split: str) -> Callable[[int], float]:
         """Table 1, where a layer is split in one way."""
@@ -362,11 +362,11 @@ class PublishedGroups(Groups):
     def _moved(self, operation: Exchange, ready: Ready) -> dict[int, Wait]:
         number = operation.planned.edge
         if number is not None:
-            one = self.step.graph.edges[number]
+            edge = self.step.graph.edges[number]
             # Half of Table 2: the map, or its error.
             return self._partners(operation.name, lambda level: self.words.edge_elements(
-                number, self.splits[one.producer][level], self.splits[one.consumer][level],
-                self._counts(one.producer, level), self._counts(one.consumer, level)) / 2, ready, added=False)
+                number, self.splits[edge.producer][level], self.splits[edge.consumer][level],
+                self._counts(edge.producer, level), self._counts(edge.consumer, level)) / 2, ready, added=False)
         if operation.own:
             # The error of a layer is where it is needed.
             return {}

@@ -24,7 +24,7 @@ class _Place(Generic[When]):
     def cover(self, low: int, high: int) -> None:
         """Forget what lies within these words."""
         for accesses in (self.touched, self.written):
-            accesses[:] = [one for one in accesses if one[0] < low or high < one[1]]
+            accesses[:] = [access for access in accesses if access[0] < low or high < access[1]]
 
     def add(self, access: _Access[When], writes: bool) -> None:
         """Note it behind all others."""
@@ -44,14 +44,14 @@ class Accesses(Generic[When]):
 
     def needed(self, reads: Iterable[Buffer | Extent], writes: Iterable[Buffer | Extent]) -> list[When]:
         """When everything that a task with these places waits for is done."""
-        found = []
+        completions = []
         for buffers, own in ((reads, False), (writes, True)):
             for buffer in buffers:
                 place = self._places[buffer.place]
                 low, high = buffer.address, buffer.end
-                found += [when for first, end, when in (place.touched if own else place.written)
-                          if first < high and low < end]
-        return found
+                completions += [when for first, end, when in (place.touched if own else place.written)
+                                if first < high and low < end]
+        return completions
 
     def touch(self, reads: Iterable[Buffer | Extent], writes: Iterable[Buffer | Extent], when: When) -> None:
         """Note a task that has waited for those before; what its writes cover is behind it."""

@@ -204,8 +204,8 @@ class Reduce:
     @cached_property
     def going(self) -> tuple[int, ...] | None:
         """Numbers of the rings whose reduction it is; None: all."""
-        found = tuple(number for number, message in enumerate(self.messages) if message is not None)
-        return found if len(found) < len(self.messages) else None
+        ring_numbers = tuple(number for number, message in enumerate(self.messages) if message is not None)
+        return ring_numbers if len(ring_numbers) < len(self.messages) else None
 
     def message(self, die: int) -> int | None:
         """Of a die's ring; None: this is not its reduction."""
@@ -224,9 +224,9 @@ class Reduce:
         message, piece = self.message(die), self.target.slice(die)
         first, words = self.piece.words(self.parameters, piece)
         if words and message is not None:
-            source, target = (one.buffer(die) for one in (self.source, self.target))
+            source, target = (tensor.buffer(die) for tensor in (self.source, self.target))
             if words < source.columns:
-                source, target = (one.part(one.name, first, 1, words) for one in (source, target))
+                source, target = (buffer.part(buffer.name, first, 1, words) for buffer in (source, target))
             work = Reduction(self.phase, self.row, self.rings.of(die), message, source, target, self.after,
                              self.piece.rate(piece))
             yield Task(self.name, Engine.COLLECTIVE, work, (source,), (target,), 1, self.node)

@@ -44,9 +44,9 @@ def step_of(sharding: Sharding, target: DieParameters) -> Step:
 def _build(step: Step) -> None:
     """Its places and operations."""
     graph, parameters, rule = step.graph, step.parameters, step.rule
-    for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
+    for kind, by_layer in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
-            found[graph.nodes[number].name] = step.reserve(weights_of(step.sharding, number, kind))
+            by_layer[graph.nodes[number].name] = step.reserve(weights_of(step.sharding, number, kind))
     for weights in step.weights.values():
         if weights.spare:
             step.zeros.append(Clear(f"{weights.name.removesuffix('.parameters')}.spare.zero", None, parameters,

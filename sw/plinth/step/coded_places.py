@@ -26,9 +26,9 @@ class RowWords:
 
     def of(self, run: int) -> int:
         """Of a run of so many words."""
-        found = int(self.length) + (run if self.exact else 0) + (mask_words(run) if self.mask else 0)
+        words = int(self.length) + (run if self.exact else 0) + (mask_words(run) if self.mask else 0)
         part = self.part
-        return found + (0 if part is None else string_words(run, part.number, part.rounds, part.regions))
+        return words + (0 if part is None else string_words(run, part.number, part.rounds, part.regions))
 
 
 #: A run's mask alone.

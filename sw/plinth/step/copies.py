@@ -48,13 +48,13 @@ def copies_of(sharding: Sharding, target: DieParameters) -> Copies:
 def refitted(sharding: Sharding, target: DieParameters) -> Copies:
     """The copies of a sharding with pieces and chunks that suit dies of some parameters. Rings keep their dies and the
     order of these; what is not kept equal by a ring stays as it is."""
-    given = dict(sharding.copies)
+    syncs = dict(sharding.copies)
     copies: list[tuple[str, Sync]] = []
     for node, ring in zip(sharding.graph.nodes, _fitted(sharding, target), strict=True):
         for variable in node.variables:
             assert ring is not None
             name = variable.qualified(node.name)
-            said = given.get(name, ring)
+            said = syncs.get(name, ring)
             copies.append((name, replace(ring, groups=said.groups) if isinstance(said, Ring) else said))
     return tuple(sorted(copies, key=itemgetter(0)))
 
@@ -123,7 +123,7 @@ def _by_elements(sharding: Sharding, target: DieParameters, number: int) -> str:
     if not (rule.plain and Engine.COLLECTIVE in target.engines):
         return "dies keep states beside its weights"
     groups, weights = sharding.groups(RING, number), weights_of(sharding, number, "gradients")
-    words = {one.inputs * one.outputs for one in map(weights.slice, range(sharding.dies))}
+    words = {part.inputs * part.outputs for part in map(weights.slice, range(sharding.dies))}
     if any(each < LEAST_CHUNKS * groups.size * target.chunk_words or each % target.beat_words for each in words):
         return "elements would be too short messages, or begin within a beat"
     return "its rings take turns" if turns(sharding, target, groups) > 1 else ""

@@ -26,11 +26,11 @@ class _Digests:
         """Of an object."""
         if what is None or isinstance(what, (bool, int, str, float, Fraction, Enum, np.integer, np.floating)):
             return _scalar(what)
-        found = self._known.get(id(what))
-        if found is None:
-            found = self._known[id(what)] = _joined(type(what), [self.of(part) for part in _parts(what)], what)
+        digested = self._known.get(id(what))
+        if digested is None:
+            digested = self._known[id(what)] = _joined(type(what), [self.of(part) for part in _parts(what)], what)
             self._kept.append(what)
-        return found
+        return digested
 
 
 def _scalar(what: Any) -> bytes:
@@ -57,11 +57,11 @@ def _parts(what: Any) -> list[Any]:
 def _joined(kind: type, parts: list[bytes], what: Any) -> bytes:
     if isinstance(what, (set, frozenset)):
         parts = sorted(parts)
-    found = hashlib.sha256(f"{kind.__qualname__} {len(parts)}".encode())
+    hasher = hashlib.sha256(f"{kind.__qualname__} {len(parts)}".encode())
     for part in parts:
-        found.update(f" {len(part)}:".encode())
-        found.update(part)
-    return found.digest()
+        hasher.update(f" {len(part)}:".encode())
+        hasher.update(part)
+    return hasher.digest()
 
 
 def digest(*parts: object) -> str:

@@ -54,8 +54,8 @@ def _sum(program: VectorProgram, name: str, row: Row, sources: Sequence[int]) ->
     if not others and unit == 1:
         return first
     total = first
-    for source, one in others:
-        ratio, term = one / unit, source
+    for source, coefficient in others:
+        ratio, term = coefficient / unit, source
         if abs(ratio) != 1:
             program.run(VectorOp.SCALE, "term", source, immediate=float(ratio))
             ratio, term = Fraction(1), "term"
@@ -93,10 +93,10 @@ class _OfKernels(ABC):
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         if self.elements.slice(die).words and (self.of is None or self.of.at(die).words):
-            yield from self.made(die, most)
+            yield from self.element_tasks(die, most)
 
     @abstractmethod
-    def made(self, die: int, most: int | None) -> Iterator[Task]:
+    def element_tasks(self, die: int, most: int | None) -> Iterator[Task]:
         """The tasks of a die that has elements."""
 
 
@@ -115,17 +115,17 @@ class KernelProducts(_OfKernels):
     matrix: Constant
     kernel: Weights
 
-    def made(self, die: int, most: int | None) -> Iterator[Task]:
+    def element_tasks(self, die: int, most: int | None) -> Iterator[Task]:
         """The products of a task: one product."""
         piece = self.elements.slice(die)
         words, taps = piece.inputs * piece.outputs, len(self.matrix.values[0])
         matrix = self.matrix.buffer(die).lines(piece.first_tap, piece.taps)
-        kernel, elements = (one.part(one.name, 0, rows, words) for one, rows in (
+        kernel, elements = (buffer.part(buffer.name, 0, rows, words) for buffer, rows in (
             (self.kernel.buffer(die), taps), (self.elements.buffer(die), piece.taps)))
-        operands, made = (((matrix, kernel, elements), elements) if self.direction == FPROP else
-                          ((matrix, elements, kernel), kernel))
+        operands, target = (((matrix, kernel, elements), elements) if self.direction == FPROP else
+                            ((matrix, elements, kernel), kernel))
         yield Task(self.name, Engine.MATRIX, Multiplication(self.node.name, self.direction, None, *operands),
-                   operands[:2], (made,), 1, self.node, Share(matrix.rows, matrix.rows, taps, words))
+                   operands[:2], (target,), 1, self.node, Share(matrix.rows, matrix.rows, taps, words))
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class KernelSums(_OfKernels):
     kernel: Weights
     middle: Weights
 
-    def made(self, die: int, most: int | None) -> Iterator[Task]:
+    def element_tasks(self, die: int, most: int | None) -> Iterator[Task]:
         """The products of a task."""
         piece = self.elements.slice(die)
         assert self.node.tiling is not None
@@ -153,7 +153,7 @@ class KernelSums(_OfKernels):
         def place(matrix: Buffer, width: int) -> Callable[[int, int], Buffer]:
             return lambda row, column: matrix.lines((row * width + column) * piece.inputs, piece.inputs)
 
-        taps, middle = (place(one.matrix(die), across.taps) for one in (self.kernel, self.middle))
+        taps, middle = (place(weights.matrix(die), across.taps) for weights in (self.kernel, self.middle))
         # Elements that the die has, row by row, and where.
         have: dict[int, list[int]] = {}
         where = {divmod(piece.tap(number), across.size): number for number in range(piece.taps)}
@@ -184,8 +184,8 @@ class KernelSums(_OfKernels):
             used = [number for number in range(len(sources)) if any(row[number] for row in rows)] or [0]
             for number in used:
                 program.load(str(number), sources[number])
-            made = [_sum(program, f"sum{number}", row, used) for number, row in enumerate(rows)]
-            for region, place in zip(made, targets[start:], strict=False):
+            sums = [_sum(program, f"sum{number}", row, used) for number, row in enumerate(rows)]
+            for region, place in zip(sums, targets[start:], strict=False):
                 program.store(region, place)
             yield from Sweep(f"{self.name}.{name}.{start}", self.node, self.parameters, program, program,
                              _Matrix(piece.inputs, piece.outputs), len(program.regions), pieces=1).tasks(die, most)

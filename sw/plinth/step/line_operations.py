@@ -61,9 +61,9 @@ class LineGather(Gather):
         assert isinstance(source, Tiles) and isinstance(target, Tiles) and layer is not None
         assert layer.tiling is not None
         mine, theirs, (down, _) = source.at(die), target.at(other), layer.tiling.form.transforms
-        one = mine.part.view(mine.of(source.buffer(die), column * down.size), here)
-        two = theirs.part.view(theirs.of(target.buffer(other), column * down.outputs), there)
-        return LineTransform(layer, one, two, count, (mine.plane, theirs.plane))
+        source_column = mine.part.view(mine.of(source.buffer(die), column * down.size), here)
+        target_column = theirs.part.view(theirs.of(target.buffer(other), column * down.outputs), there)
+        return LineTransform(layer, source_column, target_column, count, (mine.plane, theirs.plane))
 
     def _task(self, end: str, work: LineTransform) -> Task:
         elements, outputs = work.sides

@@ -72,36 +72,36 @@ def narrow_weights(step: Step, node: Node, weights: Weights) -> Operands:
     """Weights as the matrix engine reads them, in pieces that fit the vector scratchpad."""
     if not step.narrow:
         return Operands(weights.name, weights, False)
-    found = step.reserve(Operands(f"{node.name}.operand", weights, True))
-    program = _copy(step, Operands(weights.name, weights, False), found)
-    step.add(Sweep(f"{node.name}.narrow", node, step.parameters, program, program, found, 1, pieces=1))
-    return found
+    operand = step.reserve(Operands(f"{node.name}.operand", weights, True))
+    program = _copy(step, Operands(weights.name, weights, False), operand)
+    step.add(Sweep(f"{node.name}.narrow", node, step.parameters, program, program, operand, 1, pieces=1))
+    return operand
 
 
 def narrow_tiles(step: Step, node: Node, tiles: Tiles) -> Tiles:
     """Tiles as the matrix engine reads them."""
     if not step.narrow:
         return tiles
-    found = step.reserve(tiles.narrowed(f"{tiles.name}.operand"))
+    operand = step.reserve(tiles.narrowed(f"{tiles.name}.operand"))
     part = tiles.part(0)
     # Rows of an odd number of channels do not follow each other without a gap.
     fold = 1 if part.channels % 2 else folding(step.parameters, part.positions, part.channels)
-    program = _copy(step, folded(tiles, fold), folded(found, fold))
+    program = _copy(step, folded(tiles, fold), folded(operand, fold))
     step.add(Sweep(f"{tiles.name}.narrow", node, step.parameters, program, program, Planes(tiles), 1, fold=fold))
-    return found
+    return operand
 
 
 def add_tiles(step: Step, node: Node, tiles: Sequence[Tiles], total: Tiles) -> None:
     """Tiles of which each die has the same, added in their order."""
     part = total.part(0)
     fold = folding(step.parameters, part.positions, part.channels)
-    step.add(Sum(f"{total.name}.sum", node, step.parameters, [folded(one, fold) for one in tiles], total, 1,
+    step.add(Sum(f"{total.name}.sum", node, step.parameters, [folded(summand, fold) for summand in tiles], total, 1,
                  Planes(total), fold))
 
 
 def widened(step: Step, node: Node, name: str, narrow: Tensor) -> Tensor:
     """An FP32 copy of a narrow map."""
-    found = step.reserve(narrow.like(name))
-    program = _copy(step, narrow, found)
-    step.add(Sweep(name, node, step.parameters, program, program, found, 1))
-    return found
+    wide = step.reserve(narrow.like(name))
+    program = _copy(step, narrow, wide)
+    step.add(Sweep(name, node, step.parameters, program, program, wide, 1))
+    return wide

@@ -148,9 +148,9 @@ class Sweep(Repeated):
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
-        found = self._cut(die, most)
-        for strips in granularity.groups(len(found), most):
-            yield from self._strip_tasks(die, found[strips.start:strips.stop], most)
+        cut = self._cut(die, most)
+        for strips in granularity.groups(len(cut), most):
+            yield from self._strip_tasks(die, cut[strips.start:strips.stop], most)
 
     def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
         """Tasks of some neighbouring strips, in at most ``most`` groups."""
@@ -198,12 +198,12 @@ def _strips(parameters: DieParameters, samples: int, size: int, columns: int, po
     of images."""
     blocks = list(granularity.image_strips(samples, positions)) if positions else [(0, samples)]
     full, row, column = regions
-    found = []
+    strips = []
     for number, (first, count) in enumerate(blocks):
         step, width = granularity.pieces(parameters, count * size, columns, full, row, 1 if len(blocks) > 1 else pieces,
                                   column, whole=whole)
-        found.append(Strip(number, first * size, count * size, step, width))
-    return tuple(found)
+        strips.append(Strip(number, first * size, count * size, step, width))
+    return tuple(strips)
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,10 @@ def _blocks(first: int, words: int, index: int, members: int, chunk: int, kept: 
     """What a member owns of a message: whole chunks, and a last one that is shorter."""
     whole, rest = divmod(words, chunk)
     rows = max(0, -(-(whole - index) // members))
-    found = [OwnedChunks(first + index * chunk, kept, rows, chunk, members * chunk)] if rows else []
+    blocks = [OwnedChunks(first + index * chunk, kept, rows, chunk, members * chunk)] if rows else []
     if rest and whole % members == index:
-        found.append(OwnedChunks(first + whole * chunk, kept + rows * chunk, 1, rest, rest))
-    return found
+        blocks.append(OwnedChunks(first + whole * chunk, kept + rows * chunk, 1, rest, rest))
+    return blocks
 
 
 @dataclass(frozen=True)

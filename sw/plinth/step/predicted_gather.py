@@ -37,15 +37,15 @@ def level_runs(part: CodePart | SkipPart, form: Form, tiles: Elements, first: in
                ) -> Iterator[tuple[int, int, CodePart | SkipPart]]:
     """Neighbouring elements of whole tiles that lie evenly and whose levels are alike, or that have none: first one,
     how many, their part."""
-    rows = shifts(*(one.a for one in form.transforms))
+    rows = shifts(*(transform.a for transform in form.transforms))
     below = [shift for line in (zip(*rows, strict=True) if tiles.column else rows) for shift in line]
     for start, some in tiles.evenly(first, count):
         if isinstance(part, SkipPart) or part.regions:
             yield start, some, part
             continue
         for shift, alike in groupby(range(start, start + some), lambda element: below[element]):
-            found = list(alike)
-            yield found[0], len(found), part._replace(shift=shift)
+            elements = list(alike)
+            yield elements[0], len(elements), part._replace(shift=shift)
 
 
 @dataclass(frozen=True, kw_only=True)

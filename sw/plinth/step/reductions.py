@@ -28,12 +28,12 @@ class Reductions:
 
     def __init__(self, step: Step):
         self._step = step
-        self._planned = {one.layer: one for one in step.sharding.reductions}
+        self._planned = {reduction.layer: reduction for reduction in step.sharding.reductions}
         blocks = step.parameters.reduce_blocks
-        found = [rings for rings in step.groups if rings.size > 1]
-        self._rounds = {rings: rounds(step.array, rings) for rings in found}
-        sets = [(rings, number) for rings in found for number in range(len(self._rounds[rings]))]
-        self._blocks = {one: range(number % blocks, blocks, len(sets)) for number, one in enumerate(sets)}
+        groups = [rings for rings in step.groups if rings.size > 1]
+        self._rounds = {rings: rounds(step.array, rings) for rings in groups}
+        sets = [(rings, number) for rings in groups for number in range(len(self._rounds[rings]))]
+        self._blocks = {ring_set: range(number % blocks, blocks, len(sets)) for number, ring_set in enumerate(sets)}
         self._last: dict[int, _Set] = {}
         #: Of each die the group that has its table's last row now, where groups take turns in it.
         self._in_turn: dict[int, int] = {}
@@ -70,29 +70,29 @@ class Reductions:
             return
         together = self._together(rings)
         # Those whose turn it is go first.
-        together.sort(key=lambda some: any(self._waits(rings, one) for one in some))
+        together.sort(key=lambda some: any(self._waits(rings, round_number) for round_number in some))
         for some in together:
             after = None
-            if any(self._waits(rings, one) for one in some):
+            if any(self._waits(rings, round_number) for round_number in some):
                 after = step.next_exchange()
                 step.add(Barrier(node.name, after, step.dies, Engine.COLLECTIVE, node))
-            self._last.update((self._block(rings, one), (rings, one)) for one in some)
-            self._reduce(number, piece, {ring: self._block(rings, one) for one in some
-                                         for ring in self._rounds[rings][one]}, after)
+            self._last.update((self._block(rings, round_number), (rings, round_number)) for round_number in some)
+            self._reduce(number, piece, {ring: self._block(rings, round_number) for round_number in some
+                                         for ring in self._rounds[rings][round_number]}, after)
 
     def _together(self, rings: ProcessGroups) -> list[range]:
         """Rounds of rings that go at once, by different blocks."""
         blocks, count = self._step.parameters.reduce_blocks, len(self._rounds[rings])
         return [range(first, min(first + blocks, count)) for first in range(0, count, blocks)]
 
-    def _block(self, rings: ProcessGroups, one: int) -> int:
+    def _block(self, rings: ProcessGroups, round_number: int) -> int:
         """By which a round's rings go now."""
-        own = self._blocks[rings, one]
+        own = self._blocks[rings, round_number]
         return own[self._turn % len(own)]
 
-    def _waits(self, rings: ProcessGroups, one: int) -> bool:
+    def _waits(self, rings: ProcessGroups, round_number: int) -> bool:
         """Whether a round's block has had another set last."""
-        return self._last.get(self._block(rings, one), (rings, one)) != (rings, one)
+        return self._last.get(self._block(rings, round_number), (rings, round_number)) != (rings, round_number)
 
     def _reduce(self, number: int, piece: WeightPiece, blocks: dict[int, int], after: int | None) -> None:
         """Of some rings, each by its block."""

@@ -89,11 +89,11 @@ class SkipScatter(Exchange):
             yield Task(f"{self.name}.own", Engine.TRANSFER, TileCopy(words, place, planes=theirs.count, apart=apart),
                        (reads,), (writes,))
             return
-        given = None if self.masks is None or self.part.sent else self.masks.gathered
-        even = mine if given is None else given.tiles.at(die)
+        gathered = None if self.masks is None or self.part.sent else self.masks.gathered
+        even = mine if gathered is None else gathered.tiles.at(die)
         for first, count in even.evenly(theirs.first, theirs.count):
             runs, strings = mine.runs(self.source.buffer(die), first, count), self.strings.of(other, die, first, count)
-            masks = None if given is None else given.of(die, first, count)
+            masks = None if gathered is None else gathered.of(die, first, count)
             end = f".{first}" if first > theirs.first else ""
             yield code_task(f"{self.name}[{other}]{end}", Encode(self.part, runs, strings, masks, other, self.number))
 
@@ -136,11 +136,11 @@ class DecodeTiles:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
-        given, target = self.scatter, self.scatter.targets[0]
-        source = given.source
+        scatter, target = self.scatter, self.scatter.targets[0]
+        source = scatter.source
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
         mine = target.at(die)
-        for other in given.peers(die)[1:]:
+        for other in scatter.peers(die)[1:]:
             theirs = source.at(other)
             met = theirs.part.meet(mine.part)
             if not (mine.count and met):
@@ -148,9 +148,9 @@ class DecodeTiles:
             (_, there), = met
             place = mine.part.view(mine.of(target.buffer(die), mine.first), there)
             runs = place.part(place.name, 0, mine.count, theirs.part.words, mine.plane)
-            strings = given.strings.of(die, other, mine.first, mine.count)
-            masks = None if given.masks is None else given.masks.asked.of(die, other, mine.first, mine.count)
-            yield code_task(f"{self.name}.{other}", Decode(given.part, strings, runs, masks))
+            strings = scatter.strings.of(die, other, mine.first, mine.count)
+            masks = None if scatter.masks is None else scatter.masks.asked.of(die, other, mine.first, mine.count)
+            yield code_task(f"{self.name}.{other}", Decode(scatter.part, strings, runs, masks))
 
 
 def add_skipped(step: Step, scatter: Scatter, masks: Masks | None, *, kept: bool) -> Masks | None:
@@ -172,14 +172,14 @@ def add_skipped(step: Step, scatter: Scatter, masks: Masks | None, *, kept: bool
     part = SkipPart(masks is None, skip_share(planned.coded, planned.phase, "scatter"))
     strings = step.reserve(PerMember(f"{target.name}.strings", target, whole, cluster,
                                      RowWords(length=True, exact=True, mask=part.sent)))
-    made: MapStrings | None = None
+    map_strings: MapStrings | None = None
     if kept:
-        made = step.reserve(MapStrings(f"{target.name}.masks", whole, RowWords(length=True, mask=True)))
-        masks = Masks(made, step.reserve(PerMember(f"{target.name}.asked", target, whole, cluster, MASK)))
+        map_strings = step.reserve(MapStrings(f"{target.name}.masks", whole, RowWords(length=True, mask=True)))
+        masks = Masks(map_strings, step.reserve(PerMember(f"{target.name}.asked", target, whole, cluster, MASK)))
     sent = SkipScatter(planned, scatter.name, scatter.node, scatter.number, whole, [target], None, True, cluster,
                        part=part, strings=strings, masks=masks, share=part.share)
     step.add(sent)
-    if made is not None:
-        step.add(OwnMaps(f"{scatter.name}.masks", whole, target, made, scatter.node))
+    if map_strings is not None:
+        step.add(OwnMaps(f"{scatter.name}.masks", whole, target, map_strings, scatter.node))
     step.add(DecodeTiles(f"{scatter.name}.decode", sent))
     return masks

@@ -20,8 +20,8 @@ class Slot(Tensor):
 
     def buffer(self, die: int) -> Buffer:
         """Where it lies."""
-        found = super().buffer(die)
-        return Buffer(self.name, self.first, found.rows, found.columns, found.stride, packed=self.packed,
+        buffer = super().buffer(die)
+        return Buffer(self.name, self.first, buffer.rows, buffer.columns, buffer.stride, packed=self.packed,
                       whole=self.whole)
 
 
@@ -66,7 +66,7 @@ class Slots(Sequence[Tensor]):
 
     def __getitem__(self, number: int | slice) -> Tensor | list[Tensor]:
         if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(self.slots))]
+            return [self[slot] for slot in range(*number.indices(self.slots))]
         if not 0 <= number < self.slots:
             raise IndexError(number)
         like = {field.name: getattr(self.like, field.name) for field in fields(Tensor)}
@@ -117,7 +117,7 @@ class Summands(Sequence[Placed]):
 
     def __getitem__(self, number: int | slice) -> Placed | list[Placed]:
         if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
+            return [self[index] for index in range(*number.indices(len(self)))]
         return Summand(self.slots[number], self.own, self.members, number)
 
     def buffers(self, die: int) -> list[Buffer]:

@@ -145,7 +145,8 @@ class Step:
         self.shared_tiles: Mapping[int, int] = blocks.shared
         self.tile_sums: Mapping[int, TileSum] = blocks.sums
         self.residuals: Mapping[int, Residual] = blocks.added
-        self._defined = {(one.layer, one.phase, one.kind, one.edge): one for one in self.sharding.exchanges}
+        self._defined = {(exchange.layer, exchange.phase, exchange.kind, exchange.edge): exchange
+                         for exchange in self.sharding.exchanges}
 
     @property
     def graph(self) -> PlanGraph:
@@ -205,9 +206,9 @@ class Step:
 
     def digest(self) -> str:
         """What it does, as 64 hexadecimal digits: equal in every process and run, of the same version of the code."""
-        given = self.sharding
-        return digest(given.graph, given.splits, given.batch, given.factors, given.lists, given.rule, self.parameters,
-                      self.places, self.zeros, self.constants, self.operations)
+        sharding = self.sharding
+        return digest(sharding.graph, sharding.splits, sharding.batch, sharding.factors, sharding.lists, sharding.rule,
+                      self.parameters, self.places, self.zeros, self.constants, self.operations)
 
     def place_words(self) -> dict[str, int]:
         """Words of memory that each place takes on every die, for one step's inputs and targets."""
@@ -222,27 +223,27 @@ class Step:
         """Dies that have as many samples and channels of everything as each other, and whose rings go at the same time:
         they have the same tasks, but for where these lie and to whom they send."""
         parts = {(what.region, what.samples, what.channels): what.spans for what in self._tensors()}
-        found = [sizes for spans in parts.values() for sizes in (spans.samples, spans.channels)]
-        found += {(what.region, what.elements): what.counts for what in self._tensors() if isinstance(what, Tiles)
-                  }.values()
-        going = dict.fromkeys((one.rings, one.going) for one in self.operations
-                              if isinstance(one, between.Reduce) and one.going is not None)
-        found += [np.array([rings.group(die) in some for die in range(self.dies)]) for rings, some in going]
-        if not found:
+        traits = [sizes for spans in parts.values() for sizes in (spans.samples, spans.channels)]
+        traits += {(what.region, what.elements): what.counts for what in self._tensors() if isinstance(what, Tiles)
+                   }.values()
+        going = dict.fromkeys((operation.rings, operation.going) for operation in self.operations
+                              if isinstance(operation, between.Reduce) and operation.going is not None)
+        traits += [np.array([rings.group(die) in some for die in range(self.dies)]) for rings, some in going]
+        if not traits:
             return [np.arange(self.dies)]
-        _, which = np.unique(np.array(found), axis=1, return_inverse=True)
+        _, which = np.unique(np.array(traits), axis=1, return_inverse=True)
         which = which.reshape(-1)
         return [np.flatnonzero(which == number) for number in range(int(which.max()) + 1)]
 
     def realised(self) -> Realised:
         """The definition that tasks of an engine realise, by their names up to a bracket."""
-        found: dict[tuple[Engine, str], ExchangeDefinition | ReductionDefinition] = {}
-        for one in self.operations:
-            if isinstance(one, between.Exchange):
-                found[Engine.TRANSFER, one.name] = one.planned
-            elif isinstance(one, between.Reduce):
-                found[Engine.COLLECTIVE, one.name.split("[")[0]] = one.planned
-        return found
+        definitions: dict[tuple[Engine, str], ExchangeDefinition | ReductionDefinition] = {}
+        for operation in self.operations:
+            if isinstance(operation, between.Exchange):
+                definitions[Engine.TRANSFER, operation.name] = operation.planned
+            elif isinstance(operation, between.Reduce):
+                definitions[Engine.COLLECTIVE, operation.name.split("[")[0]] = operation.planned
+        return definitions
 
     def held(self, die: int) -> int:
         """Elements of all tensors that a die has."""

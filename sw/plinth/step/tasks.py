@@ -158,8 +158,8 @@ class TransformTiles(Kind):
         assert self.node.window is not None
         both = self.tiling.form.lattices(self.node.window.size, self.node.window.padding)[self.outputs]
         down, across = (
-            one if not places else Lattice(MATRICES[PLAIN_NUMBERS[places]], places, 0, -(-side // places))
-            for one, places, side in zip(both, self.plain, (self.maps.height, self.maps.width), strict=True))
+            lattice if not places else Lattice(MATRICES[PLAIN_NUMBERS[places]], places, 0, -(-side // places))
+            for lattice, places, side in zip(both, self.plain, (self.maps.height, self.maps.width), strict=True))
         return down, across
 
     @property

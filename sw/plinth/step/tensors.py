@@ -370,8 +370,8 @@ class OnDies(View):
 
     def buffer(self, die: int) -> Buffer:
         """Where it lies on a die."""
-        found = self.of.buffer(die)
-        return found if die in self.dies else Buffer(found.name, 0, 0, 0, 1)
+        buffer = self.of.buffer(die)
+        return buffer if die in self.dies else Buffer(buffer.name, 0, 0, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -384,8 +384,8 @@ class Meeting(View):
     def buffer(self, die: int) -> Buffer:
         """Where it lies on a die."""
         part = self.of.part(die)
-        found = [inner for inner, _ in part.meet(self.other.part(die))]
-        return part.view(self.of.buffer(die), found[0] if found else Inner(0, 0, 0, 0))
+        overlap = [inner for inner, _ in part.meet(self.other.part(die))]
+        return part.view(self.of.buffer(die), overlap[0] if overlap else Inner(0, 0, 0, 0))
 
 
 @dataclass(frozen=True)

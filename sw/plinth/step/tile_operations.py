@@ -149,10 +149,10 @@ class Spread(Exchange, ABC):
         if other in self._to_each:
             return self._to_each[other]
         together = self.members(die) is not None
-        found = sum(task.work.descriptors for task in (self.sends(other) if together else self.tiles(other, die)))
+        descriptors = sum(task.work.descriptors for task in (self.sends(other) if together else self.tiles(other, die)))
         if together:
-            self._to_each[other] = found
-        return found
+            self._to_each[other] = descriptors
+        return descriptors
 
     def arrivals(self, die: int) -> Arrivals | None:
         """What a die waits for from others: of a task for several dies also the die's own."""
@@ -192,7 +192,8 @@ class Scatter(Spread):
         target = self.targets[0]
         assert isinstance(target, Tiles)
         dies = sorted(self.peers(die), key=lambda other: target.at(other).first)
-        steps, counts = {two - one for one, two in pairwise(dies)}, [target.at(other).count for other in dies]
+        steps, counts = {following - previous for previous, following in pairwise(dies)}, [
+            target.at(other).count for other in dies]
         longer = sum(count > counts[-1] for count in counts)
         if len(steps) != 1 or min(steps) < 1 or counts != [counts[-1] + 1] * longer + [counts[-1]] * (
                 len(counts) - longer):
@@ -302,9 +303,9 @@ class Gather(Spread):
         if any(len(some) != 1 for some in met) or len({(part.rows, part.channels) for part in parts}) != 1:
             return None
         starts = [here.sample for ((here, _),) in met]
-        steps = [{two - one for one, two in pairwise(found)} for found in (dies, starts)]
+        steps = [{following - previous for previous, following in pairwise(positions)} for positions in (dies, starts)]
         same = {(here._replace(sample=0), there) for ((here, there),) in met}
-        if len(same) != 1 or any(len(found) != 1 or min(found) < 1 for found in steps):
+        if len(same) != 1 or any(len(distances) != 1 or min(distances) < 1 for distances in steps):
             return None
         return Members(dies[0], steps[0].pop(), len(dies))
 
@@ -330,9 +331,11 @@ class Gather(Spread):
         for element, count, (start, rows) in self.runs(die):
             # Rows that follow each other on both sides are one.
             fold = rows if here.channels == mine.width == theirs.width else 1
-            one, two = (which.part.view(which.of(buffer, element), inner).lines(start, rows).folded(fold)
-                        for which, buffer, inner in ((mine, whole, here), (theirs, target.buffer(first), there)))
-            work = TileCopy(one, two, None, self.number, count, (mine.plane, theirs.plane), members, apart)
+            source_tile, target_tile = (
+                which.part.view(which.of(buffer, element), inner).lines(start, rows).folded(fold)
+                for which, buffer, inner in ((mine, whole, here), (theirs, target.buffer(first), there)))
+            work = TileCopy(source_tile, target_tile, None, self.number, count, (mine.plane, theirs.plane), members,
+                            apart)
             run = (f".{element}" if element > mine.first else "") + (f".{self.strip}" if self.strip else "")
             yield Task(f"{self.name}[{members.first}..]{run}", Engine.TRANSFER, work,
                        (mine.of(whole, element).repeated(count, mine.plane),),
@@ -343,7 +346,7 @@ class Gather(Spread):
         there to what the next one gets."""
         source, target = self.source, self.targets[0]
         assert isinstance(source, Tiles) and isinstance(target, Tiles)
-        mine, (first, second, *_) = source.at(die), (one for one, _ in members.shares)
+        mine, (first, second, *_) = source.at(die), (member for member, _ in members.shares)
         ((here, there),), ((following, _),) = (mine.part.meet(target.part(other)) for other in (first, second))
         return here, there, (following.sample - here.sample) * source.positions * mine.width
 
@@ -367,8 +370,8 @@ class Gather(Spread):
         target = self.targets[0]
         assert isinstance(target, Tiles)
         theirs, whole = target.at(die), target.buffer(die)
-        return tuple(one for other in self.peers(die) for element, count, tiles in self.runs(other)
-                     for one in _touched(theirs.of(whole, element).lines(*tiles), count, theirs.plane, self.strips))
+        return tuple(place for other in self.peers(die) for element, count, tiles in self.runs(other)
+                     for place in _touched(theirs.of(whole, element).lines(*tiles), count, theirs.plane, self.strips))
 
     @staticmethod
     def _groups(mine: Elements, theirs: Elements, words: int) -> Iterator[tuple[int, int]]:
@@ -386,17 +389,18 @@ class Gather(Spread):
         for number, (here, there) in enumerate(mine.part.meet(theirs.part) if mine.words else ()):
             words = here.samples * source.positions * here.channels
             for first, count in self._groups(mine, theirs, words):
-                one, two = (which.part.view(which.of(tensor.buffer(at), first), inner)
-                            for which, tensor, at, inner in (
-                                (mine, source, die, here), (theirs, target, other, there)))
-                reads, writes = (tile.repeated(count, plane) for tile, plane in zip((one, two), apart, strict=True))
+                source_tile, target_tile = (which.part.view(which.of(tensor.buffer(at), first), inner)
+                                            for which, tensor, at, inner in (
+                                                (mine, source, die, here), (theirs, target, other, there)))
+                reads, writes = (tile.repeated(count, plane) for tile, plane in zip(
+                    (source_tile, target_tile), apart, strict=True))
                 run = f".{number}.{first}" if number or first > mine.first else ""
                 if die == other:
-                    yield Task(f"{self.name}.own{run}", Engine.TRANSFER, TileCopy(one, two, planes=count, apart=apart),
-                               (reads,), (writes,))
+                    yield Task(f"{self.name}.own{run}", Engine.TRANSFER,
+                               TileCopy(source_tile, target_tile, planes=count, apart=apart), (reads,), (writes,))
                 else:
                     yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER,
-                               TileCopy(one, two, other, self.number, count, apart), (reads,))
+                               TileCopy(source_tile, target_tile, other, self.number, count, apart), (reads,))
 
 
 @dataclass(frozen=True)
@@ -491,7 +495,8 @@ class ElementProducts:
                 a, c = (side.of(buffer, first).lines(*strip.rows(tiles)) for side, buffer in (
                     (x, inputs), (z, outputs)))
                 w = weights.lines(group.start * piece.inputs, piece.inputs)
-                whole_a, whole_c = (_touched(one, len(group), side.plane, strips) for one, side in ((a, x), (c, z)))
+                whole_a, whole_c = (_touched(operand, len(group), side.plane, strips) for operand, side in (
+                    (a, x), (c, z)))
                 whole_w = (w.repeated(len(group), piece.inputs * weights.stride),)
                 operands, reads, writes = {
                     FPROP: ((a, w, c), (*whole_a, *whole_w), whole_c),
@@ -525,15 +530,16 @@ class InStrips:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
-        made, products, mapped = (list(one.tasks(die, most)) for one in (self.scatter, self.products, self.untile))
-        count = len(made) if self.untile.strips is not None and self.untile.strips.of(die) else 1
+        scatters, products, mapped = (list(operation.tasks(die, most)) for operation in (
+            self.scatter, self.products, self.untile))
+        count = len(scatters) if self.untile.strips is not None and self.untile.strips.of(die) else 1
         if count == 1:
-            yield from (*made, *products, *mapped)
+            yield from (*scatters, *products, *mapped)
             return
         each = len(products) // count
-        yield made[0]
+        yield scatters[0]
         for number in range(count):
-            yield from (*made[number + 1:number + 2], *(mapped[number - 1:number] if number else ()),
+            yield from (*scatters[number + 1:number + 2], *(mapped[number - 1:number] if number else ()),
                         *products[number * each:(number + 1) * each])
         yield mapped[-1]
 

@@ -79,14 +79,14 @@ def tile_strips(parameters: DieParameters, images: int, tiles: tuple[int, int], 
     pieces, each = _pieces(images, tiles)
     if not parameters.systolic or element_cycles(parameters, pieces * each, inputs, outputs) < LEAST_CYCLES:
         return ()
-    made, mapped = (elements * place_cycles(parameters, channels) for channels in (inputs, outputs))
+    tiled, mapped = (elements * place_cycles(parameters, channels) for channels in (inputs, outputs))
 
     def end(bounds: Sequence[int]) -> float:
         """Cycles until the last map is there."""
-        rows = [(two - one) * each for one, two in pairwise(bounds)]
+        rows = [(high - low) * each for low, high in pairwise(bounds)]
         scattered, multiplied, products = 0.0, 0.0, []
         for count in rows:
-            scattered += count * made
+            scattered += count * tiled
             multiplied = max(multiplied, scattered) + elements * (
                 element_cycles(parameters, count, inputs, outputs) + TASK_PERIOD)
             products.append(multiplied)
@@ -96,8 +96,8 @@ def tile_strips(parameters: DieParameters, images: int, tiles: tuple[int, int], 
 
     places = range(0, pieces, -(-pieces // MOST_PIECES))[1:]
     whole = (0, pieces)
-    ways = [whole, *((0, one, pieces) for one in places),
-            *((0, one, two, pieces) for one in places for two in places if one < two)]
+    ways = [whole, *((0, cut, pieces) for cut in places),
+            *((0, first, second, pieces) for first in places for second in places if first < second)]
     return _cut(min(ways, key=end), images, tiles[0])
 
 
@@ -132,22 +132,22 @@ def gather_strips(parameters: DieParameters, images: int, tiling: Tiling, channe
     # Cycles for which links have what waits.
     held = (waiting(parameters) + buffered(parameters)) * link / flits
     # A beat a cycle, read or written.
-    mapped = each * (tiling.elements + prod(one.outputs for one in tiling.form.transforms)) * place_flits(
+    mapped = each * (tiling.elements + prod(transform.outputs for transform in tiling.form.transforms)) * place_flits(
         parameters.within, channels)
     by_column = images > 1 and (added or tiling.tiles[1] < images)
 
     def ahead(sizes: Sequence[int]) -> tuple[int, ...]:
         """As many as what waits for links has room for, once a strip has come; at least the next one."""
-        found = []
+        counts = []
         for number in range(1, len(sizes) + 1):
             more = [last for last in range(number + 2, len(sizes) + 1)
                     if sum(sizes[number:last]) * link <= held + STRIP_ARRIVAL_CYCLES]
-            found.append(max([min(number + 1, len(sizes)), *more]))
-        return tuple(found)
+            counts.append(max([min(number + 1, len(sizes)), *more]))
+        return tuple(counts)
 
     def end(bounds: Sequence[int]) -> float:
         """Cycles until the last map is there."""
-        sizes = [two - one for one, two in pairwise(bounds)]
+        sizes = [high - low for low, high in pairwise(bounds)]
         engine, links, came = 0.0, 0.0, list[float]()
         for number, (size, before) in enumerate(zip(sizes, ahead(sizes), strict=True)):
             for more in sizes[len(came):before]:
@@ -162,4 +162,4 @@ def gather_strips(parameters: DieParameters, images: int, tiling: Tiling, channe
     places = range(0, pieces, -(-pieces // MOST_PIECES))[1:]
     best = min(((0, *some, pieces) for count in range(MOST_GATHERED) for some in combinations(places, count)), key=end)
     strips = _cut(best, images, tiling.tiles[0])
-    return GatherStrips(strips, ahead([two - one for one, two in pairwise(best)])) if strips else None
+    return GatherStrips(strips, ahead([high - low for low, high in pairwise(best)])) if strips else None

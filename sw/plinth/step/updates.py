@@ -75,7 +75,7 @@ class StateUpdate:
         for piece, block in self.owned.blocks(die):
             if piece == self.piece:
                 kept = {name: block.beside(vector.buffer(die)) for name, vector in self.kept.items()}
-                weights, gradients = (block.of(one.buffer(die)) for one in (self.weights, self.gradients))
+                weights, gradients = (block.of(tensor.buffer(die)) for tensor in (self.weights, self.gradients))
                 yield block, weights, gradients, kept
 
     def _optimisation(self, die: int, block: OwnedChunks, weights: Buffer, gradients: Buffer, kept: Mapping[str, Buffer]
@@ -90,7 +90,7 @@ class StateUpdate:
         step = update_rows(self.parameters, block.rows, block.columns)
         for pieces in granularity.groups(-(-block.rows // step), most):
             start, end = pieces.start * step, min(pieces.stop * step, block.rows)
-            w, g, s = (one.lines(start, end - start) for one in (weights, gradients, state))
+            w, g, s = (buffer.lines(start, end - start) for buffer in (weights, gradients, state))
             rows = min(step, end - start)
             yield Task(f"{self.name}[{block.first + start * block.stride}]", Engine.VECTOR,
                        Vector(update_program(self.parameters, self.rule, rows, w, g, s), rows, block.columns),
@@ -106,7 +106,7 @@ def update_program(parameters: DieParameters, rule: UpdateRule, rows: int, weigh
                    state: Buffer) -> VectorProgram:
     """The update of the first ``rows`` rows of some weights."""
     program = VectorProgram(parameters, rows, weights.columns)
-    w, g, s = (one.lines(0, rows) for one in (weights, gradients, state))
+    w, g, s = (buffer.lines(0, rows) for buffer in (weights, gradients, state))
     for name, buffer in (("w", w), ("s", s), ("g", g)):
         program.load(name, buffer)
     rule.law.program(_Operations(program), rule)

@@ -131,12 +131,12 @@ class VectorProgram:
 
     def _placed(self, die: int) -> tuple[tuple[tuple[Buffer, str], ...], ...]:
         """Where a die's operands lie, and their regions: of loads, and of stores."""
-        found: tuple[tuple[tuple[Buffer, str], ...], ...] | None = self.known.get(die)
-        if found is None:
-            found = self.known[die] = tuple(
+        operands: tuple[tuple[tuple[Buffer, str], ...], ...] | None = self.known.get(die)
+        if operands is None:
+            operands = self.known[die] = tuple(
                 tuple((operand if isinstance(operand, Buffer) else operand.buffer(die), region)
                       for operand, region in moves) for moves in (self.loads, self.stores))
-        return found
+        return operands
 
     def on(self, die: int) -> Hashable:
         """What it is on a die: of equal ones the tasks are equal."""
@@ -162,24 +162,25 @@ class VectorProgram:
         immediates: list[int] = []
         numbers = {name: number for number, name in enumerate(self.regions)}
         beat, program = self.parameters.beat_words, []
-        for one in self.instructions:
+        for instruction in self.instructions:
             index = 0
-            if one.immediate is not None:
-                word = factor_word if one.op is VectorOp.SCALE else number_word
-                bits = word(self.parameters.memory_format, one.immediate)
+            if instruction.immediate is not None:
+                word = factor_word if instruction.op is VectorOp.SCALE else number_word
+                bits = word(self.parameters.memory_format, instruction.immediate)
                 if bits not in immediates:
                     immediates.append(bits)
                 index = immediates.index(bits)
-            shapes = {self.regions[one.dst], self.regions[one.a]}
+            shapes = {self.regions[instruction.dst], self.regions[instruction.a]}
             rows = 1 if shapes <= {"row", "element"} else self.rows
             columns = 1 if shapes <= {"column", "element"} else self.columns
             along_rows = columns * -(-rows // beat) < rows * -(-columns // beat)
-            if one.op in (VectorOp.SUM, VectorOp.MAXIMUM):
-                along_rows = self.regions[one.dst] == "column"
-            number = {"op": one.op, "dst": numbers[one.dst], "a": numbers[one.a], "immediate": index,
-                      "lanes_along_rows": int(along_rows)}
-            if one.b is not None:
-                number["b"] = one.b.value if isinstance(one.b, VectorFunction) else numbers[one.b]
+            if instruction.op in (VectorOp.SUM, VectorOp.MAXIMUM):
+                along_rows = self.regions[instruction.dst] == "column"
+            number = {"op": instruction.op, "dst": numbers[instruction.dst], "a": numbers[instruction.a],
+                      "immediate": index, "lanes_along_rows": int(along_rows)}
+            if instruction.b is not None:
+                number["b"] = (instruction.b.value if isinstance(instruction.b, VectorFunction) else
+                               numbers[instruction.b])
             program.append(number)
         for what, count, limit in (("regions", len(self.regions), VECTOR_REGIONS),
                                    ("loads", len(self.loads), VECTOR_LOADS),
@@ -197,9 +198,9 @@ class VectorProgram:
             raise UserError(f"a row of {self.columns} words does not fit the vector scratchpad of preset "
                             f"{self.parameters.name!r}; choose a larger preset or a narrower layer")
 
-        def moves(given: Sequence[Move]) -> list[dict[str, Any]]:
+        def moves(operand_moves: Sequence[Move]) -> list[dict[str, Any]]:
             return [{"pointer": move.operand.pointer, "stride": move.operand.stride, "region": numbers[move.region],
-                     "packed": int(move.packed)} for move in given if isinstance(move.operand, Buffer)]
+                     "packed": int(move.packed)} for move in operand_moves if isinstance(move.operand, Buffer)]
 
         return {
             "rows": self.rows, "columns": self.columns, "loads": len(self.loads), "stores": len(self.stores),

@@ -29,8 +29,8 @@ class Columns(View):
 
 def side_by_side(inputs: Sequence[Tensor], whole: Tensor) -> list[Columns]:
     """Which channels of a concatenation are those of each of its inputs."""
-    firsts = accumulate((one.channels for one in inputs), initial=0)
-    return [Columns(whole, first, one.channels) for first, one in zip(firsts, inputs, strict=False)]
+    firsts = accumulate((tensor.channels for tensor in inputs), initial=0)
+    return [Columns(whole, first, tensor.channels) for first, tensor in zip(firsts, inputs, strict=False)]
 
 
 class ConcatLayer(NodeLayer):

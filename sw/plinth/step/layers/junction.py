@@ -19,7 +19,8 @@ class AddLayer(NodeLayer):
     @cached_property
     def _tiled(self) -> tuple[int, ...]:
         """The layers whose tiles are added, if they are."""
-        return next((one.members for one in self.step.tile_sums.values() if one.junction is self.node), ())
+        return next((tile_sum.members for tile_sum in self.step.tile_sums.values()
+                     if tile_sum.junction is self.node), ())
 
     def inputs(self) -> list[Tensor]:
         return [] if self._tiled else super().inputs()
@@ -34,7 +35,7 @@ class AddLayer(NodeLayer):
 
     @property
     def biased(self) -> list[Node]:
-        return [one for one in (self.layers[number].node for number in self._tiled) if one.bias]
+        return [node for node in (self.layers[number].node for number in self._tiled) if node.bias]
 
 
 class JoinLayer(AddLayer):

@@ -35,9 +35,9 @@ def node_kind(node: Node) -> type[NodeLayer]:
 def epilogue_of(step: Step, number: int) -> list[EpilogueLayer]:
     """What builds the operations of layers behind a node's sum."""
     node, packed = step.graph.nodes[number], narrow_map(step, number)
-    kinds = [EPILOGUES[one.kind] for one in node.epilogue if node.kind != LOSS]
+    kinds = [EPILOGUES[layer.kind] for layer in node.epilogue if node.kind != LOSS]
     images = any(kind.by_images for kind in kinds)
-    return [kind(step, node, one, packed, images) for kind, one in zip(kinds, node.epilogue, strict=False)]
+    return [kind(step, node, layer, packed, images) for kind, layer in zip(kinds, node.epilogue, strict=False)]
 
 
 def layers_of(step: Step) -> list[NodeLayer]:

@@ -63,7 +63,7 @@ class NodeLayer:
         self.activation = first if isinstance(first, ElementwiseLayer) else None
         self.epilogue = epilogue if self.activation is None else epilogue[1:]
         #: Whether its vector work goes in strips of whole images.
-        self.images = any(one.by_images for one in epilogue)
+        self.images = any(layer.by_images for layer in epilogue)
         #: What it reads of each of its inputs.
         self.x: list[Tensor] = []
         #: Of weights that multiply: their product, partial where input channels are split.
@@ -189,7 +189,7 @@ class NodeLayer:
     def finish(self, summands: list[Placed]) -> Tensor:
         """Append sum, bias and first activation; the map that they give."""
         step, node, output = self.step, self.node, self.reserve_output()
-        biases = [step.weights[one.name].bias_of(output) for one in self.biased]
+        biases = [step.weights[layer.name].bias_of(output) for layer in self.biased]
         most = VECTOR_LOADS - len(biases)
         if len(summands) > most:
             total = step.reserve(output.like(f"{node.name}.sum"))
@@ -250,7 +250,7 @@ class NodeLayer:
         sources: Sequence[Tensor] = []
         # By edges: what is read twice has an error that moves once and counts twice.
         moved: dict[int | None, Slots] = {}
-        readers = [one for one in self.readers if one[0].number not in step.shared_tiles]
+        readers = [reading for reading in self.readers if reading[0].number not in step.shared_tiles]
         for reader, place in readers:
             error, edge = reader.errors[place], reader.feeds[place]
             planned = step.defined(self.node, BPROP, "reduce", edge)

@@ -89,22 +89,22 @@ def _pooled(parameters: DieParameters, layer: MaxPool | MeanPool, backward: bool
         stride = -(-columns // 2) if packed else columns
         maps.append(FeatureMap(Buffer(str(number), 0, images * height * width, columns, stride, packed=packed),
                                height, width))
-    found: list[tuple[VectorProgram, int, int, int, list[int], list[int]]] = []
+    tasks: list[tuple[VectorProgram, int, int, int, list[int], list[int]]] = []
     # Where those of the phase begin that goes on: tasks of a phase are equal whichever comes first.
     begin, phase = 0, ([-1], [-1])
     for _, program in (pool_programs.backward if backward else pool_programs.forward)(layer, parameters, *maps):
         reads = sorted({int(buffer.place) for buffer in program.reads})
         writes = sorted({int(move.operand.place) for move in program.stores})  # type: ignore[union-attr]
         if phase != (reads, writes):
-            begin, phase = len(found), (reads, writes)
-        for place in range(begin, len(found)):
-            like, rows, columns, count, *_ = found[place]
+            begin, phase = len(tasks), (reads, writes)
+        for place in range(begin, len(tasks)):
+            like, rows, columns, count, *_ = tasks[place]
             if (rows, columns) == (program.rows, program.columns) and like.instructions == program.instructions:
-                found[place] = like, rows, columns, count + 1, reads, writes
+                tasks[place] = like, rows, columns, count + 1, reads, writes
                 break
         else:
-            found.append((program, program.rows, program.columns, 1, reads, writes))
-    return found
+            tasks.append((program, program.rows, program.columns, 1, reads, writes))
+    return tasks
 
 
 class PoolLayer(EpilogueLayer):

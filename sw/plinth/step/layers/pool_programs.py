@@ -108,7 +108,7 @@ class _Direction:
 
     def spans(self) -> list[_Span]:
         """All windows."""
-        found = []
+        spans = []
 
         def key(window: int) -> tuple[int, int, bool]:
             start = window * self.stride - self.padding
@@ -117,8 +117,8 @@ class _Direction:
 
         for (low, high, _), group in groupby(range(self.windows), key):
             members = list(group)
-            found.append(_Span(members[0], members[-1] + 1, low, high, members[-1] == self.windows - 1))
-        return found
+            spans.append(_Span(members[0], members[-1] + 1, low, high, members[-1] == self.windows - 1))
+        return spans
 
     def single(self) -> "_Direction":
         """The same places, each a window."""
@@ -128,12 +128,12 @@ class _Direction:
         """Places in no window, as windows of :meth:`single`."""
         covered = {place for window in range(self.windows) for place in range(
             window * self.stride - self.padding, window * self.stride - self.padding + self.kernel)}
-        found = []
+        gaps = []
         for inside, group in groupby(range(self.places), covered.__contains__):
             members = list(group)
             if not inside:
-                found.append(_Span(members[0], members[-1] + 1, 0, 1, False))
-        return found
+                gaps.append(_Span(members[0], members[-1] + 1, 0, 1, False))
+        return gaps
 
     def tiles(self, span: _Span, regions: int) -> list[_Tile]:
         """Cuts a span's windows into tasks that hold ``regions`` full regions.
@@ -153,20 +153,20 @@ class _Direction:
             by_window = [_Tile(outer, span.first, 0, count, self.inner, False) for outer in range(self.outer)]
 
         def cut(blocks: list[_Tile]) -> list[_Tile]:
-            found = []
+            tiles = []
             for block in blocks:
                 columns = min(block.columns, max(lines, 1) * beat, LONGEST // beat * beat)
                 rows = min(block.rows, max(1, lines // -(-columns // beat)), LONGEST)
                 for row in range(0, block.rows, rows):
                     outer, window = (block.outer + row, block.window) if block.across else divmod(
                         block.outer * self.windows + block.window + row, self.windows)
-                    found += [_Tile(outer, window, column, min(rows, block.rows - row),
+                    tiles += [_Tile(outer, window, column, min(rows, block.rows - row),
                                     min(columns, block.columns - column), block.across)
                               for column in range(0, block.columns, columns)]
-            return found
+            return tiles
 
-        def cost(found: list[_Tile]) -> int:
-            return sum(PROGRAM_CYCLES + tile.rows * -(-tile.columns // beat) for tile in found)
+        def cost(tiles: list[_Tile]) -> int:
+            return sum(PROGRAM_CYCLES + tile.rows * -(-tile.columns // beat) for tile in tiles)
 
         return min(cut(by_outer), cut(by_window), key=cost)
 
@@ -325,14 +325,15 @@ def _across(feature_map: FeatureMap) -> _View:
     return _View(feature_map.buffer, feature_map.width, _elements(feature_map))
 
 
-def _fit(found: FeatureMap, x: FeatureMap, height: int, width: int) -> None:
+def _fit(feature_map: FeatureMap, x: FeatureMap, height: int, width: int) -> None:
     """Refuse a map that is not ``x``'s images and channels in ``height`` x ``width``, stored alike."""
-    if (found.height, found.width, found.images, found.channels) != (height, width, x.images, x.channels):
-        raise ValueError(f"map {found.buffer.name!r} must be {x.images} images of {x.channels}x{height}x{width}, "
-                         f"not {found.images} of {found.channels}x{found.height}x{found.width}")
-    if _elements(found) != _elements(x):
-        raise ValueError(f"positions of map {found.buffer.name!r} must be {_elements(x)} elements apart, not "
-                         f"{_elements(found)}")
+    if (feature_map.height, feature_map.width, feature_map.images, feature_map.channels) != (
+            height, width, x.images, x.channels):
+        raise ValueError(f"map {feature_map.buffer.name!r} must be {x.images} images of {x.channels}x{height}x{width}, "
+                         f"not {feature_map.images} of {feature_map.channels}x{feature_map.height}x{feature_map.width}")
+    if _elements(feature_map) != _elements(x):
+        raise ValueError(f"positions of map {feature_map.buffer.name!r} must be {_elements(x)} elements apart, not "
+                         f"{_elements(feature_map)}")
 
 
 def _directions(layer: Pool, parameters: DieParameters, x: FeatureMap, middle: FeatureMap,
@@ -398,8 +399,8 @@ def backward(layer: Pool, parameters: DieParameters, x: FeatureMap, middle: Feat
     """
     down, across = _directions(layer, parameters, x, middle, y)
     rest = dy if rest is None else rest
-    for found, like in ((dy, y), (rest, y), (dmiddle, middle), (dx, x)):
-        _fit(found, x, like.height, like.width)
+    for feature_map, like in ((dy, y), (rest, y), (dmiddle, middle), (dx, x)):
+        _fit(feature_map, x, like.height, like.width)
     if isinstance(layer, MeanPool):
         yield from _named("across", _backward_mean(across, _across(dy), _across(dmiddle)))
         yield from _named("down", _backward_mean(down, _down(dmiddle), _down(dx)))

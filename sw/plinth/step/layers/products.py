@@ -110,7 +110,7 @@ class Products(Repeated):
                     images_of(z, start, number, shape.out_height, shape.out_width))
 
         a, c = some(each or samples)
-        whole_a, whole_c = (one.buffer if isinstance(one, FeatureMap) else one for one in some(samples))
+        whole_a, whole_c = (operand.buffer if isinstance(operand, FeatureMap) else operand for operand in some(samples))
         operands: tuple[Buffer | FeatureMap, Buffer | FeatureMap, Buffer | FeatureMap]
         if self.direction == FPROP:
             operands, reads, writes = (a, w, c), (whole_a, w), whole_c

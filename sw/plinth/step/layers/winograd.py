@@ -71,17 +71,17 @@ def check_transforms(node: Node, parameters: DieParameters) -> None:
     """
     assert node.tiling is not None
     if parameters.packing > 1 and not fit(node.tiling.form):
-        outputs = [one for one in OUTPUTS[node.tiling.kernel] if fit(form(node.tiling.kernel, one))]
-        other = "".join(f"--winograd {one}, " for one in outputs)
+        outputs = [count for count in OUTPUTS[node.tiling.kernel] if fit(form(node.tiling.kernel, count))]
+        other = "".join(f"--winograd {count}, " for count in outputs)
         raise UserError(f"layer {node.name!r} cannot be computed by Winograd transform "
                         f"F({node.tiling.outputs},{max(node.tiling.kernel)}) on preset {parameters.name!r}: with it "
                         f"errors of FP16 operands grow {growth(node.tiling.form):.1f} times, above {MOST_GROWTH}; "
                         f"choose {other}--winograd off, or --format fp32")
-    for one in node.tiling.form.transforms:
-        sizes = one.outputs, one.taps
-        if one.size > 1 and sizes not in parameters.transforms:
-            raise UserError(f"layer {node.name!r} needs Winograd transform F({one.outputs},{one.taps}), which dies of "
-                            f"preset {parameters.name!r} have not; choose a preset that has it, such as "
+    for transform in node.tiling.form.transforms:
+        sizes = transform.outputs, transform.taps
+        if transform.size > 1 and sizes not in parameters.transforms:
+            raise UserError(f"layer {node.name!r} needs Winograd transform F({transform.outputs},{transform.taps}), "
+                            f"which dies of preset {parameters.name!r} have not; choose a preset that has it, such as "
                             f"ndp-demo-{'mixed-' * (parameters.packing > 1)}winograd, or --winograd off")
 
 
@@ -125,7 +125,7 @@ class WinogradLayer(WeightedLayer):
         #: Where the bias gradient is added up in a cluster: as planned, of each die, of all.
         self._bias_rows: tuple[ExchangeDefinition, Tensor, Tensor] | None = None
         tiles = (step.defined(self.node, phase, kind) for phase in (FPROP, BPROP) for kind in ("scatter", "gather"))
-        if any(one is not None and one.coded for one in tiles):
+        if any(planned is not None and planned.coded for planned in tiles):
             check_codes(self.node, step.parameters)
         #: Masks of the predicted gather, and of inputs by which their errors come back.
         self._masks: Masks | None = None
@@ -135,7 +135,7 @@ class WinogradLayer(WeightedLayer):
         if self.node.free:
             self.weights, self.gradient = step.weights[self.node.name], step.gradients[self.node.name]
             return
-        whole, (down, across) = step.weights[self.node.name], (one.g for one in self.tiling.form.transforms)
+        whole, (down, across) = step.weights[self.node.name], (transform.g for transform in self.tiling.form.transforms)
         order = self.tiling.order(parts(self.here.ep, step.factors))
         axes = whole.region.axes + (((ELEMENTS, self.here.ep),) if self.here.ep else ())
         self.weights = replace(
@@ -147,7 +147,7 @@ class WinogradLayer(WeightedLayer):
                 bias=False))
         else:
             # Rounded once.
-            rows = [tuple(float(one * other) for one in row for other in column) for row in down for column in across]
+            rows = [tuple(float(left * right) for left in row for right in column) for row in down for column in across]
             self._matrix = step.reserve(Constant(f"{self.node.name}.transform", tuple(
                 rows[number] for number in order or range(len(rows)))))
             step.constants.append(self._matrix)
@@ -186,16 +186,16 @@ class WinogradLayer(WeightedLayer):
             planned, step.named(planned), self.number, number, maps, [target], None, True, self._cluster, node, outputs,
             self._strips, halved=target is not tiles)
 
-    def _in_strips(self, direction: str, scatter: Scatter, tiles: Tiles, made: Tiles, maps: Tensor) -> bool:
+    def _in_strips(self, direction: str, scatter: Scatter, tiles: Tiles, products: Tiles, maps: Tensor) -> bool:
         """Tiles, their products and the maps of these in strips, if the layer is cut so."""
         step, outputs = self.step, direction == FPROP
         strips = self._strips
         if strips is None or not any(strips.of(die) for die in range(step.dies)):
             return False
-        step.empty(tiles, made)
+        step.empty(tiles, products)
         if not outputs:
             self._clear(maps)
-        step.add(InStrips(scatter, self._products(direction, tiles, made), self._untile(made, maps, outputs)))
+        step.add(InStrips(scatter, self._products(direction, tiles, products), self._untile(products, maps, outputs)))
         return True
 
     def _at_links(self, exchange: Scatter | Gather) -> Scatter | Gather | None:
@@ -221,14 +221,14 @@ class WinogradLayer(WeightedLayer):
             self._causes = add_skipped(self.step, scatter, None, kept=back is not None and back.coded is not None)
         return narrow_tiles(self.step, self.node, tiles)
 
-    def _products(self, direction: str, operands: Tiles, made: Tiles) -> ElementProducts:
-        x, z = (operands, made) if direction == FPROP else (made, operands)
+    def _products(self, direction: str, operands: Tiles, products: Tiles) -> ElementProducts:
+        x, z = (operands, products) if direction == FPROP else (products, operands)
         return ElementProducts(self.node, direction, x, z, self.operand, self._strips)
 
-    def _product(self, direction: str, operands: Tiles, made: Tiles) -> None:
+    def _product(self, direction: str, operands: Tiles, products: Tiles) -> None:
         """Products of operands that are there."""
-        self.step.empty(operands, made)
-        self.step.add(self._products(direction, operands, made))
+        self.step.empty(operands, products)
+        self.step.add(self._products(direction, operands, products))
 
     def _clear(self, maps: Tensor) -> None:
         """Zeros, where tiles that overlap are added."""
@@ -276,12 +276,12 @@ class WinogradLayer(WeightedLayer):
             # What is predicted is read row by row.
             whole = self._place(f"{name}_whole", maps, maps.region, elements,
                                 by_rows=planned.coded is not None and outputs)
-            given = (planned, step.named(planned), self.number, step.next_exchange(), tiles, [whole], None, True,
-                     self._cluster)
-            gather = Gather(*given) if elements == self.tiling.elements else LineGather(*given, layer=node)
+            arguments = (planned, step.named(planned), self.number, step.next_exchange(), tiles, [whole], None, True,
+                         self._cluster)
+            gather = Gather(*arguments) if elements == self.tiling.elements else LineGather(*arguments, layer=node)
             if planned.coded is not None and outputs:
-                biased = [step.weights[step.graph.nodes[one].name] for one in self._summands
-                          if step.graph.nodes[one].bias]
+                biased = [step.weights[step.graph.nodes[number].name] for number in self._summands
+                          if step.graph.nodes[number].bias]
                 self._masks = add_predicted(step, node, gather, biased[0].bias_of(maps) if biased else None, added)
             elif planned.coded is not None and self._causes is not None:
                 add_named(step, node, gather, self._causes)
@@ -311,9 +311,9 @@ class WinogradLayer(WeightedLayer):
             step.add(KernelProducts(node, FPROP, self.weights, self._matrix, step.weights[node.name]))
 
     def _layer(self, number: int) -> "WinogradLayer":
-        found = self.layers[number]
-        assert isinstance(found, WinogradLayer)
-        return found
+        layer = self.layers[number]
+        assert isinstance(layer, WinogradLayer)
+        return layer
 
     def _sum(self, name: str, tiles: Sequence[Tiles], maps: Tensor, *, outputs: bool) -> Tiles:
         """Tiles added where their elements are, if they are several."""
@@ -329,8 +329,8 @@ class WinogradLayer(WeightedLayer):
         return super().inputs() if self._first == self.number else self.layers[self._first].x
 
     def summands(self) -> list[Placed]:
-        found = super().summands()
-        return found if self.summed is None else []
+        summands = super().summands()
+        return summands if self.summed is None else []
 
     def multiply(self, x: Tensor, z: Tensor) -> None:
         scattered = self._scatter("tiles", "fprop", x, outputs=False) if self._first == self.number else None
@@ -345,15 +345,15 @@ class WinogradLayer(WeightedLayer):
             self._inputs = self._scattered(scatter, tiles)
         self._product(FPROP, self._inputs, self._made)
         if self.gives_product:
-            whole = self._sum("summed_tiles", [self._layer(one)._made for one in self._summands], z, outputs=True)
+            whole = self._sum("summed_tiles", [self._layer(number)._made for number in self._summands], z, outputs=True)
             self._gather("product_tiles", FPROP, whole, z, outputs=True, added=self._residual())
 
     def _residual(self) -> Tensor | None:
         """The map that a junction adds to its own before a ReLU, if it is there."""
-        found = self.step.residuals.get(self.number)
-        if found is None or found.producer is None or found.missing:
+        residual = self.step.residuals.get(self.number)
+        if residual is None or residual.producer is None or residual.missing:
             return None
-        return self.layers[found.producer].map
+        return self.layers[residual.producer].map
 
     # Backwards.
 
@@ -376,27 +376,27 @@ class WinogradLayer(WeightedLayer):
         for piece in elements or [WHOLE]:
             reductions.add(self.number, piece)
 
-    def _error_tiles(self, error: Tensor, found: Tensor | None) -> None:
-        """Append bprop: tiles of the error, and, if the input has one, its error ``found``."""
+    def _error_tiles(self, error: Tensor, input_error: Tensor | None) -> None:
+        """Append bprop: tiles of the error, and, if the input has one, its error ``input_error``."""
         scattered = self._scatter("error_tiles", "bprop", error, outputs=True) if self.gives_product else None
-        if found is not None:
-            self._error_made: Tiles = self._place("input_error_tiles", found, self.here.tiles[0])
+        if input_error is not None:
+            self._error_made: Tiles = self._place("input_error_tiles", input_error, self.here.tiles[0])
         if scattered is None:
             self._errors: Tiles = self._layer(self._summands[-1])._errors
         else:
             tiles, scatter = scattered
-            if found is not None and self._in_strips(BPROP, scatter, tiles, self._error_made, found):
+            if input_error is not None and self._in_strips(BPROP, scatter, tiles, self._error_made, input_error):
                 self._errors = tiles
                 return
             self._errors = self._scattered(scatter, tiles)
-        if found is None:
+        if input_error is None:
             return
         self._product(BPROP, self._errors, self._error_made)
         if self._first == self.number:
-            sharing = [one for one, first in self.step.shared_tiles.items() if first == self.number]
-            whole = self._sum("summed_error_tiles", [self._layer(one)._error_made for one in (self.number, *sharing)],
-                              found, outputs=False)
-            self._gather("input_error_tiles", BPROP, whole, found, outputs=False)
+            sharing = [number for number, first in self.step.shared_tiles.items() if first == self.number]
+            whole = self._sum("summed_error_tiles", [
+                self._layer(number)._error_made for number in (self.number, *sharing)], input_error, outputs=False)
+            self._gather("input_error_tiles", BPROP, whole, input_error, outputs=False)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -442,9 +442,9 @@ class WinogradLayer(WeightedLayer):
                                   True, self._cluster))
 
         def program(first: bool) -> VectorProgram:
-            found = VectorProgram(step.parameters)
-            found.load("d", rows)
-            column_sum(found, step.gradients[node.name].bias_of(rows), first=first)
-            return found
+            bias_program = VectorProgram(step.parameters)
+            bias_program.load("d", rows)
+            column_sum(bias_program, step.gradients[node.name].bias_of(rows), first=first)
+            return bias_program
 
         step.add(Sweep(f"{node.name}.bias", node, step.parameters, program(True), program(False), rows, 1, 2, pieces=1))
