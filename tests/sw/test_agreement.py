@@ -34,13 +34,13 @@ BOTH = [models.Found(STEPS[0].step, 100, 1000.0, 950.0), models.Found(STEPS[1].s
 
 
 def test_rows_and_table() -> None:
-    found = {row.name: row for row in agreement.rows(STEPS)}
-    assert set(found) == {name for name in agreement.BENCHES
-                          if not name.startswith(("agreement_holdout", "agreement_mpt"))}
-    assert found["agreement_error_mean"].value == pytest.approx(0.035)
-    assert found["agreement_error_worst"].value == pytest.approx(0.06)
-    assert found["prediction_error_mean"].value == pytest.approx(0.055)
-    assert "digits-cnn on full-4 of hypar-demo, model" in found["prediction_error_worst"].limited_by
+    rows = {row.name: row for row in agreement.rows(STEPS)}
+    assert set(rows) == {name for name in agreement.BENCHES
+                         if not name.startswith(("agreement_holdout", "agreement_mpt"))}
+    assert rows["agreement_error_mean"].value == pytest.approx(0.035)
+    assert rows["agreement_error_worst"].value == pytest.approx(0.06)
+    assert rows["prediction_error_mean"].value == pytest.approx(0.055)
+    assert "digits-cnn on full-4 of hypar-demo, model" in rows["prediction_error_worst"].limited_by
     text = agreement.table(STEPS)
     assert "| digits-mlp | `ndp-demo` | ring-2 | data, joint | 1,000 | 990 | -1.0 % | 1,010 | +1.0 % |" in text
     assert text.endswith("2 steps with FP32 operands, simulated: mean error 3.5 %, worst 6.0 %, predicted: mean error "
@@ -60,16 +60,16 @@ def test_both_models_stand_beside_each_other() -> None:
 def test_both_models_simulate_the_same_step() -> None:
     """What does not go task by task is left out."""
     step = AgreementCase("digits-mlp", ARRAYS["ring-2"], (("dp",),) * 4, ("data",), 32)
-    found = models.compare(step)
-    assert found is not None and found.task_by_task == pytest.approx(agreement.simulated_cycles(step), abs=1)
-    assert 0 < abs(found.error) < 0.2 and found.tasks > 20
+    comparison = models.compare(step)
+    assert comparison is not None and comparison.task_by_task == pytest.approx(agreement.simulated_cycles(step), abs=1)
+    assert 0 < abs(comparison.error) < 0.2 and comparison.tasks > 20
     assert models.compare(dataclasses.replace(step, array=ARRAYS["hypar-16"], splits=(("dp",) * 4,) * 4)) is None
 
 
 def test_a_choice_by_predictions_costs_what_its_plan_counts_more() -> None:
     """The second plan is the better one, but predicted to be the worse; of the other network there is no choice."""
     (first, second), other = STEPS, dataclasses.replace(STEPS[0], counted=800, predicted=1020)
-    assert [(round(regret, 2), one) for regret, one in agreement.regrets([first, second, other])] == [
+    assert [(round(regret, 2), step) for regret, step in agreement.regrets([first, second, other])] == [
         (1.25, first), (1.0, second)]
     assert agreement.rows([first, second, other])[-1].value == 1.25
 
@@ -84,14 +84,14 @@ def test_operands_of_16_bits_have_a_line_of_their_own() -> None:
 
 def test_winograd_layers_stand_by_themselves_under_each_arrangement() -> None:
     _, tiles, array = agreement.TILED_CASES[0]
-    found = agreement.arrangements(("digits-cnn", tiles, array))
-    assert sorted(name for names in found.values() for name in names) == ["1 x 4", "2 x 2", "4 x 1", "mpt"]
+    arrangements = agreement.arrangements(("digits-cnn", tiles, array))
+    assert sorted(name for names in arrangements.values() for name in names) == ["1 x 4", "2 x 2", "4 x 1", "mpt"]
     graph = from_network(with_tiles(NETWORKS["digits-cnn"], *tiles))
-    for splits, (name, *_) in found.items():
+    for splits, (name, *_) in arrangements.items():
         if name != "mpt":
             assert {sum(split == EP for split in vector) for node, vector in zip(graph.nodes, splits, strict=True)
                     if node.tiling} == {int(name[0]).bit_length() - 1}
-    splits = next(iter(found))
+    splits = next(iter(arrangements))
     measured = Agreement(AgreementCase("digits-cnn", array, splits, ("1 x 4",), tiles=tiles), 1000, 950, 1200)
     rows = {row.name: row.value for row in agreement.rows([*STEPS, measured])}
     assert rows["agreement_mpt_mean"] == rows["agreement_mpt_worst"] == pytest.approx(0.05)
@@ -113,31 +113,31 @@ def held_out(case: HoldoutCase, counted: int, simulated: int, predicted: int,
 def test_holdouts_stand_apart_as_first_measured_and_today() -> None:
     case = holdouts.CASES[4]
     first = FirstMeasurement((("dp",),), "digest", 1000, 900, 1200)
-    found = [*STEPS, held_out(case, 1000, 990, 1010, first)]
-    rows = {row.name: row for row in agreement.rows(found)}
+    agreements = [*STEPS, held_out(case, 1000, 990, 1010, first)]
+    rows = {row.name: row for row in agreement.rows(agreements)}
     assert set(rows) == {name for name in agreement.BENCHES if not name.startswith("agreement_mpt")}
     assert rows["agreement_error_worst"].value == pytest.approx(0.06)
     assert rows["agreement_holdout_mean"].value == rows["agreement_holdout_worst"].value == pytest.approx(0.1)
     # What was mended later does not count.
     assert rows["prediction_error_worst"].value == pytest.approx(0.2)
     assert rows["prediction_error_mean"].value == pytest.approx((0.01 + 0.1 + 0.2) / 3)
-    text = agreement.holdout_table(found)
+    text = agreement.holdout_table(agreements)
     assert ("| lenet-28 | 96 | `ndp-demo` | ring-6 | 1/8 | data | sgd | 1,000 | -10.0 % | +20.0 % | 1,000 | -1.0 % | "
             "+1.0 % |" in text)
     assert text.endswith("1 hold-outs, first measurement, simulated: mean error 10.0 %, worst 10.0 %, predicted: mean "
                          "error 20.0 %, worst 20.0 %; today, simulated: mean error 1.0 %, worst 1.0 %, predicted: mean "
                          "error 1.0 %, worst 1.0 %.")
-    assert agreement.table(found) == agreement.table(STEPS)
-    assert agreement.table(found[2:]) == agreement.holdout_table(STEPS) == "None was measured."
+    assert agreement.table(agreements) == agreement.table(STEPS)
+    assert agreement.table(agreements[2:]) == agreement.holdout_table(STEPS) == "None was measured."
 
 
 def test_what_was_first_measured_stays(tmp_path: Path) -> None:
-    file, (one, two, *_) = tmp_path / "first.json", holdouts.CASES
+    file, (case, other, *_) = tmp_path / "first.json", holdouts.CASES
     first, later = (FirstMeasurement((("dp", "op"),), "digest", counted, 1, 2) for counted in (5, 6))
     assert holdouts.first_measured(file) == {}
-    holdouts.write_first([(one, first)], file)
-    holdouts.write_first([(one, later), (two, later)], file)
-    assert holdouts.first_measured(file) == {one.key: first, two.key: later}
+    holdouts.write_first([(case, first)], file)
+    holdouts.write_first([(case, later), (other, later)], file)
+    assert holdouts.first_measured(file) == {case.key: first, other.key: later}
     file.write_text('[{"case": 1}]')
     with pytest.raises(UserError, match="not a list of first measurements"):
         holdouts.first_measured(file)
@@ -154,7 +154,7 @@ def test_holdouts_are_others_than_the_grid() -> None:
         assert counts[value] >= 2, value
     # Plans are chosen among.
     assert all(len({case.planner for case in holdouts.CASES if (case.network, case.batch, case.array) == (
-        one.network, one.batch, one.array)}) >= 2 for one in holdouts.CASES if one.rule == PLAIN)
+        holdout.network, holdout.batch, holdout.array)}) >= 2 for holdout in holdouts.CASES if holdout.rule == PLAIN)
     # Dies of each kind by rules of each.
     rules = {(case.array.die_parameters().number_format, case.rule.kind) for case in holdouts.CASES}
     assert rules >= {(number, kind) for number in ("fp32", "fixed") for kind in ("sgd", "momentum", "adagrad")}
@@ -165,8 +165,8 @@ def test_holdouts_are_lowered_under_the_plans_of_their_first_measurement(case: H
     splits = (("dp",) * case.array.levels,) * len(from_network(holdouts.NETWORKS[case.network]).nodes)
     known = {case.key: FirstMeasurement(splits, "digest", 1, 1, 1)}
     name = f"hold-outs/{case.network}/{case.array.preset}/{case.array.name}"
-    (step,) = (one for one in agreement._held_out(name, known | {
-        other.key: known[case.key] for other in holdouts.CASES}) if one.case == case)
+    (step,) = (measured for measured in agreement._held_out(name, known | {
+        other.key: known[case.key] for other in holdouts.CASES}) if measured.case == case)
     assert step.splits == splits
     program = lowered_step(step.definition, case.array, splits, case.batch, case.rule)
     assert len(program.step) == case.array.dies and len(program_digest(program)) == 16
@@ -176,7 +176,7 @@ def test_counts_are_kept_for_the_same_program(tmp_path: Path, monkeypatch: pytes
     counts = iter(range(100, 110))
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
     monkeypatch.setattr(verilog, "die_digest", lambda die: "verilog")
-    monkeypatch.setattr(steps, "counted_cycles", lambda *given: next(counts))
+    monkeypatch.setattr(steps, "counted_cycles", lambda *_: next(counts))
     network, array = NETWORKS["digits-mlp"], ARRAYS["ring-2"]
 
     def kept(rate: Fraction = array.rate, split: str = "dp") -> int:
@@ -254,6 +254,6 @@ def test_nothing_called_so_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
         "digits-mlp/hypar-demo-fixed/ring-2"))])
 def test_the_simulator_agrees_with_the_rtl(only: str, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["agreement", "--only", only, "--json"])
-    found = {row["name"]: row["value"] for row in json.loads(capsys.readouterr().out)["rows"]}
-    assert found["agreement_error_mean"] < 0.06 and found["agreement_error_worst"] < 0.08
-    assert found["prediction_error_worst"] < 0.1 and found["ranking_regret_worst"] < 1.06
+    rows = {row["name"]: row["value"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["agreement_error_mean"] < 0.06 and rows["agreement_error_worst"] < 0.08
+    assert rows["prediction_error_worst"] < 0.1 and rows["ranking_regret_worst"] < 1.06

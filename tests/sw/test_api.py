@@ -53,28 +53,28 @@ def test_training_is_that_of_the_command(words: tuple[str, ...], array: dict[str
     saved = tmp_path / "w.npz"
     report = run(capsys, "train", *words, "--device", "golden", "--steps", "3", "--save", str(saved), "--out",
                  str(tmp_path / "out"))
-    found = plinth.train(array=plinth.array(**array), steps=3, **options)
-    assert without_times(found.to_dict()) == without_times(report)
-    assert same_weights(found, saved) and found.losses == report["losses"]
-    assert found.accuracy == report["test_accuracy"] and found.parameters["fc1.weights"].shape == (64, 128)
+    training = plinth.train(array=plinth.array(**array), steps=3, **options)
+    assert without_times(training.to_dict()) == without_times(report)
+    assert same_weights(training, saved) and training.losses == report["losses"]
+    assert training.accuracy == report["test_accuracy"] and training.parameters["fc1.weights"].shape == (64, 128)
 
 
 def test_plans_and_steps_are_those_of_the_commands(capsys, tmp_path) -> None:
-    made = plinth.plan("digits-cnn", "torus-2x2", batch=32)
-    assert made.to_dict() == run(capsys, "plan", "digits-cnn", "--array", "torus-2x2", "--batch", "32")
+    plan = plinth.plan("digits-cnn", "torus-2x2", batch=32)
+    assert plan.to_dict() == run(capsys, "plan", "digits-cnn", "--array", "torus-2x2", "--batch", "32")
     assert plinth.plan().to_dict() == run(capsys, "plan")
     assert plinth.simulate().to_dict() == run(capsys, "simulate")
-    made.save(tmp_path / "plan.yaml")
+    plan.save(tmp_path / "plan.yaml")
     again = plinth.load_plan(tmp_path / "plan.yaml")
-    assert again.to_dict() == made.to_dict() and again.plan.to_data() == made.plan.to_data()
+    assert again.to_dict() == plan.to_dict() and again.plan.to_data() == plan.plan.to_data()
     simulated = run(capsys, "simulate", str(tmp_path / "plan.yaml"), "--slow", "1=2")
-    for found in (made.simulate(slow={1: 2}), plinth.simulate(tmp_path / "plan.yaml", slow={1: 2.0})):
-        assert found.to_dict() == simulated and found.seconds == simulated["seconds"]
-    assert made.step().to_dict() == run(capsys, "step", str(tmp_path / "plan.yaml"))
-    assert made.step(2).to_dict() == run(capsys, "step", str(tmp_path / "plan.yaml"), "--die", "2")
+    for simulation in (plan.simulate(slow={1: 2}), plinth.simulate(tmp_path / "plan.yaml", slow={1: 2.0})):
+        assert simulation.to_dict() == simulated and simulation.seconds == simulated["seconds"]
+    assert plan.step().to_dict() == run(capsys, "step", str(tmp_path / "plan.yaml"))
+    assert plan.step(2).to_dict() == run(capsys, "step", str(tmp_path / "plan.yaml"), "--die", "2")
     trained = run(capsys, "train", str(tmp_path / "plan.yaml"), "--device", "golden", "--steps", "1", "--out",
                   str(tmp_path / "out"))
-    for network in (made, tmp_path / "plan.yaml"):
+    for network in (plan, tmp_path / "plan.yaml"):
         assert without_times(plinth.train(network, steps=1).to_dict()) == without_times(trained)
 
 
@@ -90,12 +90,12 @@ def test_arrays_in_memory_are_as_those_of_a_file(kind: str, tmp_path) -> None:
     y = np.arange(40) % 3 if kind == "classes" else generator.random((40, 3))
     np.savez(tmp_path / "my.npz", x=x, y=y)
     options: dict[str, Any] = {"batch": 8, "epochs": 1, "scale": "auto", "array": plinth.array(dies=2)}
-    found = [plinth.train(network, *given, save=tmp_path / name, **options) for name, given in (
+    trainings = [plinth.train(network, *samples, save=tmp_path / name, **options) for name, samples in (
         ("file.npz", (tmp_path / "my.npz",)), ("arrays.npz", (x, y)), ("lists.npz", (x.tolist(), y.tolist())),
         ("big.npz", (x.astype(">f8"), y)))]
-    assert len({json.dumps(without_times(one.to_dict())) for one in found}) == 1
-    assert all(same_weights(found[0], tmp_path / name) for name in ("arrays.npz", "lists.npz", "big.npz"))
-    assert (found[0].accuracy is None) == (kind == "targets")
+    assert len({json.dumps(without_times(training.to_dict())) for training in trainings}) == 1
+    assert all(same_weights(trainings[0], tmp_path / name) for name in ("arrays.npz", "lists.npz", "big.npz"))
+    assert (trainings[0].accuracy is None) == (kind == "targets")
 
 
 X, Y = np.zeros((20, 64)), np.zeros(20, int)
@@ -231,10 +231,10 @@ def test_a_page_holds_names_as_text() -> None:
 
 def test_progress_is_told(capsys) -> None:
     told: list[tuple[float, float, str]] = []
-    plinth.train(array="ring-1", steps=3, progress=lambda *found: told.append(found))
-    assert [found[:2] for found in told if "loss" in found[2]] == [(1, 3), (2, 3), (3, 3)]
+    plinth.train(array="ring-1", steps=3, progress=lambda *event: told.append(event))
+    assert [event[:2] for event in told if "loss" in event[2]] == [(1, 3), (2, 3), (3, 3)]
     told.clear()
-    plinth.plan(array="ring-2", progress=lambda *found: told.append(found))
+    plinth.plan(array="ring-2", progress=lambda *event: told.append(event))
     assert told and told[-1][0] >= len(told) > 1
     capsys.readouterr()
     plinth.train(array="ring-1", steps=1, progress=None)

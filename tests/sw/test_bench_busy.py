@@ -27,8 +27,8 @@ def test_loops_run_and_end() -> None:
 @pytest.mark.xdist_group("tiny-dies")
 def test_the_command_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(busy, "JOB", ("train", "digits-mlp", "--dies", "2", "--machine", "ndp-tiny", "--batch", "8"))
-    found = busy._run(("--steps", "1"), beside_loops=False)
-    assert found["die_cycles_per_second"] > 100
-    assert found["processors"] > 0
+    rates = busy._run(("--steps", "1"), beside_loops=False)
+    assert rates["die_cycles_per_second"] > 100
+    assert rates["processors"] > 0
     with pytest.raises(UserError, match="--batch"):
         busy._run(("--batch", "5000"), beside_loops=False)

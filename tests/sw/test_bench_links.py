@@ -20,7 +20,7 @@ def test_wires_of_a_link() -> None:
 @pytest.mark.parametrize(("over", "rate", "hops"), [((0, 1, 2, 3), 15, (20, 20)), ((2, 3), 15, (5, 5)),
                                                     ((0, 1), Fraction(5, 2), (4, 6))])
 def test_rings_of_clusters_that_are_simulated(over: tuple[int, ...], rate: Fraction, hops: tuple[int, int]) -> None:
-    found = links._simulated(clusters(4, 4), over, Fraction(rate))
-    assert 0.95 < found["efficiency"] < 1
-    assert (found["hops_along_links"], found["hops_by_numbers"]) == hops
-    assert (found["cycles_along_links"] < found["cycles_by_numbers"]) == (hops[0] < hops[1])
+    simulated = links._simulated(clusters(4, 4), over, Fraction(rate))
+    assert 0.95 < simulated["efficiency"] < 1
+    assert (simulated["hops_along_links"], simulated["hops_by_numbers"]) == hops
+    assert (simulated["cycles_along_links"] < simulated["cycles_by_numbers"]) == (hops[0] < hops[1])

@@ -24,32 +24,32 @@ def test_each_die_has_what_others_send_it(pattern: str) -> None:
         driver.write(die, program.buffers["received"], np.zeros((1, 6 * WORDS), dtype=np.uint32))
     driver.step(0)
     for die in range(6):
-        found = driver.read(die, program.buffers["received"]).reshape(6, WORDS).view(np.uint32)
+        received = driver.read(die, program.buffers["received"]).reshape(6, WORDS).view(np.uint32)
         sends = np.array([die in PATTERNS[pattern](other, 6) for other in range(6)])
-        assert (found == np.where(sends, np.arange(1, 7), 0)[:, None]).all()
+        assert (received == np.where(sends, np.arange(1, 7), 0)[:, None]).all()
 
 
 def test_cases_have_traffic_and_are_simulated() -> None:
     """Tiles are scattered to who has their elements, all to all, and rings are those of all layers."""
-    found = network.cases()
-    assert len(found) == len(set(found)) == 2 * len(PATTERNS) + 3 * (3 + 4)
-    for case in found[::5]:
+    cases = network.cases()
+    assert len(cases) == len(set(cases)) == 2 * len(PATTERNS) + 3 * (3 + 4)
+    for case in cases[::5]:
         step = network.step_of_case(case)
-        assert any(list(one.tasks(0)) for one in step.operations[:-1])
+        assert any(list(operation.tasks(0)) for operation in step.operations[:-1])
     small = TrafficCase("everyone to die 0", ring(4, preset="ndp-tiny"))
     # What comes to a die goes by its receive path, a flit a cycle.
     assert 3 * WORDS < network.simulated(small) < 1.2 * 3 * WORDS
 
 
 def test_table_and_rows() -> None:
-    found = [CountedCycles(TrafficCase("everyone to die 0", ARRAYS["ring-8"]), 1000, 990),
-             CountedCycles(TrafficCase(network.RINGS, ARRAYS["ring-8"], 1), 2000, 2120)]
-    assert network.table(found).endswith(
+    counted = [CountedCycles(TrafficCase("everyone to die 0", ARRAYS["ring-8"]), 1000, 990),
+               CountedCycles(TrafficCase(network.RINGS, ARRAYS["ring-8"], 1), 2000, 2120)]
+    assert network.table(counted).endswith(
         "| rings of all gradients, 2 x 4 | `ndp-demo` | ring-8 | 2,000 | 2,120 | +6.0 % |\n\n"
         "2 cases: mean error 3.5 %, worst 6.0 %.")
-    assert [(row.name, round(row.value, 3)) for row in network.rows(found)] == [
+    assert [(row.name, round(row.value, 3)) for row in network.rows(counted)] == [
         ("network_error_mean", 0.035), ("network_error_worst", 0.06)]
-    assert network.rows(found)[1].limited_by == "rings of all gradients, 2 x 4 on ring-8" and not network.rows([])
+    assert network.rows(counted)[1].limited_by == "rings of all gradients, 2 x 4 on ring-8" and not network.rows([])
 
 
 @pytest.mark.slow

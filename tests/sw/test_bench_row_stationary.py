@@ -20,16 +20,16 @@ def test_utilisation_comes_near_the_bound_of_the_mapping() -> None:
     (row,) = row_stationary.rs_utilisation("conv1")
     assert row.name == "rs_utilisation_conv1"
     for direction in ("fprop", "bprop", "update"):
-        found = row.detail[direction]
-        assert 0 < found["useful"] < found["with_padding"] < 1
-        assert found["with_padding"] == pytest.approx(found["bound_with_padding"], rel=0.15)
+        utilisation = row.detail[direction]
+        assert 0 < utilisation["useful"] < utilisation["with_padding"] < 1
+        assert utilisation["with_padding"] == pytest.approx(utilisation["bound_with_padding"], rel=0.15)
     assert row.value == row.detail["fprop"]["useful"]
 
 
 def test_memory_traffic_of_both_machines() -> None:
-    (one,) = row_stationary.dram_words_per_mac("hypar-tiny", "rs_dram_words_per_mac")
-    (two,) = row_stationary.dram_words_per_mac("ndp-tiny", "systolic_dram_words_per_mac")
+    (stationary,) = row_stationary.dram_words_per_mac("hypar-tiny", "rs_dram_words_per_mac")
+    (systolic,) = row_stationary.dram_words_per_mac("ndp-tiny", "systolic_dram_words_per_mac")
     # A multiply-add needs at least a share of each operand and result.
-    for row in (one, two):
+    for row in (stationary, systolic):
         assert 0.05 < row.value < 2, row
         assert row.detail["conv1"] == row.value

@@ -26,7 +26,7 @@ def cause(x: np.ndarray, y: np.ndarray, rule: UpdateRule, number_format: str = "
     """Of a first step that is not finite, from initial weights times a factor."""
     checks = against_float64(network, rule, number_format)
     first = initial_parameters(network, 0)
-    before = [np.float32(factor) * one.join(first) for one in layer_vectors(network)]
+    before = [np.float32(factor) * layer.join(first) for layer in layer_vectors(network)]
     states = [None if rule.kind == SGD else np.zeros(len(values)) for values in before]
     nothing = [np.zeros(len(values)) for values in before]
     checks.step(FoundStep(np.zeros((len(x), 6), np.float32), float("nan"), nothing, before, states,

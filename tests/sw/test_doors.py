@@ -125,8 +125,8 @@ def test_names_in_a_plan_are_names(key: str, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_what_a_user_types_does_not_steer_the_terminal_either(capsys: pytest.CaptureFixture[str]) -> None:
-    for given in (["plan", "\x1b[31m"], ["\x1b[31m"], ["plan", "vgg-a", "--array", "\u202e" + "a" * 5000]):
+    for arguments in (["plan", "\x1b[31m"], ["\x1b[31m"], ["plan", "vgg-a", "--array", "\u202e" + "a" * 5000]):
         with pytest.raises(SystemExit):
-            cli.main(given)
+            cli.main(arguments)
         error = capsys.readouterr().err
         assert error[:-1].isprintable() and len(error) < MAXIMUM_MESSAGE + 100

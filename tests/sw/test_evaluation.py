@@ -23,12 +23,12 @@ def network(request: pytest.FixtureRequest) -> Network:
 def test_figures_do_not_depend_on_the_parts(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     data, parameters = digits(), initial_parameters(network, 3)
     x, y = data.test_x, data.test_y
-    found = []
+    evaluations = []
     for elements in (1, 5000, 1 << 30):
         monkeypatch.setattr(float64, "BATCH_ELEMENTS", elements)
-        found.append(evaluate(network, float64.float64_predictor(network), parameters, x, y, classes=True))
+        evaluations.append(evaluate(network, float64.float64_predictor(network), parameters, x, y, classes=True))
     outputs = np.concatenate(list(float64.float64_predictor(network)(parameters, x)))
-    for loss, right in found:
+    for loss, right in evaluations:
         assert loss == pytest.approx(loss_of(network, outputs, y), rel=1e-13)
         assert right == accuracy(outputs, y)
 

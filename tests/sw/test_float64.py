@@ -36,11 +36,11 @@ def test_random_networks_have_their_shapes_and_the_slope_of_their_loss(seed: int
     for layer in network.layers[:-1]:
         channels, *sides = network.output_shape(layer.name)
         assert outputs[layer.name].shape == (SAMPLES, *sides, channels)
-    found = float64.float64_reference(network)(start, x.reshape(SAMPLES, -1), targets, {})
-    gradients = found.gradients
-    assert found.kinks == 0
+    float64_step = float64.float64_reference(network)(start, x.reshape(SAMPLES, -1), targets, {})
+    gradients = float64_step.gradients
+    assert float64_step.kinks == 0
     wanted = reference.loss(layers, named(network, start), x, targets)
-    assert found.loss == pytest.approx(wanted, rel=1e-9) or found.loss < wanted > 28
+    assert float64_step.loss == pytest.approx(wanted, rel=1e-9) or float64_step.loss < wanted > 28
     assert [len(values) for values in gradients] == [len(values) for values in start]
     ways = [rng.standard_normal(len(values)) for values in start]
     step = 1e-6
@@ -55,10 +55,10 @@ def test_rounded_maps_decide_alike() -> None:
     x, targets = inputs(network, rng)
     parameters = initial_parameters(network, 0)
     compute, flat = float64.float64_reference(network), x.reshape(SAMPLES, -1)
-    weights = [one.join(parameters) for one in layer_vectors(network)]
+    weights = [layer.join(parameters) for layer in layer_vectors(network)]
     outputs = reference.forward(float64.reference_layers(network), parameters, x)
     decided = {layer.name: outputs[layer.name if layer.kind == "relu" else layer.inputs[0]].astype(np.float32)
                for layer in network.layers if layer.kind in ("relu", "max-pool") and layer.inputs[0] != INPUT}
     plain, same = compute(weights, flat, targets, {}), compute(weights, flat, targets, decided)
     assert same.kinks == 0
-    assert all(np.array_equal(one, two) for one, two in zip(plain.gradients, same.gradients, strict=True))
+    assert all(np.array_equal(left, right) for left, right in zip(plain.gradients, same.gradients, strict=True))

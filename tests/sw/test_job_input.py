@@ -15,21 +15,21 @@ from plinth.network.network import perceptron
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "software.md"
 
 
-def refused(given: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that a refused command leaves."""
     with pytest.raises(SystemExit) as info:
-        cli.main(given)
+        cli.main(command)
     assert info.value.code == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error
 
 
-def arguments(tmp_path: Path, *given: str) -> list[str]:
-    return ["train", "--device", "golden", "--steps", "1", "--out", str(tmp_path), *given]
+def arguments(tmp_path: Path, *words: str) -> list[str]:
+    return ["train", "--device", "golden", "--steps", "1", "--out", str(tmp_path), *words]
 
 
-@pytest.mark.parametrize(("given", "message"), [
+@pytest.mark.parametrize(("words", "message"), [
     (("--array", "hypar-16"), "array 'hypar-16' has topology h-tree, whose switches have no dies"),
     (("--array", "ring-2", "--dies", "4"), "--dies 4 does not fit array 'ring-2', which has 2"),
     (("--array", "nowhere"), "'nowhere'"),
@@ -38,9 +38,9 @@ def arguments(tmp_path: Path, *given: str) -> list[str]:
     (("--plan", "missing.yaml"), "missing.yaml"),
     (("resnet-34",), "takes 150528 inputs"),
 ])
-def test_what_does_not_fit(given: tuple[str, ...], message: str, tmp_path: Path,
+def test_what_does_not_fit(words: tuple[str, ...], message: str, tmp_path: Path,
                            capsys: pytest.CaptureFixture[str]) -> None:
-    assert message in refused(arguments(tmp_path, *given), capsys)
+    assert message in refused(arguments(tmp_path, *words), capsys)
     assert not (tmp_path / "report.json").exists()
 
 
@@ -57,15 +57,15 @@ def test_a_plan_for_another_array_or_batch(tmp_path: Path, capsys: pytest.Captur
     plan = tmp_path / "plan.yaml"
     cli.main(["plan", "digits-mlp", "--array", "ring-2", "--batch", "64", "--out", str(plan)])
     capsys.readouterr()
-    for given, message in (
+    for options, message in (
             (("--dies", "4"), "the plan is for dies 2 of array 'ring-2', not 4 of array 'ring-4'"),
             (("--array", "full-2"), "the plan is for topology 'ring' of array 'ring-2', not 'full' of array 'full-2'"),
             (("--machine", "hypar"), "the plan is for preset 'ndp-demo' of array 'ring-2', not 'hypar-demo'"),
             (("--batch", "128"), "the plan is for batch 64, not 128"),
             (("--planner", "data"), "--planner and a plan both say how the network is split; leave one of them out"),
             (("--predict", "1"), "--predict and a plan both say how the network is split")):
-        assert message in refused(arguments(tmp_path, "--plan", str(plan), *given), capsys)
-        assert message in refused(arguments(tmp_path, str(plan), *given), capsys)
+        assert message in refused(arguments(tmp_path, "--plan", str(plan), *options), capsys)
+        assert message in refused(arguments(tmp_path, str(plan), *options), capsys)
     assert "digits-mlp" in refused(arguments(tmp_path, "digits-cnn", "--plan", str(plan)), capsys)
 
 
@@ -124,12 +124,12 @@ def test_the_example_of_the_documentation_trains_resumes_and_is_evaluated(
     monkeypatch.chdir(tmp_path)
     Path("words.yaml").write_text(network)
     exec(program, {})
-    given = [*command, "--device", "golden", "--out", "out"]
+    golden_command = [*command, "--device", "golden", "--out", "out"]
     for epochs, more in (("2", ["--save", "two.npz"]), ("1", ["--save", "one.npz"]),
                          ("2", ["--resume", "one.npz", "--save", "rest.npz"])):
-        cli.main([*given, "--epochs", epochs, *more])
-    with np.load("two.npz") as one, np.load("rest.npz") as two:
-        assert all(np.array_equal(one[name], two[name]) for name in one.files)
+        cli.main([*golden_command, "--epochs", epochs, *more])
+    with np.load("two.npz") as unbroken, np.load("rest.npz") as resumed:
+        assert all(np.array_equal(unbroken[name], resumed[name]) for name in unbroken.files)
     report = json.loads(Path("out/report.json").read_text())
     assert report["gradient_error"] < 1e-5 and report["test_accuracy"] > 0.7
     capsys.readouterr()

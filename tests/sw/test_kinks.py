@@ -57,8 +57,8 @@ def test_what_dies_decide_of_black_pixels_is_bounded(tmp_path: Path, monkeypatch
 def test_other_layers_begin_with_zero_biases() -> None:
     plain, small, large = (initial_parameters(network, 0) for network in (
         DIGITS, with_tiles(DIGITS, 2, None), with_tiles(DIGITS, 4, None)))
-    for name, one in plain.items():
-        np.testing.assert_array_equal(one, small[name])
+    for name, values in plain.items():
+        np.testing.assert_array_equal(values, small[name])
     for layer in DIGITS.weighted:
         tiled, weights, bias = layer.kind == "convolution", f"{layer.name}.weights", f"{layer.name}.bias"
         np.testing.assert_array_equal(plain[weights], large[weights])
@@ -68,11 +68,11 @@ def test_other_layers_begin_with_zero_biases() -> None:
 def test_shares_are_of_what_has_a_kink() -> None:
     def step(decided: int, kinked: int, difference: float) -> ReferenceStep:
         return ReferenceStep(np.ones(1), 1.0, [], TermSizes(1.0, 1.0, 1.0, []), decided, kinked, difference)
-    found = Kinks(0.25)
-    assert found.count(step(0, 0, 0.0)) is None and found.count(step(1, 4, 0.1)) is None
-    assert "dies decide 40.00% of the kinks, beyond 25.00%" in (found.count(step(2, 5, 0.5)) or "")
-    data = found.to_data()
-    assert found.decided == 3 and data["kink_share"] == pytest.approx(
+    counter = Kinks(0.25)
+    assert counter.count(step(0, 0, 0.0)) is None and counter.count(step(1, 4, 0.1)) is None
+    assert "dies decide 40.00% of the kinks, beyond 25.00%" in (counter.count(step(2, 5, 0.5)) or "")
+    data = counter.to_data()
+    assert counter.decided == 3 and data["kink_share"] == pytest.approx(
         {"largest": 0.4, "mean": 0.65 / 3, "largest_allowed": 0.25})
     assert data["kink_difference"] == pytest.approx({"largest": 0.5, "mean": 0.2})
 

@@ -49,9 +49,9 @@ def header(task):
 
 
 def waits(task) -> dict[int, int]:
-    found = header(task)
-    return {found.wait_counter[index]: found.wait_value[index] for index in range(4)
-            if found.wait_enable >> index & 1}
+    fields = header(task)
+    return {fields.wait_counter[index]: fields.wait_value[index] for index in range(4)
+            if fields.wait_enable >> index & 1}
 
 
 def test_waits_follow_from_reads_and_writes() -> None:
@@ -80,10 +80,10 @@ def test_waits_follow_from_reads_and_writes() -> None:
 
 def test_allocated_buffers_are_aligned_and_apart() -> None:
     builder = GraphBuilder(DEMO)
-    one, two = builder.allocate("one", 3, 10), builder.allocate("two", 1, 1)
-    assert one.stride == 16
-    assert one.address % 16 == two.address % 16 == 0
-    assert two.address >= one.address + 2 * one.stride + one.columns
+    first, second = builder.allocate("one", 3, 10), builder.allocate("two", 1, 1)
+    assert first.stride == 16
+    assert first.address % 16 == second.address % 16 == 0
+    assert second.address >= first.address + 2 * first.stride + first.columns
 
 
 @pytest.mark.parametrize("dies", [1, 2, 4, 8])
@@ -192,9 +192,9 @@ def test_means_of_whole_maps_of_mixed_precision_are_added_up_in_place() -> None:
     plan = data_parallel(network, dies=1, batch=4)
     program = lower_training(network, plan, preset("ndp-demo-mixed"), rule=UpdateRule(), steps=1,
                              memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, 4, np.random.default_rng(1)), program)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
+    run = session(network, plan, random_data(network, 4, np.random.default_rng(1)), program)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
 
 
 @pytest.mark.parametrize(("number_format", "machine"), [

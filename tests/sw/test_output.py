@@ -37,19 +37,19 @@ def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
 
 def test_json_is_written_in_one_place() -> None:
     root = Path(plinth.__path__[0])
-    found = {path.relative_to(root).as_posix() for path in root.rglob("*.py")
+    files = {path.relative_to(root).as_posix() for path in root.rglob("*.py")
              if re.search(r"\bjson\.dumps?\(", path.read_text(encoding="utf-8"))}
-    assert found == ELSEWHERE
+    assert files == ELSEWHERE
 
 
 def test_an_evaluation_beyond_all_numbers_is_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = perceptron("deep", (4, *[2] * 10, 2))
     (tmp_path / "deep.yaml").write_text(network_to_yaml(network))
     np.savez(tmp_path / "my.npz", x=np.ones((10, 4)), y=np.zeros(10, int))
-    wide = {name: np.full(one.shape, 3e38, np.float32) for name, one in network.variables.items()}
+    wide = {name: np.full(variable.shape, 3e38, np.float32) for name, variable in network.variables.items()}
     checkpoint.save(tmp_path / "w.npz", network, checkpoint.Checkpoint(wide, 1, 0))
     cli.main(["eval", str(tmp_path / "w.npz"), "--network", str(tmp_path / "deep.yaml"), "--data",
               str(tmp_path / "my.npz"), "--json"])
     captured = capsys.readouterr()
-    found = strict(captured.out)
-    assert isinstance(found, dict) and found["test_loss"] is None and not captured.err
+    report = strict(captured.out)
+    assert isinstance(report, dict) and report["test_loss"] is None and not captured.err

@@ -22,16 +22,16 @@ NUMBERS = yaml.safe_load(COPY.read_text(encoding="utf-8"))
 
 
 def entries(name: str) -> list[PaperEntry]:
-    found = paper(name)
-    return [entry for key in found.tables for entry in found.entries(key)]
+    article = paper(name)
+    return [entry for key in article.tables for entry in article.entries(key)]
 
 
 def listed(name: str) -> list[dict[str, object]]:
     """Numbers of a paper: of the copy, and of the list itself where it exists."""
     lists = [NUMBERS[name]]
     if TARGETS.exists():
-        given = yaml.safe_load(TARGETS.read_text(encoding="utf-8"))[name]["entries"]
-        lists.append({entry["id"]: entry["value"] for entry in given})
+        targets = yaml.safe_load(TARGETS.read_text(encoding="utf-8"))[name]["entries"]
+        lists.append({entry["id"]: entry["value"] for entry in targets})
     return lists
 
 
@@ -59,20 +59,20 @@ def test_the_copy_of_the_numbers_is_whole(name) -> None:
 
 @pytest.mark.parametrize("name", names.PAPERS)
 def test_entries_are_sound(name) -> None:
-    found = paper(name)
+    article = paper(name)
     rows = entries(name)
     assert len({entry.id for entry in rows}) == len(rows)
-    for key in found.tables:
-        given = found.entries(key)
-        assert len({(entry.series, entry.what) for entry in given}) == len(given)
-        assert callable(found.computing(key))
+    for key in article.tables:
+        table_entries = article.entries(key)
+        assert len({(entry.series, entry.what) for entry in table_entries}) == len(table_entries)
+        assert callable(article.computing(key))
     for entry in rows:
-        assert entry.confidence in found.data["confidence"]
-        assert not entry.series or entry.series in found.data["series"]
+        assert entry.confidence in article.data["confidence"]
+        assert not entry.series or entry.series in article.data["series"]
         assert entry.reason or entry.status == Judgement.INDEPENDENT, entry.id
         assert 0 < entry.within <= 0.05
-    used = {given.get("reason") for head in found.data["tables"] for given in head["entries"]}
-    assert set(found.data["reasons"]) <= used
+    used = {entry.get("reason") for head in article.data["tables"] for entry in head["entries"]}
+    assert set(article.data["reasons"]) <= used
 
 
 TOY = """
@@ -102,12 +102,12 @@ tables:
 """
 
 
-def bars(made: Draft) -> None:
-    made.further = {"twice": "twice"}
+def bars(draft: Draft) -> None:
+    draft.further = {"twice": "twice"}
     for what, ours in (("a", 2.03), ("b", 4.0), ("c", 5.2), ("d", 9.0), ("more", 1.0)):
-        made.add("bars", what, ours, {"twice": 2 * ours}, note="measured" if what == "a" else "")
-    made.add("bars", "beside", None, {"twice": 3.0})
-    made.notes.append("a toy")
+        draft.add("bars", what, ours, {"twice": 2 * ours}, note="measured" if what == "a" else "")
+    draft.add("bars", "beside", None, {"twice": 3.0})
+    draft.notes.append("a toy")
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def toy(tmp_path, monkeypatch) -> Paper:
 
 def test_a_paper_is_a_file_and_functions(toy, tmp_path) -> None:
     told: list[tuple[str, int, int]] = []
-    table, = toy.computed(progress=lambda *given: told.append(given))
+    table, = toy.computed(progress=lambda *event: told.append(event))
     assert told == [(table.key, 0, values) for values in range(len(told))] and len(told) == 7
     assert [(row.what, row.status) for row in table.rows] == [
         ("a", "independent"), ("b", "selected on"), ("c", "not reproduced"), ("d", "not reproduced"), ("more", None),
@@ -140,7 +140,7 @@ def test_a_paper_is_a_file_and_functions(toy, tmp_path) -> None:
     first, second, *_ = data["tables"][0]["rows"]
     assert (first["within"], second["within"]) == (0.02, 0.05)
     assert data["claims_by_verdict"] == {"holds": 0, "fails": 1, "not attempted": 1}
-    assert [(one["claim"], one["verdict"]) for one in data["tables"][0]["rows"]] == [
+    assert [(row["claim"], row["verdict"]) for row in data["tables"][0]["rows"]] == [
         *[(None, None)] * 3, ("d | is [more] than ten (I)", "fails"), *[(None, None)] * 2,
         ("e is 1 (II)", "not attempted")]
     assert (first["id"], first["status"], first["reason"], first["note"], first["twice"]) == (
@@ -185,9 +185,9 @@ def test_tables_on_a_page(toy, tmp_path, monkeypatch) -> None:
 
 def test_tables_of_a_report_are_those_that_it_was_made_of(toy, tmp_path, monkeypatch) -> None:
     """As values; what an entry says is the file's of today."""
-    made = toy.computed()
-    report = json.loads(json.dumps(toy.report(made)))
-    assert tables.markdown(toy, toy.kept(report)) == tables.markdown(toy, made)
+    computed = toy.computed()
+    report = json.loads(json.dumps(toy.report(computed)))
+    assert tables.markdown(toy, toy.kept(report)) == tables.markdown(toy, computed)
     (tmp_path / "toy.yaml").write_text(TOY.replace("a constant was fitted to it", "by hand"), encoding="utf-8")
     now = Paper("toy", tmp_path)
     assert {row.what: row.reason for row in now.kept(report)[0].rows}["b"] == "by hand"
@@ -199,7 +199,7 @@ def test_tables_of_a_report_are_those_that_it_was_made_of(toy, tmp_path, monkeyp
     monkeypatch.setattr(toy, "computed", lambda: pytest.fail("it is kept"))
     assert tables.main([str(page), "--report", str(kept)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert text == f"before\n<!-- toy -->\n{tables.markdown(toy, made)}<!-- /toy -->\nbehind\n"
+    assert text == f"before\n<!-- toy -->\n{tables.markdown(toy, computed)}<!-- /toy -->\nbehind\n"
 
 
 def test_an_unknown_table_is_one_line(toy) -> None:
@@ -222,10 +222,10 @@ def row(value: float | str, ours: float | str | None, within: float = 0.01, stat
     (1.0, None, None, None), ("3@5", "3@6", None, False), (3, "three", None, False),
 ])
 def test_what_counts_as_the_same(value, ours, ratio, same) -> None:
-    found = row(value, ours)
-    assert found.same is same and found.ratio == pytest.approx(ratio)
+    paper_row = row(value, ours)
+    assert paper_row.same is same and paper_row.ratio == pytest.approx(ratio)
     if same is not None:
-        assert (found.status == Judgement.INDEPENDENT) is same
+        assert (paper_row.status == Judgement.INDEPENDENT) is same
     assert PaperRow(series="", what="x", ours=ours).same is None
 
 

@@ -95,8 +95,9 @@ def test_what_is_read_is_no_output_of_an_earlier_run(name: str, capsys: pytest.C
     place = Path("first/report.json")
     Path(DATA if name == "--data" else SAVED).rename(place)
     before = contents()
-    given = ["--data", DATA] if name == "--resume" else []
-    assert run("train", NETWORK, *given, *RUN, "--dies", "2", "--out", "first", name, str(place), "--epochs", "20") == 2
+    options = ["--data", DATA] if name == "--resume" else []
+    assert run("train", NETWORK, *options, *RUN, "--dies", "2", "--out", "first", name, str(place),
+               "--epochs", "20") == 2
     assert f"report.json of --out (first/report.json) is the file of {name}" in capsys.readouterr().err
     assert contents() == before
 

@@ -33,7 +33,7 @@ jschon.create_catalog("2020-12")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:rfc3986")
 
 
-def _made(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _reports(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Reports of every kind as commands make them."""
     plan = plinth.plan("digits-mlp", "ring-2", batch=16)
     other = plinth.plan("digits-mlp", "ring-2", planner="model", batch=16)
@@ -43,19 +43,19 @@ def _made(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "simulate", plan.simulate().to_dict()
     yield "simulate", plan.simulate(cost="paper", slow={1: 2.0}).to_dict()
     tiled = plinth.network("digits-cnn", winograd=2, weights="winograd")
-    made = plinth.plan(tiled, plinth.array(dies=4, machine="ndp-demo-winograd"), planner="mpt", batch=8)
-    yield "simulate", json.loads(json.dumps(simulation_report(step.simulated(made.plan, made.array))))
+    tiled_plan = plinth.plan(tiled, plinth.array(dies=4, machine="ndp-demo-winograd"), planner="mpt", batch=8)
+    yield "simulate", json.loads(json.dumps(simulation_report(step.simulated(tiled_plan.plan, tiled_plan.array))))
     yield "step", plan.step().to_dict()
     yield "step", plan.step(1).to_dict()
-    steps = [(one.plan, step_of_plan(one.plan)) for one in (plan, other)]
+    steps = [(planned.plan, step_of_plan(planned.plan)) for planned in (plan, other)]
     yield "step-comparison", compared(steps[0], steps[1])
     yield "train", plan.train(steps=1).to_dict()
     yield "train", plan.train(steps=1, device="numpy").to_dict()
     fixed = plinth.array(dies=2, machine="fpga", format="fixed")
     yield "train", plinth.train(array=fixed, steps=1, batch=16, update="adagrad").to_dict()
     yield "bench", rows_report([BenchRow("one", 1.0, "ratio", "nothing", {"any": 1}, None).to_data()])
-    given = paper("hypar")
-    yield "reproduce", json.loads(json.dumps(given.report(given.computed(["5"]))))
+    hypar = paper("hypar")
+    yield "reproduce", json.loads(json.dumps(hypar.report(hypar.computed(["5"]))))
     plinth.train(steps=1, device="numpy", save=folder / "w.npz")
     for arguments in (["eval", str(folder / "w.npz")], ["list"], ["doctor"]):
         yield arguments[0], json.loads(CliRunner().invoke(group, [*arguments, "--json"]).stdout)
@@ -66,8 +66,8 @@ def _made(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, dict[str, Any]]]:
-    return list(_made(tmp_path_factory.mktemp("reports")))
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, dict[str, Any]]]:
+    return list(_reports(tmp_path_factory.mktemp("reports")))
 
 
 def _keys(value: Any, form: dict[str, Any]) -> Iterator[str]:
@@ -75,27 +75,27 @@ def _keys(value: Any, form: dict[str, Any]) -> Iterator[str]:
     if "$ref" in form:
         form = FIELDS[form["$ref"].removeprefix("#/$defs/")].form
     if isinstance(value, list):
-        for one in value:
-            yield from _keys(one, form.get("items", {}))
+        for nested in value:
+            yield from _keys(nested, form.get("items", {}))
     elif isinstance(value, dict):
-        for key, one in value.items():
+        for key, nested in value.items():
             if "properties" in form:
                 yield key
-            yield from _keys(one, form.get("properties", {}).get(key, form.get("additionalProperties") or {}))
+            yield from _keys(nested, form.get("properties", {}).get(key, form.get("additionalProperties") or {}))
 
 
-def test_real_reports_have_the_form_of_their_schemas(made: list[tuple[str, dict[str, Any]]]) -> None:
-    assert {kind for kind, _ in made} == set(REPORTS)
-    for kind, found in made:
-        assert list(found)[:2] == ["report", "version"] and found["report"] == kind
-        outcome = jschon.JSONSchema(report_schema(kind)).evaluate(jschon.JSON(found))
+def test_real_reports_have_the_form_of_their_schemas(reports: list[tuple[str, dict[str, Any]]]) -> None:
+    assert {kind for kind, _ in reports} == set(REPORTS)
+    for kind, report in reports:
+        assert list(report)[:2] == ["report", "version"] and report["report"] == kind
+        outcome = jschon.JSONSchema(report_schema(kind)).evaluate(jschon.JSON(report))
         assert outcome.valid, (kind, outcome.output("basic")["errors"][:4])
-        assert check_report(found, "here", kind) is found
+        assert check_report(report, "here", kind) is report
 
 
-def test_every_field_of_a_report_is_on_the_page(made: list[tuple[str, dict[str, Any]]]) -> None:
+def test_every_field_of_a_report_is_on_the_page(reports: list[tuple[str, dict[str, Any]]]) -> None:
     page = (DOCS / "reports.md").read_text(encoding="utf-8")
-    seen = {key for kind, found in made for key in _keys(found, REPORTS[kind].form)}
+    seen = {key for kind, report in reports for key in _keys(report, REPORTS[kind].form)}
     assert seen <= FIELDS.keys()
     assert {name for name in seen if f"\n| `{name}` | " not in page} == set()
     # Those of runs on the RTL, and of blocks of Winograd layers: a name that no report has would be one for nothing.
@@ -124,10 +124,10 @@ def test_a_report_names_only_fields_that_there_are() -> None:
 @pytest.mark.parametrize("kind", REPORTS)
 def test_schemas_are_printed(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["schema", f"report-{kind}"])
-    found = json.loads(capsys.readouterr().out)
-    assert found["$defs"]["report"]["const"] == kind and found["$defs"]["version"]["const"] == REPORT_VERSION
-    assert jschon.JSONSchema(found).validate().valid
-    assert jschon.JSONSchema(found).evaluate(jschon.JSON(blank(kind))).valid
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["$defs"]["report"]["const"] == kind and schema["$defs"]["version"]["const"] == REPORT_VERSION
+    assert jschon.JSONSchema(schema).validate().valid
+    assert jschon.JSONSchema(schema).evaluate(jschon.JSON(blank(kind))).valid
 
 
 @pytest.mark.parametrize(("change", "needle"), [
@@ -168,11 +168,11 @@ def _refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     """A report in files of both endings, and a plan."""
-    found = {"json": tmp_path / "r.json", "yaml": tmp_path / "r.yaml", "plan": tmp_path / "p.yaml"}
+    paths = {"json": tmp_path / "r.json", "yaml": tmp_path / "r.yaml", "plan": tmp_path / "p.yaml"}
     for ending in ("json", "yaml"):
-        found[ending].write_text(json.dumps(blank("simulate")))
-    plinth.plan("digits-mlp", "ring-2", batch=16).save(found["plan"])
-    return found
+        paths[ending].write_text(json.dumps(blank("simulate")))
+    plinth.plan("digits-mlp", "ring-2", batch=16).save(paths["plan"])
+    return paths
 
 
 def test_a_report_in_place_of_a_checkpoint(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,8 +197,8 @@ def test_a_report_in_place_of_a_network(command: tuple[str, ...], files: dict[st
 def test_a_report_in_place_of_a_plan(command: tuple[str, ...], files: dict[str, Path],
                                      capsys: pytest.CaptureFixture[str]) -> None:
     for ending in ("json", "yaml"):
-        given = [files["plan"] if word == "PLAN" else word for word in command]
-        error = _refused(capsys, *given, files[ending])
+        words = [files["plan"] if word == "PLAN" else word for word in command]
+        error = _refused(capsys, *words, files[ending])
         assert error.startswith(f"{files[ending]}: a simulate report, where a plan is wanted; make the plan again with")
 
 
@@ -249,13 +249,13 @@ def test_rows_are_kept_among_those_of_a_bench_report_only(tmp_path: Path, capsys
     assert {name: row["value"] for name, row in kept_rows(path).items()} == {"a": 2.0, "b": 1.0}
     assert check_report(json.loads(path.read_text()), "", "bench")
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
-    for data, found in (([row.to_data() for row in rows], "a list, where a bench report is wanted"),
-                        (blank("bench") | {"version": 1}, "version 1 of a bench report, where version 2"),
-                        (blank("plan"), "a plan report, where a bench report is wanted")):
+    for data, refusal in (([row.to_data() for row in rows], "a list, where a bench report is wanted"),
+                          (blank("bench") | {"version": 1}, "version 1 of a bench report, where version 2"),
+                          (blank("plan"), "a plan report, where a bench report is wanted")):
         text = json.dumps(data)
         path.write_text(text)
         error = _refused(capsys, "bench", "--only", "gemm_utilisation")
-        assert error.startswith(f"{path}: {found}") and error.endswith("; move it away, and another is written")
+        assert error.startswith(f"{path}: {refusal}") and error.endswith("; move it away, and another is written")
         with pytest.raises(UserError):
             keep_rows(path, rows)
         assert path.read_text() == text
@@ -282,7 +282,7 @@ def test_reports_that_are_nested_too_deep_are_a_line(levels: int, tmp_path: Path
         read_report(path, "train")
 
 
-def test_figures_want_a_run_that_counted(made: list[tuple[str, dict[str, Any]]]) -> None:
-    found = next(report for kind, report in made if kind == "train")
+def test_figures_want_a_run_that_counted(reports: list[tuple[str, dict[str, Any]]]) -> None:
+    train_report = next(report for kind, report in reports if kind == "train")
     with pytest.raises(UserError, match="has counted neither words nor cycles; give the report of `make train`"):
-        figures.training_lines(found | {"injected_words": None})
+        figures.training_lines(train_report | {"injected_words": None})

@@ -35,9 +35,9 @@ def rows(key: int | str, series: str = "") -> dict[str, PaperRow]:
 
 def test_every_entry_is_computed_but_those_not_attempted() -> None:
     """And no status claims more, or less, than the numbers show."""
-    found = [row for table in figures().values() for row in table.rows]
-    assert len({row.entry.id for row in found if row.entry}) == sum(row.entry is not None for row in found)
-    for row in found:
+    all_rows = [row for table in figures().values() for row in table.rows]
+    assert len({row.entry.id for row in all_rows if row.entry}) == sum(row.entry is not None for row in all_rows)
+    for row in all_rows:
         if row.entry is None:
             assert row.status is None and row.same is None
         elif row.entry.status == Judgement.NOT_ATTEMPTED:
@@ -51,17 +51,17 @@ def test_every_entry_is_computed_but_those_not_attempted() -> None:
 def test_what_shows_something_and_what_does_not() -> None:
     status = {row.entry.id.removeprefix("hypar."): row.status for table in figures().values() for row in table.rows
               if row.entry}
-    assert {id_ for id_, one in status.items() if one == Judgement.NOT_ATTEMPTED} == {
+    assert {id_ for id_, judgement in status.items() if judgement == Judgement.NOT_ATTEMPTED} == {
         "acc.SFC", "acc.SCONV", "claim.linear"}
     # Nothing was chosen by Figure 13's energies, and all come out; of its performance conv5 does not.
     assert {status[f"fig13.{what}.energy"] for what in rows(13, "energy")} == {Judgement.INDEPENDENT}
     assert {what for what in rows(13, "hypar") if status[f"fig13.{what}.perf"] == Judgement.INDEPENDENT} == {
         "fc3-b4096-h2", "fc3-b4096-h3", "fc3-b4096-h4"}
     # Bars that chose the reading or K.
-    assert {one for id_, one in status.items() if id_.startswith("fig6") and id_.endswith(".hypar")} == {
+    assert {judgement for id_, judgement in status.items() if id_.startswith("fig6") and id_.endswith(".hypar")} == {
         Judgement.SELECTED_ON}
-    assert {one for id_, one in status.items() if id_[:4] in ("fig6", "fig7", "fig8") and id_.endswith(".mp")} == {
-        Judgement.NOT_REPRODUCED}
+    assert {judgement for id_, judgement in status.items()
+            if id_[:4] in ("fig6", "fig7", "fig8") and id_.endswith(".mp")} == {Judgement.NOT_REPRODUCED}
     assert [status[f"fig8.{name}.dp"] for name in ("SFC", "VGG-A", "VGG-E", "AlexNet", "gmean")] == [
         *[Judgement.INDEPENDENT] * 3, *[Judgement.SELECTED_ON] * 2]
 
@@ -70,9 +70,9 @@ def test_claims_in_words() -> None:
     """Those that fail are few, and each says why; what the paper's own bars contradict is among them."""
     verdicts = {row.entry.id.removeprefix("hypar."): row.verdict for table in figures().values()
                 for row in table.claims}
-    assert {id_ for id_, one in verdicts.items() if one == "fails"} == {
+    assert {id_ for id_, verdict in verdicts.items() if verdict == "fails"} == {
         "claim.model_worst", "claim.conv5", "fig10.peak", "fig11.hypar_knee"}
-    assert {id_ for id_, one in verdicts.items() if one == "not attempted"} == {"claim.linear"}
+    assert {id_ for id_, verdict in verdicts.items() if verdict == "not attempted"} == {"claim.linear"}
     assert {verdicts[f"fig5.general.{what}"] for what in ("convolutions", "dense", "mixed")} == {"holds"}
     assert verdicts["fig12.slowed"] == verdicts["fig11.faster"] == verdicts["claim.fc3"] == "holds"
     own = {name: (rows(6, "hypar")[name].paper, rows(6, "model")[name].paper) for name in NAMES}
@@ -87,17 +87,17 @@ def test_the_plain_reading_gives_the_five_vggs_under_model_parallelism() -> None
 
 
 def test_means_of_the_labels() -> None:
-    found = {row.entry.id: row for row in rows("labels").values()}
-    assert len(found) == 7
-    for id_, row in found.items():
+    labels = {row.entry.id: row for row in rows("labels").values()}
+    assert len(labels) == 7
+    for id_, row in labels.items():
         figure, series = id_.rsplit(".", 1)[1].split("_")
         same = rows(figure.removeprefix("fig"), {"mp": "model", "dp": "data", "hypar": "hypar"}[series])["gmean"]
         assert row.paper == same.paper
 
 
 def test_tables_1_and_2() -> None:
-    found = rows("models")
-    assert {what: (row.paper, row.ours, row.further["our_dies"]) for what, row in found.items()} == {
+    models = rows("models")
+    assert {what: (row.paper, row.ours, row.further["our_dies"]) for what, row in models.items()} == {
         "dp, of A(dW)": (1, 1, 1), "mp, of A(F)": (1, 1, 0.5), "dp-dp": (0, 0, 0), "dp-mp": (0.25, 0.25, 0.25),
         "mp-mp": (0.5, 0, 0.5), "mp-dp": (0.5, 0, 0.5)}
 
@@ -157,14 +157,14 @@ def test_figure_6_simulated(name: str) -> None:
 
 
 def test_figure_7_keeps_the_order_of_the_networks() -> None:
-    found = rows(7, "hypar")
-    theirs = sorted(NAMES, key=lambda name: -found[name].paper)
-    assert sorted(NAMES, key=lambda name: -found[name].ours) == theirs
-    assert found["pairs in this order"].ours == found["pairs in this order"].paper == 45
-    assert all(found[name].ratio == pytest.approx(1, abs=0.05) for name in NAMES if name != "sfc")
-    assert found["sfc"].ratio == pytest.approx(1, abs=0.12) and found["gmean"].ratio == pytest.approx(1, abs=0.02)
+    bars = rows(7, "hypar")
+    theirs = sorted(NAMES, key=lambda name: -bars[name].paper)
+    assert sorted(NAMES, key=lambda name: -bars[name].ours) == theirs
+    assert bars["pairs in this order"].ours == bars["pairs in this order"].paper == 45
+    assert all(bars[name].ratio == pytest.approx(1, abs=0.05) for name in NAMES if name != "sfc")
+    assert bars["sfc"].ratio == pytest.approx(1, abs=0.12) and bars["gmean"].ratio == pytest.approx(1, abs=0.02)
     for name in NAMES:
-        assert (found[name].further["scratchpads"] - 1) <= (found[name].ours - 1) <= found[name].further["stored"] - 1
+        assert (bars[name].further["scratchpads"] - 1) <= (bars[name].ours - 1) <= bars[name].further["stored"] - 1
 
 
 def test_figure_12_is_slower_on_a_torus() -> None:
@@ -190,8 +190,8 @@ def test_partners_on_the_torus_are_neighbours() -> None:
               for other in (numbers[row][(column + 1) % 4], numbers[(row + 1) % 4][column])}
     assert joined == {frozenset((link.a, link.b)) for link in array.links}
     # 25.6 Gb/s by the links that are stated, over K's share of them.
-    for one in (array, simulated.HALF_ROW_TORUS.array):
-        assert sum(link.rate for link in one.links) == 16 * simulated.K_LINKS.array.rate
+    for torus in (array, simulated.HALF_ROW_TORUS.array):
+        assert sum(link.rate for link in torus.links) == 16 * simulated.K_LINKS.array.rate
     routes = LinkRoutes(array)
     latency = array.link_latency
     assert [{group.latency for group in routes.partners(level)} for level in range(4)] == [{latency}] * 4
@@ -245,21 +245,21 @@ def test_energies_of_figure_13() -> None:
 
 
 def test_json_is_the_same_twice_and_pictures_are_written(capsys, tmp_path) -> None:
-    found = []
+    outputs = []
     for place in ("one", "two"):
         cli.main(["reproduce", "hypar", "--figure", "9", "--figure", "13", "--json", "--out", str(tmp_path / place)])
-        found.append(capsys.readouterr().out)
+        outputs.append(capsys.readouterr().out)
         for number in (9, 13):
             assert (tmp_path / place / f"figure-{number}.png").read_bytes().startswith(PNG)
-    assert found[0] == found[1]
-    data = json.loads(found[0])
+    assert outputs[0] == outputs[1]
+    data = json.loads(outputs[0])
     assert [table["table"] for table in data["tables"]] == ["9", "13"]
-    assert [(one["name"], one["value"]) for one in data["fitted"]] == [("K", "2/7")]
+    assert [(constant["name"], constant["value"]) for constant in data["fitted"]] == [("K", "2/7")]
     assert set(data["tables"][0]["rows"][0]) == {
         "id", "series", "what", "paper", "ours", "ratio", "confidence", "status", "within", "claim", "verdict",
         "reason", "note", "notes"}
     assert data["claims_by_verdict"] == {"holds": 3, "fails": 1, "not attempted": 0}
-    assert {status: found["entries"] for status, found in data["entries_by_status"].items()} == {
+    assert {status: tally["entries"] for status, tally in data["entries_by_status"].items()} == {
         "independent": 12, "selected on": 3, "not reproduced": 5, "not attempted": 0}
 
 

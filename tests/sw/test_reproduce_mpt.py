@@ -35,9 +35,9 @@ def rows(keys: tuple[str, ...] = COUNTED) -> dict[str, PaperRow]:
 
 def on_the_page() -> str:
     """MPT's tables."""
-    found = tables.parts(PAGE.read_text(encoding="utf-8"), "mpt")
-    assert found is not None
-    return found[1]
+    parts = tables.parts(PAGE.read_text(encoding="utf-8"), "mpt")
+    assert parts is not None
+    return parts[1]
 
 
 def test_every_table_is_compared() -> None:
@@ -78,12 +78,12 @@ def test_the_page_has_every_entry() -> None:
 
 
 def test_what_comes_out() -> None:
-    found = rows()
+    rows_by_id = rows()
     for id_ in ("table1.FractalNet.params", "table1.Wide ResNet.of3x3", "fig1.compute_reduction", "f43_mult_reduction",
                 "formula.mpt_tiles.words", "formula.mpt_weight.words", "formula.dp_weight.words"):
-        assert found[f"mpt.{id_}"].status == Judgement.INDEPENDENT
+        assert rows_by_id[f"mpt.{id_}"].status == Judgement.INDEPENDENT
     # Nothing of GPUs was measured.
-    assert all(found[id_].ours is None for id_ in found if id_.startswith("mpt.fig18"))
+    assert all(rows_by_id[id_].ours is None for id_ in rows_by_id if id_.startswith("mpt.fig18"))
 
 
 def test_systems_are_what_their_names_say() -> None:
@@ -100,7 +100,7 @@ def test_systems_are_what_their_names_say() -> None:
                 "d_dp": (False, 0), "w_dp": (False, 0), "w_mp": (True, 4), "w_mp+": (True, 4),
                 "w_mp*": (True, chosen), "w_mp+*": (True, chosen)}[system]
             # Those that predict gather so, and skip the three other exchanges, where elements are split.
-            coded = sum(one.exchange.coded is not None for one in plan.transfers)
+            coded = sum(transfer.exchange.coded is not None for transfer in plan.transfers)
             assert coded == (4 if "+" in system and splits.count(EP) else 0)
             assert plan.hardware is not None and plan.hardware.codes == (AT_LINKS if "+" in system else None)
             # Section VII.B: as much I/O for all, of which data parallelism has all in rings, and MPT half.
@@ -131,7 +131,8 @@ def test_what_is_measured_is_drawn(monkeypatch, tmp_path) -> None:
         "2-D, scatters saved, %", "1-D, scatters saved, %", "1-D, zeros of lines alone, %")} == pytest.approx({
             "2-D, gathers saved, %": 40, "1-D, gathers saved, %": 70, "1-D, gathers saved by the block code, %": 80,
             "2-D, scatters saved, %": 30, "1-D, scatters saved, %": 80, "1-D, zeros of lines alone, %": 60})
-    assert {(row.what, row.ours, row.verdict) for one in (figure, table) for row in one.claims} == {
+    assert {(row.what, row.ours, row.verdict) for computed_table in (figure, table)
+            for row in computed_table.claims} == {
         ("found, 1-D / 2-D", 0.2 / 0.3, "fails"), ("regions that find most", None, "not attempted"),
         ("live neurons dropped", 7, "fails"), ("elements of tiles", None, "not attempted")}
     assert [row.series for row in figure.rows if row.series != CLAIMS] == [
@@ -164,10 +165,11 @@ def test_words_that_the_paper_states() -> None:
     assert (first, 1 - first - rest, 1 - forward) == pytest.approx((6 / 32, 0.340, 0.393))
     assert (backward, errors) == (rest, forward)
     plan = plan_of(layer("mpt-late-1"), "w_mp+", codes="stated")
-    whole = {(one.exchange.phase, one.exchange.kind): one.words
-             for one in plan_of(layer("mpt-late-1"), "w_mp").transfers if one.exchange.layer == "conv"}
-    saved = {(one.exchange.phase, one.exchange.kind): 1 - one.words / whole[one.exchange.phase, one.exchange.kind]
-             for one in plan.transfers if one.exchange.coded}
+    whole = {(transfer.exchange.phase, transfer.exchange.kind): transfer.words
+             for transfer in plan_of(layer("mpt-late-1"), "w_mp").transfers if transfer.exchange.layer == "conv"}
+    saved = {(transfer.exchange.phase, transfer.exchange.kind):
+             1 - transfer.words / whole[transfer.exchange.phase, transfer.exchange.kind]
+             for transfer in plan.transfers if transfer.exchange.coded}
     # Ours sends masks of gathers, a bit a word, beside them.
     assert saved == pytest.approx({("fprop", "gather"): 0.340 - 1 / 32, ("fprop", "scatter"): 0.393,
                                    ("bprop", "scatter"): 1 - backward, ("bprop", "gather"): 0.393}, abs=2e-3)
@@ -188,7 +190,7 @@ def test_communication_falls_as_workers_are_more() -> None:
 
 @pytest.mark.parametrize("key", ["6", "7", "16", "18"])
 def test_other_figures_are_drawn(key: str, tmp_path) -> None:
-    made = MPT.draft(key)
+    draft = MPT.draft(key)
     rows = {"6": [(name, f"{dies}, {what}") for name in COMMUNICATING for dies in WORKERS
                   for what in ("data parallel", "MPT, weights", "MPT, tiles")],
             "7": [("words", f"{dies}, {what}") for dies in WORKERS
@@ -197,22 +199,23 @@ def test_other_figures_are_drawn(key: str, tmp_path) -> None:
             "18": [(system, f"{name}, {what}") for system in ("w_dp", "w_mp+*") for name in CNNS
                    for what in ("thousand images a second", "kW", "images a joule")]}[key]
     for place, (series, what) in enumerate(rows):
-        made.add(series, what, 1.0 + place)
-    path, = MPT.draw(tmp_path, [made.done()])
+        draft.add(series, what, 1.0 + place)
+    path, = MPT.draw(tmp_path, [draft.done()])
     assert path.name == f"figure-{key}.png" and path.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("key, names", [("15", (*LAYERS, *MEANS)), ("17", (*CNNS, "geometric mean"))])
 def test_systems_are_drawn_beside_what_the_paper_prints(key: str, names: tuple[str, ...], tmp_path,
                                                         monkeypatch) -> None:
-    made, drawn = MPT.draft(key), []
+    draft, drawn = MPT.draft(key), []
     bar = pictures.bar
-    monkeypatch.setattr(pictures, "bar", lambda *given, **more: (drawn.append(given[2]), bar(*given, **more)))
+    monkeypatch.setattr(pictures, "bar", lambda *arguments, **more: (
+        drawn.append(arguments[2]), bar(*arguments, **more)))
     for place, system in enumerate(SYSTEMS):
         if (key, system) != ("17", "w_dp"):
             for name in names:
-                made.add(system, name, 1.0 + place, {"energy": 2.0})
-    path, = MPT.draw(tmp_path, [made.done()])
+                draft.add(system, name, 1.0 + place, {"energy": 2.0})
+    path, = MPT.draw(tmp_path, [draft.done()])
     assert path.name == f"figure-{key}.png" and path.read_bytes().startswith(b"\x89PNG")
     numbers = [entry.value for entry in MPT.entries(key)
                if entry.series in SYSTEMS and entry.what in names]

@@ -46,9 +46,9 @@ def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, 
     return code, " ".join(out.split()), error
 
 
-def equal(one: str, other: str) -> bool:
+def equal(left: str, right: str) -> bool:
     """Whether two checkpoints have the same bits and header."""
-    with np.load(one) as first, np.load(other) as second:
+    with np.load(left) as first, np.load(right) as second:
         return first.files == second.files and all(np.array_equal(first[name], second[name]) for name in first.files)
 
 
@@ -85,8 +85,8 @@ def test_an_interrupted_run_keeps_the_last_step(last: int, tmp_path: Path, capsy
     job, (whole, part) = write(tmp_path), [str(tmp_path / f"{name}.npz") for name in ("whole", "part")]
     epoch = Session.epoch
 
-    def interrupted(self: Session, *given: Any) -> Iterator[StepResult]:
-        for result in epoch(self, *given):
+    def interrupted(self: Session, *arguments: Any) -> Iterator[StepResult]:
+        for result in epoch(self, *arguments):
             yield result
             if result.epoch * STEPS + result.step == last:
                 self._load(np.zeros((1, 8), np.int64))
@@ -117,7 +117,7 @@ def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return path
 
 
-@pytest.mark.parametrize(("given", "before", "now"), [
+@pytest.mark.parametrize(("options", "before", "now"), [
     (("--batch", "4"), "--batch 8", "--batch 4"),
     (("--rate", "0.1", "--seed", "3"), "--seed 0, --rate 0.15", "--seed 3, --rate 0.1"),
     (("--update", "momentum"), "--update sgd", "--update momentum, --momentum 0.9"),
@@ -128,14 +128,14 @@ def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
      "--stochastic, --format fixed"),
     (("--scale", "2"), "--scale 1", "--scale 2"),
 ])
-def test_other_settings_are_refused_or_said(given: tuple[str, ...], before: str, now: str, saved: str, tmp_path: Path,
+def test_other_settings_are_refused_or_said(options: tuple[str, ...], before: str, now: str, saved: str, tmp_path: Path,
                                             capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*write(tmp_path), "--resume", saved, *given]
+    arguments = [*write(tmp_path), "--resume", saved, *options]
     code, _, error = run(arguments, capsys)
     assert code == 2 and error.count("\n") == 1 and f"{saved}: was trained with {before}, not {now}; go on as" in error
     code, _, error = run([*arguments, "--change", "--steps", "1"], capsys)
     assert code == 0 and f"note: {saved} was trained with {before}; training goes on with {now}" in error
-    assert ("begins anew" in error) == ("--batch" in given or "--seed" in given)
+    assert ("begins anew" in error) == ("--batch" in options or "--seed" in options)
 
 
 def test_other_samples_and_layers_are_other_settings(saved: str, tmp_path: Path,
@@ -189,12 +189,12 @@ def test_the_second_version_is_read(tmp_path: Path, capsys: pytest.CaptureFixtur
     arrays = flat_arrays(str(path))
     header = json.loads(arrays["header"].tobytes()) | {"version": 2}
     np.savez(old, **arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)})
-    new, found = (checkpoint.load(one, NETWORK) for one in (path, old))
-    assert found.parameters.keys() == found.kept.keys() == NETWORK.variables.keys()
+    new, converted = (checkpoint.load(file, NETWORK) for file in (path, old))
+    assert converted.parameters.keys() == converted.kept.keys() == NETWORK.variables.keys()
     for name, values in new.parameters.items():
-        np.testing.assert_array_equal(found.parameters[name], values)
-        np.testing.assert_array_equal(found.kept[name]["state"], new.kept[name]["state"])
-    assert replace(found, parameters={}, kept={}) == replace(new, parameters={}, kept={})
+        np.testing.assert_array_equal(converted.parameters[name], values)
+        np.testing.assert_array_equal(converted.kept[name]["state"], new.kept[name]["state"])
+    assert replace(converted, parameters={}, kept={}) == replace(new, parameters={}, kept={})
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -239,14 +239,14 @@ def test_headers_from_before_a_number_there_was_are_read(saved: str, tmp_path: P
 def altered(path: str, settings: dict[str, Any], **arrays: Any) -> None:
     """Change settings of a checkpoint, rules' and others, and arrays."""
     with np.load(path) as file:
-        found = {name: file[name] for name in file.files}
-    header = json.loads(found["header"].tobytes())
+        stored = {name: file[name] for name in file.files}
+    header = json.loads(stored["header"].tobytes())
     for name, value in settings.items():
         (header["settings"]["rule"] if name in header["settings"]["rule"] else header["settings"])[name] = value
-    np.savez(path, **found | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)} | arrays)
+    np.savez(path, **stored | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)} | arrays)
 
 
-@pytest.mark.parametrize(("settings", "given", "message"), [
+@pytest.mark.parametrize(("settings", "options", "message"), [
     ({"tile_options": {"winograd": "evil"}}, (),
      "its setting --winograd cannot be: 'evil' is not one of 'off', 'auto', '2', '4'; give a file that"),
     ({"tile_options": {"predict": "9"}}, (), "its setting --predict cannot be: '9' is not one of"),
@@ -256,21 +256,21 @@ def altered(path: str, settings: dict[str, Any], **arrays: Any) -> None:
     ({"wide": True}, (), "holds no state of update 'sgd wide'"),
     ({"kind": "momentum"}, (), "holds no state of update 'momentum', by which it was trained; go back to an earlier"),
 ])
-def test_settings_of_a_checkpoint_are_blamed_on_it(settings: dict[str, Any], given: tuple[str, ...], message: str,
+def test_settings_of_a_checkpoint_are_blamed_on_it(settings: dict[str, Any], options: tuple[str, ...], message: str,
                                                    saved: str, tmp_path: Path,
                                                    capsys: pytest.CaptureFixture[str]) -> None:
     altered(saved, settings)
-    code, _, error = run([*write(tmp_path), "--resume", saved, *given], capsys)
+    code, _, error = run([*write(tmp_path), "--resume", saved, *options], capsys)
     assert code == 2 and error.count("\n") == 1
     assert f"plinth: error: {saved}: {message}" in error if message else saved not in error, error
 
 
-@pytest.mark.parametrize("given", [(), ("--change",)])
-def test_wide_weights_that_dies_do_not_have_are_the_checkpoints(given: tuple[str, ...], tmp_path: Path,
+@pytest.mark.parametrize("options", [(), ("--change",)])
+def test_wide_weights_that_dies_do_not_have_are_the_checkpoints(options: tuple[str, ...], tmp_path: Path,
                                                                 capsys: pytest.CaptureFixture[str]) -> None:
     job, path = write(tmp_path), str(tmp_path / "w.npz")
     assert run([*job, *FIRST, "--machine", "fpga", "--wide", "--steps", "1", "--save", path], capsys)[0] == 0
-    code, _, error = run([*job, "--resume", path, "--format", "fp32", *given], capsys)
+    code, _, error = run([*job, "--resume", path, "--format", "fp32", *options], capsys)
     assert code == 2 and error.count("\n") == 1
     assert f"{path}: training goes on with its --wide: dies of preset 'ndp-demo' compute in fp32" in error
     assert "give --narrow, or choose dies of fixed point, such as preset fpga-demo" in error
@@ -332,21 +332,21 @@ def test_states_go_on_in_another_format(tmp_path: Path, capsys: pytest.CaptureFi
     for number_format in ("fp32", "mixed"):
         assert run([*job, *FIRST, *rule, "--save", other if number_format == "mixed" else str(tmp_path / "u.npz"),
                     "--resume", path, "--change", "--format", number_format], capsys)[0] == 0
-    one, two = (checkpoint.load(Path(name), NETWORK) for name in (str(tmp_path / "u.npz"), other))
+    plain, scaled = (checkpoint.load(Path(name), NETWORK) for name in (str(tmp_path / "u.npz"), other))
     for name in ("fc1.weights", "fc1.bias", "fc2.weights", "fc2.bias"):
-        np.testing.assert_allclose(1024 * one.kept[name]["state"], two.kept[name]["state"], rtol=0.05, atol=1e-1)
+        np.testing.assert_allclose(1024 * plain.kept[name]["state"], scaled.kept[name]["state"], rtol=0.05, atol=1e-1)
 
 
-@pytest.mark.parametrize("given", [
+@pytest.mark.parametrize("options", [
     ("--batch", "4000"), ("--data", "missing.npz"), ("--dies", "0"), ("--resume", "missing.npz"),
     ("--device", "serial:/missing"), ("--memory", "1", "--batch", "32", "--array", "missing.yaml")])
-def test_a_run_that_cannot_begin_leaves_all_of_an_earlier_one(given: tuple[str, ...], tmp_path: Path,
+def test_a_run_that_cannot_begin_leaves_all_of_an_earlier_one(options: tuple[str, ...], tmp_path: Path,
                                                               capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
     for name in ("report.json", "report.png", "plan.json", "mine.txt"):
         (out / name).write_text("earlier")
-    assert run([*write(tmp_path), *given], capsys)[0] == 2
+    assert run([*write(tmp_path), *options], capsys)[0] == 2
     assert len([path for path in out.iterdir() if path.read_text() == "earlier"]) == 4
 
 

@@ -33,12 +33,12 @@ def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plinth.report.picture.draw", lambda *_: None)
 
 
-def job(folder: Path, x: Any, y: Any, *given: str) -> list[str]:
+def job(folder: Path, x: Any, y: Any, *options: str) -> list[str]:
     """A command of one step on these samples, targets if ``y`` has two dimensions."""
     (folder / "net.yaml").write_text(SQUARES if np.ndim(y) == 2 else CLASSES)
     np.savez(folder / "my.npz", x=x, y=y)
     return ["train", str(folder / "net.yaml"), "--data", str(folder / "my.npz"), "--batch", "16", "--dies", "1",
-            "--device", "golden", "--steps", "1", "--out", str(folder), "--json", *given]
+            "--device", "golden", "--steps", "1", "--out", str(folder), "--json", *options]
 
 
 def outcome(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -63,17 +63,17 @@ def samples(largest: float, count: int = 40) -> Any:
 LABELS = np.arange(40) % 3
 
 
-@pytest.mark.parametrize(("largest", "given", "held", "power"), [
+@pytest.mark.parametrize(("largest", "options", "held", "power"), [
     (70_000.0, ("--format", "mixed"), "sample 9: x is from -35000 to 70000, beyond the -65504 to 65504", -17),
     (12.0, ("--machine", "fpga"), "sample 9: x is from -6 to 12, beyond the -8 to 7.99976", -4),
     (3e38, (), "2 of 40 samples, sample 7 first: x is from -1.5e+38 to 3e+38, beyond the -1.15292e+18 to 1.1529", -128),
     (1e300, (), "2 of 40 samples, sample 7 first: x is from -5e+299 to 1e+300, beyond the ", -997),
 ])
 def test_samples_beyond_a_format_are_a_line_and_train_scaled(
-        largest: float, given: tuple[str, ...], held: str, power: int, tmp_path: Path,
+        largest: float, options: tuple[str, ...], held: str, power: int, tmp_path: Path,
         capsys: pytest.CaptureFixture[str]) -> None:
     which, _, range_ = held.partition(": ")
-    arguments = job(tmp_path, samples(largest), LABELS, *given)
+    arguments = job(tmp_path, samples(largest), LABELS, *options)
     code, _, error = outcome(arguments, capsys)
     assert code == 2 and error.count("\n") == 1 and range_ in error and f"holds, in {which}; give --scale auto" in error
     assert f"takes x times 2^{power}" in error and not (tmp_path / "report.json").exists()
@@ -82,18 +82,18 @@ def test_samples_beyond_a_format_are_a_line_and_train_scaled(
     assert code == 0 and report["failure"] is None and report["scale"] == {"inputs": 2.0**power, "targets": 1.0}
 
 
-@pytest.mark.parametrize(("given", "scale", "held"), [
+@pytest.mark.parametrize(("options", "scale", "held"), [
     (("--format", "mixed"), 3000.0, "-1023.5 to 1023.5 that format mixed, with 32 targets a batch, holds"),
     (("--machine", "fpga", "--update", "sgd"), 30.0, "-8 to 7.99976 that format fixed holds"),
     ((), 1e30, "-1.15292e+18 to 1.15292e+18 that format fp32 holds"),
 ])
-def test_targets_beyond_a_format(given: tuple[str, ...], scale: float, held: str, tmp_path: Path,
+def test_targets_beyond_a_format(options: tuple[str, ...], scale: float, held: str, tmp_path: Path,
                                  capsys: pytest.CaptureFixture[str]) -> None:
     y = np.random.default_rng(2).uniform(-1, 1, (40, 2))
     y[0, 0] = 1
-    code, _, error = outcome(job(tmp_path, samples(1), scale * y, *given), capsys)
+    code, _, error = outcome(job(tmp_path, samples(1), scale * y, *options), capsys)
     assert code == 2 and error.count("\n") == 1 and ": y is from " in error and held in error
-    code, out, _ = outcome(job(tmp_path, samples(1), scale * y, *given, "--scale", f"1,{0.5 / scale:.6g}"), capsys)
+    code, out, _ = outcome(job(tmp_path, samples(1), scale * y, *options, "--scale", f"1,{0.5 / scale:.6g}"), capsys)
     assert code == 0 and json.loads(out)["scale"]["targets"] == float(f"{0.5 / scale:.6g}")
 
 
@@ -147,7 +147,7 @@ def test_scales_are_printed_as_they_are_given() -> None:
 def test_weights_beyond_a_format_are_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = perceptron("classes", (4, 8, 3))
     for number_format, value, held in (("fixed", 9.0, "-8 to 7.99976"), ("mixed", 1e5, "-65504 to 65504")):
-        parameters = {name: np.zeros(one.shape, np.float32) for name, one in network.variables.items()}
+        parameters = {name: np.zeros(variable.shape, np.float32) for name, variable in network.variables.items()}
         parameters["fc2.weights"][1, 2] = value
         checkpoint.save(tmp_path / "w.npz", network, checkpoint.Checkpoint(parameters, 0, 0))
         code, _, error = outcome(job(tmp_path, samples(1), LABELS, "--resume", str(tmp_path / "w.npz"), "--format",

@@ -72,14 +72,14 @@ def campaign(seed: int, wrong: float, transfers: int) -> int:
                 device, _ = _tried(port, device, "write_memory", start, values)
                 model[start:start + count] = values
             else:
-                device, found = _tried(port, device, "read_memory", start, count)
-                assert np.array_equal(found, model[start:start + count])
+                device, words = _tried(port, device, "read_memory", start, count)
+                assert np.array_equal(words, model[start:start + count])
             device, total = _tried(port, device, "read_register", ACCESSES)
             # Each word was accessed once, unless the transfer was tried anew.
             assert total - accesses == count or (device is not before and total - accesses >= count)
             accesses = total
-        device, found = _tried(port, device, "read_memory", 0, MEMORY_WORDS)
-        assert np.array_equal(found, model)
+        device, words = _tried(port, device, "read_memory", 0, MEMORY_WORDS)
+        assert np.array_equal(words, model)
         return device.line.sent_again if device is first else first.line.sent_again + 1
 
 
@@ -220,17 +220,17 @@ class Registers:
             raise EOFError
         first, address, *data = np.frombuffer(words, "<u4").tolist()
         header = layout.unpack(RequestHeader, [first])
-        found, count = [], header.count or len(data)
+        payload, count = [], header.count or len(data)
         if header.operation is RequestKind.SYNC:
-            found, count = list(layout.pack(Limits, {"words": 8, "slots": 2, "version": self.version})), address
+            payload, count = list(layout.pack(Limits, {"words": 8, "slots": 2, "version": self.version})), address
         for place in range(count if header.operation is not RequestKind.SYNC else 0):
             register = address + (0 if header.fixed else 4 * place)
             if header.operation is RequestKind.READ:
-                found.append(self.values.get(register, 0))
+                payload.append(self.values.get(register, 0))
             else:
                 self.values[register] = data[place]
         trailer = layout.pack(AnswerTrailer, {"sequence": header.sequence, "count": count})
-        return np.array([*found, *trailer], "<u4").tobytes()
+        return np.array([*payload, *trailer], "<u4").tobytes()
 
 
 def test_a_silent_port(monkeypatch) -> None:

@@ -36,9 +36,9 @@ def test_a_random_graph_over_serial_lines() -> None:
     with CosimArray(DIE, 2, WORDS, bridge=BRIDGE) as rtl:
         array = SerialArray(DIE, [SimulatedPort(rtl, die) for die in range(2)])
         golden = GoldenArray(DIE, 2, WORDS)
-        both = [images(one, program, buffers, 3, memory_words=WORDS, steps=1) for one in (array, golden)]
-        for found, wanted in zip(*both, strict=True):
-            check_equal(found, wanted, program)
+        both = [images(dies, program, buffers, 3, memory_words=WORDS, steps=1) for dies in (array, golden)]
+        for image, expected in zip(*both, strict=True):
+            check_equal(image, expected, program)
         # A word by itself where two share 32 bits.
         words = np.arange(7, dtype=np.uint16)
         array.dies[1].write_memory(33, words)

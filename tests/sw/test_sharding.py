@@ -59,20 +59,21 @@ def one_line(copies: Copies) -> str:
 def test_copies_are_said_of_variables() -> None:
     assert [name for name, _ in copies_of(sharding(), TARGET)] == [
         "hidden.weights", "out.bias", "out.weights", "words.weights"]
-    given = sharding(said(words_weights=Server((0, 1, 0), 3)))
-    given.check()
-    assert given.syncs(0) == (Server((0, 1, 0), 3),) and given.syncs(2) == (TOGETHER, TOGETHER)
-    assert given.syncs(3) == () and sharding().syncs(0) == ()
-    assert given.groups(RING, 0) == given.groups(RING, 2) == ALL
+    layout = sharding(said(words_weights=Server((0, 1, 0), 3)))
+    layout.check()
+    assert layout.syncs(0) == (Server((0, 1, 0), 3),) and layout.syncs(2) == (TOGETHER, TOGETHER)
+    assert layout.syncs(3) == () and sharding().syncs(0) == ()
+    assert layout.groups(RING, 0) == layout.groups(RING, 2) == ALL
 
 
 def test_equal_shardings_have_equal_hashes_in_any_order_and_process() -> None:
     copies = said(words_weights=Server((0, 1), (((0, 4), (6, 8)), ((4, 6), (8, 10)))), hidden_weights=Local())
-    one, two = sharding(copies), sharding(tuple(reversed(copies)))
-    assert one == two and hash(one) == hash(two) and len({one, two, pickle.loads(pickle.dumps(one))}) == 1
+    first, second = sharding(copies), sharding(tuple(reversed(copies)))
+    assert first == second and hash(first) == hash(second) and len({
+        first, second, pickle.loads(pickle.dumps(first))}) == 1
     others = [said(words_weights=Server((1, 0), 2)), said(words_weights=Server((0, 1), 2)), said(), said(
         words_weights=Local()), said(words_weights=replace(TOGETHER, chunk=32)), ()]
-    assert len({one, *map(sharding, others)}) == 7
+    assert len({first, *map(sharding, others)}) == 7
 
 
 def test_servers_own_rows_evenly_or_by_list() -> None:
@@ -142,10 +143,10 @@ def test_every_variable_is_said_once() -> None:
     ({"hidden_weights": Ring(ALL, 1, 32)}, "the gradient of layer 'hidden' goes in chunks of 32 words, but dies of "
                                            "preset 'ndp-tiny' have 64; make the plan again with `plinth plan`")])
 def test_dies_refuse_what_they_cannot_keep_equal(changes: dict[str, Any], message: str) -> None:
-    given = sharding(said(**changes))
-    given.check()
+    layout = sharding(said(**changes))
+    layout.check()
     with pytest.raises(UserError) as error:
-        step_of(given, TARGET)
+        step_of(layout, TARGET)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -185,20 +186,20 @@ def test_a_local_variable_of_one_die_goes_with_the_layers_ring() -> None:
 
 
 def test_other_dies_keep_what_rings_do_not() -> None:
-    given = sharding(said(words_weights=Server((0, 1), 2), out_bias=Ring(ALL, 3, 32)))
-    found = dict(refitted(given, TARGET))
-    assert found["words.weights"] == Server((0, 1), 2) and found["out.bias"] == found["out.weights"] == TOGETHER
-    assert list(found) == sorted(found) and refitted(sharding(), TARGET) == sharding(said()).copies
+    layout = sharding(said(words_weights=Server((0, 1), 2), out_bias=Ring(ALL, 3, 32)))
+    copies = dict(refitted(layout, TARGET))
+    assert copies["words.weights"] == Server((0, 1), 2) and copies["out.bias"] == copies["out.weights"] == TOGETHER
+    assert list(copies) == sorted(copies) and refitted(sharding(), TARGET) == sharding(said()).copies
 
 
 def test_rings_keep_their_order_on_other_dies() -> None:
     """Two orders in a layer, which dies refuse, are not made one."""
     turned = Ring(ProcessGroups(RING, ((1, 0),)), 1, 64)
-    given = sharding(said(hidden_weights=turned, out_bias=turned))
-    found = refitted(given, TARGET)
-    assert found == given.copies
+    layout = sharding(said(hidden_weights=turned, out_bias=turned))
+    copies = refitted(layout, TARGET)
+    assert copies == layout.copies
     with pytest.raises(UserError, match=r"variable 'out\.bias' has another ring than 'out\.weights'"):
-        step_of(replace(given, copies=found), TARGET)
+        step_of(replace(layout, copies=copies), TARGET)
 
 
 def test_a_rule_alone_leaves_copies_as_they_are() -> None:
@@ -212,16 +213,18 @@ def test_a_rule_alone_leaves_copies_as_they_are() -> None:
 
 
 def test_two_shardings_that_do_not_fit_each_other_are_refused() -> None:
-    one = sharding()
-    one.check_fits(replace(one, batch=8, copies=said()))
+    layout = sharding()
+    layout.check_fits(replace(layout, batch=8, copies=said()))
     # Another name is the same network.
-    one.check_fits(replace(one, graph=replace(GRAPH, name="copy")))
+    layout.check_fits(replace(layout, graph=replace(GRAPH, name="copy")))
     other = from_network(perceptron("other", (2, 9, 4)))
     for first, second, message in (
-            (one, replace(one, graph=other), "networks 'embedded' and 'other' do not fit each other: variable "
-                                             "'words.weights' is of shape [10, 5] in the first, missing in the second"),
-            (replace(one, graph=other), one, "variable 'fc1.weights' is of shape [2, 9] in the first, missing in the"),
-            (one, replace(one, graph=replace(GRAPH, nodes=(replace(GRAPH.nodes[0], macs=1), *GRAPH.nodes[1:]))),
+            (layout, replace(layout, graph=other),
+             "networks 'embedded' and 'other' do not fit each other: variable "
+             "'words.weights' is of shape [10, 5] in the first, missing in the second"),
+            (replace(layout, graph=other), layout,
+             "variable 'fc1.weights' is of shape [2, 9] in the first, missing in the"),
+            (layout, replace(layout, graph=replace(GRAPH, nodes=(replace(GRAPH.nodes[0], macs=1), *GRAPH.nodes[1:]))),
              "networks 'embedded' and 'embedded' do not fit each other: their layers differ; give two of one network")):
         with pytest.raises(UserError) as error:
             first.check_fits(second)
@@ -241,5 +244,5 @@ def test_plans_show_how_copies_are_kept_equal() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     show_plan(console, shown)
     assert "copies  server  ring    ring+local" in console.export_text()
-    pictures = [np.frombuffer(plan_png(one), np.uint8).tobytes() for one in (planned, shown)]
+    pictures = [np.frombuffer(plan_png(plan), np.uint8).tobytes() for plan in (planned, shown)]
     assert pictures[0] != pictures[1]

@@ -39,31 +39,31 @@ def test_it_learns_and_does_so_again(trained) -> None:
 
 
 def test_gradients_are_those_of_the_reference(trained) -> None:
-    data, biases = images(), [np.float32(0.01) + one for one in trained.biases]
+    data, biases = images(), [np.float32(0.01) + bias for bias in trained.biases]
     x, y = data.train_x[:6], 1 - data.train_y[:6]
     window, pool = {"kernel": (3, 3), "padding": (1, 1)}, {"kernel": (2, 2), "stride": (2, 2)}
     named = chain(("convolution", window), ("relu", {}), ("convolution", window), ("relu", {}), ("max-pool", pool),
                   ("convolution", window), ("relu", {}), ("max-pool", pool), ("flatten", {}), ("dense", {}),
                   ("softmax-cross-entropy", {}))
     wanted = reference.gradients(named, list(zip(trained.weights, biases, strict=True)), x, y)
-    found = ForwardPass(RECIPE, trained.weights, biases, x)
-    by_weights, by_biases, _ = found.backward(networks.errors(found.logits, y))
+    forward_pass = ForwardPass(RECIPE, trained.weights, biases, x)
+    by_weights, by_biases, _ = forward_pass.backward(networks.errors(forward_pass.logits, y))
     for ours, theirs in zip(zip(by_weights, by_biases, strict=True), wanted.layers, strict=True):
-        for one, other in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(one, other, atol=2e-5 * max(np.abs(other).max(), 0.1))
+        for gradient, expected in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(gradient, expected, atol=2e-5 * max(np.abs(expected).max(), 0.1))
 
 
 @pytest.mark.parametrize("outputs", [2, 4])
 def test_tiles_are_those_of_the_convolution(trained, outputs) -> None:
     data = images()
     direct = ForwardPass(RECIPE, trained.weights, trained.biases, data.test_x[:4])
-    found = list(layers(trained, outputs, data.test_x[:4], data.test_y[:4]))
-    assert len(found) == 2
-    for layer, z in zip(found, direct.z[1:], strict=True):
+    tiled_layers = list(layers(trained, outputs, data.test_x[:4], data.test_y[:4]))
+    assert len(tiled_layers) == 2
+    for layer, z in zip(tiled_layers, direct.z[1:], strict=True):
         neurons = prediction.neurons(layer.way(False), layer.products) + layer.bias
         rows, columns = z.shape[1:3]
-        made = neurons.transpose(2, 3, 0, 4, 1, 5).reshape(4, -1, neurons.shape[4] * outputs, z.shape[3])
-        np.testing.assert_allclose(made[:, :rows, :columns], z, atol=1e-4)
+        feature_map = neurons.transpose(2, 3, 0, 4, 1, 5).reshape(4, -1, neurons.shape[4] * outputs, z.shape[3])
+        np.testing.assert_allclose(feature_map[:, :rows, :columns], z, atol=1e-4)
         assert (layer.error[z < -1e-3] == 0).all()
         lines = prediction.neurons(layer.way(True), layer.elements(True))
         np.testing.assert_array_equal(lines + layer.bias, neurons)
@@ -80,14 +80,14 @@ def first_layers(trained, samples: int):
 @pytest.mark.parametrize("lines", [False, True])
 def test_bits_of_gathers(trained, lines, pooled) -> None:
     """Of all schemes: none drops a neuron, the oracles' are the arithmetic of units, more bits find more units."""
-    one, two = (replace(layer, pooled=pooled) for layer in first_layers(trained, 8))
-    sent = gathers.measured(one, gathers.chosen(two, lines), lines)
-    words = one.elements(lines).size
+    layer, other = (replace(layer, pooled=pooled) for layer in first_layers(trained, 8))
+    sent = gathers.measured(layer, gathers.chosen(other, lines), lines)
+    words = layer.elements(lines).size
     unit = 4 if lines else 16
     assert sent.dropped == 0 and sent.all == 32 * words and sent.units == words // unit
     assert sent.oracle == words + 32 * unit * (sent.units - sent.dead)
     assert sent.pooled_oracle == words + 32 * unit * (sent.units - sent.unread)
-    neurons = prediction.neurons(one.way(False), one.products) + one.bias
+    neurons = prediction.neurons(layer.way(False), layer.products) + layer.bias
     axes = 1 if lines else (0, 1)
     assert sent.dead == (~(neurons > 0).any(axis=axes)).sum() > 0
     # A window of a pool is a tile.
@@ -101,8 +101,8 @@ def test_bits_of_gathers(trained, lines, pooled) -> None:
     assert 0 < sent.two_rounds_found <= sent.dead and sent.one_round_found <= sent.dead
     assert sent.two_rounds_found <= sent.two_rounds_unread <= sent.unread >= sent.one_round_unread
     assert sent.share("two_rounds") < 0.9
-    found = [(~gathers.by_regions(one, lines, bits)[1]).sum() for bits in REGION_BITS]
-    assert found[0] <= found[-1]
+    unit_counts = [(~gathers.by_regions(layer, lines, bits)[1]).sum() for bits in REGION_BITS]
+    assert unit_counts[0] <= unit_counts[-1]
     total = sent + sent
     assert asdict(total) == {name: 2 * value for name, value in asdict(sent).items()}
 
@@ -115,32 +115,33 @@ def test_a_layer_is_the_same_with_prediction(trained, outputs, lines) -> None:
     for layer in layers(trained, outputs, data.test_x[:4], data.test_y[:4]):
         elements = layer.elements(lines)
         for levels in gathers.chosen(layer, lines):
-            found = prediction.gathered(layer.way(lines), elements.view(np.uint32), levels, layer.after, layer.inside)
-            assert found.mask.mean() < 1
-            true, made = (np.where(layer.inside, prediction.neurons(layer.way(lines), some) + layer.bias, 0)
-                          for some in (elements, found.elements.view(np.float32)))
-            np.testing.assert_array_equal(np.maximum(made, 0), np.maximum(true, 0))
-            np.testing.assert_array_equal(made > 0, layer.live)
+            gathered = prediction.gathered(layer.way(lines), elements.view(np.uint32), levels, layer.after,
+                                           layer.inside)
+            assert gathered.mask.mean() < 1
+            true, predicted = (np.where(layer.inside, prediction.neurons(layer.way(lines), some) + layer.bias, 0)
+                               for some in (elements, gathered.elements.view(np.float32)))
+            np.testing.assert_array_equal(np.maximum(predicted, 0), np.maximum(true, 0))
+            np.testing.assert_array_equal(predicted > 0, layer.live)
 
 
 def test_words_of_scatters(trained) -> None:
     """By hand, of F(2,3): maps, and words whose windows are not all +0 where the element has a coefficient."""
     layer, other = first_layers(trained, 4)
-    found = scatters.measured(layer, other)
+    skipped = scatters.measured(layer, other)
     b = np.array(layer.form.transforms[0].b, dtype=float) != 0
     padded = np.pad(layer.x, ((0, 0), (1, 1), (1, 1), (0, 0))) != 0
     needed = sum(int(padded[:, row:row + 4, column:column + 4][:, b[u]][:, :, b[v]].any(axis=(1, 2)).sum())
                  for row in range(0, 8, 2) for column in range(0, 12, 2) for u in range(4) for v in range(4))
     run = layer.tiles[0, 0].size
-    assert found.all == 16 * run and found.returned == needed and found.forward == needed + 16 * -(-run // 32)
-    assert found.forward_least <= found.forward < found.all
-    assert found.line_words < found.lines < found.all
+    assert skipped.all == 16 * run and skipped.returned == needed and skipped.forward == needed + 16 * -(-run // 32)
+    assert skipped.forward_least <= skipped.forward < skipped.all
+    assert skipped.line_words < skipped.lines < skipped.all
     ways = scatters.back(layer, gathers.chosen(other, False).two)
     errors = (layer.error != 0).reshape(4, 4, 2, 6, 2, -1)
-    one = sum(int(errors[:, :, rows][:, :, :, :, columns].any(axis=(2, 4)).sum())
-              for rows in ([0], [0, 1], [0, 1], [1]) for columns in ([0], [0, 1], [0, 1], [1]))
-    assert ways.in_skip_code == one + 16 * -(-layer.products[0, 0].size // 32)
-    assert found.backward in ways and found.backward_least <= ways.in_skip_code
+    error_words = sum(int(errors[:, :, rows][:, :, :, :, columns].any(axis=(2, 4)).sum())
+                      for rows in ([0], [0, 1], [0, 1], [1]) for columns in ([0], [0, 1], [0, 1], [1]))
+    assert ways.in_skip_code == error_words + 16 * -(-layer.products[0, 0].size // 32)
+    assert skipped.backward in ways and skipped.backward_least <= ways.in_skip_code
 
 
 def test_no_live_neuron_is_dropped_and_the_tiles_can_tell(monkeypatch) -> None:

@@ -35,14 +35,14 @@ def test_the_report_is_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[st
     step = step_of_plan(load_plan(path))
     code, out, err = run(capsys, "step", path, "--json")
     assert (code, err) == (0, "")
-    found = json.loads(out)
-    assert (found["report"], found["network"], found["dies"], found["batch"]) == ("step", "digits-mlp", 2, 13)
-    assert found["digest"] == step.digest()
-    assert found["place_bytes"] == {name: 4 * words for name, words in step.place_words().items()}
-    assert [one["operation"] for one in found["operations"]] == [one.name for one in step.operations]
+    report = json.loads(out)
+    assert (report["report"], report["network"], report["dies"], report["batch"]) == ("step", "digits-mlp", 2, 13)
+    assert report["digest"] == step.digest()
+    assert report["place_bytes"] == {name: 4 * words for name, words in step.place_words().items()}
+    assert [row["operation"] for row in report["operations"]] == [operation.name for operation in step.operations]
     # The updates' gradients stand behind the loss as well.
-    assert [one["direction"] for one in found["operations"]].count("fprop") == step.forward_operations
-    assert {(one["layer"], one["direction"]) for one in found["operations"]} == {
+    assert [row["direction"] for row in report["operations"]].count("fprop") == step.forward_operations
+    assert {(row["layer"], row["direction"]) for row in report["operations"]} == {
         ("loss", "fprop"), *((f"fc{number}", direction) for number in (1, 2, 3)
                              for direction in ("fprop", "bprop", "update"))}
     whole: dict[int, Any] = {}
@@ -51,11 +51,12 @@ def test_the_report_is_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert len(whole[die]["program"]) == len(list(step.tasks(die)))
     for number, operation in enumerate(step.operations):
         counts = [sum(not isinstance(item, Arrivals) for item in operation.tasks(die)) for die in range(2)]
-        assert found["operations"][number]["tasks_range"] == [min(counts), max(counts)]
+        assert report["operations"][number]["tasks_range"] == [min(counts), max(counts)]
     # Every multiply-add of the layers, three directions but the first one's bprop, over both dies.
     layers = [node for node in step.graph.nodes if node.weighted]
     macs = [13 * node.input_channels * node.output_channels for node in layers]
-    assert sum(task["macs"] for one in whole.values() for task in one["program"]) == 3 * sum(macs) - macs[0]
+    assert sum(task["macs"] for die_report in whole.values() for task in die_report["program"]
+               ) == 3 * sum(macs) - macs[0]
 
 
 def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,36 +69,36 @@ def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
 
 
 def test_a_plan_that_dies_cannot_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, other = (plan_file(tmp_path / f"{name}.yaml", "digits-mlp") for name in ("one", "other"))
-    plan = load_plan(other)
-    save_plan(other, plan.resharded(copies=tuple((name, Server((0,), 1)) for name in plan.graph.variables)))
-    code, out, err = run(capsys, "step", one, "--against", other)
-    refusal = f"{other}: variable 'fc1.weights' is kept by servers"
+    first, second = (plan_file(tmp_path / f"{name}.yaml", "digits-mlp") for name in ("one", "other"))
+    plan = load_plan(second)
+    save_plan(second, plan.resharded(copies=tuple((name, Server((0,), 1)) for name in plan.graph.variables)))
+    code, out, err = run(capsys, "step", first, "--against", second)
+    refusal = f"{second}: variable 'fc1.weights' is kept by servers"
     assert (code, out) == (2, "") and err.startswith(f"plinth: error: {refusal}")
     with pytest.raises(UserError, match=f"^{re.escape(refusal)}"):
-        plinth.load_plan(other)
+        plinth.load_plan(second)
 
 
 def test_two_steps_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, other = (plan_file(tmp_path / f"{name}.yaml", "digits-mlp", split) for name, split in (
+    first, second = (plan_file(tmp_path / f"{name}.yaml", "digits-mlp", split) for name, split in (
         ("one", "dp"), ("other", "op")))
-    code, out, _ = run(capsys, "step", one, "--against", one)
+    code, out, _ = run(capsys, "step", first, "--against", first)
     assert code == 0 and out.startswith("one step: digest ")
-    code, out, _ = run(capsys, "step", one, "--against", other, "--json")
-    found = json.loads(out)
-    assert code == 1 and not found["equal"] and len(set(found["digests"])) == 2
-    hows = {(entry["what"], entry["name"]): entry["how"] for entry in found["differences"]}
+    code, out, _ = run(capsys, "step", first, "--against", second, "--json")
+    comparison = json.loads(out)
+    assert code == 1 and not comparison["equal"] and len(set(comparison["digests"])) == 2
+    hows = {(entry["what"], entry["name"]): entry["how"] for entry in comparison["differences"]}
     assert hows["splits", "fc1"] == "differs" and hows["operation", "fc1.fprop"] == "differs"
     assert "second" in hows.values()
-    code, out, _ = run(capsys, "step", one, "--against", other)
-    assert code == 1 and "only in" in out and str(other) in out
+    code, out, _ = run(capsys, "step", first, "--against", second)
+    assert code == 1 and "only in" in out and str(second) in out
     strange = plan_file(tmp_path / "[red]a[/].yaml", "digits-mlp", "op")
-    out = run(capsys, "step", one, "--against", strange)[1]
+    out = run(capsys, "step", first, "--against", strange)[1]
     assert out.rstrip().endswith("[red]a[/].yaml") and f"only in {strange}"[-20:] in out.replace("\n", "")
     # A batch alone: the first die's products are of other rows.
     longer = plan_file(tmp_path / "longer.yaml", "digits-mlp", "dp", batch=18)
-    found = json.loads(run(capsys, "step", one, "--against", longer, "--die", "0", "--json")[1])
-    hows = {(entry["what"], entry["name"]): entry["how"] for entry in found["differences"]}
+    comparison = json.loads(run(capsys, "step", first, "--against", longer, "--die", "0", "--json")[1])
+    hows = {(entry["what"], entry["name"]): entry["how"] for entry in comparison["differences"]}
     assert hows["setting", "batch"] == "differs" and hows["task", "fc1.fprop[0]"] == "differs"
 
 

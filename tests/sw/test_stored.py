@@ -82,17 +82,17 @@ def test_saturations_by_the_rule_are_counted_as_dies_do(rule: UpdateRule, monkey
     judged: list[tuple[int, int]] = []
     step = checks.step
 
-    def saved(found: FoundStep, *given: Any) -> None:
-        judged.append((found.saturated, checks._saturating(found)))
-        step(found, *given)
+    def saved(found_step: FoundStep, *arguments: Any) -> None:
+        judged.append((found_step.saturated, checks._saturating(found_step)))
+        step(found_step, *arguments)
     monkeypatch.setattr(checks, "step", saved)
     kept = run.kept(run.driver)
     most = Q3_12.most * NARROW_PLACE
     run.load_kept({layer: {name: np.full_like(values, most if name == "state" else 0)
                            for name, values in vectors.items()} for layer, vectors in kept.items()})
     list(run.epoch(1))
-    assert judged and all(found == wanted for found, wanted in judged)
-    assert rule.kind == "sgd" or any(found for found, _ in judged)
+    assert judged and all(counted == wanted for counted, wanted in judged)
+    assert rule.kind == "sgd" or any(counted for counted, _ in judged)
 
 
 def test_a_sample_that_is_missing_stands_out() -> None:
@@ -114,9 +114,9 @@ def test_a_gain_is_apart_from_roundings() -> None:
 
 def test_a_bias_is_compared_by_itself() -> None:
     wanted = np.concatenate([np.full(90, 1.0), np.full(10, 0.5)])
-    found = np.concatenate([np.full(90, 1.0), np.full(10, 0.25)])
-    assert bias_error(found, wanted, 10) == pytest.approx(0.5)
-    assert bias_error(found, wanted, 0) == 0
+    actual = np.concatenate([np.full(90, 1.0), np.full(10, 0.25)])
+    assert bias_error(actual, wanted, 10) == pytest.approx(0.5)
+    assert bias_error(actual, wanted, 0) == 0
 
 
 @pytest.mark.parametrize("rule", [FLOAT[0], FIXED[1], FIXED[4]], ids=str)
@@ -160,17 +160,17 @@ def test_a_run_goes_on_from_what_was_loaded(rule: UpdateRule, lost: str) -> None
         assert layer in run.checks.failure and "loaded" in run.checks.failure
 
 
-def report(tmp_path: Path, *given: str) -> dict[str, object]:
+def report(tmp_path: Path, *options: str) -> dict[str, object]:
     cli.main(["train", "--device", "golden", "--preset", "fpga-demo", "--dies", "1", "--batch", "16", "--out",
-              str(tmp_path), *given])
-    found: dict[str, object] = json.loads((tmp_path / "report.json").read_text())
-    return found
+              str(tmp_path), *options])
+    written: dict[str, object] = json.loads((tmp_path / "report.json").read_text())
+    return written
 
 
 def test_a_short_run_says_how_many_steps_a_verdict_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(tmp_path, "--steps", "3")
-    assert found["verdict_steps"] == 8 and found["steps"] == 3
-    first = found["unsaturated_steps"]
+    short_run = report(tmp_path, "--steps", "3")
+    assert short_run["verdict_steps"] == 8 and short_run["steps"] == 3
+    first = short_run["unsaturated_steps"]
     assert isinstance(first, dict) and first["judged"] == 3
     assert all(error["largest"] <= error["largest_allowed"] for error in first["errors"].values())
     assert "checked from 8 steps on, here are 3" in " ".join(capsys.readouterr().out.split())
@@ -200,8 +200,8 @@ def test_a_sum_over_dies_that_cancels_is_as_far_off_as_its_terms(rule: UpdateRul
     rounding = 3 * 2.0**-24 * (np.abs(first) + np.abs(second) + np.abs(third)).astype(np.float64)
     weights = np.zeros(200, np.float32)
 
-    def errors(dies: np.ndarray, given: np.ndarray | float) -> tuple[float, float]:
-        update = OwnUpdate(rule, storage("fp32", rule), 1.0, exact, given)
+    def errors(dies: np.ndarray, tolerance: np.ndarray | float) -> tuple[float, float]:
+        update = OwnUpdate(rule, storage("fp32", rule), 1.0, exact, tolerance)
         state = rule.next_state(dies, np.zeros(200)).astype(np.float32).astype(np.float64)
         taken = rule.rate * rule.direction(dies, state)
         return update.state_error(np.zeros(200), state), update.weight_error(
@@ -222,7 +222,7 @@ def test_dies_sums_are_within_their_rounding_in_any_order(fmt: Format) -> None:
     shape = (1, 10, 100)
     held = LayerWeights(None, shape, [WeightSlice(1, 0, 10, 0, 100, False)] * 4,  # type: ignore[arg-type]
                         [Buffer("gradient", 0, 1, 1000, 1000)] * 4, [tuple(dies)])
-    found = held.sums(fmt).make(list(parts[:, None, :]))
+    die_sum = held.sums(fmt).make(list(parts[:, None, :]))
     most, worst = Q3_12.most * NARROW_PLACE, np.zeros(1000)
     for order in permutations(dies):
         total = parts[order[0]]
@@ -230,6 +230,6 @@ def test_dies_sums_are_within_their_rounding_in_any_order(fmt: Format) -> None:
             total = total + parts[die]
             if words is not None:
                 total = np.clip(total, -most - NARROW_PLACE, most)
-        values = found.values if words is None else np.clip(found.values, -most - NARROW_PLACE, most)
+        values = die_sum.values if words is None else np.clip(die_sum.values, -most - NARROW_PLACE, most)
         worst = np.maximum(worst, np.abs(total - values))
-    assert np.all(worst <= found.rounding) and worst.max() > found.rounding.max() / 8
+    assert np.all(worst <= die_sum.rounding) and worst.max() > die_sum.rounding.max() / 8

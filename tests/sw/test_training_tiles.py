@@ -22,8 +22,8 @@ def test_a_planner_splits_the_elements_of_tiles(tmp_path: Path) -> None:
            "--batch", "4"]
     cli.main(["plan", *how, "--out", str(plan)])
     reports = []
-    for given in ([*how, "--device", "cosim"], [str(plan), "--device", "golden"]):
-        cli.main(["train", *given, "--data", str(data), "--steps", "2", "--out", str(tmp_path)])
+    for arguments in ([*how, "--device", "cosim"], [str(plan), "--device", "golden"]):
+        cli.main(["train", *arguments, "--data", str(data), "--steps", "2", "--out", str(tmp_path)])
         reports.append(json.loads((tmp_path / "report.json").read_text()))
     trained, again = reports
     assert_report_exact(trained)

@@ -54,17 +54,17 @@ def gradients(weights: list[Doubles], x: Doubles, classes: NDArray[np.int64]) ->
     error = shares / shares.sum(axis=1, keepdims=True)
     error[np.arange(len(x)), classes] -= 1
     error /= len(x)
-    found: list[Doubles] = []
+    layer_gradients: list[Doubles] = []
     for (matrix, _), below in zip(shaped[::-1], maps[::-1], strict=True):
-        found.insert(0, np.concatenate([(below.T @ error).ravel(), error.sum(axis=0)]))
+        layer_gradients.insert(0, np.concatenate([(below.T @ error).ravel(), error.sum(axis=0)]))
         error = (error @ matrix.T) * (below > 0)
-    return found
+    return layer_gradients
 
 
 def initial(fixed: bool) -> list[Doubles]:
     """Initial weights, as Q3.12 has them if that is asked for."""
     first = initial_parameters(NETWORK, 0)
-    weights = [one.join(first).astype(np.float64) for one in layer_vectors(NETWORK)]
+    weights = [layer.join(first).astype(np.float64) for layer in layer_vectors(NETWORK)]
     return [np.rint(each * 4096) / 4096 for each in weights] if fixed else weights
 
 
@@ -101,27 +101,27 @@ def trained(die: str, rule: UpdateRule, data: Dataset) -> Iterator[Trained]:
         list(run.epoch(epoch))
         weights, kept = run.parameters(run.driver), run.kept(run.driver)
         states = {} if rule.kind == SGD else {name: vectors["state"] for name, vectors in kept.items()}
-        yield Trained([whole(one, weights, kept, "weights_low") for one in layer_vectors(NETWORK)],
-                      [whole(one, states, kept, "state_low") / scale for one in layer_vectors(NETWORK) if states])
+        yield Trained([whole(layer, weights, kept, "weights_low") for layer in layer_vectors(NETWORK)],
+                      [whole(layer, states, kept, "state_low") / scale for layer in layer_vectors(NETWORK) if states])
     assert run.checks is not None and run.checks.failure is None
 
 
 def whole(layer: LayerVector, high: Parameters, kept: KeptVectors, low: str) -> Doubles:
     """High halves of a layer with the low ones, if there are some."""
-    found = layer.join(high).astype(np.float64)
+    values = layer.join(high).astype(np.float64)
     halves = {name: vectors[low] for name, vectors in kept.items() if low in vectors}
-    return found + layer.join(halves).astype(np.float64) * 2.0**-16 if halves else found
+    return values + layer.join(halves).astype(np.float64) * 2.0**-16 if halves else values
 
 
 def distances(steps: list[list[Doubles]], start: list[Doubles]) -> list[Doubles]:
     """How long the way is that each layer has gone after each step."""
     ways, last = np.zeros(len(start)), start
-    found = []
+    lengths = []
     for step in steps:
         ways = ways + [np.linalg.norm(here - before) for here, before in zip(step, last, strict=True)]
-        found.append(ways)
+        lengths.append(ways)
         last = step
-    return found
+    return lengths
 
 
 @pytest.mark.parametrize(("die", "rule"), CASES, ids=str)
@@ -134,17 +134,17 @@ def test_steps_follow_float64(die: str, rule: UpdateRule) -> None:
     fixed, scale = die.startswith("fpga"), 8.0 ** (2 if rule.squares else 1)
     start = initial(fixed)
     wanted = list(islice(trajectory(rule, data, start, 8 / scale if fixed else np.inf), STEPS))
-    found = list(trained(die, rule, data))
+    die_steps = list(trained(die, rule, data))
     share = {"ndp-tiny": 1e-5, "hypar-tiny": 1e-5, "ndp-demo-mixed": 5e-3, "fpga-demo": 0.05}[die]
     place = (2.0**-28 if rule.wide else 2.0**-12 if rule.stochastic else 2.0**-13) if fixed else 2.0**-24
-    for name, origin, one in (("weights", start, place), ("states", [np.zeros_like(each) for each in start],
+    for name, origin, ulp in (("weights", start, place), ("states", [np.zeros_like(each) for each in start],
                                                           place / scale if fixed else place * 1e-3)):
         if name == "states" and rule.kind == SGD:
             continue
         ways = distances([getattr(step, name) for step in wanted], origin)
-        for step, (dies_have, ought, way) in enumerate(zip(found, wanted, ways, strict=True), 1):
+        for step, (dies_have, ought, way) in enumerate(zip(die_steps, wanted, ways, strict=True), 1):
             for layer, (here, there, length) in enumerate(zip(
                     getattr(dies_have, name), getattr(ought, name), way, strict=True)):
-                rounding = step * one * np.sqrt(there.size)
+                rounding = step * ulp * np.sqrt(there.size)
                 off = np.linalg.norm(here - there)
                 assert off <= step * share * length + rounding, (name, step, layer)

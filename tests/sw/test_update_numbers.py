@@ -28,9 +28,9 @@ def check(name: str, rule: UpdateRule) -> None:
 def test_the_range_that_a_message_gives_is_held(name: str, kind: str, number: str) -> None:
     for value, side in ((1e-300, "below"), (1e300, "above")):
         start = re.escape(f"{number} {value:g} of update '{kind}' is {side}")
-        with pytest.raises(UserError, match=f"^{start}") as found:
+        with pytest.raises(UserError, match=f"^{start}") as error:
             check(name, UpdateRule(kind, **{number: value}))
-        for end in re.findall(r"from (\S+) to (\S+)$", str(found.value))[0]:
+        for end in re.findall(r"from (\S+) to (\S+)$", str(error.value))[0]:
             check(name, UpdateRule(kind, **{number: float(end)}))
 
 

@@ -36,12 +36,12 @@ def lowered(die: str, rule: UpdateRule, dies: int) -> TrainingProgram:
 
 def trained(die: str, rule: UpdateRule, dies: int, epochs: int) -> Session:
     """A session after some epochs of a step each."""
-    made = session(NETWORK, data_parallel(NETWORK, dies=dies, batch=BATCH),
-                   random_data(NETWORK, BATCH, np.random.default_rng(0)), lowered(die, rule, dies), rule=rule)
+    run = session(NETWORK, data_parallel(NETWORK, dies=dies, batch=BATCH),
+                  random_data(NETWORK, BATCH, np.random.default_rng(0)), lowered(die, rule, dies), rule=rule)
     for epoch in range(epochs):
-        for _ in made.epoch(epoch):
+        for _ in run.epoch(epoch):
             pass
-    return made
+    return run
 
 
 def name(rule: UpdateRule) -> str:
@@ -53,9 +53,9 @@ def name(rule: UpdateRule) -> str:
                                            *(("fpga-tiny", rule) for rule in FIXED)], ids=str)
 def test_steps_are_those_of_the_rule(die: str, rule: UpdateRule, dies: int) -> None:
     """As near to float64 as the format allows, state after state."""
-    made = trained(die, rule, dies, 4)
-    assert made.checks is not None and made.checks.failure is None
-    kept = made.kept(made.driver)
+    run = trained(die, rule, dies, 4)
+    assert run.checks is not None and run.checks.failure is None
+    kept = run.kept(run.driver)
     assert all(set(vectors) == set(rule.vectors) for vectors in kept.values())
     for vector in {"state"} & set(rule.vectors):
         assert all(np.abs(vectors[vector]).max() > 0 for vectors in kept.values())
@@ -64,23 +64,23 @@ def test_steps_are_those_of_the_rule(die: str, rule: UpdateRule, dies: int) -> N
 @pytest.mark.parametrize("rule", FLOAT, ids=str)
 def test_a_wrong_state_is_seen(rule: UpdateRule) -> None:
     """Of a layer, a tenth too large."""
-    made = trained("ndp-tiny", rule, 2, 1)
+    run = trained("ndp-tiny", rule, 2, 1)
     kept = {layer: {vector: values * np.float32(1.1) for vector, values in vectors.items()}
-            for layer, vectors in made.kept(made.driver).items()}
-    found = made._states(made.program.kept_flats_of(made.driver))
-    made._states = lambda now: found  # type: ignore[method-assign]
-    made.load_kept(kept)
-    next(iter(made.epoch(1)))
-    assert made.checks is not None and "update error" in (made.checks.failure or "")
+            for layer, vectors in run.kept(run.driver).items()}
+    states = run._states(run.program.kept_flats_of(run.driver))
+    run._states = lambda now: states  # type: ignore[method-assign]
+    run.load_kept(kept)
+    next(iter(run.epoch(1)))
+    assert run.checks is not None and "update error" in (run.checks.failure or "")
 
 
 @pytest.mark.parametrize("dies", [1, 2])
 def test_an_update_is_the_same_on_any_number_of_dies(dies: int) -> None:
     """Of gradients that are powers of two, sums are the same in any order: what a die owns does not matter."""
     rule = FLOAT[1]
-    one, more = (trained("ndp-tiny", rule, count, 1) for count in (1, dies + 1))
-    others = more.parameters(more.driver)
-    for variable, own in one.parameters(one.driver).items():
+    single, several = (trained("ndp-tiny", rule, count, 1) for count in (1, dies + 1))
+    others = several.parameters(several.driver)
+    for variable, own in single.parameters(single.driver).items():
         np.testing.assert_allclose(own, others[variable], rtol=1e-4, atol=1e-6)
 
 
@@ -163,26 +163,26 @@ def test_no_error_asks_for_more_than_the_format_holds(room: float, moves: bool) 
     program = lower_training(network, plan, preset("fpga-tiny"), rule=rule, steps=1, memory_words=MEMORY_WORDS)
     samples = replace(random_data(network, 4, np.random.default_rng(0)),
                       train_x=np.ones((4, 4), np.float32), train_y=np.zeros(4, np.int64))
-    made = session(network, plan, samples, program, rule=rule)
+    run = session(network, plan, samples, program, rule=rule)
     before = np.full((4, 2), 2.0 - room / 4, np.float32)
-    made.load_parameters({"fc1.weights": before, "fc1.bias": np.zeros(2, np.float32)})
-    list(made.epoch(0))
-    change = made.parameters(made.driver)["fc1.weights"] - before
+    run.load_parameters({"fc1.weights": before, "fc1.bias": np.zeros(2, np.float32)})
+    list(run.epoch(0))
+    change = run.parameters(run.driver)["fc1.weights"] - before
     assert (change[:, 1] < 0).all()
     expected = -change[:, 1] if moves and room > 0.5 else np.full(4, room * rule.rate) if moves else np.zeros(4)
     np.testing.assert_allclose(change[:, 0], expected, atol=2.0**-9)
 
 
 def test_long_sums_are_told() -> None:
-    network, found = Network(name="long", input=Shape((1, 256, 256)), layers=(
+    network, notes = Network(name="long", input=Shape((1, 256, 256)), layers=(
         Convolution(name="conv", channels=1, kernel=(1, 1)),
         MeanPool(name="pool", kernel=(256, 256), stride=(256, 256)), Flatten(name="flat"),
         Dense(name="fc", outputs=2), SoftmaxCrossEntropy(name="loss"))), []
     for batch in (1, 2):
         program = lower_training(network, data_parallel(network, dies=1, batch=batch), preset("fpga-tiny"),
                                  rule=UpdateRule(), steps=1, memory_words=1 << 24)
-        found += program.notes
-    assert found == ["layer 'conv': sums of 131072 products in its update may leave 48 bits, which hold 131071 of the "
+        notes += program.notes
+    assert notes == ["layer 'conv': sums of 131072 products in its update may leave 48 bits, which hold 131071 of the "
                      "largest; they saturate"]
 
 
