@@ -135,7 +135,7 @@ def test_words_of_scatters(trained) -> None:
     assert found.all == 16 * run and found.returned == needed and found.forward == needed + 16 * -(-run // 32)
     assert found.forward_least <= found.forward < found.all
     assert found.line_words < found.lines < found.all
-    ways = scatters.back(layer, gathers.chosen(other, False).two)
+    ways = scatters.back(layer, gathers.chosen(other, False).two_rounds)
     errors = (layer.error != 0).reshape(4, 4, 2, 6, 2, -1)
     one = sum(int(errors[:, :, rows][:, :, :, :, columns].any(axis=(2, 4)).sum())
               for rows in ([0], [0, 1], [0, 1], [1]) for columns in ([0], [0, 1], [0, 1], [1]))

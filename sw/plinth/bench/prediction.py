@@ -22,7 +22,7 @@ def _gather_detail(name: str, outputs: int, lines: bool) -> dict[str, Any]:
     return {"dead_units": total.dead / total.units, "unread_units": total.unread / total.units,
             **{scheme: total.share(scheme) for scheme in (
                 "paper", "pooled_paper", "oracle", "pooled_oracle", "one_round", "two_rounds", "unpooled")},
-            "found": {scheme: total.found(scheme) for scheme in ("paper", "one_round", "two_rounds")},
+            "found": {scheme: total.found_dead(scheme) for scheme in ("paper", "one_round", "two_rounds")},
             "found_unread": {scheme: total.found_unread(scheme) for scheme in ("one_round", "two_rounds")},
             "over_paper": total.two_rounds / total.paper, "over_pooled_paper": total.over_pooled_paper,
             "unpooled_over_paper": total.unpooled_over_paper, "over_oracle": total.two_rounds / total.oracle,
