@@ -88,35 +88,35 @@ def measure(names: Sequence[str] = tuple(VARIANTS), seeds: int = SEEDS,
             say: Callable[[str], None] = lambda text: None) -> list[SeedAccuracies]:
     """Accuracies of variants; one run a process."""
     cases = [(name, seed) for name in names for seed in range(seeds)]
-    found: dict[tuple[str, int], float] = {}
+    accuracies: dict[tuple[str, int], float] = {}
     for place, right in spread(_trained, cases):
         name, seed = cases[place]
-        found[name, seed] = right
-        say(f"{len(found)}/{len(cases)}: {name}, seed {seed}: {right:.2%}")
-    return [SeedAccuracies(name, tuple(found[name, seed] for seed in range(seeds))) for name in names]
+        accuracies[name, seed] = right
+        say(f"{len(accuracies)}/{len(cases)}: {name}, seed {seed}: {right:.2%}")
+    return [SeedAccuracies(name, tuple(accuracies[name, seed] for seed in range(seeds))) for name in names]
 
 
-def table(found: Sequence[SeedAccuracies]) -> str:
+def table(accuracies: Sequence[SeedAccuracies]) -> str:
     """For docs/formats.md."""
     lines = ["| format, update | `plinth train` | epochs, rate | mean | worst | best | deviation |",
              "| --- | --- | --- | ---: | ---: | ---: | ---: |"]
-    for one in found:
-        variant, some = VARIANTS[one.variant], one.accuracies
+    for by_seed in accuracies:
+        variant, some = VARIANTS[by_seed.variant], by_seed.accuracies
         lines.append(f"| {variant.title} | `{variant.options}` | {variant.epochs}, {variant.rule.rate:g} "
                      f"| {mean(some):.2%} | {min(some):.2%} | {max(some):.2%} | {stdev(some):.2%} |")
     return "\n".join(lines)
 
 
-def tables(found: Sequence[SeedAccuracies]) -> dict[str, str]:
+def tables(accuracies: Sequence[SeedAccuracies]) -> dict[str, str]:
     """Tables of the page, by their markers."""
-    return {"accuracy": table(found)}
+    return {"accuracy": table(accuracies)}
 
 
 def rows(name: str) -> list[BenchRow]:
     """Mean accuracy of a variant."""
-    (found,) = measure([name])
-    return [BenchRow(f"digits_accuracy_{name}", mean(found.accuracies), "test accuracy, mean of ten seeds",
-                     "roundings of Q3.12", {"accuracies": found.accuracies})]
+    (by_seed,) = measure([name])
+    return [BenchRow(f"digits_accuracy_{name}", mean(by_seed.accuracies), "test accuracy, mean of ten seeds",
+                     "roundings of Q3.12", {"accuracies": by_seed.accuracies})]
 
 
 #: Every row's name and the function that makes it.

@@ -130,13 +130,13 @@ class Agreement:
     def to_data(self) -> dict[str, Any]:
         """For programs."""
         step = self.step
-        found = {"network": step.title, "preset": step.array.preset, "array": step.array.name, "batch": step.batch,
-                 "update": step.rule.title, "link_rate": str(step.array.rate), "planners": list(step.planners),
-                 "splits": text(step.splits),
-                 "counted_cycles": self.counted, "simulated_cycles": self.simulated, "simulated_error": self.error,
-                 "predicted_cycles": self.predicted, "predicted_error": self.prediction_error,
-                 "holdout": bool(step.case)}
-        return found | ({"first": self.at_first.to_data()} if self.first else {})
+        fields = {"network": step.title, "preset": step.array.preset, "array": step.array.name, "batch": step.batch,
+                  "update": step.rule.title, "link_rate": str(step.array.rate), "planners": list(step.planners),
+                  "splits": text(step.splits),
+                  "counted_cycles": self.counted, "simulated_cycles": self.simulated, "simulated_error": self.error,
+                  "predicted_cycles": self.predicted, "predicted_error": self.prediction_error,
+                  "holdout": bool(step.case)}
+        return fields | ({"first": self.at_first.to_data()} if self.first else {})
 
 
 def simulated_cycles(step: AgreementCase) -> int:
@@ -148,8 +148,8 @@ def simulated_cycles(step: AgreementCase) -> int:
 
 def predicted_cycles(step: AgreementCase) -> int:
     """Cycles of a step by `plinth plan`."""
-    given = task(from_network(step.definition), step.array, "exact", step.batch, step.rule)
-    return round(given.time.cycles(step.splits))
+    problem = task(from_network(step.definition), step.array, "exact", step.batch, step.rule)
+    return round(problem.time.cycles(step.splits))
 
 
 def compare(step: AgreementCase) -> Agreement:
@@ -169,16 +169,16 @@ def plans(asked: tuple[str, Array]) -> dict[Splits, tuple[str, ...]]:
     """The different plans that planners give for a network on an array, each with those that give it; of dies with
     operands of 16 bits the data-parallel one."""
     network, array = asked
-    given = task(from_network(NETWORKS[network]), array, "exact", BATCH, rule_for(array.die_parameters()))
-    found: dict[Splits, tuple[str, ...]] = {}
+    problem = task(from_network(NETWORKS[network]), array, "exact", BATCH, rule_for(array.die_parameters()))
+    planners: dict[Splits, tuple[str, ...]] = {}
     for name in ("data",) if array.preset in NARROW_PRESETS else PLANNERS:
         try:
-            splits = PLANNERS[name](given)
+            splits = PLANNERS[name](problem)
         except UserError:
             # The space is too large for `exhaustive`.
             continue
-        found[splits] = (*found.get(splits, ()), name)
-    return found
+        planners[splits] = (*planners.get(splits, ()), name)
+    return planners
 
 
 def _grid(only: str) -> list[AgreementCase]:
@@ -186,9 +186,9 @@ def _grid(only: str) -> list[AgreementCase]:
              for dies, arrays in ((AGREED_PRESETS, AGREED_ARRAYS), (NARROW_PRESETS, NARROW_ARRAYS))
              for die in dies for array in arrays for network in AGREED_NETWORKS]
     cases = [(network, array) for network, array in cases if only in f"{network}/{array.preset}/{array.name}"]
-    found = dict(spread(plans, cases)) if cases else {}
+    case_plans = dict(spread(plans, cases)) if cases else {}
     return [AgreementCase(network, array, splits, planners) for place, (network, array) in enumerate(cases)
-            for splits, planners in found[place].items()]
+            for splits, planners in case_plans[place].items()]
 
 
 def _network(name: str, tiles: Tiles) -> Network:
@@ -201,20 +201,20 @@ def arrangements(asked: tuple[str, Tiles, Array]) -> dict[Splits, tuple[str, ...
     and the plan of `mpt`, each with its names."""
     name, tiles, array = asked
     graph = from_network(_network(name, tiles))
-    found: dict[Splits, tuple[str, ...]] = {}
+    names: dict[Splits, tuple[str, ...]] = {}
     for levels in range(array.levels + 1):
         groups = 1 << levels
-        found[grouped(graph, array, levels)] = (f"{groups} x {array.dies // groups}",)
+        names[grouped(graph, array, levels)] = (f"{groups} x {array.dies // groups}",)
     chosen = PLANNERS["mpt"](task(graph, array, "exact", TILED_BATCH, rule_for(array.die_parameters()).form))
-    return found | {chosen: (*found.get(chosen, ()), "mpt")}
+    return names | {chosen: (*names.get(chosen, ()), "mpt")}
 
 
 def _tiled(only: str) -> list[AgreementCase]:
     cases = [(network, tiles, array) for network, tiles, array in TILED_CASES
              if only in f"{network}/{array.preset}/{array.name}"]
-    found = dict(spread(arrangements, cases)) if cases else {}
+    case_plans = dict(spread(arrangements, cases)) if cases else {}
     return [AgreementCase(network, array, splits, planners, TILED_BATCH, tiles=tiles)
-            for place, (network, tiles, array) in enumerate(cases) for splits, planners in found[place].items()]
+            for place, (network, tiles, array) in enumerate(cases) for splits, planners in case_plans[place].items()]
 
 
 def _held_out(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list[AgreementCase]:
@@ -222,7 +222,7 @@ def _held_out(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list
     cases = [case for case in holdouts.CASES
              if only in f"{HOLDOUTS}/{case.network}/{case.array.preset}/{case.array.name}"]
     fresh = [case for case in cases if case.key not in known]
-    splits = {fresh[place]: found for place, found in spread(_planned, fresh)} if fresh else {}
+    splits = {fresh[place]: plan for place, plan in spread(_planned, fresh)} if fresh else {}
     return [AgreementCase(case.network, case.array, splits[case] if case in splits else known[case.key].splits,
                           (case.planner,), case.batch, case) for case in cases]
 
@@ -262,104 +262,113 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     say("planning")
     steps = steps_called(only, known)
     later = [step for step in steps if step.case]
-    found: list[Agreement | None] = [None] * len(steps)
+    agreements: list[Agreement | None] = [None] * len(steps)
     begin = monotonic()
-    for number, (place, one) in enumerate(spread(compare, steps), 1):
-        found[place] = one
+    for number, (place, agreement) in enumerate(spread(compare, steps), 1):
+        agreements[place] = agreement
         left = (monotonic() - begin) / number * (len(steps) - number) / 60
-        say(f"{number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}: {100 * one.error:+.1f} %")
-    measured = [one for one in found if one]
+        say(f"{number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}: {100 * agreement.error:+.1f} %")
+    measured = [agreement for agreement in agreements if agreement]
     if not only and checkout() is not None:
-        holdouts.write_first([(one.step.case, FirstMeasurement(one.step.splits, one.program, one.counted, one.simulated,
-                                                               one.predicted)) for one in measured if one.step.case])
+        holdouts.write_first([
+            (agreement.step.case, FirstMeasurement(agreement.step.splits, agreement.program, agreement.counted,
+                                                   agreement.simulated, agreement.predicted))
+            for agreement in measured if agreement.step.case])
         known = holdouts.first_measured()
-    measured = [replace(one, first=known.get(one.step.case.key)) if one.step.case else one for one in measured]
+    measured = [replace(agreement, first=known.get(agreement.step.case.key)) if agreement.step.case else agreement
+                for agreement in measured]
     return [*measured[len(later):], *measured[:len(later)]]
 
 
-def _kinds(found: Sequence[Agreement]) -> dict[str, list[Agreement]]:
+def _kinds(agreements: Sequence[Agreement]) -> dict[str, list[Agreement]]:
     """Steps of a kind by what the kind is called, of those there are."""
-    grid = [one for one in found if not one.step.case]
-    kinds = {"steps with FP32 operands": [one for one in grid if not one.narrow and not one.step.tiles],
-             "steps with Winograd layers": [one for one in grid if one.step.tiles],
-             "steps with operands of 16 bits": [one for one in grid if one.narrow],
-             "hold-outs": [one for one in found if one.step.case]}
+    grid = [agreement for agreement in agreements if not agreement.step.case]
+    kinds = {"steps with FP32 operands": [agreement for agreement in grid
+                                          if not agreement.narrow and not agreement.step.tiles],
+             "steps with Winograd layers": [agreement for agreement in grid if agreement.step.tiles],
+             "steps with operands of 16 bits": [agreement for agreement in grid if agreement.narrow],
+             "hold-outs": [agreement for agreement in agreements if agreement.step.case]}
     return {name: steps for name, steps in kinds.items() if steps}
 
 
 def _errors(steps: Sequence[Agreement]) -> str:
     return ", ".join(f"{what}: mean error {mean(errors):.1f} %, worst {max(errors):.1f} %" for what, errors in (
-        ("simulated", [100 * abs(one.error) for one in steps]),
-        ("predicted", [100 * abs(one.prediction_error) for one in steps])))
+        ("simulated", [100 * abs(agreement.error) for agreement in steps]),
+        ("predicted", [100 * abs(agreement.prediction_error) for agreement in steps])))
 
 
-def table(found: Sequence[Agreement]) -> str:
+def table(agreements: Sequence[Agreement]) -> str:
     """Of the grid, as Markdown."""
-    grid = [one for one in found if not one.step.case]
+    grid = [agreement for agreement in agreements if not agreement.step.case]
     if not grid:
         return NONE
     lines = ["| network | preset | array | planners | counted | simulated | error | predicted | error |",
              "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
-    lines += [f"| {one.step.title} | `{one.step.array.preset}` | {one.step.array.name} | "
-              f"{', '.join(one.step.planners)} | {one.counted:,} | {one.simulated:,} | {100 * one.error:+.1f} % | "
-              f"{one.predicted:,} | {100 * one.prediction_error:+.1f} % |" for one in grid]
+    lines += [f"| {agreement.step.title} | `{agreement.step.array.preset}` | {agreement.step.array.name} | "
+              f"{', '.join(agreement.step.planners)} | {agreement.counted:,} | {agreement.simulated:,} | "
+              f"{100 * agreement.error:+.1f} % | {agreement.predicted:,} | "
+              f"{100 * agreement.prediction_error:+.1f} % |" for agreement in grid]
     for name, steps in _kinds(grid).items():
         lines += ["", f"{len(steps)} {name}, {_errors(steps)}."]
     return "\n".join(lines)
 
 
-def holdout_table(found: Sequence[Agreement]) -> str:
+def holdout_table(agreements: Sequence[Agreement]) -> str:
     """Of the hold-outs, as first measured and today, as Markdown."""
-    steps = [one for one in found if one.step.case]
+    steps = [agreement for agreement in agreements if agreement.step.case]
     if not steps:
         return NONE
     lines = ["| network | batch | preset | array | words a cycle | planner | update | counted first | simulated | "
              "predicted | counted today | simulated | predicted |",
              "| --- | ---: | --- | --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
-    for one in steps:
-        step, cells = one.step, [f"{when.counted:,} | {100 * when.error:+.1f} % | {100 * when.prediction_error:+.1f} %"
-                                 for when in (one.at_first, one)]
+    for agreement in steps:
+        step, cells = agreement.step, [
+            f"{when.counted:,} | {100 * when.error:+.1f} % | {100 * when.prediction_error:+.1f} %"
+            for when in (agreement.at_first, agreement)]
         lines.append(f"| {step.network} | {step.batch} | `{step.array.preset}` | {step.array.name} | "
                      f"{step.array.rate} | {', '.join(step.planners)} | {step.rule.title} | {' | '.join(cells)} |")
-    lines += ["", f"{len(steps)} hold-outs, first measurement, {_errors([one.at_first for one in steps])}; "
+    lines += ["", f"{len(steps)} hold-outs, first measurement, {_errors([agreement.at_first for agreement in steps])}; "
                   f"today, {_errors(steps)}."]
     return "\n".join(lines)
 
 
-def tables(found: Sequence[Agreement]) -> dict[str, str]:
+def tables(agreements: Sequence[Agreement]) -> dict[str, str]:
     """Tables of the page, by their markers."""
-    return {GRID: table(found), HOLDOUTS: holdout_table(found)}
+    return {GRID: table(agreements), HOLDOUTS: holdout_table(agreements)}
 
 
-def regrets(found: Sequence[Agreement]) -> list[tuple[float, Agreement]]:
+def regrets(agreements: Sequence[Agreement]) -> list[tuple[float, Agreement]]:
     """For each network, batch and update on each array, the counted step of the plan that is predicted to be the
     shortest over that of the best plan, and the former."""
     groups: dict[tuple[str, int, Array, UpdateRule], list[Agreement]] = {}
-    for one in found:
-        groups.setdefault((one.step.title, one.step.batch, one.step.array, one.step.rule), []).append(one)
-    chosen = [min(steps, key=lambda one: one.predicted) for steps in groups.values()]
-    return [(one.counted / min(other.counted for other in steps), one)
-            for one, steps in zip(chosen, groups.values(), strict=True)]
+    for agreement in agreements:
+        groups.setdefault((agreement.step.title, agreement.step.batch, agreement.step.array, agreement.step.rule),
+                          []).append(agreement)
+    chosen = [min(steps, key=lambda agreement: agreement.predicted) for steps in groups.values()]
+    return [(agreement.counted / min(other.counted for other in steps), agreement)
+            for agreement, steps in zip(chosen, groups.values(), strict=True)]
 
 
-def rows(found: Sequence[Agreement]) -> list[BenchRow]:
+def rows(agreements: Sequence[Agreement]) -> list[BenchRow]:
     """Mean and worst error of what is simulated, of the grid, of hold-outs as first measured and of steps with Winograd
     layers, and of what is predicted of all; and what a choice by predictions costs."""
-    detail = {"steps": [one.to_data() for one in found]}
-    first = [one.at_first for one in found]
-    grid, tiled, others = ([one for one in first if kind(one.step)] for kind in (
+    detail = {"steps": [agreement.to_data() for agreement in agreements]}
+    first = [agreement.at_first for agreement in agreements]
+    grid, tiled, others = ([agreement for agreement in first if kind(agreement.step)] for kind in (
         lambda step: not step.case and not step.tiles, lambda step: step.tiles, lambda step: step.case))
-    made = []
+    bench_rows = []
     for name, what, steps in (("agreement_error", "simulated", grid), ("agreement_holdout", "simulated", others),
                               ("agreement_mpt", "simulated", tiled), ("prediction_error", "predicted", first)):
         if steps:
-            errors = [abs(one.error if what == "simulated" else one.prediction_error) for one in steps]
+            errors = [abs(agreement.error if what == "simulated" else agreement.prediction_error)
+                      for agreement in steps]
             unit, worst = f"|{what} / counted - 1|", steps[max(range(len(steps)), key=errors.__getitem__)].step
-            made += [BenchRow(f"{name}_mean", mean(errors), unit, "tiles that meet on their way", detail),
-                     BenchRow(f"{name}_worst", max(errors), unit, worst.name, detail)]
-    regret, one = max(regrets(first), key=lambda pair: pair[0])
-    return [*made, BenchRow("ranking_regret_worst", regret,
-                            "counted step of the plan predicted best / of the best plan", one.step.name, detail)]
+            bench_rows += [BenchRow(f"{name}_mean", mean(errors), unit, "tiles that meet on their way", detail),
+                           BenchRow(f"{name}_worst", max(errors), unit, worst.name, detail)]
+    regret, agreement = max(regrets(first), key=lambda pair: pair[0])
+    return [*bench_rows, BenchRow("ranking_regret_worst", regret,
+                                  "counted step of the plan predicted best / of the best plan", agreement.step.name,
+                                  detail)]
 
 
 def agreement_errors() -> list[BenchRow]:

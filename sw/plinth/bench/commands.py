@@ -70,14 +70,14 @@ def _planned(network: Network, array: Array | None, planner: str) -> Ran:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.yaml"
         path.write_text(network_to_yaml(network), encoding="utf-8")
-        given = [str(path), "--planner", planner, "--batch", "256", "--json"]
+        arguments = [str(path), "--planner", planner, "--batch", "256", "--json"]
         if array is None:
-            given += ["--array", "hypar-16"]
+            arguments += ["--array", "hypar-16"]
         else:
             other = Path(folder) / "array.yaml"
             other.write_text(array_to_yaml(array), encoding="utf-8")
-            given += ["--array", str(other)]
-        return timed("plan", *given)
+            arguments += ["--array", str(other)]
+        return timed("plan", *arguments)
 
 
 def help_seconds_over_click() -> list[BenchRow]:
@@ -90,8 +90,8 @@ def help_seconds_over_click() -> list[BenchRow]:
 
 def plan_vgg_e_joint_seconds() -> list[BenchRow]:
     """``plinth plan vgg-e`` for HyPar's sixteen dies by the joint planner; median of three."""
-    given = ("plan", "vgg-e", "--array", "hypar-16", "--planner", "joint", "--batch", "256", "--json")
-    return _row("plan_vgg_e_joint_seconds", [timed(*given) for _ in range(3)],
+    arguments = ("plan", "vgg-e", "--array", "hypar-16", "--planner", "joint", "--batch", "256", "--json")
+    return _row("plan_vgg_e_joint_seconds", [timed(*arguments) for _ in range(3)],
                 "mappings of products, and walks through steps")
 
 
@@ -129,10 +129,10 @@ def branches(count: int) -> Network:
 
 def plan_200_branches_seconds() -> list[BenchRow]:
     """Two hundred branches on HyPar's sixteen dies, `hypar` and `joint`: the slower one."""
-    found = {planner: _planned(branches(200), None, planner) for planner in ("hypar", "joint")}
+    runs = {planner: _planned(branches(200), None, planner) for planner in ("hypar", "joint")}
     detail = {planner: {"seconds": ran.seconds, "processor_seconds": ran.processor_seconds, "bytes": ran.bytes}
-              for planner, ran in found.items()}
-    return [BenchRow("plan_200_branches_seconds", max(ran.seconds for ran in found.values()), "seconds",
+              for planner, ran in runs.items()}
+    return [BenchRow("plan_200_branches_seconds", max(ran.seconds for ran in runs.values()), "seconds",
                      "walks and estimates of steps", detail)]
 
 

@@ -43,9 +43,9 @@ def _records() -> tuple[tuple[TaskRecord, ...], ...]:
     plan = given_plan(from_network(network), array, (("ep",) * levels, ("dp",) * levels), array.dies, UpdateRule())
     parameters = bench_die()
     program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-    dies, golden = (Driver(found, program, memory_words=MEMORY_WORDS, links=array.directed())
-                    for found in (cosim_array(parameters, array.dies, MEMORY_WORDS, links=array.directed())[0],
-                                  golden_array(parameters, array.dies, MEMORY_WORDS)))
+    dies, golden = (Driver(die_array, program, memory_words=MEMORY_WORDS, links=array.directed())
+                    for die_array in (cosim_array(parameters, array.dies, MEMORY_WORDS, links=array.directed())[0],
+                                      golden_array(parameters, array.dies, MEMORY_WORDS)))
     generator = np.random.default_rng(0)
     x, y = (generator.standard_normal((array.dies, CHANNELS * SIDE**2)).astype(np.float32) for _ in range(2))
     session = Session(network, Dataset(x, y, x[:0], y[:0], 0), program, dies, golden, None, array.dies, 0)
@@ -59,7 +59,7 @@ def _records() -> tuple[tuple[TaskRecord, ...], ...]:
 def bounds(array: Array, words: int, memory_words: int) -> dict[str, float]:
     """Cycles in which the fullest link carries ``words`` from each die to each other one, and a memory reads and writes
     ``memory_words``: both as the array's preset has them."""
-    at, to = (one.ravel() for one in np.divmod(np.arange(array.dies**2), array.dies))
+    at, to = (indices.ravel() for indices in np.divmod(np.arange(array.dies**2), array.dies))
     loads = np.zeros(len(array.directed()))
     for _, over in array.all_routes.walk(at, to):
         np.add.at(loads, over, words)
@@ -72,13 +72,13 @@ def _row(name: str, begin: str, end: Callable[[tuple[TaskRecord, ...]], int], me
     array, records = _array(), _records()
     tile_words = ELEMENTS * (SIDE // 2) ** 2 * CHANNELS
     least = bounds(array, tile_words // array.dies, memory_words)
-    first = min(one.start for mine in records for one in mine if one.task.startswith(begin))
+    first = min(record.start for mine in records for record in mine if record.task.startswith(begin))
     cycles = max(map(end, records)) - first
     detail: dict[str, Any] = {
         "array": array.name, "preset": f"{array.preset}, transforms of {bench_die().transfer_words} words a cycle",
         "transform": "F(2x2,3x3)", "channels": CHANNELS, "side": SIDE,
         "words_of_a_die": tile_words, "bounds": least, "cycles": cycles, "cycles_to_the_last_arrival": max(
-            min(one.start for one in mine if one.task.startswith(
+            min(record.start for record in mine if record.task.startswith(
                 "conv.fprop" if name.startswith("scatter") else "conv.untile")) for mine in records) - first}
     return BenchRow(name, max(least.values()) / cycles, "what links or memory allow / cycles", limit, detail)
 
@@ -89,10 +89,10 @@ def exchange_rows() -> list[BenchRow]:
     words = ELEMENTS * (SIDE // 2) ** 2 * CHANNELS
     return [
         _row("scatter_efficiency", "conv.scatter", lambda mine: min(
-            one.start for one in mine if one.task.startswith("conv.fprop")), 2 * words,
+            record.start for record in mine if record.task.startswith("conv.fprop")), 2 * words,
             "the first tiles of a link, and the last ones' way"),
         _row("gather_efficiency", "conv.gather", lambda mine: max(
-            one.end for one in mine if one.task.startswith("conv.untile")), 3 * words + SIDE**2 * CHANNELS,
+            record.end for record in mine if record.task.startswith("conv.untile")), 3 * words + SIDE**2 * CHANNELS,
             "the last strip's way, and its maps")]
 
 

@@ -145,13 +145,14 @@ def first_measured(file: Path = FILE) -> dict[tuple[str, ...], FirstMeasurement]
     if not file.exists():
         return {}
     try:
-        return {tuple(one.pop("case")): FirstMeasurement(splits=tuple(map(tuple, one.pop("splits"))), **one)
-                for one in json.loads(file.read_text(encoding="utf-8"))}
+        return {tuple(measurement.pop("case")): FirstMeasurement(
+            splits=tuple(map(tuple, measurement.pop("splits"))), **measurement)
+                for measurement in json.loads(file.read_text(encoding="utf-8"))}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{file}: not a list of first measurements; take it from the repository again") from error
 
 
-def write_first(found: Sequence[tuple[HoldoutCase, FirstMeasurement]], file: Path = FILE) -> None:
+def write_first(measurements: Sequence[tuple[HoldoutCase, FirstMeasurement]], file: Path = FILE) -> None:
     """Add cases that were never measured before.
 
     Raises
@@ -160,5 +161,5 @@ def write_first(found: Sequence[tuple[HoldoutCase, FirstMeasurement]], file: Pat
         If the file is damaged or cannot be written.
     """
     known = first_measured(file)
-    known |= {case.key: first for case, first in found if case.key not in known}
+    known |= {case.key: first for case, first in measurements if case.key not in known}
     write_json(file, [{"case": list(key), **asdict(first)} for key, first in known.items()])

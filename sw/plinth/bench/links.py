@@ -132,7 +132,7 @@ def _simulated(array: Array, over: Levels, rate: Fraction) -> dict[str, Any]:
                        for node in graph.nodes for variable in node.variables)
         step = step_of(Sharding(graph=graph, splits=splits, batch=array.dies, factors=array.factors, array=array,
                                 copies=copies), parameters)
-        step.operations[:] = [one for one in step.operations if isinstance(one, Reduce)]
+        step.operations[:] = [operation for operation in step.operations if isinstance(operation, Reduce)]
         work = workload(step, array, DieCosts(array))
         return simulate(work.machine, work.activities).seconds * float(array.clock_mhz) * 1e6
 
@@ -141,22 +141,22 @@ def _simulated(array: Array, over: Levels, rate: Fraction) -> dict[str, Any]:
 
 def _ring_row(name: str, details: dict[str, dict[str, Any]], **more: Any) -> BenchRow:
     """The least efficiency of some rings."""
-    return BenchRow(name, min(one["efficiency"] for one in details.values()), "bound / cycles",
+    return BenchRow(name, min(detail["efficiency"] for detail in details.values()), "bound / cycles",
                     "filling and emptying the ring", more)
 
 
 def ring_efficiency_torus() -> list[BenchRow]:
     """An all-reduce of 128 KiB over all dies of each of :data:`RING_ARRAYS`, in a ring along the links, against what
     links to neighbours allow: the least of the tori; beside it, in the order of the dies' numbers."""
-    found = {array.name: _counted(array, tuple(range(array.levels)), array.rate) for array in RING_ARRAYS}
-    tori = {name: one for name, one in found.items() if name.startswith("torus")}
-    return [_ring_row("ring_efficiency_torus", tori, bytes=4 * RING_WORDS, preset="ndp-demo", arrays=found)]
+    details = {array.name: _counted(array, tuple(range(array.levels)), array.rate) for array in RING_ARRAYS}
+    tori = {name: detail for name, detail in details.items() if name.startswith("torus")}
+    return [_ring_row("ring_efficiency_torus", tori, bytes=4 * RING_WORDS, preset="ndp-demo", arrays=details)]
 
 
 def ring_efficiency_full() -> list[BenchRow]:
     """The same over all dies of each of :data:`FULL_ARRAYS`."""
-    found = {array.name: _counted(array, tuple(range(array.levels)), array.rate) for array in FULL_ARRAYS}
-    return [_ring_row("ring_efficiency_full", found, bytes=4 * RING_WORDS, preset="ndp-demo", arrays=found)]
+    details = {array.name: _counted(array, tuple(range(array.levels)), array.rate) for array in FULL_ARRAYS}
+    return [_ring_row("ring_efficiency_full", details, bytes=4 * RING_WORDS, preset="ndp-demo", arrays=details)]
 
 
 def ring_efficiency_clusters() -> list[BenchRow]:
@@ -164,15 +164,15 @@ def ring_efficiency_clusters() -> list[BenchRow]:
     links are narrow; with the host, which cannot be co-simulated, also over those of each group, simulated: 1 MiB, or
     64 KiB a member, whichever is more. The least of all."""
     array = workers(4, 2, "ndp-demo")
-    found = {f"{array.name}, {what}": _counted(array, over, rate) for what, over, rate in (
+    details = {f"{array.name}, {what}": _counted(array, over, rate) for what, over, rate in (
         ("all dies", tuple(range(array.levels)), FULL), ("each cluster", (0, 1), NARROW))}
     for array in CLUSTER_ARRAYS:
         levels, groups, narrow = tuple(range(array.levels)), array.group_levels, array.narrow_rate
         assert narrow is not None
-        found |= {f"{array.name}, {what}, simulated": _simulated(array, over, rate) for what, over, rate in (
+        details |= {f"{array.name}, {what}, simulated": _simulated(array, over, rate) for what, over, rate in (
             ("all dies", levels, array.rate), ("each group", levels[groups:], array.rate),
             ("each cluster", levels[:groups], narrow))}
-    return [_ring_row("ring_efficiency_clusters", found, bytes=4 * RING_WORDS, rings=found)]
+    return [_ring_row("ring_efficiency_clusters", details, bytes=4 * RING_WORDS, rings=details)]
 
 
 def _tile(parameters: DieParameters, words: int, operation: TransferOperation, bit_errors: float = 0.0) -> int:

@@ -54,57 +54,61 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     """
     steps = steps_called(only, holdouts.first_measured())
     steps.sort(key=lambda step: step.case is not None)
-    found: list[Found | None] = [None] * len(steps)
-    for number, (place, one) in enumerate(spread(compare, steps), 1):
-        found[place] = one
+    comparisons: list[Found | None] = [None] * len(steps)
+    for number, (place, comparison) in enumerate(spread(compare, steps), 1):
+        comparisons[place] = comparison
         say(f"both models, {number} of {len(steps)}: {steps[place].name}")
-    return [one for one in found if one]
+    return [comparison for comparison in comparisons if comparison]
 
 
-def _kinds(found: Sequence[Found]) -> dict[str, list[Found]]:
+def _kinds(comparisons: Sequence[Found]) -> dict[str, list[Found]]:
     """By how a step is split, which is what the models differ by."""
     kinds: dict[str, list[Found]] = {}
-    for one in found:
-        batch = all(split == "dp" for vector in one.step.splits for split in vector)
-        kinds.setdefault("with Winograd layers" if one.step.tiles else "of one die" if one.step.array.dies == 1 else
-                         "data-parallel" if batch else "other", []).append(one)
+    for comparison in comparisons:
+        batch = all(split == "dp" for vector in comparison.step.splits for split in vector)
+        kinds.setdefault("with Winograd layers" if comparison.step.tiles else
+                         "of one die" if comparison.step.array.dies == 1 else
+                         "data-parallel" if batch else "other", []).append(comparison)
     return kinds
 
 
-def _errors(found: Sequence[Found]) -> str:
-    errors = [100 * abs(one.error) for one in found]
+def _errors(comparisons: Sequence[Found]) -> str:
+    errors = [100 * abs(comparison.error) for comparison in comparisons]
     return f"mean {mean(errors):.1f} %, worst {max(errors):.1f} %"
 
 
-def table(found: Sequence[Found]) -> str:
+def table(comparisons: Sequence[Found]) -> str:
     """A row of Markdown for each step, and a line with mean and worst difference, also by kind of split."""
     lines = ["| network | batch | preset | array | planners | tasks | task by task | in groups | difference |",
              "| --- | ---: | --- | --- | --- | ---: | ---: | ---: | ---: |"]
-    lines += [f"| {one.step.title} | {one.step.batch} | `{one.step.array.preset}` | {one.step.array.name} | "
-              f"{', '.join(one.step.planners)} | {one.tasks:,} | {one.task_by_task:,.0f} | {one.grouped:,.0f} | "
-              f"{100 * one.error:+.1f} % |" for one in found]
-    kinds = "; ".join(f"{len(some)} {name}, {_errors(some)}" for name, some in _kinds(found).items())
-    return "\n".join([*lines, "", f"{len(found)} steps, in groups against task by task: {_errors(found)} ({kinds})."])
+    lines += [f"| {comparison.step.title} | {comparison.step.batch} | `{comparison.step.array.preset}` | "
+              f"{comparison.step.array.name} | {', '.join(comparison.step.planners)} | {comparison.tasks:,} | "
+              f"{comparison.task_by_task:,.0f} | {comparison.grouped:,.0f} | "
+              f"{100 * comparison.error:+.1f} % |" for comparison in comparisons]
+    kinds = "; ".join(f"{len(some)} {name}, {_errors(some)}" for name, some in _kinds(comparisons).items())
+    return "\n".join([*lines, "", f"{len(comparisons)} steps, in groups against task by task: {_errors(comparisons)} "
+                                  f"({kinds})."])
 
 
-def tables(found: Sequence[Found]) -> dict[str, str]:
+def tables(comparisons: Sequence[Found]) -> dict[str, str]:
     """Tables of the page, by their markers."""
-    return {TABLE: table(found)}
+    return {TABLE: table(comparisons)}
 
 
-def rows(found: Sequence[Found]) -> list[BenchRow]:
+def rows(comparisons: Sequence[Found]) -> list[BenchRow]:
     """Mean and worst difference, if something was measured."""
-    if not found:
+    if not comparisons:
         return []
-    errors = [abs(one.error) for one in found]
-    detail = {"steps": [{"network": one.step.title, "batch": one.step.batch, "preset": one.step.array.preset,
-                         "array": one.step.array.name, "planners": list(one.step.planners), "tasks": one.tasks,
-                         "task_by_task_cycles": one.task_by_task, "grouped_cycles": one.grouped,
-                         "grouped_error": one.error} for one in found]}
+    errors = [abs(comparison.error) for comparison in comparisons]
+    detail = {"steps": [{"network": comparison.step.title, "batch": comparison.step.batch,
+                         "preset": comparison.step.array.preset, "array": comparison.step.array.name,
+                         "planners": list(comparison.step.planners), "tasks": comparison.tasks,
+                         "task_by_task_cycles": comparison.task_by_task, "grouped_cycles": comparison.grouped,
+                         "grouped_error": comparison.error} for comparison in comparisons]}
     return [BenchRow("grouped_error_mean", mean(errors), "|in groups / task by task - 1|", "exchanges as one flow",
                      detail),
             BenchRow("grouped_error_worst", max(errors), "|in groups / task by task - 1|",
-                     found[errors.index(max(errors))].step.name, detail)]
+                     comparisons[errors.index(max(errors))].step.name, detail)]
 
 
 def grouped_errors() -> list[BenchRow]:

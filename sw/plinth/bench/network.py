@@ -48,9 +48,9 @@ PATTERNS: dict[str, Callable[[int, int], list[int]]] = {
 RINGS = "rings of all gradients"
 #: What of a step goes alone.
 KINDS: dict[str, Callable[[Operation], bool]] = {
-    "scatter of a layer's tiles": lambda one: isinstance(one, Scatter) and not one.outputs,
-    "gather of a layer's tiles": lambda one: isinstance(one, Gather),
-    RINGS: lambda one: isinstance(one, (Reduce, Regroup, Barrier)),
+    "scatter of a layer's tiles": lambda operation: isinstance(operation, Scatter) and not operation.outputs,
+    "gather of a layer's tiles": lambda operation: isinstance(operation, Gather),
+    RINGS: lambda operation: isinstance(operation, (Reduce, Regroup, Barrier)),
 }
 #: Eight and sixteen dies.
 ARRAYS: tuple[Array, ...] = (ring(8, preset="ndp-demo-winograd"), ring(16, preset="ndp-tiny-winograd"))
@@ -121,8 +121,8 @@ class Last:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
-        came = tuple(buffer for one in self.operations for item in one.tasks(die) if isinstance(item, Arrivals)
-                     for buffer in item.buffers)
+        came = tuple(buffer for operation in self.operations for item in operation.tasks(die)
+                     if isinstance(item, Arrivals) for buffer in item.buffers)
         word = self.any.part("last", 0, 1, 1, 1)
         yield Task(self.name, Engine.TRANSFER, TileCopy(word, self.any.part("last", 1, 1, 1, 1)), came)
 
@@ -147,16 +147,17 @@ def step_of_case(case: TrafficCase) -> Step:
         step.places += [Place("sent", WORDS), Place("received", array.dies * WORDS)]
         kept: list[Operation] = [TilePattern(case.what, array.dies, step.next_exchange())]
     else:
-        kept = [one for one in step.operations if KINDS[case.what](one)]
-    step.operations[:] = [*kept, Last(tuple(one for one in kept if isinstance(one, (TilePattern, Exchange))), step.any)]
+        kept = [operation for operation in step.operations if KINDS[case.what](operation)]
+    step.operations[:] = [*kept, Last(tuple(operation for operation in kept
+                                            if isinstance(operation, (TilePattern, Exchange))), step.any)]
     return step
 
 
 def simulated(case: TrafficCase) -> int:
     """Cycles of a case by the simulator."""
     array = case.array
-    made = TaskByTask(step_of_case(case), array, DieCosts(array), [1.0] * array.dies)
-    return round(simulate(made.machine, made.activities).seconds * float(array.clock_mhz) * 1e6)
+    work = TaskByTask(step_of_case(case), array, DieCosts(array), [1.0] * array.dies)
+    return round(simulate(work.machine, work.activities).seconds * float(array.clock_mhz) * 1e6)
 
 
 def compare(case: TrafficCase) -> CountedCycles:
@@ -177,48 +178,48 @@ def compare(case: TrafficCase) -> CountedCycles:
 
 def cases() -> list[TrafficCase]:
     """All of them."""
-    found = []
+    traffic = []
     for array in ARRAYS:
-        found += [TrafficCase(pattern, array) for pattern in PATTERNS]
+        traffic += [TrafficCase(pattern, array) for pattern in PATTERNS]
         # One group has no tiles to send, and as many as dies no rings.
-        found += [TrafficCase(kind, array, levels + (kind != RINGS))
-                  for kind in KINDS for levels in range(array.levels)]
-    return found
+        traffic += [TrafficCase(kind, array, levels + (kind != RINGS))
+                    for kind in KINDS for levels in range(array.levels)]
+    return traffic
 
 
 def measure(say: Callable[[str], None] = lambda text: None) -> list[CountedCycles]:
     """Every case, in order."""
     asked = cases()
-    found: dict[int, CountedCycles] = {}
-    for place, one in spread(compare, asked):
-        found[place] = one
-        say(f"{one.case.name} on {one.case.array.name}: {100 * one.error:+.1f} %")
-    return [found[place] for place in range(len(asked))]
+    counts: dict[int, CountedCycles] = {}
+    for place, count in spread(compare, asked):
+        counts[place] = count
+        say(f"{count.case.name} on {count.case.array.name}: {100 * count.error:+.1f} %")
+    return [counts[place] for place in range(len(asked))]
 
 
-def table(found: list[CountedCycles]) -> str:
+def table(counts: list[CountedCycles]) -> str:
     """As Markdown."""
     lines = ["| traffic | preset | array | counted | simulated | error |", "| --- | --- | --- | ---: | ---: | ---: |"]
-    lines += [f"| {one.case.name} | `{one.case.array.preset}` | {one.case.array.name} | {one.counted:,} | "
-              f"{one.simulated:,} | {100 * one.error:+.1f} % |" for one in found]
-    errors = [100 * abs(one.error) for one in found]
-    return "\n".join([*lines, "", f"{len(found)} cases: mean error {mean(errors):.1f} %, worst {max(errors):.1f} %."])
+    lines += [f"| {count.case.name} | `{count.case.array.preset}` | {count.case.array.name} | {count.counted:,} | "
+              f"{count.simulated:,} | {100 * count.error:+.1f} % |" for count in counts]
+    errors = [100 * abs(count.error) for count in counts]
+    return "\n".join([*lines, "", f"{len(counts)} cases: mean error {mean(errors):.1f} %, worst {max(errors):.1f} %."])
 
 
-def tables(found: list[CountedCycles]) -> dict[str, str]:
+def tables(counts: list[CountedCycles]) -> dict[str, str]:
     """Tables of the page, by their markers."""
-    return {TABLE: table(found)}
+    return {TABLE: table(counts)}
 
 
-def rows(found: list[CountedCycles]) -> list[BenchRow]:
+def rows(counts: list[CountedCycles]) -> list[BenchRow]:
     """Mean and worst error, if something was measured."""
-    if not found:
+    if not counts:
         return []
-    errors = [abs(one.error) for one in found]
-    detail = {"cases": [{"traffic": one.case.name, "preset": one.case.array.preset, "array": one.case.array.name,
-                         "counted_cycles": one.counted, "simulated_cycles": one.simulated,
-                         "simulated_error": one.error} for one in found]}
-    worst = found[errors.index(max(errors))].case
+    errors = [abs(count.error) for count in counts]
+    detail = {"cases": [{"traffic": count.case.name, "preset": count.case.array.preset, "array": count.case.array.name,
+                         "counted_cycles": count.counted, "simulated_cycles": count.simulated,
+                         "simulated_error": count.error} for count in counts]}
+    worst = counts[errors.index(max(errors))].case
     return [BenchRow("network_error_mean", mean(errors), "|simulated / counted - 1|", "what transforms take", detail),
             BenchRow("network_error_worst", max(errors), "|simulated / counted - 1|",
                      f"{worst.name} on {worst.array.name}",

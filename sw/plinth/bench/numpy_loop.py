@@ -25,11 +25,11 @@ BATCH, STEPS, TURNS = 256, 4, 7
 RATE = np.float32(0.01)
 
 
-def _windows(x: Floats, found: Floats) -> Floats:
+def _windows(x: Floats, out: Floats) -> Floats:
     """5x5 windows of maps ``[image, row, column, channel]``, a row each."""
     windows = np.lib.stride_tricks.sliding_window_view(x, (5, 5), axis=(1, 2)).transpose(0, 1, 2, 4, 5, 3)
-    np.copyto(found.reshape(windows.shape), windows)
-    return found
+    np.copyto(out.reshape(windows.shape), windows)
+    return out
 
 
 def _pool(x: Floats) -> Floats:
@@ -39,12 +39,12 @@ def _pool(x: Floats) -> Floats:
 
 def _pool_back(x: Floats, y: Floats, error: Floats) -> Floats:
     """The error of the first largest of each window."""
-    found, left = np.zeros_like(x), error
+    input_error, left = np.zeros_like(x), error
     for row, column in ((0, 0), (1, 0), (0, 1), (1, 1)):
         mine = left * (x[:, row::2, column::2] == y)
-        found[:, row::2, column::2] = mine
+        input_error[:, row::2, column::2] = mine
         left = left - mine
-    return found
+    return input_error
 
 
 def hand_written(parameters: Parameters) -> tuple[Callable[[Floats, Floats], None], Callable[[], list[Floats]]]:
@@ -60,11 +60,11 @@ def hand_written(parameters: Parameters) -> tuple[Callable[[Floats, Floats], Non
 
     def step(x: Floats, t: Floats) -> None:
         count = len(x)
-        one = _windows(x, first_windows)
-        first = (one @ w[0] + b[0]).reshape(count, 24, 24, 20)
+        first_patches = _windows(x, first_windows)
+        first = (first_patches @ w[0] + b[0]).reshape(count, 24, 24, 20)
         pooled = _pool(first)
-        two = _windows(pooled, second_windows)
-        second = (two @ w[1] + b[1]).reshape(count, 8, 8, 50)
+        second_patches = _windows(pooled, second_windows)
+        second = (second_patches @ w[1] + b[1]).reshape(count, 8, 8, 50)
         flat = _pool(second).reshape(count, 800)
         hidden = np.maximum(flat @ w[2] + b[2], 0)
         scores = hidden @ w[3] + b[3]
@@ -75,13 +75,13 @@ def hand_written(parameters: Parameters) -> tuple[Callable[[Floats, Floats], Non
         grads.append((flat.T @ error, error.sum(axis=0)))
         back = _pool_back(second, flat.reshape(count, 4, 4, 50), (error @ w[2].T).reshape(count, 4, 4, 50))
         rows = back.reshape(-1, 50)
-        grads.append((two.T @ rows, rows.sum(axis=0)))
+        grads.append((second_patches.T @ rows, rows.sum(axis=0)))
         taps = np.matmul(rows, w[1].T, out=second_taps).reshape(count, 8, 8, 5, 5, 20)
         error = np.zeros_like(pooled)
         for row, column in np.ndindex(5, 5):
             error[:, row:row + 8, column:column + 8] += taps[:, :, :, row, column]
         rows = _pool_back(first, pooled, error).reshape(-1, 20)
-        grads.append((one.T @ rows, rows.sum(axis=0)))
+        grads.append((first_patches.T @ rows, rows.sum(axis=0)))
         for number, (weights, bias) in enumerate(reversed(grads)):
             w[number] -= RATE * weights
             b[number] -= RATE * bias
@@ -101,15 +101,15 @@ def numpy_overhead() -> list[BenchRow]:
     """
     network, generator = NETWORKS["lenet-c"], np.random.default_rng(0)
     graph, parameters = from_network(network), initial_parameters(network, 0)
-    made = NumpyExecutor(step_of(Sharding(graph=graph, splits=((),) * len(graph.nodes), batch=BATCH, array=ring(1),
-                                      rule=UpdateRule(rate=float(RATE))), preset("ndp-demo")))
-    made.view.load(made, parameters)
+    executor = NumpyExecutor(step_of(Sharding(graph=graph, splits=((),) * len(graph.nodes), batch=BATCH, array=ring(1),
+                                              rule=UpdateRule(rate=float(RATE))), preset("ndp-demo")))
+    executor.view.load(executor, parameters)
     by_hand, weights_by_hand = hand_written(parameters)
     x = generator.standard_normal((BATCH, 28, 28, 1)).astype(np.float32)
     t = np.eye(10, dtype=np.float32)[generator.integers(0, 10, BATCH)]
     def ours() -> None:
-        made.view.write_batch(made, x, t)
-        made.step()
+        executor.view.write_batch(executor, x, t)
+        executor.step()
 
     def theirs() -> None:
         by_hand(x, t)
@@ -122,13 +122,13 @@ def numpy_overhead() -> list[BenchRow]:
 
     for what in (ours, theirs):
         seconds(what)
-    for one, other in zip(made.view.parameters_of(made).values(), weights_by_hand(), strict=True):
-        if np.abs(one.reshape(other.shape) - other).max() > 1e-3 * np.abs(other).max():
+    for weights, expected in zip(executor.view.parameters_of(executor).values(), weights_by_hand(), strict=True):
+        if np.abs(weights.reshape(expected.shape) - expected).max() > 1e-3 * np.abs(expected).max():
             raise AssertionError("weights of the step differ from those of the loop by hand")
     turns = [(seconds(ours), seconds(theirs)) for _ in range(TURNS)]
-    ratios = sorted(one / other for one, other in turns)
-    detail: dict[str, Any] = {"network": network.name, "batch": BATCH, "seconds": min(one for one, _ in turns),
-                              "seconds_by_hand": min(other for _, other in turns), "least": ratios[0],
+    ratios = sorted(step / loop for step, loop in turns)
+    detail: dict[str, Any] = {"network": network.name, "batch": BATCH, "seconds": min(step for step, _ in turns),
+                              "seconds_by_hand": min(loop for _, loop in turns), "least": ratios[0],
                               "most": ratios[-1]}
     return [BenchRow("numpy_overhead", ratios[len(ratios) // 2], "processor time of a step / of a loop by hand",
                      "the same kernels, called an operation at a time", detail)]

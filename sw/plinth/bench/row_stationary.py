@@ -70,8 +70,8 @@ def _all(name: str, layers: Sequence[str], directions: Sequence[str]) -> dict[tu
     """Products of layers on a preset, by layer and direction, spread over the processors."""
     cases = [ProductCase(name, layer, *LAYERS[layer], direction) for layer in layers for direction in directions]
     missing = [case for case in cases if case not in _measured]
-    for place, found in spread(measure, missing) if missing else ():
-        _measured[missing[place]] = found
+    for place, product in spread(measure, missing) if missing else ():
+        _measured[missing[place]] = product
     return {(case.layer, case.direction): _measured[case] for case in cases}
 
 
@@ -133,23 +133,24 @@ def rs_utilisation(layer: str) -> list[BenchRow]:
     parameters, (shape, images) = preset(ROW_STATIONARY), LAYERS[layer]
     pes, value = parameters.rows * parameters.columns, 0.0
     detail: dict[str, Any] = {"images": images}
-    for (_, direction), found in _all(ROW_STATIONARY, [layer], DIRECTIONS).items():
-        available = pes * found.cycles
-        value = value or found.useful / available
+    for (_, direction), product in _all(ROW_STATIONARY, [layer], DIRECTIONS).items():
+        available = pes * product.cycles
+        value = value or product.useful / available
         detail[direction] = {
-            "useful": found.useful / available, "with_padding": images * _macs(shape) / available,
-            "bound_with_padding": bound(layer, direction), "cycles": found.cycles, "tasks": found.tasks,
-            "dram_words_per_mac": found.words / found.useful}
+            "useful": product.useful / available, "with_padding": images * _macs(shape) / available,
+            "bound_with_padding": bound(layer, direction), "cycles": product.cycles, "tasks": product.tasks,
+            "dram_words_per_mac": product.words / product.useful}
     return [BenchRow(f"rs_utilisation_{layer}", value, "useful multiply-adds / (PEs x cycles)",
                      "rows and columns of the array that the layer leaves over; padding", detail)]
 
 
 def dram_words_per_mac(name: str, row: str) -> list[BenchRow]:
     """Words that memory moves for a multiply-add of AlexNet's convolutions, fprop."""
-    found = {layer: one for (layer, _), one in _all(name, list(ALEXNET), [FPROP]).items()}
-    value = sum(one.words for one in found.values()) / sum(one.useful for one in found.values())
+    products = {layer: product for (layer, _), product in _all(name, list(ALEXNET), [FPROP]).items()}
+    value = sum(product.words for product in products.values()) / sum(product.useful for product in products.values())
     return [BenchRow(row, value, "words / useful multiply-add", "maps that are loaded again for further filters",
-                     {"preset": name, **{layer: one.words / one.useful for layer, one in found.items()}})]
+                     {"preset": name,
+                      **{layer: product.words / product.useful for layer, product in products.items()}})]
 
 
 #: Every row's name and the function that makes it.

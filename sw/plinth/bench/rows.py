@@ -123,8 +123,9 @@ def _convolution(network: str, images: int) -> tuple[ConvolutionShape, list[Task
     """Shape, records and engine counters of a network's convolution, forward, on one die; its result checked
     against the golden model."""
     parameters = preset("ndp-bench")
-    found = NETWORKS[network]
-    shape = next(ConvolutionShape.of(layer, found.input) for layer in found.layers if isinstance(layer, Convolution))
+    definition = NETWORKS[network]
+    shape = next(ConvolutionShape.of(layer, definition.input) for layer in definition.layers
+                 if isinstance(layer, Convolution))
     builder = GraphBuilder(parameters)
     x = builder.allocate("x", images * shape.height * shape.width, shape.inputs)
     w = builder.allocate("w", shape.taps, shape.outputs)
@@ -192,13 +193,13 @@ def train_step_utilisation() -> list[BenchRow]:
     cycles = sum(result.cycles for result in session.epoch(0))
     counters = [driver.counters(die)[Engine.MATRIX] for die in range(4)]
     pes = program.parameters.rows * program.parameters.columns
-    value = sum(one.useful_macs for one in counters) / (pes * cycles * 4)
+    value = sum(counter.useful_macs for counter in counters) / (pes * cycles * 4)
     steps = len(session.losses)
     busy = {engine.name.lower(): values.busy / steps for engine, values in driver.counters(0).items()}
     return [BenchRow("train_step_utilisation", value, "useful multiply-adds / (PEs x cycles)",
                      "dependencies: element-wise work between products, and the last layer's reduction, which "
                      "nothing hides", {"cycles_per_step": cycles / steps, "busy_cycles_per_step_die_0": busy,
-                                       "issued_macs": sum(one.issued_macs for one in counters)})]
+                                       "issued_macs": sum(counter.issued_macs for counter in counters)})]
 
 
 def _rate(dies: int, threads: int | None) -> float:
@@ -226,9 +227,10 @@ def harness_efficiency() -> list[BenchRow]:
 def thread_scaling() -> list[BenchRow]:
     """Four dies on two threads over one thread; median of three pairs."""
     pairs = [(_rate(4, 2), _rate(4, 1)) for _ in range(3)]
-    ratio = statistics.median(two / one for two, one in pairs)
+    ratio = statistics.median(two_threads / one_thread for two_threads, one_thread in pairs)
     return [BenchRow("thread_scaling", ratio, "ratio", "meetings once a link latency, shared caches",
-                     {"pairs": [{"two_threads": two, "one_thread": one} for two, one in pairs]})]
+                     {"pairs": [{"two_threads": two_threads, "one_thread": one_thread}
+                                for two_threads, one_thread in pairs]})]
 
 
 def cosim_rate() -> list[BenchRow]:

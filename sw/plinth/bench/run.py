@@ -29,18 +29,18 @@ def run_benches(path: Path, only: str | None, activity: Activity) -> list[dict[s
         activity.begin(text)
         if not activity.bar:
             activity.say(text)
-        found = measure()
-        keep_rows(path, found)
-        done |= {row.name for row in found}
-        rows += [row.to_data() for row in found if only in (None, row.name)]
+        measured = measure()
+        keep_rows(path, measured)
+        done |= {row.name for row in measured}
+        rows += [row.to_data() for row in measured if only in (None, row.name)]
     return rows
 
 
 def show(console: Console, rows: list[dict[str, Any]]) -> None:
     """Print a row's name, value, unit and what limits it, a line each."""
     table = new_table("name", "value", "unit", "limited by", text=("name", "unit", "limited by"))
-    for found in rows:
-        value = found["value"]
-        table.add_row(found["name"], f"{value:,.3f}" if value < 100 else f"{value:,.0f}", found["unit"],
-                      found["limited_by"])
+    for row in rows:
+        value = row["value"]
+        table.add_row(row["name"], f"{value:,.3f}" if value < 100 else f"{value:,.0f}", row["unit"],
+                      row["limited_by"])
     print_table(console, table)

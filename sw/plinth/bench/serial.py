@@ -24,9 +24,9 @@ def serial_efficiency() -> list[BenchRow]:
     marks = [simulation.cycle]
     die.write_memory(0, words)
     marks.append(simulation.cycle)
-    found = die.read_memory(0, WORDS)
+    read_back = die.read_memory(0, WORDS)
     marks.append(simulation.cycle)
-    if not np.array_equal(found, words):
+    if not np.array_equal(read_back, words):
         raise AssertionError("what was read differs from what was written")
     line = words.nbytes * BYTE_BITS * CLOCK / BAUD
     shares = {"write": line / (marks[1] - marks[0]), "read": line / (marks[2] - marks[1])}

@@ -12,12 +12,12 @@ NETWORK = "vgg-e"
 
 
 def _row(name: str, array: str, runs: int) -> list[BenchRow]:
-    given = ("simulate", NETWORK, "--array", array, "--planner", "hypar", "--batch", "256", "--json")
-    found = [timed(*given) for _ in range(runs)]
-    step = json.loads(found[0].output)
-    detail = {"bytes": found[0].bytes, "runs": [ran.seconds for ran in found],
+    arguments = ("simulate", NETWORK, "--array", array, "--planner", "hypar", "--batch", "256", "--json")
+    simulations = [timed(*arguments) for _ in range(runs)]
+    step = json.loads(simulations[0].output)
+    detail = {"bytes": simulations[0].bytes, "runs": [ran.seconds for ran in simulations],
               **{key: step[key] for key in ("tasks", "events", "seconds", "energy_joules")}}
-    return [BenchRow(name, median(ran.seconds for ran in found), "seconds",
+    return [BenchRow(name, median(ran.seconds for ran in simulations), "seconds",
                      "imports" if runs > 1 else "making tasks of the plan, and events", detail)]
 
 

@@ -63,8 +63,8 @@ def _samples(network: Network, batch: int) -> Dataset:
 
 def built(array: Array) -> DieParameters:
     """The dies of an array, as they are built: rates of links are registers, so that all rates run on one model."""
-    found = array.die_parameters()
-    return replace(found, link_rate=preset(array.preset).link_rate)
+    parameters = array.die_parameters()
+    return replace(parameters, link_rate=preset(array.preset).link_rate)
 
 
 def counted_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
@@ -98,15 +98,15 @@ class Counter:
     """Counts the cycles of a training step on co-simulated demo dies; the same plan on the same array once."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str, str, Fraction, Splits], int] = {}
+        self._counted: dict[tuple[str, str, str, Fraction, Splits], int] = {}
 
     def __call__(self, network: str, array: Array, splits: Splits) -> int:
         """Cycles of the first step of a training run."""
         key = network, array.name, array.preset, array.rate, splits
-        if key not in self._found:
-            given = NETWORKS[network]
-            self._found[key] = counted_cycles(given, array, lowered_step(given, array, splits))
-        return self._found[key]
+        if key not in self._counted:
+            definition = NETWORKS[network]
+            self._counted[key] = counted_cycles(definition, array, lowered_step(definition, array, splits))
+        return self._counted[key]
 
 
 def _task(network: str, array: Array) -> PlanningProblem:
@@ -125,10 +125,10 @@ def hybrid_speedup(count: Callable[[str, Array, Splits], int] | None = None) -> 
     speedup = 0.0
     for rate in RATES:
         array = replace(ARRAYS["ring-4"], link_rate=rate)
-        given = _task("digits-cnn", array)
-        plans = {name: PLANNERS[name](given) for name in ("data", "joint")}
+        problem = _task("digits-cnn", array)
+        plans = {name: PLANNERS[name](problem) for name in ("data", "joint")}
         counted = {name: count("digits-cnn", array, splits) for name, splits in plans.items()}
-        predicted = {name: given.time.cycles(splits) for name, splits in plans.items()}
+        predicted = {name: problem.time.cycles(splits) for name, splits in plans.items()}
         speedup = counted["data"] / counted["joint"]
         detail[f"rate {rate}"] = {
             "joint": text(plans["joint"]), "counted": counted, "predicted": predicted, "speedup": speedup,

@@ -48,48 +48,48 @@ def bench_die() -> DieParameters:
 
 def layer_network(network: str, winograd: int | str) -> Network:
     """The layer of a network of Table II behind a small one, so that its inputs have errors."""
-    found = NETWORKS[network]
-    layer = next(one for one in found.layers if isinstance(one, Convolution))
+    definition = NETWORKS[network]
+    layer = next(layer for layer in definition.layers if isinstance(layer, Convolution))
     # What is trained are kernels, or tiles.
     settings: dict[str, Any] = {} if winograd == "off" else {"winograd": winograd, "weights": "winograd"}
-    return Network(name=network, input=Shape((CHANNELS, *found.input[1:])), layers=(
-        Convolution(name="before", channels=found.input[0], kernel=(1, 1), bias=False),
+    return Network(name=network, input=Shape((CHANNELS, *definition.input[1:])), layers=(
+        Convolution(name="before", channels=definition.input[0], kernel=(1, 1), bias=False),
         replace(layer, inputs=("before",), **settings), MeanSquaredError(name="loss")))
 
 
 @cache
 def _records(network: str, images: int, winograd: int | str) -> tuple[TaskRecord, ...]:
     """What a training step's tasks took, its weights and outputs checked against the golden model."""
-    parameters, given = bench_die(), layer_network(network, winograd)
-    plan = data_parallel(given, dies=1, batch=images)
-    program = lower_training(given, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+    parameters, definition = bench_die(), layer_network(network, winograd)
+    plan = data_parallel(definition, dies=1, batch=images)
+    program = lower_training(definition, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     dies, golden = (Driver(array, program, memory_words=MEMORY_WORDS)
                     for array in (cosim_array(parameters, 1, MEMORY_WORDS)[0],
                                   golden_array(parameters, 1, MEMORY_WORDS)))
     generator = np.random.default_rng(0)
     x, y = (generator.standard_normal((images, size)).astype(np.float32)
-            for size in (given.input.elements, given.output.elements))
-    session = Session(given, Dataset(x, y, x[:0], y[:0], 0), program, dies, golden, None, images, 0)
-    session.load_parameters(initial_parameters(given, 0))
+            for size in (definition.input.elements, definition.output.elements))
+    session = Session(definition, Dataset(x, y, x[:0], y[:0], 0), program, dies, golden, None, images, 0)
+    session.load_parameters(initial_parameters(definition, 0))
     next(iter(session.epoch(0)))
-    found, wanted = (driver.read(0, program.predictions.buffers[0]) for driver in (dies, golden))
-    if not (session.equal and np.array_equal(found, wanted)):
+    predictions, expected = (driver.read(0, program.predictions.buffers[0]) for driver in (dies, golden))
+    if not (session.equal and np.array_equal(predictions, expected)):
         raise AssertionError(f"the step of {network} on the RTL differs from the golden model's")
     return tuple(dies.records(0))
 
 
 def _cycles(records: tuple[TaskRecord, ...], names: tuple[str, ...]) -> int:
     """From the first start to the last end of tasks with some names."""
-    found = [one for one in records if one.task.startswith(names)]
-    return max(one.end for one in found) - min(one.start for one in found)
+    named = [record for record in records if record.task.startswith(names)]
+    return max(record.end for record in named) - min(record.start for record in named)
 
 
 def _phases(records: tuple[TaskRecord, ...], names: tuple[str, ...]) -> dict[str, list[int]]:
     """Of tasks of each name the first start and the last end, from the first of all on, and cycles of all in sum."""
-    groups = {name: [one for one in records if one.task.startswith(name)] for name in names}
-    begin = min(one.start for group in groups.values() for one in group)
-    return {name: [min(one.start for one in group) - begin, max(one.end for one in group) - begin,
-                   sum(one.end - one.start for one in group)] for name, group in groups.items() if group}
+    groups = {name: [record for record in records if record.task.startswith(name)] for name in names}
+    begin = min(record.start for group in groups.values() for record in group)
+    return {name: [min(record.start for record in group) - begin, max(record.end for record in group) - begin,
+                   sum(record.end - record.start for record in group)] for name, group in groups.items() if group}
 
 
 def bound(network: str, images: int) -> dict[str, float]:

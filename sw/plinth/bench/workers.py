@@ -34,16 +34,16 @@ def workers(groups: int, clusters: int, preset: str) -> Array:
     dies = groups * clusters
     rows = next(rows for rows in range(isqrt(groups), 0, -1) if groups % rows == 0)
     columns = groups // rows
-    found = [(die, 0, (die + 1) % dies, 1) for die in range(dies)]
+    links = [(die, 0, (die + 1) % dies, 1) for die in range(dies)]
     for cluster in range(clusters):
         for group in range(groups):
             row, column = divmod(group, columns)
             ends = [(row * columns + other, 1 + other, 2 + column) for other in range(column + 1, columns)]
             ends += [(other * columns + column, columns + other, columns + 1 + row) for other in range(row + 1, rows)]
-            found += [(group * clusters + cluster, port, other * clusters + cluster, there)
+            links += [(group * clusters + cluster, port, other * clusters + cluster, there)
                       for other, port, there in ends]
     return Array(name=f"workers-{groups}x{clusters}", topology="links", dies=dies, preset=preset, link_rate=FULL,
-                 wiring=tuple(found), wiring_rates=(None,) * dies + (NARROW,) * (len(found) - dies))
+                 wiring=tuple(links), wiring_rates=(None,) * dies + (NARROW,) * (len(links) - dies))
 
 
 #: What is counted: planner, how convolutions are computed, and what of them is trained. MPT's w_mp and w_dp;
@@ -73,26 +73,26 @@ def mpt_speedup_rtl(count: Callable[[Network, Array, Splits], int] = counted) ->
     """MPT's w_dp, data parallelism of kernels by tiles, over its w_mp, the plan of `mpt`: steps of eight dies, counted,
     and as predicted and simulated. In detail what else is data parallel, too."""
     array = workers(4, 2, "ndp-demo-winograd")
-    found: dict[str, dict[str, Any]] = {}
+    details: dict[str, dict[str, Any]] = {}
     for name, (planner, winograd, weights) in STEPS.items():
         network = late_layers(64, 4, winograd, weights)
         graph = from_network(network)
-        given = task(graph, array, "exact", BATCH, PLAIN)
-        splits = PLANNERS[planner](given)
+        problem = task(graph, array, "exact", BATCH, PLAIN)
+        splits = PLANNERS[planner](problem)
         steps = count(network, array, splits)
-        predicted = given.time.cycles(splits)
+        predicted = problem.time.cycles(splits)
         run = simulated(given_plan(graph, array, splits, BATCH), array)
         cycles = run.result.seconds * float(array.clock_mhz) * 1e6
-        found[name] = {"splits": text(splits), "counted": steps, "predicted": predicted,
-                       "prediction_error": predicted / steps - 1, "simulated": cycles, "error": cycles / steps - 1}
-    mpt, *others = found
-    speedups = {name: {what: found[name][what] / found[mpt][what] for what in ("counted", "predicted", "simulated")}
+        details[name] = {"splits": text(splits), "counted": steps, "predicted": predicted,
+                         "prediction_error": predicted / steps - 1, "simulated": cycles, "error": cycles / steps - 1}
+    mpt, *others = details
+    speedups = {name: {what: details[name][what] / details[mpt][what] for what in ("counted", "predicted", "simulated")}
                 for name in others}
     own = speedups["data"]
     return [BenchRow("mpt_speedup_rtl", own["counted"], "cycles of data / of mpt, eight dies",
                      "gathers that add, and tiles on narrow links",
                      {"network": late_layers(64, 4).name, "batch": BATCH, "array": array.name, "preset": array.preset,
-                      "words_per_cycle": {"full": str(FULL), "narrow": str(NARROW)}, **found, "speedups": speedups,
+                      "words_per_cycle": {"full": str(FULL), "narrow": str(NARROW)}, **details, "speedups": speedups,
                       "speedup_error": own["predicted"] / own["counted"] - 1})]
 
 

@@ -112,8 +112,8 @@ class PaperRow:
         if isinstance(paper, str) and isinstance(ours, str):
             if len(paper) != len(ours) or set(paper) - set("01 "):
                 return None
-            pairs = [(one, two) for one, two in zip(paper, ours, strict=True) if one != " "]
-            return sum(one == two for one, two in pairs) / len(pairs)
+            pairs = [(published, computed) for published, computed in zip(paper, ours, strict=True) if published != " "]
+            return sum(published == computed for published, computed in pairs) / len(pairs)
         if isinstance(paper, str) or isinstance(ours, str) or not paper or ours is None:
             return None
         return ours / paper
@@ -194,13 +194,13 @@ class Table:
         rows = []
         for row in self.rows:
             entry = row.entry
-            made: dict[str, Any] = {
+            columns: dict[str, Any] = {
                 "id": entry.id if entry else None, "series": row.series, "what": row.what, "paper": row.paper,
                 "ours": row.ours, "ratio": row.ratio, "confidence": entry.confidence if entry else None,
                 "status": row.status, "within": entry.within if entry else None,
                 "claim": (entry.claim or None) if entry else None, "verdict": row.verdict, "reason": row.reason,
                 "note": "; ".join(text for text in row.footnotes if text != row.reason), "notes": list(row.notes)}
-            rows.append(made | {key: row.further.get(key) for key in self.further})
+            rows.append(columns | {key: row.further.get(key) for key in self.further})
         return {"table": self.key, "title": self.title, "where": self.where, "unit": self.unit, "within": self.within,
                 "further": dict(self.further), "rows": rows, "notes": list(self.notes), "points": dict(self.points)}
 
@@ -231,9 +231,9 @@ class Draft:
     def done(self) -> Table:
         """The table; entries that were not computed stand behind those of their series that were, measures of claims
         behind all."""
-        given = {(row.series, row.what) for row in self.rows}
+        computed = {(row.series, row.what) for row in self.rows}
         rows = self.rows + [PaperRow(series=entry.series, what=entry.what, ours=None, entry=entry)
-                            for place, entry in self.entries.items() if place not in given]
+                            for place, entry in self.entries.items() if place not in computed]
         rows.sort(key=lambda row: row.series == CLAIMS)
         head = self.head
         return Table(key=head["key"], title=head["title"], where=head["where"], unit=head["unit"],
@@ -256,14 +256,14 @@ class Paper:
     def entries(self, key: str) -> list[PaperEntry]:
         """Entries of a table."""
         head = self.tables[key]
-        return [self._entry(head, given) for given in head["entries"]]
+        return [self._entry(head, entry) for entry in head["entries"]]
 
-    def _entry(self, head: Mapping[str, Any], given: Mapping[str, Any]) -> PaperEntry:
-        reason = given.get("reason", "")
-        return PaperEntry(id=given["id"], series=given.get("series", ""), what=given["what"], value=given["value"],
-                          confidence=given["confidence"], status=Judgement(given["status"]),
-                          reason=self.data["reasons"].get(reason, reason), note=given.get("note", ""),
-                          within=given.get("within", head.get("within", WITHIN)), claim=given.get("claim", ""))
+    def _entry(self, head: Mapping[str, Any], entry: Mapping[str, Any]) -> PaperEntry:
+        reason = entry.get("reason", "")
+        return PaperEntry(id=entry["id"], series=entry.get("series", ""), what=entry["what"], value=entry["value"],
+                          confidence=entry["confidence"], status=Judgement(entry["status"]),
+                          reason=self.data["reasons"].get(reason, reason), note=entry.get("note", ""),
+                          within=entry.get("within", head.get("within", WITHIN)), claim=entry.get("claim", ""))
 
     def draft(self, key: str, progress: Callable[[int], None] = lambda values: None) -> Draft:
         """A table, nothing computed yet."""
@@ -272,8 +272,8 @@ class Paper:
     def computing(self, key: str) -> Callable[[Draft], None]:
         """The function that computes a table."""
         module, _, name = self.tables[key]["by"].rpartition(".")
-        found: Callable[[Draft], None] = getattr(import_module(f"plinth.reproduce.{self.name}.{module}"), name)
-        return found
+        function: Callable[[Draft], None] = getattr(import_module(f"plinth.reproduce.{self.name}.{module}"), name)
+        return function
 
     def computed(self, keys: Sequence[str] = (), progress: Progress = lambda key, tables, values: None) -> list[Table]:
         """Tables by key; all if none is named.
@@ -287,17 +287,17 @@ class Paper:
             if key not in self.tables:
                 raise UserError(f"figure {key} of {self.data['name']} is not reproduced; choose one of "
                                 f"{', '.join(self.tables)}")
-        found = []
+        tables = []
         for done, key in enumerate(dict.fromkeys(keys or self.tables)):
             draft = self.draft(key, partial(progress, key, done))
             draft.progress(0)
             self.computing(key)(draft)
-            found.append(draft.done())
-        return found
+            tables.append(draft.done())
+        return tables
 
     def kept(self, report: Mapping[str, Any]) -> list[Table]:
         """Tables as :meth:`report` had them, our values beside the entries of the file as it is now."""
-        found = []
+        tables = []
         for data in report["tables"]:
             draft = self.draft(data["table"])
             draft.further, draft.notes, draft.points = data["further"], data["notes"], data["points"]
@@ -306,8 +306,8 @@ class Paper:
                 if row["ours"] is not None or row["id"] is None:
                     draft.add(row["series"], row["what"], row["ours"], {key: row[key] for key in draft.further},
                               note="; ".join(row["notes"]))
-            found.append(draft.done())
-        return found
+            tables.append(draft.done())
+        return tables
 
     def draw(self, folder: Path, tables: Sequence[Table]) -> list[Path]:
         """Pictures of those tables that are figures, if the paper's package draws any; returns the files.
@@ -343,14 +343,14 @@ def tally(tables: Iterable[Table]) -> dict[str, dict[str, Any]]:
     counts: dict[str, dict[str, Any]] = {status.value: {"entries": 0, "reasons": {}} for status in Judgement}
     for row in (row for table in tables for row in table.rows):
         if row.status is not None:
-            found = counts[row.status]
-            found["entries"] += 1
+            count = counts[row.status]
+            count["entries"] += 1
             if row.reason:
-                found["reasons"][row.reason] = found["reasons"].get(row.reason, 0) + 1
+                count["reasons"][row.reason] = count["reasons"].get(row.reason, 0) + 1
     return counts
 
 
 def verdicts(tables: Iterable[Table]) -> dict[str, int]:
     """By verdict, the number of claims in words."""
-    found = [row.verdict for table in tables for row in table.claims]
-    return {verdict.value: found.count(verdict) for verdict in Verdict}
+    all_verdicts = [row.verdict for table in tables for row in table.claims]
+    return {verdict.value: all_verdicts.count(verdict) for verdict in Verdict}

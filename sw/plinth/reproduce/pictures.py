@@ -17,12 +17,12 @@ _DPI = 140
 
 def picture(title: str, width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
     """A figure of matplotlib, and its axes as an array of rows and columns; ``width`` and ``height`` in inches."""
-    made = new_figure(figsize=(width, height))
+    drawing = new_figure(figsize=(width, height))
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    made.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
-    made.suptitle(title, fontsize=10.5)
-    return made, made.subplots(rows, columns, squeeze=False)
+    drawing.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    drawing.suptitle(title, fontsize=10.5)
+    return drawing, drawing.subplots(rows, columns, squeeze=False)
 
 
 def bar(axis: Any, left: float, value: float, wide: float, colour: str, alpha: float = 1, *, size: float = 7.5,
@@ -54,7 +54,7 @@ def write(folder: Path, figures: Sequence[Table], drawn: Mapping[str, Callable[[
     paths = []
     for figure in (figure for figure in figures if figure.key in drawn):
         path = folder / f"figure-{figure.key}.png"
-        made = drawn[figure.key](replace(figure, rows=[row for row in figure.rows if row.series != CLAIMS]))
-        write_png(path, png(made, _DPI))
+        drawing = drawn[figure.key](replace(figure, rows=[row for row in figure.rows if row.series != CLAIMS]))
+        write_png(path, png(drawing, _DPI))
         paths.append(path)
     return paths

@@ -90,10 +90,10 @@ def _rule(table: Table) -> str:
     return f"the same: within {100 * table.within:g} % of the paper{own}"
 
 
-def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
+def show(console: Console, paper: Paper, tables: Sequence[Table]) -> None:
     """Print tables, at most 80 columns wide but for their notes, and how many entries have which status."""
     words = "; ".join(f"[{colour}]{short}[/{colour}] = {status}" for status, (short, colour) in SHORT.items())
-    console.print(f"{found.data['paper']}; {found.data['conditions']}.", highlight=False)
+    console.print(f"{paper.data['paper']}; {paper.data['conditions']}.", highlight=False)
     console.print(f"{words}; ~ read from labels that run together; ? inferred", highlight=False)
     for table in tables:
         console.print(f"\n[bold]{table.heading}[/bold] ({table.unit})", highlight=False)
@@ -103,13 +103,13 @@ def show(console: Console, found: Paper, tables: Sequence[Table]) -> None:
             grid.add_column(heading, justify="left" if heading in ("", "status") else "right")
         for series, rows in _groups(table).items():
             if series:
-                grid.add_row(Text(found.data["series"][series], style="italic"))
+                grid.add_row(Text(paper.data["series"][series], style="italic"))
             for row in rows:
-                given, ours, ratio, *further = _values(table, row)
+                published, ours, ratio, *further = _values(table, row)
                 short, colour = SHORT[row.status] if row.status else ("", "")
                 mark = READ.get(row.entry.confidence, "") if row.entry else ""
                 # Text, since rich reads brackets as markup.
-                grid.add_row(*map(Text, (f" {row.what}" if series else row.what, mark + given, ours)),
+                grid.add_row(*map(Text, (f" {row.what}" if series else row.what, mark + published, ours)),
                              Text(ratio, style=colour), *map(Text, further),
                              *(Text(_own_tolerance(table, row)) for _ in tolerances), Text(short, style=colour),
                              Text(_numbers(table, row)))
@@ -152,11 +152,11 @@ def _verdicts(tables: Sequence[Table]) -> str:
 
 def _show_counts(console: Console, tables: Sequence[Table]) -> None:
     counts = tally(tables)
-    console.print(f"\n[bold]{sum(found['entries'] for found in counts.values())} published values[/bold]")
+    console.print(f"\n[bold]{sum(count['entries'] for count in counts.values())} published values[/bold]")
     for status, (_, colour) in SHORT.items():
-        found = counts[status]
-        console.print(Text(f"{found['entries']:5d} {status}", style=colour))
-        for reason, number in sorted(found["reasons"].items(), key=lambda pair: -pair[1]):
+        count = counts[status]
+        console.print(Text(f"{count['entries']:5d} {status}", style=colour))
+        for reason, number in sorted(count["reasons"].items(), key=lambda pair: -pair[1]):
             console.print(f"{number:9d} {reason}", style="dim", highlight=False, markup=False)
 
 
@@ -164,7 +164,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def markdown(found: Paper, tables: Sequence[Table]) -> str:
+def markdown(paper: Paper, tables: Sequence[Table]) -> str:
     """Tables as sections of a page, behind the counts and the claims in words."""
     counts = tally(tables)
     lines = ["### Counts", "", "| status | values | why |", "| --- | ---: | --- |"]
@@ -175,7 +175,7 @@ def markdown(found: Paper, tables: Sequence[Table]) -> str:
                   for reason, number in sorted(entry["reasons"].items(), key=lambda pair: -pair[1])]
     lines += ["", *claims(tables)]
     for table in tables:
-        lines += section(found, table)
+        lines += section(paper, table)
     return "\n".join(lines)
 
 
@@ -193,7 +193,7 @@ def claims(tables: Sequence[Table]) -> list[str]:
     return [*lines, ""]
 
 
-def section(found: Paper, table: Table) -> list[str]:
+def section(paper: Paper, table: Table) -> list[str]:
     """Lines of a table."""
     tolerances = _tolerances(table)
     headings = ["", "paper", "ours", "ratio", *table.further.values(), *tolerances, "status", "read", "note", "id"]
@@ -201,7 +201,7 @@ def section(found: Paper, table: Table) -> list[str]:
              f"| --- | {'---: | ' * (len(headings) - 5)}--- | --- | --- | --- |"]
     for series, rows in _groups(table).items():
         if series:
-            lines.append(f"| **{found.data['series'][series]}** |{' |' * (len(headings) - 1)}")
+            lines.append(f"| **{paper.data['series'][series]}** |{' |' * (len(headings) - 1)}")
         for row in rows:
             read, id_ = (row.entry.confidence, f"`{row.entry.id}`") if row.entry else (NOTHING, NOTHING)
             cells = [row.what, *_values(table, row), *(_own_tolerance(table, row) for _ in tolerances),
@@ -229,22 +229,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--paper", action="append", choices=PAPERS, help="default: all")
     parser.add_argument("--report", action="append", type=Path, default=[], metavar="FILE",
                         help="what `plinth reproduce NAME --json` printed")
-    given = parser.parse_args(arguments)
-    reports = [read_report(path, "reproduce") for path in given.report]
-    text, chosen = given.page.read_text(encoding="utf-8"), given.paper or PAPERS
+    options = parser.parse_args(arguments)
+    reports = [read_report(path, "reproduce") for path in options.report]
+    text, chosen = options.page.read_text(encoding="utf-8"), options.paper or PAPERS
     for name in chosen:
         if parts(text, name) is None:
-            print(f"{given.page}: the markers {' and '.join(map(str.strip, markers(name)))} are missing",
+            print(f"{options.page}: the markers {' and '.join(map(str.strip, markers(name)))} are missing",
                   file=sys.stderr)
             return 2
     for name in chosen:
-        found, around = paper(name), parts(text, name)
+        publication, around = paper(name), parts(text, name)
         assert around is not None
-        report = next((one for one in reports if one["citation"] == found.data["paper"]), None)
+        report = next((report for report in reports if report["citation"] == publication.data["paper"]), None)
         with Activity(f"computing tables of {name}"):
-            made = found.computed() if report is None else found.kept(report)
-        text = around[0] + markdown(found, made) + around[2]
-    write_text(given.page, text)
+            tables = publication.computed() if report is None else publication.kept(report)
+        text = around[0] + markdown(publication, tables) + around[2]
+    write_text(options.page, text)
     return 0
 
 

@@ -18,12 +18,13 @@ def test_a_run_is_that_of_golden_dies(tmp_path: Path, capsys: pytest.CaptureFixt
         reports.append(json.loads(out))
         with np.load(saved) as file:
             weights.append({name: file[name] for name in file.files if name.startswith("fc")})
-    golden, found = reports
-    assert np.allclose(found["losses"], golden["losses"], rtol=1e-5)
-    for name, one in weights[0].items():
-        assert np.abs(weights[1][name] - one).max() <= 1e-5 * np.abs(one).max()
-    assert (found["device"], found["cycles"], found["bit_exact"], found["engine_counters"]) == ("numpy", 0, None, {})
-    assert found["failure"] is None and found["plan"] == golden["plan"]
+    golden, numpy_report = reports
+    assert np.allclose(numpy_report["losses"], golden["losses"], rtol=1e-5)
+    for name, values in weights[0].items():
+        assert np.abs(weights[1][name] - values).max() <= 1e-5 * np.abs(values).max()
+    assert (numpy_report["device"], numpy_report["cycles"], numpy_report["bit_exact"],
+            numpy_report["engine_counters"]) == ("numpy", 0, None, {})
+    assert numpy_report["failure"] is None and numpy_report["plan"] == golden["plan"]
     assert (tmp_path / "numpy" / "report.png").stat().st_size > 1000
     # What one has saved the other goes on from.
     code, out, _ = run(capsys, "train", "--device", "golden", "--resume", tmp_path / "numpy.npz", "--steps", 2, "--out",

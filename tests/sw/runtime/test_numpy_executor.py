@@ -49,24 +49,24 @@ def trained(network: Network, plan: Plan, die: str, rule: UpdateRule) -> tuple[S
     golden = session(network, plan, data, program, rule=rule)
     golden.checks = None
     list(golden.epoch(0))
-    made = NumpyExecutor(step_of(replace(plan.sharding, rule=rule), preset(die)))
-    mine = Session(network, data, made.view, made, None, None, plan.batch, 0)
+    executor = NumpyExecutor(step_of(replace(plan.sharding, rule=rule), preset(die)))
+    mine = Session(network, data, executor.view, executor, None, None, plan.batch, 0)
     mine.load_parameters(initial_parameters(network, 0))
     list(mine.epoch(0))
     return golden, mine
 
 
-def near(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
-    return bool(np.abs(one - other).max(initial=0) <= 1e-4 * max(1e-3, np.abs(other).max(initial=0)))
+def near(left: NDArray[np.float32], right: NDArray[np.float32]) -> bool:
+    return bool(np.abs(left - right).max(initial=0) <= 1e-4 * max(1e-3, np.abs(right).max(initial=0)))
 
 
 def check(network: Network, plan: Plan, die: str, rule: UpdateRule = RULE) -> None:
-    golden, made = trained(network, plan, die, rule)
-    one, other = (one.parameters(one.driver) for one in (made, golden))
-    assert one.keys() == other.keys() == network.variables.keys()
-    assert not [name for name, values in one.items() if not near(values, other[name])]
-    one, other = (one.program.predictions.gather(one.driver) for one in (made, golden))
-    assert near(one, other) and np.allclose(made.losses, golden.losses, rtol=1e-4)
+    golden, mine = trained(network, plan, die, rule)
+    computed, expected = (run.parameters(run.driver) for run in (mine, golden))
+    assert computed.keys() == expected.keys() == network.variables.keys()
+    assert not [name for name, values in computed.items() if not near(values, expected[name])]
+    computed, expected = (run.program.predictions.gather(run.driver) for run in (mine, golden))
+    assert near(computed, expected) and np.allclose(mine.losses, golden.losses, rtol=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(24))

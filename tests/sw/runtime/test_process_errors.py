@@ -74,7 +74,7 @@ def _broken() -> None:
     (local_result, r"process 0 \(dies 0, 2\): .*pickle.* \(reduction\.py, line \d+\)"),
     (result_of_one, r"process 1 \(dies 1\): its result cannot be read: RuntimeError: no such version \(.*\)"),
     (stopped, r"process 1 \(dies 1\): ended without a result, with exit code 130")],
-    ids=lambda given: getattr(given, "__name__", None))
+    ids=lambda argument: getattr(argument, "__name__", None))
 def test_an_error_of_any_kind_ends_in_a_line(work: Callable[[Transport], Any], message: str,
                                              capfd: pytest.CaptureFixture[str]) -> None:
     """Nothing of it is lost on the way, no process lives on, and none says anything itself."""

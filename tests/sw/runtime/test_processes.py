@@ -51,17 +51,17 @@ SHARES = {2: (((0, 1),), ((1,), (0,))), 4: (((0, 1, 2, 3),), ((2,), (0, 1, 3)), 
 WORDS = 1 << 18
 
 
-def assert_same(one: Any, other: Any, where: str) -> None:
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), where
-        for key in one:
-            assert_same(one[key], other[key], f"{where} {key}")
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(other), where
-        for number, (mine, theirs) in enumerate(zip(one, other, strict=True)):
+def assert_same(left: Any, right: Any, where: str) -> None:
+    if isinstance(left, dict):
+        assert left.keys() == right.keys(), where
+        for key in left:
+            assert_same(left[key], right[key], f"{where} {key}")
+    elif isinstance(left, (list, tuple)):
+        assert len(left) == len(right), where
+        for number, (mine, theirs) in enumerate(zip(left, right, strict=True)):
             assert_same(mine, theirs, f"{where} {number}")
     else:
-        assert np.array_equal(one, other, equal_nan=isinstance(one, float)), where
+        assert np.array_equal(left, right, equal_nan=isinstance(left, float)), where
 
 
 def check(training: Training, run: Callable[..., list[Any]] = in_threads, shares: int = 3) -> dict[str, Any]:
@@ -69,11 +69,11 @@ def check(training: Training, run: Callable[..., list[Any]] = in_threads, shares
     memories, read = training(None)
     assert all(image.any() for image in memories.values()) and len(read["losses"]) == training.steps
     for processes in SHARES[training.plan.dies][-shares:]:
-        found = run(processes, training)
-        together = {die: image for images, _ in found for die, image in images.items()}
-        assert [sorted(images) for images, _ in found] == [sorted(dies) for dies in processes]
+        outcomes = run(processes, training)
+        together = {die: image for images, _ in outcomes for die, image in images.items()}
+        assert [sorted(images) for images, _ in outcomes] == [sorted(dies) for dies in processes]
         assert_same(dict(sorted(together.items())), memories, f"{processes}: die")
-        for _, theirs in found:
+        for _, theirs in outcomes:
             assert_same(theirs, read, f"{processes}:")
     return read
 
@@ -81,7 +81,7 @@ def check(training: Training, run: Callable[..., list[Any]] = in_threads, shares
 def planned(network: Network, *split: str, batch: int = 8) -> Plan:
     """The same split of every layer that can be split so at each level."""
     graph = from_network(network)
-    splits = tuple(tuple(one if one in graph.choices(number) else "dp" for one in split)
+    splits = tuple(tuple(choice if choice in graph.choices(number) else "dp" for choice in split)
                    for number in range(len(graph.nodes)))
     return Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
                 array=f"ring-{1 << len(split)}")
@@ -156,8 +156,8 @@ def test_a_whole_run_on_dies_of_two_processes(tmp_path: Path, monkeypatch: pytes
     """Setting up, steps, checks, checkpoints and the report; the process of die 0 writes weights."""
     here, saved = threading.local(), []
     save = checkpoint.save
-    monkeypatch.setattr(job, "golden_array", lambda *given: golden_array(*given, transport=here.transport))
-    monkeypatch.setattr(checkpoint, "save", lambda *given: (saved.append(here.transport), save(*given)))
+    monkeypatch.setattr(job, "golden_array", lambda *arguments: golden_array(*arguments, transport=here.transport))
+    monkeypatch.setattr(checkpoint, "save", lambda *arguments: (saved.append(here.transport), save(*arguments)))
 
     def run(transport: Transport | None) -> TrainingResult:
         here.transport = transport
@@ -165,15 +165,15 @@ def test_a_whole_run_on_dies_of_two_processes(tmp_path: Path, monkeypatch: pytes
         return train("digits-mlp", array="ring-4", planner="hypar", batch=16, epochs=1, steps=3, update="momentum",
                      device="golden", save=path)
 
-    one = run(None)
+    alone = run(None)
     several = in_threads(((3, 1), (2, 0)), run)
     for result in several:
-        assert_same(result.parameters, one.parameters, "parameters")
-        for key in set(one.report) - {"wall_seconds", "setup_seconds"}:
-            assert result.report[key] == one.report[key], key
+        assert_same(result.parameters, alone.parameters, "parameters")
+        for key in set(alone.report) - {"wall_seconds", "setup_seconds"}:
+            assert result.report[key] == alone.report[key], key
     assert [transport and transport.own for transport in saved] == [None, 1]
-    found, wanted = (checkpoint.load(tmp_path / name, one.network) for name in ("several", "one"))
-    assert_same(vars(found), vars(wanted), "checkpoint")
+    loaded, expected = (checkpoint.load(tmp_path / name, alone.network) for name in ("several", "one"))
+    assert_same(vars(loaded), vars(expected), "checkpoint")
 
 
 @pytest.mark.slow
@@ -223,9 +223,9 @@ def mlp_program(*split: str, steps: int = 1) -> TrainingProgram:
 def test_processes_meet_as_seldom_as_their_lead_allows(lead: int, meetings: int) -> None:
     """Of a plan whose dies send each other messages of rings alone, with the same bits."""
     (wanted, _), = in_threads(((0, 1, 2, 3),), lambda transport: led(0, 5, transport))
-    found = in_threads(((2,), (0, 3, 1)), lambda transport: led(lead, 5, transport))
-    assert [count for _, count in found] == [meetings, meetings]
-    assert_same({die: image for images, _ in found for die, image in images.items()},
+    outcomes = in_threads(((2,), (0, 3, 1)), lambda transport: led(lead, 5, transport))
+    assert [count for _, count in outcomes] == [meetings, meetings]
+    assert_same({die: image for images, _ in outcomes for die, image in images.items()},
                 {die: wanted[die] for die in (2, 0, 1, 3)}, "die")
 
 

@@ -23,7 +23,7 @@ def phases(network: Network, die: str, rule: UpdateRule = PLAIN) -> dict[str, st
     graph = from_network(network)
     splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
     step = step_of(Sharding(graph=graph, splits=splits, batch=8, array=ring(4), rule=rule), preset(die))
-    return {one.name: phase(step, number, one) for number, one in enumerate(step.operations)}
+    return {operation.name: phase(step, number, operation) for number, operation in enumerate(step.operations)}
 
 
 @pytest.mark.parametrize(("network", "die", "rule", "wanted"), [
@@ -38,5 +38,5 @@ def phases(network: Network, die: str, rule: UpdateRule = PLAIN) -> dict[str, st
     (EMBEDDED, "ndp-demo", PLAIN, {"words.gather": "fprop", "words.scatter": "weight gradient"}),
     (EMBEDDED, "ndp-demo", FORMS["adagrad"], {"fc.update": "reduction", "fc.reduce_scatter": "reduction"})])
 def test_operations_are_for_what_they_do(network: Network, die: str, rule: UpdateRule, wanted: dict[str, str]) -> None:
-    found = phases(network, die, rule)
-    assert {name: found.get(name) for name in wanted} == wanted, sorted(found)
+    by_operation = phases(network, die, rule)
+    assert {name: by_operation.get(name) for name in wanted} == wanted, sorted(by_operation)

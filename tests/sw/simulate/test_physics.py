@@ -56,15 +56,16 @@ def test_links_and_memories_carry_no_more_than_their_rates(network: str, planner
     for rate in RATES:
         array = ring(4, preset="hypar-demo" if network == "digits-cnn" else "ndp-demo", link_rate=rate)
         plan = plan_of(graph, splits, array)
-        found, predicted = simulated(plan, array, most_tasks=24_000), StepTime(graph, BATCH, array).cycles(splits)
-        result, made = found.result, found.work.machine
-        limits = np.array([link.words_per_second for link in made.links]) * result.seconds
+        simulation, predicted = simulated(plan, array, most_tasks=24_000), StepTime(graph, BATCH, array).cycles(splits)
+        result, machine = simulation.result, simulation.work.machine
+        limits = np.array([link.words_per_second for link in machine.links]) * result.seconds
         assert (result.link_words <= limits * (1 + 1e-9)).all()
-        limits = np.array([die.words_per_second for die in made.dies]) * result.seconds
+        limits = np.array([die.words_per_second for die in machine.dies]) * result.seconds
         assert (result.memory_words <= limits * (1 + 1e-9)).all()
         # All words over all links, each at least once.
-        words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
-        assert result.link_words[:found.work.links].sum() >= words
+        words = (sum(definition.words for definition in plan.transfers)
+                 + sum(definition.words for definition in plan.reductions))
+        assert result.link_words[:simulation.work.links].sum() >= words
         assert predicted * 2 * len(array.links) * rate >= words
         least = memory_words(graph, splits, array) / float(array.die_parameters().memory_words_per_cycle)
         cycles = result.seconds * float(array.clock_mhz) * 1e6
@@ -80,7 +81,7 @@ def test_a_link_as_the_bound_is_reached(latency: int) -> None:
     array = replace(ring(2), link_rate=Fraction(1, 64), link_latency=latency)
     splits = data(graph, 1)
     plan = plan_of(graph, splits, array)
-    words = sum(one.words for one in plan.reductions) / 2
+    words = sum(reduction.words for reduction in plan.reductions) / 2
     least = words * 64
     for cycles in (simulated(plan, array).result.seconds * 1e9, StepTime(graph, BATCH, array).cycles(splits)):
         assert least <= cycles < 1.05 * least

@@ -73,8 +73,8 @@ def test_rings_send_to_the_next_member(over) -> None:
     size = 1 << len(over)
     moved = np.zeros((16, 16))
     for group in groups:
-        for one, two in zip(group.dies, np.roll(group.dies, -1), strict=True):
-            moved[one, two] += 2 * (size - 1) / size
+        for member, successor in zip(group.dies, np.roll(group.dies, -1), strict=True):
+            moved[member, successor] += 2 * (size - 1) / size
     assert np.allclose(total(routes, groups), walked(array, moved))
     assert len(groups) == (16 // size if over else 0)
 

@@ -64,21 +64,21 @@ def steps() -> dict[str, Simulated]:
 
 @pytest.mark.parametrize("name", STEPS)
 def test_rows_add_up_to_the_report(name: str, steps: dict[str, Simulated]) -> None:
-    found = steps[name]
-    report, rows = simulation_report(found), layer_rows(found)
-    assert sum(row.injected_words for row in rows) == report["injected_words"] == found.plan.words
+    simulation = steps[name]
+    report, rows = simulation_report(simulation), layer_rows(simulation)
+    assert sum(row.injected_words for row in rows) == report["injected_words"] == simulation.plan.words
     for key in ("cycles", "dram_words", "energy_joules"):
         assert sum(getattr(row, key) for row in rows) == pytest.approx(report[key], rel=1e-9), key
-    assert report["cycles"] == pytest.approx(report["seconds"] * float(found.array.clock_mhz) * 1e6)
+    assert report["cycles"] == pytest.approx(report["seconds"] * float(simulation.array.clock_mhz) * 1e6)
     busy = sum(spent["busy"] for die in report["per_die"] for spent in die["engine_seconds"].values())
-    assert sum(row.busy_cycles for row in rows) == pytest.approx(busy * found.hertz, rel=1e-9)
+    assert sum(row.busy_cycles for row in rows) == pytest.approx(busy * simulation.hertz, rel=1e-9)
     assert busy > 0 and all(min(row.cycles, row.busy_cycles, row.dram_words, row.energy_joules) >= 0 for row in rows)
 
 
 @pytest.mark.parametrize("name", [name for name in STEPS if name != "paper"])
 def test_rows_are_those_of_the_network(name: str, steps: dict[str, Simulated]) -> None:
-    found = steps[name]
-    nodes, keys = found.plan.graph.nodes, [(row.layer, row.direction) for row in layer_rows(found)]
+    simulation = steps[name]
+    nodes, keys = simulation.plan.graph.nodes, [(row.layer, row.direction) for row in layer_rows(simulation)]
     assert keys == sorted(set(keys), key=lambda key: (
         [node.name for node in nodes].index(key[0]), DIRECTIONS.index(key[1])))
     for number, node in enumerate(nodes):
@@ -99,13 +99,13 @@ def test_operations_belong_to_the_node_of_their_tasks(rule: str, steps: dict[str
     graph, array = from_network(SCALED), ring(4)
     plans = [given_plan(graph, array, tuple(("dp", split if node.kind in ("dense", "embedding") else "dp")
                                             for node in graph.nodes), 8, FORMS[rule]) for split in ("dp", "op", "mp")]
-    plans += [found.plan for found in steps.values() if rule == "sgd"]
+    plans += [simulation.plan for simulation in steps.values() if rule == "sgd"]
     for plan in plans:
         assert plan.hardware is not None
-        made = step_of(plan.sharding, plan.hardware.die_parameters())
-        for operation in made.operations:
+        step = step_of(plan.sharding, plan.hardware.die_parameters())
+        for operation in step.operations:
             nodes = {task.node.name for task in operation.tasks(0, 4) if not isinstance(task, Arrivals) and task.node}
-            assert nodes <= {layer_of(made, operation)}, operation.name
+            assert nodes <= {layer_of(step, operation)}, operation.name
 
 
 def test_a_row_has_the_words_of_its_transfers_and_its_products_time() -> None:
@@ -113,12 +113,13 @@ def test_a_row_has_the_words_of_its_transfers_and_its_products_time() -> None:
     plan = planned("digits-mlp", ring(2), "model")
     rows = {(row.layer, row.direction): row for row in layer_rows(simulated(plan, ring(2)))}
     for (layer, direction), row in rows.items():
-        words = sum(one.words for one in plan.transfers
-                    if (one.exchange.layer, one.exchange.phase) == (layer, direction))
-        words += sum(one.words for one in plan.reductions if direction == "update" and one.layer == layer)
+        words = sum(transfer.words for transfer in plan.transfers
+                    if (transfer.exchange.layer, transfer.exchange.phase) == (layer, direction))
+        words += sum(reduction.words for reduction in plan.reductions
+                     if direction == "update" and reduction.layer == layer)
         assert row.injected_words == words
-    found = simulated(planned("digits-mlp", ring(1), "data"), ring(1))
-    alone = {(row.layer, row.direction): row for row in layer_rows(found)}
+    simulation = simulated(planned("digits-mlp", ring(1), "data"), ring(1))
+    alone = {(row.layer, row.direction): row for row in layer_rows(simulation)}
     assert not any(row.injected_words for row in alone.values())
     for number, (inputs, outputs) in enumerate(((64, 128), (128, 64), (64, 10)), 1):
         least = 16 * inputs * outputs / 64
@@ -133,61 +134,64 @@ def test_a_reduction_that_nothing_hides_is_on_the_critical_path() -> None:
     slow = Array(name="slow", topology="ring", dies=4, preset="ndp-demo", link_rate=Fraction(1, 64))
     shares = []
     for array in (ring(4), slow):
-        found = simulated(planned("digits-mlp", array, "data", 64), array)
-        rows = layer_rows(found)
-        shares.append(sum(row.cycles for row in rows if row.direction == "update") / found.cycles)
+        simulation = simulated(planned("digits-mlp", array, "data", 64), array)
+        rows = layer_rows(simulation)
+        shares.append(sum(row.cycles for row in rows if row.direction == "update") / simulation.cycles)
     assert shares[0] < 0.6 < 0.9 < shares[1]
 
 
 @pytest.mark.parametrize("name", ["data", "coded"])
 def test_progress_counts_tasks_of_dies(name: str, steps: dict[str, Simulated]) -> None:
     """All descriptors of all dies' programs, however many activities simulate one."""
-    found = steps[name]
-    assert not found.work.grouped
-    made = step_of(found.plan.sharding, found.array.die_parameters())
-    costs = DieCosts(found.array)
-    count = sum(costs.work(task.work).descriptors for die in range(found.plan.dies) for task in made.tasks(die)
+    simulation = steps[name]
+    assert not simulation.work.grouped
+    step = step_of(simulation.plan.sharding, simulation.array.die_parameters())
+    costs = DieCosts(simulation.array)
+    count = sum(costs.work(task.work).descriptors for die in range(simulation.plan.dies) for task in step.tasks(die)
                 if not isinstance(task, Arrivals))
-    assert sum(found.work.tasks) == simulation_report(found)["tasks"] == count < len(found.work.activities)
-    assert set(found.work.tasks) == {0, 1}
+    assert sum(simulation.work.tasks) == simulation_report(simulation)["tasks"] == count < len(
+        simulation.work.activities)
+    assert set(simulation.work.tasks) == {0, 1}
 
 
 def test_progress_of_groups_counts_what_groups_stand_for(steps: dict[str, Simulated]) -> None:
     told: list[tuple[int, int]] = []
     array = ARRAYS["hypar-16"]
     plan = planned("vgg-a", array, "hypar", 256)
-    found = simulated(plan, array, progress=lambda *now: told.append(now))
-    assert found.work.grouped and told == sorted(told)
-    assert {total for _, total in told} == {sum(found.work.tasks)} and told[-1][0] <= told[-1][1]
-    made = step_of(plan.sharding, array.die_parameters())
-    products = sum(task.count for operation in made.operations if isinstance(operation, Products)
+    simulation = simulated(plan, array, progress=lambda *now: told.append(now))
+    assert simulation.work.grouped and told == sorted(told)
+    assert {total for _, total in told} == {sum(simulation.work.tasks)} and told[-1][0] <= told[-1][1]
+    step = step_of(plan.sharding, array.die_parameters())
+    products = sum(task.count for operation in step.operations if isinstance(operation, Products)
                    for die in range(plan.dies) for task in operation.tasks(die))
-    assert sum(tasks for tasks, one in zip(found.work.tasks, found.work.activities, strict=True)
-               if one.engine == "matrix") == products
-    assert all(tasks == len(one.dies) for tasks, one in zip(found.work.tasks, found.work.activities, strict=True)
-               if isinstance(one, Flow))
+    assert sum(tasks for tasks, activity in zip(simulation.work.tasks, simulation.work.activities, strict=True)
+               if activity.engine == "matrix") == products
+    assert all(tasks == len(activity.dies) for tasks, activity in
+               zip(simulation.work.tasks, simulation.work.activities, strict=True) if isinstance(activity, Flow))
 
 
 def test_results_of_the_library_have_rows() -> None:
-    found = plinth.simulate("digits-mlp", "ring-2", batch=16)
-    assert all(isinstance(row, LayerRow) for row in found.layer_work)
-    assert [vars(row) for row in found.layer_work] == found.to_dict()["layer_work"]
-    assert sum(row.cycles for row in found.layer_work) == pytest.approx(found.seconds * found.simulated.hertz)
-    page = found._repr_html_()
+    simulation = plinth.simulate("digits-mlp", "ring-2", batch=16)
+    assert all(isinstance(row, LayerRow) for row in simulation.layer_work)
+    assert [vars(row) for row in simulation.layer_work] == simulation.to_dict()["layer_work"]
+    assert sum(row.cycles for row in simulation.layer_work) == pytest.approx(
+        simulation.seconds * simulation.simulated.hertz)
+    page = simulation._repr_html_()
     assert all("<th" in page and f">{head}<" in page for head in LAYER_WORK)
-    assert f">{found.layer_work[0].cycles:,.0f}<" in page
+    assert f">{simulation.layer_work[0].cycles:,.0f}<" in page
 
 
 @pytest.mark.parametrize("name", ["model", "groups"])
 def test_the_table_has_a_line_a_row_and_their_sum(name: str, steps: dict[str, Simulated]) -> None:
-    found = steps[name]
+    simulation = steps[name]
     console = Console(width=80, record=True, file=StringIO())
-    show_simulation(console, found)
+    show_simulation(console, simulation)
     lines = console.export_text().splitlines()
     begin = next(number for number, line in enumerate(lines) if line.startswith("layers; cycles"))
-    shown = layer_work_rows(found)
+    shown = layer_work_rows(simulation)
     for row, line in zip(shown, lines[begin + 2:], strict=False):
         assert line.split() == " ".join(row).split() and len(line) <= 80
-    rows = layer_rows(found)
-    assert shown[-1][:4] == ["all", "", f"{found.cycles:,.0f}", f"{found.plan.words:,}"] and len(shown) == len(rows) + 1
+    rows = layer_rows(simulation)
+    assert shown[-1][:4] == ["all", "", f"{simulation.cycles:,.0f}", f"{simulation.plan.words:,}"] and (
+        len(shown) == len(rows) + 1)
     assert [row[0] for row in shown[:-1] if row[0]] == list(dict.fromkeys(row.layer for row in rows))

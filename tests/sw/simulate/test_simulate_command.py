@@ -49,20 +49,21 @@ def test_names_are_those_of_the_tables() -> None:
 
 
 def test_json_is_one_object_with_what_the_step_took(capsys) -> None:
-    found = json.loads(run(capsys, *QUICK, "--json", "--slow", "3=2"))
-    assert {key: found[key] for key in ("network", "array", "dies", "batch", "planner", "cost", "slow")} == {
+    report = json.loads(run(capsys, *QUICK, "--json", "--slow", "3=2"))
+    assert {key: report[key] for key in ("network", "array", "dies", "batch", "planner", "cost", "slow")} == {
         "network": "digits-mlp", "array": "torus-2x4", "dies": 8, "batch": 64, "planner": "joint", "cost": "paper",
         "slow": {"3": 2.0}}
-    assert (found["simulated"], found["grouped_because"]) == ("in groups of tasks", "costs are those of HyPar's paper")
-    assert found["seconds"] > 0 and found["energy_joules"] == pytest.approx(
-        sum(found["energy_joules_by_kind"].values()))
-    assert [row["die"] for row in found["per_die"]] == list(range(8))
-    for row in found["per_die"]:
+    assert (report["simulated"], report["grouped_because"]) == (
+        "in groups of tasks", "costs are those of HyPar's paper")
+    assert report["seconds"] > 0 and report["energy_joules"] == pytest.approx(
+        sum(report["energy_joules_by_kind"].values()))
+    assert [row["die"] for row in report["per_die"]] == list(range(8))
+    for row in report["per_die"]:
         for spent in row["engine_seconds"].values():
-            assert sum(spent.values()) == pytest.approx(found["seconds"])
-    assert found["per_die"][3]["speed"] == 0.5
-    assert len(found["links"]) == 2 * len(ARRAYS["torus-2x4"].links)
-    assert all(0 <= row["utilisation"] <= 1 for row in found["links"])
+            assert sum(spent.values()) == pytest.approx(report["seconds"])
+    assert report["per_die"][3]["speed"] == 0.5
+    assert len(report["links"]) == 2 * len(ARRAYS["torus-2x4"].links)
+    assert all(0 <= row["utilisation"] <= 1 for row in report["links"])
 
 
 def test_the_table_names_what_matters(capsys) -> None:
@@ -77,9 +78,9 @@ def test_the_table_names_what_matters(capsys) -> None:
     (("digits-mlp", "--cost", "paper"), "costs are those of HyPar's paper"),
     (("alexnet", "--array", "ring-4", "--planner", "data", "--batch", "256"), "it has more than 80,000 tasks")])
 def test_which_model_it_was_is_said(capsys, arguments: tuple[str, ...], why: str) -> None:
-    found = json.loads(run(capsys, *arguments, "--json"))
-    assert found["simulated"] == ("in groups of tasks" if why else "task by task")
-    assert found.get("grouped_because", "").startswith(why) and bool(why) == ("grouped_because" in found)
+    report = json.loads(run(capsys, *arguments, "--json"))
+    assert report["simulated"] == ("in groups of tasks" if why else "task by task")
+    assert report.get("grouped_because", "").startswith(why) and bool(why) == ("grouped_because" in report)
     assert ("in groups of tasks, as" if why else "task by task") in " ".join(run(capsys, *arguments).split())
 
 
@@ -89,24 +90,24 @@ def test_one_die_has_no_links(capsys) -> None:
 
 
 def test_a_plan_is_simulated_on_its_own_array(capsys, plan) -> None:
-    found = json.loads(run(capsys, "--plan", str(plan), "--cost", "paper", "--json"))
-    assert (found["array"], found["planner"], found["batch"]) == ("full-4", "model", 32)
+    report = json.loads(run(capsys, "--plan", str(plan), "--cost", "paper", "--json"))
+    assert (report["array"], report["planner"], report["batch"]) == ("full-4", "model", 32)
     assert "the plan is for topology 'full' of array 'full-4', not 'ring' of array 'ring-4'" in refused(
         capsys, "--plan", str(plan), "--array", "ring-4", "--cost", "paper")
     for same in (("digits-mlp", "--plan", str(plan)), (str(plan),)):
-        assert json.loads(run(capsys, *same, "--cost", "paper", "--json")) == found
+        assert json.loads(run(capsys, *same, "--cost", "paper", "--json")) == report
 
 
 def test_the_trace_has_every_task_and_opens_as_json(capsys, plan, tmp_path) -> None:
     path = tmp_path / "folder" / "trace.json"
-    found = json.loads(run(capsys, "--plan", str(plan), "--cost", "paper", "--json", "--trace", str(path)))
+    report = json.loads(run(capsys, "--plan", str(plan), "--cost", "paper", "--json", "--trace", str(path)))
     events = json.loads(path.read_text())["traceEvents"]
     tracks = {(event["pid"], event["args"]["name"]) for event in events if event["name"] == "thread_name"}
     assert {(die, "matrix") for die in range(4)} <= tracks
-    used = {row["link"] for row in found["links"] if row["link_words"]}
+    used = {row["link"] for row in report["links"] if row["link_words"]}
     assert {name for process, name in tracks if process == 4} == used
     last = max(event["ts"] + event["dur"] for event in events if event["ph"] == "X")
-    assert last == pytest.approx(found["seconds"] * 1e6, rel=0.05)
+    assert last == pytest.approx(report["seconds"] * 1e6, rel=0.05)
 
 
 def test_the_picture_has_engines_that_work(capsys, tmp_path, monkeypatch) -> None:
@@ -185,8 +186,8 @@ def test_a_plan_beyond_the_memory_of_a_die_is_refused(capsys, tmp_path) -> None:
     assert "does not fit the dies' memory" in text and "array 'small'" in text and text.endswith(f"at least {need}\n")
     assert re.search(r"\(\w+\.\w+ [\d.]+ \wB, .* others\); choose", text)
     path.write_text(yaml.safe_dump(array | {"memory_bytes": need}))
-    found = json.loads(run(capsys, *arguments, "--json"))
-    assert found["needed_memory_bytes"] == found["memory_bytes"] == need
+    report = json.loads(run(capsys, *arguments, "--json"))
+    assert report["needed_memory_bytes"] == report["memory_bytes"] == need
 
 
 @pytest.mark.parametrize(("text", "needle"), [

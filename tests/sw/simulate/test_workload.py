@@ -56,9 +56,9 @@ def test_links_between_neighbours_carry_the_plans_words(seed: int, dies: int) ->
     plan = plan_of(graph, splits, rng.choice((16, 13)), array).resharded(array=array)
     if seed > 2:
         plan = plan.resharded(lists=random_lists(rng, graph, splits, plan.batch, array.factors))
-    found = simulated(plan, array, cost="paper")
-    assert sum(row.injected_words for row in layer_rows(found)) == plan.words
-    assert found.result.link_words.sum() == pytest.approx(plan.words, rel=1e-9)
+    simulation = simulated(plan, array, cost="paper")
+    assert sum(row.injected_words for row in layer_rows(simulation)) == plan.words
+    assert simulation.result.link_words.sum() == pytest.approx(plan.words, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["ring-3", "ring-5", "torus-2x3", "ring-12", "torus-3x4"])
@@ -69,13 +69,13 @@ def test_arrays_of_any_number_of_dies_are_simulated(name: str, planner: str) -> 
     assert array is not None
     (plan, _), dies = planned(NETWORKS["digits-cnn"], array, planner=planner, model="exact", batch=64), array.dies
     assert plan.factors == array.factors and plan.dies == dies
-    found, parameters = simulated(plan, array), array.die_parameters()
+    simulation, parameters = simulated(plan, array), array.die_parameters()
     macs = sum(node.macs * (2 + bool(plan.graph.inputs[number])) for number, node in enumerate(plan.graph.nodes))
-    assert found.result.counts.multiplies >= 64 * macs
+    assert simulation.result.counts.multiplies >= 64 * macs
     seconds = 64 * macs / (dies * parameters.rows * parameters.columns) / float(array.clock_mhz * 1_000_000)
-    assert found.result.seconds > seconds
+    assert simulation.result.seconds > seconds
     predicted = StepTime(plan.graph, 64, array).seconds(plan.splits)
-    assert found.result.seconds == pytest.approx(predicted, rel=0.15)
+    assert simulation.result.seconds == pytest.approx(predicted, rel=0.15)
 
 
 def _one_way() -> tuple[tuple[int | None, ...], ...]:
@@ -107,10 +107,10 @@ def test_both_models_send_the_same_words_over_the_same_links(array: Array, split
 def test_multiply_adds_are_those_of_the_layers(cost: str, planner: str) -> None:
     """Batch and channels that do not divide: all dies together still do each product once."""
     plan, _ = planned(NETWORKS["lenet-c"], ARRAYS["torus-2x4"], planner=planner, model="exact", batch=50)
-    found = simulated(plan, ARRAYS["torus-2x4"], cost=cost)
+    simulation = simulated(plan, ARRAYS["torus-2x4"], cost=cost)
     macs = sum(node.macs * (2 + bool(plan.graph.inputs[number])) for number, node in enumerate(plan.graph.nodes))
     biases = 3 * sum(node.weights + node.bias for node in plan.graph.nodes) if cost == "die" else 0
-    assert 50 * macs <= found.result.counts.multiplies <= 50 * macs + biases
+    assert 50 * macs <= simulation.result.counts.multiplies <= 50 * macs + biases
 
 
 @pytest.mark.parametrize("cost", COSTS)
@@ -120,17 +120,17 @@ def test_an_embedding_moves_rows_and_adds_their_errors(cost: str, splits: tuple[
         Embedding(name="table", rows=50, width=12), Dense(name="fc", outputs=5), SoftmaxCrossEntropy(name="loss"))))
     array = ARRAYS["full-4"]
     plan = plan_of(graph, (splits, ("dp", "dp"), ("dp", "dp")), 32, array)
-    found = simulated(plan, array, cost=cost)
-    assert found.result.link_words.sum() * (cost == "paper") == pytest.approx(plan.words * (cost == "paper"))
-    moved = {one.name: one for one in found.work.activities if one.name.startswith("table")}
+    simulation = simulated(plan, array, cost=cost)
+    assert simulation.result.link_words.sum() * (cost == "paper") == pytest.approx(plan.words * (cost == "paper"))
+    moved = {activity.name: activity for activity in simulation.work.activities if activity.name.startswith("table")}
     gathers, adds = ([moved[f"table.{direction}@{die}"] for die in range(4)] for direction in ("gather", "scatter"))
-    assert {one.engine for one in gathers + adds} == {"transfer"}
+    assert {task.engine for task in gathers + adds} == {"transfer"}
     # Dies that differ in mp levels each work on all of the batch.
-    assert sum(one.adds for one in adds) == 32 * 7 * 12 * (1 + ("mp" in splits))
-    def words(one: EngineTask | Flow) -> float:
-        return one.words if isinstance(one, EngineTask) else float(one.die_words.sum())
+    assert sum(task.adds for task in adds) == 32 * 7 * 12 * (1 + ("mp" in splits))
+    def words(activity: EngineTask | Flow) -> float:
+        return activity.words if isinstance(activity, EngineTask) else float(activity.die_words.sum())
 
-    assert all(words(two) > words(one) >= 2 * 32 * 7 * 12 / 4 for one, two in zip(gathers, adds, strict=True))
+    assert all(words(add) > words(gather) >= 2 * 32 * 7 * 12 / 4 for gather, add in zip(gathers, adds, strict=True))
     assert ("table.zero[0]@0 store" in moved) == (cost == "die")
 
 
@@ -148,13 +148,13 @@ def test_data_parallelism_on_the_papers_machine_takes_its_closed_form() -> None:
     """Compute of three products (two of the first layer), then the rings, without overlap: each link of the tree
     carries 2 (N - 1) / N of the gradient, and those of the dies are the slowest."""
     plan = data_plan("vgg-a", HYPAR)
-    found = simulated(plan, HYPAR, cost="paper", overlap=False)
+    simulation = simulated(plan, HYPAR, cost="paper", overlap=False)
     graph = plan.graph
     macs = sum(node.macs * (2 + bool(graph.inputs[number])) for number, node in enumerate(graph.nodes))
     compute = 256 / 16 * macs / (PAPER_PES * PAPER_HERTZ)
     words = sum(node.weights + node.bias for node in graph.nodes)
     rings = 2 * 15 / 16 * words / 50e6
-    assert found.result.seconds == pytest.approx(compute + rings, rel=1e-4)
+    assert simulation.result.seconds == pytest.approx(compute + rings, rel=1e-4)
     overlapped = simulated(plan, HYPAR, cost="paper").result.seconds
     assert max(compute, rings) <= overlapped < compute + rings
 
@@ -164,10 +164,10 @@ def test_published_words_take_what_the_formula_says_on_an_h_tree() -> None:
     split by channels, three input channels do not divide."""
     graph = from_network(NETWORKS["vgg-b"])
     for splits in (data(graph, 4), model(graph, 4)):
-        found = simulated(plan_of(graph, splits, 256, HYPAR), HYPAR, cost="paper", overlap=False, form="published")
+        simulation = simulated(plan_of(graph, splits, 256, HYPAR), HYPAR, cost="paper", overlap=False, form="published")
         moved = PublishedWords(graph, 256).total_bytes(splits)
         compute = 256 / 16 * 3 * sum(node.macs for node in graph.nodes) / (PAPER_PES * PAPER_HERTZ)
-        assert found.result.seconds == pytest.approx(compute + moved / 3.2e9, rel=0.01)
+        assert simulation.result.seconds == pytest.approx(compute + moved / 3.2e9, rel=0.01)
 
 
 def test_two_slow_halves_of_a_tree_meet_at_the_root() -> None:
@@ -194,19 +194,19 @@ def test_equal_dies_take_about_what_planners_predict(name: str, array: str, plan
 def test_narrow_operands_are_copies_that_products_wait_for(name: str, preset: str) -> None:
     array = replace(ARRAYS["ring-4"], preset=preset)
     plan = data_plan(name, array, 128)
-    found = simulated(plan, array)
-    spans = {one.name: (start, end) for one, start, end in
-             zip(found.work.activities, found.result.starts, found.result.ends, strict=True)}
+    simulation = simulated(plan, array)
+    spans = {activity.name: (start, end) for activity, start, end in
+             zip(simulation.work.activities, simulation.result.starts, simulation.result.ends, strict=True)}
     for node in plan.graph.nodes[:-1]:
         copies = [end for name, (_, end) in spans.items() if name.startswith(f"{node.name}.narrow") and "@3" in name]
         products = [start for name, (start, _) in spans.items()
                     if name.startswith(f"{node.name}.fprop") and name.endswith("@3")]
         assert copies and max(copies) < min(products)
     wide = simulated(plan, replace(array, preset=preset.rpartition("-")[0]))
-    assert not any(".narrow" in one.name for one in wide.work.activities)
+    assert not any(".narrow" in activity.name for activity in wide.work.activities)
     predicted = StepTime(plan.graph, 128, array).seconds(plan.splits)
-    assert found.result.seconds == pytest.approx(predicted, rel=0.12)
-    assert found.result.seconds > 1.1 * wide.result.seconds
+    assert simulation.result.seconds == pytest.approx(predicted, rel=0.12)
+    assert simulation.result.seconds > 1.1 * wide.result.seconds
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
@@ -215,8 +215,8 @@ def test_codes_take_in_groups_what_they_take_task_by_task(rounds: int) -> None:
     array = ring(4, preset="ndp-demo-predict")
     graph = from_network(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", rounds))
     plan = given_plan(graph, array, grouped(graph, array, 2), 32)
-    assert {(one.exchange.phase, one.exchange.kind) for one in plan.transfers if one.exchange.coded} >= {
-        ("fprop", "gather"), ("bprop", "scatter"), ("fprop", "scatter")}
+    assert {(transfer.exchange.phase, transfer.exchange.kind) for transfer in plan.transfers
+            if transfer.exchange.coded} >= {("fprop", "gather"), ("bprop", "scatter"), ("fprop", "scatter")}
     tasks = simulated(plan, array).result
     groups = simulated(plan, array, most_tasks=0).result
     assert groups.seconds != tasks.seconds
@@ -246,9 +246,9 @@ def test_larger_parts_take_longer() -> None:
 
 def test_reductions_overlap_the_backward_pass_of_earlier_layers() -> None:
     plan = data_plan("vgg-a", HYPAR)
-    found = simulated(plan, HYPAR, cost="paper")
-    spans = {one.name: (start, end) for one, start, end in
-             zip(found.work.activities, found.result.starts, found.result.ends, strict=True)}
+    simulation = simulated(plan, HYPAR, cost="paper")
+    spans = {activity.name: (start, end) for activity, start, end in
+             zip(simulation.work.activities, simulation.result.starts, simulation.result.ends, strict=True)}
     start, _ = spans["fc1.all_reduce"]
     assert spans["fc1.update_grad@0"][1] <= start
     assert spans["conv5_2.update_grad@0"][0] < spans["fc1.all_reduce"][1]
@@ -257,18 +257,19 @@ def test_reductions_overlap_the_backward_pass_of_earlier_layers() -> None:
 def test_flows_wait_for_all_senders_and_readers_for_flows() -> None:
     plan, _ = planned(NETWORKS["lenet-c"], ARRAYS["ring-4"], planner="model", model="exact", batch=32)
     work = workload(step_on(plan, ARRAYS["ring-4"]), ARRAYS["ring-4"], HyParAccelerator(ARRAYS["ring-4"]))
-    names = [one.name for one in work.activities]
-    flow = next(one for one in work.activities if one.name == "conv1.reduce")
+    names = [activity.name for activity in work.activities]
+    flow = next(activity for activity in work.activities if activity.name == "conv1.reduce")
     parts = [f"conv1.fprop[{start}]@{die}" for start in range(0, 32, 4) for die in range(4)]
     assert isinstance(flow, Flow) and {wait.counter for wait in flow.waits} & {*parts} == {*parts} & {*names}
-    reader = next(one for one in work.activities if isinstance(one, EngineTask) and one.name.startswith("conv2.fprop"))
+    reader = next(activity for activity in work.activities
+                  if isinstance(activity, EngineTask) and activity.name.startswith("conv2.fprop"))
     assert any(wait.counter in names and wait.counter.startswith("conv1") for wait in reader.waits)
 
 
 def test_the_same_plan_gives_the_same_step() -> None:
     plan, _ = planned(NETWORKS["digits-cnn"], ARRAYS["torus-2x4"], planner="hypar", model="exact", batch=100)
-    one, two = (simulated(plan, ARRAYS["torus-2x4"], slow={1: 1.1}) for _ in range(2))
-    assert one.result.dones.tobytes() == two.result.dones.tobytes()
+    first, second = (simulated(plan, ARRAYS["torus-2x4"], slow={1: 1.1}) for _ in range(2))
+    assert first.result.dones.tobytes() == second.result.dones.tobytes()
 
 
 def test_a_die_of_the_paper_offers_84_gops() -> None:
@@ -278,14 +279,14 @@ def test_a_die_of_the_paper_offers_84_gops() -> None:
 
 def test_dies_without_samples_do_nothing() -> None:
     plan = data_plan("digits-mlp", ARRAYS["torus-2x4"], 5)
-    found = simulated(plan, ARRAYS["torus-2x4"])
-    assert sum((die, "matrix") in found.result.engines for die in range(8)) == 5
+    simulation = simulated(plan, ARRAYS["torus-2x4"])
+    assert sum((die, "matrix") in simulation.result.engines for die in range(8)) == 5
 
 
 def test_more_dies_than_samples_and_channels() -> None:
     plan, _ = planned(NETWORKS["digits-cnn"], ARRAYS["hypar-1024"], planner="hypar", model="exact", batch=300)
-    found = simulated(plan, ARRAYS["hypar-1024"], cost="paper")
-    assert found.result.seconds > 0 and np.isfinite(found.result.dones).all()
+    simulation = simulated(plan, ARRAYS["hypar-1024"], cost="paper")
+    assert simulation.result.seconds > 0 and np.isfinite(simulation.result.dones).all()
 
 
 def test_a_plan_for_other_dies_is_refused() -> None:

@@ -98,7 +98,7 @@ def items(step: Step) -> Iterator[tuple[Any, int, Task]]:
 
 def check(plan: Plan, step: Step) -> None:
     """Definitions that operations realise are those of the plan, and so are the words that they send."""
-    found: dict[Any, int | Fraction] = defaultdict(int)
+    sent_words: dict[Any, int | Fraction] = defaultdict(int)
     coded, realised = set(), step.realised()
     for operation, die, task in items(step):
         words = sent(task, die)
@@ -109,11 +109,12 @@ def check(plan: Plan, step: Step) -> None:
         if words is None:
             coded.add(operation.planned)
         else:
-            found[operation.planned] += words
-    assert coded == {one.exchange for one in plan.transfers if one.exchange.coded}
-    expected: dict[Any, int] = {one.exchange: one.words for one in plan.transfers if not one.exchange.coded}
-    expected |= {one: one.words for one in plan.reductions if one.words}
-    assert {planned: words for planned, words in found.items() if planned not in coded} == expected
+            sent_words[operation.planned] += words
+    assert coded == {transfer.exchange for transfer in plan.transfers if transfer.exchange.coded}
+    expected: dict[Any, int] = {
+        transfer.exchange: transfer.words for transfer in plan.transfers if not transfer.exchange.coded}
+    expected |= {reduction: reduction.words for reduction in plan.reductions if reduction.words}
+    assert {planned: words for planned, words in sent_words.items() if planned not in coded} == expected
 
 
 def case(make: Callable[[np.random.Generator], Network], seed: int, dies: int, target: str, lists: bool = False
@@ -144,7 +145,7 @@ def test_tasks_send_the_words_of_definitions_of_tiles(seed: int, dies: int) -> N
     check(*case(winograd_network, seed, dies, "ndp-tiny-winograd"))
 
 
-@pytest.mark.parametrize("network", [CONCATENATED, DOUBLED, TWICE, EMBEDDED], ids=lambda one: one.name)
+@pytest.mark.parametrize("network", [CONCATENATED, DOUBLED, TWICE, EMBEDDED], ids=lambda network: network.name)
 @pytest.mark.parametrize(("seed", "dies"), [(0, 2), (1, 3), (2, 4), (3, 4)])
 def test_tasks_send_the_words_of_definitions_of_what_is_joined(network: Network, seed: int, dies: int) -> None:
     check(*case(lambda _: network, seed, dies, "ndp-tiny"))
@@ -159,7 +160,7 @@ def test_tasks_send_the_words_of_definitions_of_blocks(how: tuple[int, str, int]
     plan = plan.resharded(splits=tuple(
         tuple("ep" if node.tiling else "dp" for _ in plan.factors) for node in plan.graph.nodes), batch=2 * dies)
     check(plan, step_of(plan.sharding, step.parameters))
-    kinds = {(one.exchange.phase, one.exchange.kind) for one in plan.transfers}
+    kinds = {(transfer.exchange.phase, transfer.exchange.kind) for transfer in plan.transfers}
     assert kinds >= {("fprop", "scatter"), ("fprop", "gather"), ("bprop", "scatter"), ("bprop", "gather")}
     assert (("bprop", "bias") in kinds) == (how[1] == "winograd")
 
@@ -169,7 +170,7 @@ def test_tasks_send_the_words_of_definitions_of_lines(monkeypatch: pytest.Monkey
     monkeypatch.setattr(lines, "_link_cycles", lambda *_: 1e9)
     plan = random_plan(with_tiles(NETWORKS["digits-cnn"], 2, "winograd"), 4, 9, np.random.default_rng(0))
     plan = plan.resharded(splits=tuple((("ep", "ep") if node.tiling else ("dp", "dp")) for node in plan.graph.nodes))
-    elements = {one.exchange.extra[0] for one in plan.transfers if one.exchange.kind == "scatter"}
+    elements = {transfer.exchange.extra[0] for transfer in plan.transfers if transfer.exchange.kind == "scatter"}
     assert elements == {("elements", 4)}
     check(plan, step_of(plan.sharding, preset("ndp-demo-winograd")))
 
@@ -185,7 +186,7 @@ def test_what_is_read_twice_moves_along_two_edges_and_is_counted_for_each() -> N
         words = sent(task, die)
         assert words is not None
         records[die].append(TaskRecord(task.name, task.engine, 0, 3, 0, words, 0))  # type: ignore[arg-type]
-    layers = layer_report(plan, step.realised(), [DieStatistics({}, (), 0, one) for one in records])
+    layers = layer_report(plan, step.realised(), [DieStatistics({}, (), 0, die_records) for die_records in records])
     for layer in layers:
         for entry in (*layer["transfers"], *([layer["reduction"]] if layer["reduction"] else [])):
             assert entry["injected_words"] == entry["predicted_injected_words"], layer
@@ -205,9 +206,10 @@ def test_definitions_have_names_of_their_own() -> None:
         Add(name="sum", inputs=("c.copy.d", "d")), SoftmaxCrossEntropy(name="loss")))
     plan = random_plan(network, 2, 8, np.random.default_rng(0)).resharded(splits=(("op",),) * 4 + (("dp",),) * 2)
     step = step_of(plan.sharding, preset("ndp-tiny"))
-    planned = [one for one in step.operations if isinstance(one, between.Exchange)]
-    assert len({one.name for one in planned}) == len({one.planned for one in planned}) == len(planned)
-    assert any("#" in one.name for one in planned)
+    exchanges = [operation for operation in step.operations if isinstance(operation, between.Exchange)]
+    assert len({exchange.name for exchange in exchanges}) == len({exchange.planned for exchange in exchanges}) == len(
+        exchanges)
+    assert any("#" in exchange.name for exchange in exchanges)
     check(plan, step)
 
 
@@ -215,4 +217,5 @@ def test_a_definition_says_nothing_of_what_lies_where_it_is_needed() -> None:
     plan = random_plan(BLOCKS, 4, 8, np.random.default_rng(0))
     plan = plan.resharded(splits=(("dp", "dp"),) * len(plan.splits))
     assert plan.sharding.exchanges == ()
-    assert {type(one) for one in step_of(plan.sharding, preset("ndp-tiny")).realised().values()} == {DefinedReduction}
+    assert {type(definition) for definition in step_of(plan.sharding, preset("ndp-tiny")).realised().values()} == {
+        DefinedReduction}

@@ -58,12 +58,12 @@ def test_a_step_is_pickled(which: str) -> None:
     step = STEPS[which]()
     # What was found out about it on the way is no part of it.
     listed = [list(step.tasks(die)) for die in range(step.dies)]
-    found = pickle.loads(pickle.dumps(step))
-    assert found.digest() == step.digest() == STEPS[which]().digest()
-    assert found.sharding == step.sharding and found.place_words() == step.place_words()
+    unpickled = pickle.loads(pickle.dumps(step))
+    assert unpickled.digest() == step.digest() == STEPS[which]().digest()
+    assert unpickled.sharding == step.sharding and unpickled.place_words() == step.place_words()
     for die, items in enumerate(listed):
-        assert list(found.tasks(die)) == items
-        assert list(found.tasks(die, 3)) == list(step.tasks(die, 3))
+        assert list(unpickled.tasks(die)) == items
+        assert list(unpickled.tasks(die, 3)) == list(step.tasks(die, 3))
         # Of all tasks each stands for itself, of a node of the graph.
         assert all(item.count == 1 and isinstance(item.node, Node | None) for item in items if isinstance(item, Task))
 
@@ -84,17 +84,18 @@ def test_other_processes_find_the_same() -> None:
 
 def test_steps_that_differ_have_other_digests() -> None:
     graph = from_network(NETWORKS["digits-mlp"])
-    given = Sharding(graph=graph, splits=(("dp", "dp"),) * len(graph.nodes), batch=16, array=ring(4))
+    sharding = Sharding(graph=graph, splits=(("dp", "dp"),) * len(graph.nodes), batch=16, array=ring(4))
     die, other = preset("ndp-tiny"), from_network(NETWORKS["digits-cnn"])
-    found = [step_of(one, target).digest() for one, target in (
-        (given, die), (replace(given, batch=17), die), (replace(given, splits=(("mp", "dp"), *given.splits[1:])), die),
-        (replace(given, rule=UpdateRule(rate=0.2)), die),
-        (replace(given, graph=other, splits=(("dp", "dp"),) * len(other.nodes)), die),
-        (replace(given, lists=(Lists(samples=ranges_of((2, 2, 6, 6))),) * len(graph.nodes)), die),
-        (replace(given, factors=(4,), splits=(("dp",),) * len(graph.nodes)), die), (given, preset("ndp-demo")))]
-    assert len(set(found)) == len(found)
+    digests = [step_of(variant, target).digest() for variant, target in (
+        (sharding, die), (replace(sharding, batch=17), die),
+        (replace(sharding, splits=(("mp", "dp"), *sharding.splits[1:])), die),
+        (replace(sharding, rule=UpdateRule(rate=0.2)), die),
+        (replace(sharding, graph=other, splits=(("dp", "dp"),) * len(other.nodes)), die),
+        (replace(sharding, lists=(Lists(samples=ranges_of((2, 2, 6, 6))),) * len(graph.nodes)), die),
+        (replace(sharding, factors=(4,), splits=(("dp",),) * len(graph.nodes)), die), (sharding, preset("ndp-demo")))]
+    assert len(set(digests)) == len(digests)
     # Of the array its links alone matter, which say how rings go.
-    assert step_of(replace(given, array=replace(ring(4), clock_mhz=500)), die).digest() == found[0]
+    assert step_of(replace(sharding, array=replace(ring(4), clock_mhz=500)), die).digest() == digests[0]
 
 
 class Colour(Enum):
@@ -103,8 +104,8 @@ class Colour(Enum):
 
 @dataclass
 class Pair:
-    one: object
-    two: object
+    first: object
+    second: object
 
 
 def test_digests_tell_data_apart() -> None:

@@ -37,28 +37,29 @@ def test_kinds_say_how_many_descriptors_they_take() -> None:
 
 def asked(source: str) -> list[tuple[int, str]]:
     """Lines of a module that ask whether something is of a kind of work, and the kind."""
-    found = []
+    questions = []
     for node in ast.walk(ast.parse(source)):
         inside: list[ast.AST] = []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in (
                 "isinstance", "issubclass"):
             inside = [node.args[1]]
-        elif isinstance(node, ast.Compare) and any(isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
-                                                   and one.func.id == "type" for one in (node.left, *node.comparators)):
+        elif isinstance(node, ast.Compare) and any(isinstance(operand, ast.Call) and isinstance(operand.func, ast.Name)
+                                                   and operand.func.id == "type"
+                                                   for operand in (node.left, *node.comparators)):
             inside = [node]
         elif isinstance(node, ast.MatchClass):
             inside = [node.cls]
-        for part in (one for top in inside for one in ast.walk(top)):
+        for part in (child for top in inside for child in ast.walk(top)):
             name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
             if name in NAMES | {"Sent", "Work"}:
-                found.append((node.lineno, name))
-    return found
+                questions.append((node.lineno, name))
+    return questions
 
 
 def test_nobody_asks_for_a_kind() -> None:
-    found = {str(path.relative_to(SOURCES)): lines for path in sorted(SOURCES.rglob("*.py"))
-             if (lines := asked(path.read_text()))}
-    assert not found
+    questions = {str(path.relative_to(SOURCES)): lines for path in sorted(SOURCES.rglob("*.py"))
+                 if (lines := asked(path.read_text()))}
+    assert not questions
 
 
 @pytest.mark.parametrize("source", [

@@ -46,7 +46,8 @@ def test_what_is_kept_begins_with_beats_from_the_first_word_on(name: str, rule: 
     array, parameters, graph = ring(dies, preset=name), preset(name), from_network(NETWORKS["digits-cnn"])
     step = step_of(Sharding(graph=graph, splits=data(graph, array.levels), batch=16, factors=array.factors, array=array,
                             rule=rule), parameters)
-    updates = {one.node.name: one.owned for one in step.operations if isinstance(one, StateUpdate)}
+    updates = {operation.node.name: operation.owned for operation in step.operations
+               if isinstance(operation, StateUpdate)}
     assert len(updates) == len(graph.weighted)
     for owned in updates.values():
         for die in range(dies):

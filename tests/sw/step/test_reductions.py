@@ -81,10 +81,10 @@ def test_the_prediction_waits_for_the_rings_whose_turn_is_first() -> None:
     time = StepTime(graph, 64, array)
     step = time.schedule.built(splits)
     assert [operation.going for operation in step.operations if isinstance(operation, Reduce)][:2] == [(0, 1), (2, 3)]
-    assert [list(one) for one in step.classes()] == [[2, 3, 6, 7], [0, 1, 4, 5]]
+    assert [list(dies) for dies in step.classes()] == [[2, 3, 6, 7], [0, 1, 4, 5]]
     alone = StepTime(graph, 64, full(8)).schedule.step(splits)
-    found = time.schedule.step(splits)
-    assert found.collective > alone.collective and found.cycles > alone.cycles
+    predicted = time.schedule.step(splits)
+    assert predicted.collective > alone.collective and predicted.cycles > alone.cycles
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 16])
@@ -97,8 +97,9 @@ def test_rows_of_the_group_table_have_the_rings_whose_messages_come(rows: int, m
     monkeypatch.setattr("plinth.step.step.GROUPS", rows)
     plan = given_plan(graph, array, splits, 64)
     step = step_of(plan.sharding, PARAMETERS)
-    assert len(step.groups) == 4 and any(isinstance(one, Reduce) and one.going for one in step.operations)
-    given = 0
+    assert len(step.groups) == 4 and any(isinstance(operation, Reduce) and operation.going
+                                         for operation in step.operations)
+    row_writes = 0
     for die in range(step.dies):
         table: dict[int, tuple[int, ...]] = {row: step.groups[row].of(die) for row in range(step.fixed_groups)}
         works = [getattr(item, "work", None) for item in step.tasks(die)]
@@ -107,23 +108,25 @@ def test_rows_of_the_group_table_have_the_rings_whose_messages_come(rows: int, m
                 assert work.row == step.fixed_groups == rows - 1 and table.get(work.row) != work.ring
                 assert isinstance(after, Reduction) and (after.row, after.ring) == (work.row, work.ring)
                 table[work.row] = work.ring
-                given += 1
+                row_writes += 1
             elif isinstance(work, Reduction):
                 assert table[work.row] == work.ring
-    assert bool(given) == (rows < 4)
+    assert bool(row_writes) == (rows < 4)
     # Dies of a class have them at the same operations; in groups of tasks the simulator asks one die of each class.
-    for operation in (one for one in step.operations if isinstance(one, Reduce | Regroup)):
+    for operation in (operation for operation in step.operations if isinstance(operation, Reduce | Regroup)):
         for dies in step.classes():
             assert len({len(list(operation.tasks(int(die)))) for die in dies}) == 1, operation
     own = [sum(isinstance(getattr(item, "work", None), GroupRow) for item in step.tasks(die)) for die in range(8)]
-    in_groups = Counter(one.die for one in simulated(plan, array, most_tasks=0).work.activities
-                        if isinstance(one, DieTask) and one.name.startswith("set_group"))
+    in_groups = Counter(activity.die for activity in simulated(plan, array, most_tasks=0).work.activities
+                        if isinstance(activity, DieTask) and activity.name.startswith("set_group"))
     assert [in_groups[die] for die in range(8)] == own
     # Predictions and the simulator have them; they end in the order of the engine's tasks.
     cycles = StepTime(graph, 64, array).cycles(splits)
-    ends = [one for one in simulated(plan, array).work.activities if one.name.startswith("set_group") and "@" in
-            one.name and one.signals and one.signals[0].endswith("done")]
-    assert len(ends) == given
-    assert sum(any(wait.counter == one.signals[0] for wait in one.waits) for one in ends) >= given - step.dies
+    ends = [activity for activity in simulated(plan, array).work.activities
+            if activity.name.startswith("set_group") and "@" in activity.name
+            and activity.signals and activity.signals[0].endswith("done")]
+    assert len(ends) == row_writes
+    assert sum(any(wait.counter == activity.signals[0] for wait in activity.waits)
+               for activity in ends) >= row_writes - step.dies
     monkeypatch.setattr("plinth.step.step.GROUPS", 16)
     assert StepTime(graph, 64, array).cycles(splits) <= cycles

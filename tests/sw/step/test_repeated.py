@@ -33,12 +33,12 @@ from plinth.step.tasks import Item
 def _check(graphs: list[PlanGraph], array: Array, batches: tuple[int, ...]) -> dict[type, tuple[int, int]]:
     """Compare the tasks of all operations that say they are equal, over all dies of steps of many splits, as pieces and
     in groups; by type how many there were, and how many of them are different."""
-    found: dict[Hashable, list[Item]] = {}
+    equal_tasks: dict[Hashable, list[Item]] = {}
     counts: dict[type, tuple[int, int]] = {}
     for graph, batch in product(graphs, batches):
-        for one, two in product(product(("dp", "mp", "op"), repeat=array.levels), repeat=2):
+        for odd, even in product(product(("dp", "mp", "op"), repeat=array.levels), repeat=2):
             splits = tuple(
-                tuple(split if split in graph.choices(number) else DP for split in (one if number % 2 else two))
+                tuple(split if split in graph.choices(number) else DP for split in (odd if number % 2 else even))
                 for number in range(len(graph.nodes)))
             step = step_of(Sharding(graph=graph, splits=splits, batch=batch, factors=array.factors, array=array),
                            array.die_parameters())
@@ -48,8 +48,8 @@ def _check(graphs: list[PlanGraph], array: Array, batches: tuple[int, ...]) -> d
                 key = type(operation), operation.on(die)
                 tasks = [item for most in (2, 8) for item in operation.tasks(die, most)]
                 seen, kinds = counts.get(type(operation), (0, 0))
-                counts[type(operation)] = seen + 1, kinds + (key not in found)
-                assert found.setdefault(key, tasks) == tasks, operation.name
+                counts[type(operation)] = seen + 1, kinds + (key not in equal_tasks)
+                assert equal_tasks.setdefault(key, tasks) == tasks, operation.name
     return counts
 
 

@@ -80,7 +80,7 @@ def test_tiles_carry_the_plans_words(seed: int, dies: int) -> None:
     step = step_of(plan.sharding, preset("ndp-tiny"))
     words = sum(item.work.source.rows * item.work.source.columns for die in range(dies) for item in step.tasks(die)
                 if isinstance(item, Task) and isinstance(item.work, TileCopy) and item.work.die is not None)
-    assert words == sum(one.words for one in plan.transfers)
+    assert words == sum(transfer.words for transfer in plan.transfers)
 
 
 @pytest.mark.parametrize("most", [1, 3, 32])
@@ -91,7 +91,7 @@ def test_groups_stand_for_their_tasks(seed: int, dies: int, most: int) -> None:
     for operation in step.operations:
         if isinstance(operation, Exchange):
             continue
-        pooled = isinstance(operation, Chain) and any(isinstance(one, Pool) for one in operation.members)
+        pooled = isinstance(operation, Chain) and any(isinstance(member, Pool) for member in operation.members)
         for die in range(dies):
             fine, coarse = ([item for item in operation.tasks(die, some) if isinstance(item, Task)]
                             for some in (None, most))
@@ -102,13 +102,13 @@ def test_groups_stand_for_their_tasks(seed: int, dies: int, most: int) -> None:
                 places: list[dict[str, tuple[int, int]]] = []
                 for tasks in (fine, coarse):
                     spans: dict[str, tuple[int, int]] = {}
-                    for buffer in (one for task in tasks for one in (task.writes if written else task.reads)
-                                   if one.rows and one.columns):
+                    for buffer in (buffer for task in tasks for buffer in (task.writes if written else task.reads)
+                                   if buffer.rows and buffer.columns):
                         low, high = spans.get(buffer.place, (buffer.address, buffer.address + buffer.words))
                         spans[buffer.place] = min(low, buffer.address), max(high, buffer.address + buffer.words)
                     places.append(spans)
                 for place, (low, high) in places[0].items():
-                    if not written and any(one.place == place for task in fine for one in task.writes):
+                    if not written and any(buffer.place == place for task in fine for buffer in task.writes):
                         # Strips add to what earlier ones of their group have left.
                         continue
                     assert places[1][place][0] <= low and high <= places[1][place][1]
@@ -117,25 +117,25 @@ def test_groups_stand_for_their_tasks(seed: int, dies: int, most: int) -> None:
 
 
 def test_tasks_wait_for_what_they_touch() -> None:
-    found: Accesses[int] = Accesses()
+    accesses: Accesses[int] = Accesses()
     place = Buffer("place", 0, 8, 4, 4)
-    found.touch([], [place.lines(0, 4)], 1)
-    found.touch([], [place.lines(4, 4)], 2)
-    assert found.needed([place.lines(2, 4)], []) == [1, 2]
-    found.touch([place.lines(2, 4)], [], 3)
+    accesses.touch([], [place.lines(0, 4)], 1)
+    accesses.touch([], [place.lines(4, 4)], 2)
+    assert accesses.needed([place.lines(2, 4)], []) == [1, 2]
+    accesses.touch([place.lines(2, 4)], [], 3)
     # Reads do not wait for reads; writes wait for both, and then stand for what they cover.
-    assert found.needed([place.lines(5, 1)], []) == [2]
-    assert sorted(found.needed([], [place])) == [1, 2, 3]
-    found.touch([], [place], 4)
-    assert found.needed([place], []) == [4] and found.needed([Buffer("other", 0, 8, 4, 4)], []) == []
-    found.arrive([place.lines(0, 1)], 5)
-    assert found.needed([place.lines(0, 1)], []) == [4, 5]
+    assert accesses.needed([place.lines(5, 1)], []) == [2]
+    assert sorted(accesses.needed([], [place])) == [1, 2, 3]
+    accesses.touch([], [place], 4)
+    assert accesses.needed([place], []) == [4] and accesses.needed([Buffer("other", 0, 8, 4, 4)], []) == []
+    accesses.arrive([place.lines(0, 1)], 5)
+    assert accesses.needed([place.lines(0, 1)], []) == [4, 5]
 
 
 def test_equal_dies_are_one_class() -> None:
     graph = from_network(NETWORKS["lenet-c"])
-    assert [list(one) for one in step_of(Sharding(graph=graph, splits=data(graph, 3), batch=64),
-                                                  preset("ndp-demo")).classes()] == [list(range(8))]
+    assert [list(dies) for dies in step_of(Sharding(graph=graph, splits=data(graph, 3), batch=64),
+                                           preset("ndp-demo")).classes()] == [list(range(8))]
     # 50 samples on 8 dies: two have 7.
     assert sorted(map(len, step_of(Sharding(graph=graph, splits=data(graph, 3), batch=50),
                                             preset("ndp-demo")).classes())) == [2, 6]
@@ -184,12 +184,12 @@ def test_a_kind_of_layer_is_added_to_the_step_and_the_golden_model_only(dies: in
     network, generator = _toy(Halved), np.random.default_rng(dies)
     plan = random_plan(network, dies, 16, generator)
     program = lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, 16, generator), program)
-    next(iter(made.epoch(0)))
-    assert made.gradient_error < 1e-5
+    training = session(network, plan, random_data(network, 16, generator), program)
+    next(iter(training.epoch(0)))
+    assert training.gradient_error < 1e-5
     array = ARRAYS[f"ring-{dies}"]
     assert StepTime(plan.graph, 16, array).cycles(plan.splits) > 0
-    names = [one.name for one in simulated(plan, array).work.activities]
+    names = [activity.name for activity in simulated(plan, array).work.activities]
     # The first activation behind a sum goes with it; both ways are vector tasks.
     assert any(name.startswith("conv.output") for name in names) and any("conv.backward" in name for name in names)
 
@@ -204,12 +204,12 @@ def test_no_product_is_faster_than_its_pes_or_its_memory(network: str, name: str
         step = step_of(Sharding(graph=graph, splits=splits, batch=256), die.parameters)
         for task in step.tasks(0, 1):
             if isinstance(task, Task) and isinstance(task.work, Multiplication):
-                found, product = matrix_cost(die, task.work), product_of(task.work)
+                cost, product = matrix_cost(die, task.work), product_of(task.work)
                 least = product.samples * product.weights * (product.window.positions if product.window else 1)
                 if task.work.direction != "bprop":
-                    assert found.macs >= least
-                assert found.interval >= found.macs / pes and found.latency >= found.interval
-                assert found.interval >= found.words / float(die.parameters.memory_words_per_cycle)
+                    assert cost.macs >= least
+                assert cost.interval >= cost.macs / pes and cost.latency >= cost.interval
+                assert cost.interval >= cost.words / float(die.parameters.memory_words_per_cycle)
 
 
 @pytest.mark.parametrize("name", ["ndp-tiny", "hypar-demo", "ndp-bench"])
@@ -251,12 +251,12 @@ def test_updates_read_and_write_all_that_they_change(stochastic: bool) -> None:
     network, rule = NETWORKS["digits-mlp"], UpdateRule(kind="momentum", stochastic=stochastic)
     graph = from_network(network)
     step = step_of(Sharding(graph=graph, splits=((DP,),) * len(graph.nodes), batch=8, rule=rule), preset("fpga-tiny"))
-    found = 0
+    updates = 0
     for task in step.tasks(0):
         if isinstance(task, Task) and isinstance(task.work, Optimisation):
             work = task.work
             assert (work.generator is not None) == stochastic
             changed = {work.weights, *work.kept.values(), *([work.generator] if stochastic else [])}
             assert set(task.writes) == changed and set(task.reads) == {work.gradients, *changed}
-            found += 1
-    assert found
+            updates += 1
+    assert updates

@@ -27,23 +27,23 @@ def _step(dies: int) -> Step:
 
 @pytest.mark.parametrize("dies", (2, 8))
 def test_slots_lie_one_behind_the_other_and_begin_with_a_beat(dies: int) -> None:
-    exchange = next(one for one in _step(dies).operations if isinstance(one, Exchange) and isinstance(
-        one.targets, Slots))
+    exchange = next(operation for operation in _step(dies).operations if isinstance(operation, Exchange) and isinstance(
+        operation.targets, Slots))
     whole, end = exchange.targets.buffer(0), 0
     for slot in exchange.targets:
-        found = slot.buffer(0)
-        assert found.place == whole.place and found.address % PARAMETERS.beat_words == 0
-        assert end <= found.address < end + PARAMETERS.beat_words
-        end = found.address + found.words
+        buffer = slot.buffer(0)
+        assert buffer.place == whole.place and buffer.address % PARAMETERS.beat_words == 0
+        assert end <= buffer.address < end + PARAMETERS.beat_words
+        end = buffer.address + buffer.words
     assert len(list(exchange.targets)) == dies and end <= whole.words == exchange.targets.place_words()
 
 
 @pytest.mark.parametrize("most", (1, 2, 3, 5, 40))
 def test_groups_of_a_sum_stand_for_its_tasks(most: int) -> None:
-    found = [one for one in _step(32).operations if isinstance(one, Sum)]
-    assert found
-    for one in found:
-        alone, grouped = list(one.tasks(0)), list(one.tasks(0, most))
+    sums = [operation for operation in _step(32).operations if isinstance(operation, Sum)]
+    assert sums
+    for operation in sums:
+        alone, grouped = list(operation.tasks(0)), list(operation.tasks(0, most))
         assert len(grouped) <= FEW * most and all(isinstance(task, Task) for task in grouped)
         assert sum(task.count for task in grouped) == len(alone)
         assert {buffer.place for task in alone for buffer in task.reads} == {

@@ -21,15 +21,15 @@ def test_strips_are_all_tiles_in_order(images: int, tiles: tuple[int, int], chan
                                        transfer_words: int) -> None:
     """The 16 tiles of four images with few lines are one row of PEs; products of few channels are short."""
     parameters = preset("ndp-bench", transforms=TRANSFORMS, transfer_words=transfer_words)
-    found = tile_strips(parameters, images, tiles, 36, channels, channels)
-    assert len(found) >= least
-    rows = [strip.rows(tiles) for strip in found]
+    strips = tile_strips(parameters, images, tiles, 36, channels, channels)
+    assert len(strips) >= least
+    rows = [strip.rows(tiles) for strip in strips]
     assert [first for first, _ in rows] == [sum(count for _, count in rows[:place]) for place in range(len(rows))]
-    if found:
+    if strips:
         assert sum(count for _, count in rows) == images * tiles[0] * tiles[1]
-        assert all(strip.lines == tiles[0] or images == 1 for strip in found)
+        assert all(strip.lines == tiles[0] or images == 1 for strip in strips)
     if not least:
-        assert not found
+        assert not strips
 
 
 def ended(parameters: DieParameters, lines: Sequence[int], inputs: int, outputs: int) -> float:
@@ -58,10 +58,10 @@ def ended(parameters: DieParameters, lines: Sequence[int], inputs: int, outputs:
 def test_the_strips_are_the_quickest(inputs: int, outputs: int) -> None:
     """Of all ways to cut the lines of a map in up to three."""
     parameters = preset("ndp-bench", transforms=TRANSFORMS)
-    found = [strip.lines for strip in tile_strips(parameters, 1, (14, 14), 36, inputs, outputs)] or [14]
-    ways = [[14], *([one, 14 - one] for one in range(1, 14)),
-            *([one, two - one, 14 - two] for two in range(2, 14) for one in range(1, two))]
-    assert ended(parameters, found, inputs, outputs) == min(ended(parameters, way, inputs, outputs) for way in ways)
+    lines = [strip.lines for strip in tile_strips(parameters, 1, (14, 14), 36, inputs, outputs)] or [14]
+    ways = [[14], *([first, 14 - first] for first in range(1, 14)),
+            *([first, second - first, 14 - second] for second in range(2, 14) for first in range(1, second))]
+    assert ended(parameters, lines, inputs, outputs) == min(ended(parameters, way, inputs, outputs) for way in ways)
 
 
 def test_rows_of_a_strip_are_of_all_images() -> None:
@@ -78,9 +78,9 @@ def tiling(side: int) -> Tiling:
     graph = from_network(Network(name="one", input=Shape((8, side, side)), layers=(
         Convolution(name="conv", channels=8, kernel=(3, 3), padding=(1, 1), winograd=2, weights="winograd"),
         MeanSquaredError(name="loss"))))
-    found = graph.nodes[0].tiling
-    assert found is not None
-    return found
+    map_tiling = graph.nodes[0].tiling
+    assert map_tiling is not None
+    return map_tiling
 
 
 @pytest.mark.parametrize(("images", "side", "channels", "cut"), [
@@ -89,17 +89,17 @@ def tiling(side: int) -> Tiling:
 def test_a_gather_goes_in_strips_where_maps_are_longer_than_tasks(images: int, side: int, channels: int, cut: bool,
                                                                   added: bool) -> None:
     """The shortest strip is the last one, whose maps nothing hides, where links hide all others."""
-    given = tiling(side)
-    found = gather_strips(preset("ndp-bench", transforms=TRANSFORMS, transfer_words=16), images, given, channels, 1, 8,
-                          added)
-    assert (found is not None) == cut
-    if found is None:
+    map_tiling = tiling(side)
+    gather = gather_strips(preset("ndp-bench", transforms=TRANSFORMS, transfer_words=16), images, map_tiling, channels,
+                           1, 8, added)
+    assert (gather is not None) == cut
+    if gather is None:
         return
-    rows = [strip.rows(given.tiles) for strip in found.strips]
+    rows = [strip.rows(map_tiling.tiles) for strip in gather.strips]
     assert [first for first, _ in rows] == [sum(count for _, count in rows[:place]) for place in range(len(rows))]
-    assert sum(count for _, count in rows) == images * given.positions
-    assert found.ahead == tuple(sorted(found.ahead)) and found.ahead[-1] == len(rows)
-    assert all(sent > number + (number + 1 < len(rows)) for number, sent in enumerate(found.ahead))
+    assert sum(count for _, count in rows) == images * map_tiling.positions
+    assert gather.ahead == tuple(sorted(gather.ahead)) and gather.ahead[-1] == len(rows)
+    assert all(sent > number + (number + 1 < len(rows)) for number, sent in enumerate(gather.ahead))
     if (images, side) == (1, 16):
         assert rows[-1][1] == min(count for _, count in rows)
 

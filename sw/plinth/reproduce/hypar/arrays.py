@@ -26,45 +26,46 @@ from plinth.reproduce.hypar.simulated import (
 from plinth.reproduce.paper import CLAIMS, Draft
 
 
-def figure_11(made: Draft) -> None:
+def figure_11(draft: Draft) -> None:
     """VGG-A on 1 to 64 accelerators."""
-    made.further = {"whole": "total", "links": "links", "our_dies": "dies"}
+    draft.further = {"whole": "total", "links": "links", "our_dies": "dies"}
     cases = {1 << levels: case("vgg-a", levels) for levels in range(7)}
     alone = cases[1].compute
     sizes = list(cases)
-    gain = {"formula": {series: [alone / found.time(found.splits[series]) for found in cases.values()]
+    gain = {"formula": {series: [alone / network.time(network.splits[series]) for network in cases.values()]
                          for series in ("data", "hypar")}}
     settings: dict[str, Callable[[int], SimulationSetting]] = {
         "whole": partial(tree, whole=True), "links": partial(tree, whole=False), "our_dies": our_tree}
     for key, setting in settings.items():
         gain[key] = {}
         for series in ("data", "hypar"):
-            seconds = [outcome(found.graph, found.planned_exact if (key, series) == ("our_dies", "hypar") else
-                               found.splits[series], BATCH, setting(size)).seconds for size, found in cases.items()]
+            seconds = [outcome(network.graph, network.planned_exact if (key, series) == ("our_dies", "hypar") else
+                               network.splits[series], BATCH, setting(size)).seconds for size, network in cases.items()]
             gain[key][series] = [seconds[0] / value for value in seconds]
-    moved = {series: [found.gb(found.splits[series]) for found in cases.values()] for series in ("data", "hypar")}
-    made.points = {"accelerators": sizes, "gain": gain["formula"], "gb": moved,
-                   "simulated": {key: gain[key] for key in settings}}
-    most = {key: {series: sizes[values.index(max(values))] for series, values in found.items()}
-            for key, found in gain.items()}
+    moved = {series: [network.gb(network.splits[series]) for network in cases.values()] for series in ("data", "hypar")}
+    draft.points = {"accelerators": sizes, "gain": gain["formula"], "gb": moved,
+                    "simulated": {key: gain[key] for key in settings}}
+    most = {key: {series: sizes[values.index(max(values))] for series, values in by_series.items()}
+            for key, by_series in gain.items()}
     place = sizes.index(most["formula"]["hypar"])
     more = moved["hypar"][place + 1] - moved["hypar"][place]
     less = cases[sizes[place]].compute - cases[sizes[place + 1]].compute
     notes = {"hypar": f"at {sizes[place + 1]} another {more:.2f} GB move, and the compute saved is worth {less:.2f} GB",
              "data": ""}
     for series, note in notes.items():
-        made.add(series, "fastest with", most["formula"][series], {key: most[key][series] for key in made.further},
-                 note=note)
+        draft.add(series, "fastest with", most["formula"][series], {key: most[key][series] for key in draft.further},
+                  note=note)
     for series in ("hypar", "data"):
         for size in (8, 16, 32, 64):
-            made.add(series, f"gain with {size}", gain["formula"][series][sizes.index(size)],
-                     {key: gain[key][series][sizes.index(size)] for key in made.further})
-    faster = {key: sum(one > two for one, two in zip(found["hypar"][1:], found["data"][1:], strict=True))
-              for key, found in gain.items()}
-    made.add("hypar", "faster at sizes", faster.pop("formula"), faster)
-    made.add("hypar", "less moved at sizes",
-             sum(one > two for one, two in zip(moved["data"][1:], moved["hypar"][1:], strict=True)))
-    made.notes += [
+            draft.add(series, f"gain with {size}", gain["formula"][series][sizes.index(size)],
+                      {key: gain[key][series][sizes.index(size)] for key in draft.further})
+    faster = {key: sum(hypar_gain > data_gain for hypar_gain, data_gain in
+                       zip(by_series["hypar"][1:], by_series["data"][1:], strict=True))
+              for key, by_series in gain.items()}
+    draft.add("hypar", "faster at sizes", faster.pop("formula"), faster)
+    draft.add("hypar", "less moved at sizes",
+              sum(data_gb > hypar_gb for data_gb, hypar_gb in zip(moved["data"][1:], moved["hypar"][1:], strict=True)))
+    draft.notes += [
         CONSTANT + "; compute shrinks with the accelerators, the total bandwidth stays",
         "'total': simulated, H-tree, nothing overlapping, the bandwidth of 16 links of 125 Mb/s (K) for all "
         "accelerators together",
@@ -75,23 +76,24 @@ def figure_11(made: Draft) -> None:
         "pass; 1 is one of our dies"]
 
 
-def figure_12(made: Draft) -> None:
+def figure_12(draft: Draft) -> None:
     """H-tree and torus."""
-    made.further = {"links": "links", "rows": "rows", "half": "half", "our_dies": "dies"}
+    draft.further = {"links": "links", "rows": "rows", "half": "half", "our_dies": "dies"}
     trees, ours = gains("hypar", K_LINKS), gains("hypar", OUR_DIES)
     columns = [gains("hypar", torus, tree) for torus, tree in (
         (TORUS, K_LINKS), (LINK_TORUS, K_LINKS), (ROW_TORUS, K_LINKS), (HALF_ROW_TORUS, K_LINKS),
         (OUR_TORUS, OUR_DIES))]
     for name, value, dies in zip((*NAMES, "gmean"), with_mean(trees), with_mean(ours), strict=True):
-        made.add("hypar", name, value, {"our_dies": dies})
+        draft.add("hypar", name, value, {"our_dies": dies})
     for name, (value, *others) in zip((*NAMES, "gmean"), zip(*map(with_mean, columns), strict=True), strict=True):
-        made.add("torus", name, value, dict(zip(made.further, others, strict=True)))
-    slower = [sum(one < 0.999 * two for name, one, two in zip(NAMES, values, whole, strict=True) if name != "sfc")
+        draft.add("torus", name, value, dict(zip(draft.further, others, strict=True)))
+    slower = [sum(on_torus < 0.999 * on_tree for name, on_torus, on_tree in zip(NAMES, values, whole, strict=True)
+                  if name != "sfc")
               for values, whole in zip(columns, (*[trees] * 4, ours), strict=True)]
-    made.add("torus", "slowed, SFC aside", slower[0], dict(zip(made.further, slower[1:], strict=True)))
+    draft.add("torus", "slowed, SFC aside", slower[0], dict(zip(draft.further, slower[1:], strict=True)))
     own = mean(gains("hypar", TORUS))
-    made.add(CLAIMS, "torus, HyPar / dp", own, note="geometric mean of ten networks, both on the torus")
-    made.notes += [
+    draft.add(CLAIMS, "torus, HyPar / dp", own, note="geometric mean of ten networks, both on the torus")
+    draft.notes += [
         CONSTANT + "; by it the H-tree's links of 125 Mb/s",
         "simulated as Figure 6's column 'K', against Data Parallelism on the H-tree; against that on the torus itself "
         f"the geometric mean would be {own:.3g}, better than on the H-tree. Each die exchanges with its partner of "
@@ -124,19 +126,21 @@ def layers() -> dict[str, HyParCase]:
             for node, batch in LAYERS for levels in (2, 3, 4)}
 
 
-def figure_13(made: Draft) -> None:
+def figure_13(draft: Draft) -> None:
     """Performance and energy against one weird trick."""
-    made.further = {key: reading.heading for key, reading in READINGS.items() if reading.heading}
-    found = layers()
-    faster = [one.time(one.splits["trick"]) / one.time(one.splits["hypar"]) for one in found.values()]
-    for name, value in zip((*found, "gmean"), with_mean(faster), strict=True):
-        made.add("hypar", name, value)
-    columns = [[saving(one, "hypar", reading, "trick") for one in found.values()] for reading in READINGS.values()]
-    for name, ours, *further in zip((*found, "gmean"), *map(with_mean, columns), strict=True):
-        made.add("energy", name, ours, dict(zip(made.further, further, strict=True)))
-    made.add(CLAIMS, "faster than the trick", sum(value > 1 for value in faster), note="of six")
+    draft.further = {key: reading.heading for key, reading in READINGS.items() if reading.heading}
+    cases = layers()
+    faster = [network.time(network.splits["trick"]) / network.time(network.splits["hypar"])
+              for network in cases.values()]
+    for name, value in zip((*cases, "gmean"), with_mean(faster), strict=True):
+        draft.add("hypar", name, value)
+    columns = [[saving(network, "hypar", reading, "trick") for network in cases.values()]
+               for reading in READINGS.values()]
+    for name, ours, *further in zip((*cases, "gmean"), *map(with_mean, columns), strict=True):
+        draft.add("energy", name, ours, dict(zip(draft.further, further, strict=True)))
+    draft.add(CLAIMS, "faster than the trick", sum(value > 1 for value in faster), note="of six")
     for name, batch in (("conv5", 32), ("fc3", 4096)):
-        made.add(CLAIMS, f"{name}, first level", found[f"{name}-b{batch}-h4"].splits["hypar"][0][0])
-    chosen = [" ".join(found[f"{node.name}-b{batch}-h4"].splits["hypar"][0]) for node, batch in LAYERS]
-    made.notes += [f"each layer alone; at h4 HyPar chooses {chosen[0]} for conv5, {chosen[1]} for fc3",
-                   CONSTANT + ", scaled to batch and accelerators; energy and its further columns as in Figure 7"]
+        draft.add(CLAIMS, f"{name}, first level", cases[f"{name}-b{batch}-h4"].splits["hypar"][0][0])
+    chosen = [" ".join(cases[f"{node.name}-b{batch}-h4"].splits["hypar"][0]) for node, batch in LAYERS]
+    draft.notes += [f"each layer alone; at h4 HyPar chooses {chosen[0]} for conv5, {chosen[1]} for fc3",
+                    CONSTANT + ", scaled to batch and accelerators; energy and its further columns as in Figure 7"]

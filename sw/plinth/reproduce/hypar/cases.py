@@ -97,11 +97,11 @@ def mean(values: Sequence[float]) -> float:
     return float(prod(values) ** (1 / len(values)))
 
 
-def stated(splits: Splits, found: HyParCase, part: str) -> str:
+def stated(splits: Splits, network: HyParCase, part: str) -> str:
     """Splits of a level ("H1") over the weighted layers, or of a layer over the levels."""
     if part in ("H1", "H2", "H3", "H4"):
-        return code(splits[number][int(part[1]) - 1] for number in found.graph.weighted)
-    return code(splits[found.number(part)])
+        return code(splits[number][int(part[1]) - 1] for number in network.graph.weighted)
+    return code(splits[network.number(part)])
 
 
 def with_mean(values: Sequence[float]) -> list[float]:

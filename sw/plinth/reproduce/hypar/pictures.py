@@ -30,7 +30,7 @@ def _splits(figure: Table) -> Any:
 
     points = figure.points
     widest = max(len(network["layers"]) for network in points.values())
-    made, axes = _picture(figure, 9.2, 16.5, len(points), 2)
+    drawing, axes = _picture(figure, 9.2, 16.5, len(points), 2)
     for pair, (name, network) in zip(axes, points.items(), strict=True):
         for axis, form in zip(pair, ("published", "exact"), strict=True):
             for place, layer in enumerate(network[form]):
@@ -51,10 +51,10 @@ def _splits(figure: Table) -> Any:
             axis.tick_params(length=0)
             axis.set_title(f"{name}, {form} words", fontsize=8, loc="left", pad=3)
             bare(axis, ("top", "right", "bottom", "left"))
-    made.legend(handles=[*(Patch(facecolor=LOOKS[split][2], label=LOOKS[split][0]) for split in ("dp", "mp")),
-                         _dot("stated in the paper's text")],
-                loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    return made
+    drawing.legend(handles=[*(Patch(facecolor=LOOKS[split][2], label=LOOKS[split][0]) for split in ("dp", "mp")),
+                            _dot("stated in the paper's text")],
+                   loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    return drawing
 
 
 def _dot(label: str) -> Any:
@@ -113,7 +113,7 @@ def _marks(axis: Any, figure: Table, sets: Sequence[Sequence[PaperRow]]) -> list
 
 def _against_data(figure: Table) -> Any:
     """Figures 6 and 7."""
-    made, axes = _picture(figure, 13, 5)
+    drawing, axes = _picture(figure, 13, 5)
     axis = axes[0, 0]
     drawn = [[row for row in _rows(figure, series) if row.what in (*NAMES, "gmean")] for series in ("model", "hypar")]
     axis.set_yscale("log")
@@ -123,17 +123,17 @@ def _against_data(figure: Table) -> Any:
     axis.set_ylabel(figure.unit)
     from matplotlib.lines import Line2D
 
-    made.legend(handles=[*_handles(("model", "hypar")), *_marks(axis, figure, drawn),
-                         Line2D([], [], color=COLOURS["data"], label="Data Parallelism = 1")],
-                loc="outside lower center", ncols=4, fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(handles=[*_handles(("model", "hypar")), *_marks(axis, figure, drawn),
+                            Line2D([], [], color=COLOURS["data"], label="Data Parallelism = 1")],
+                   loc="outside lower center", ncols=4, fontsize=8.5, frameon=False)
+    return drawing
 
 
 def _topologies(figure: Table) -> Any:
     """Figure 12: ours on both, and the geometric means that the paper prints."""
     from matplotlib.patches import Patch
 
-    made, axes = _picture(figure, 11, 4.6)
+    drawing, axes = _picture(figure, 11, 4.6)
     axis, looks = axes[0, 0], {"torus": LOOKS["mp"][2], "hypar": COLOURS["hypar"]}
     for number, (series, colour) in enumerate(looks.items()):
         rows = [row for row in _rows(figure, series) if row.what in (*NAMES, "gmean")]
@@ -148,16 +148,16 @@ def _topologies(figure: Table) -> Any:
     axis.set_xticks(range(len(NAMES) + 1), (*NAMES, "gmean"), fontsize=9)
     bare(axis)
     axis.set_ylabel(figure.unit)
-    made.legend(handles=[*(Patch(facecolor=colour, label=f"{name}, simulated") for colour, name in
-                           ((looks["torus"], "torus"), (looks["hypar"], "H-tree"))),
-                         Patch(facecolor="grey", alpha=PAPER, label="paper (geometric means only)")],
-                loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(handles=[*(Patch(facecolor=colour, label=f"{name}, simulated") for colour, name in
+                              ((looks["torus"], "torus"), (looks["hypar"], "H-tree"))),
+                            Patch(facecolor="grey", alpha=PAPER, label="paper (geometric means only)")],
+                   loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    return drawing
 
 
 def _communication(figure: Table) -> Any:
     """Figure 8: bars, and a line across ours at what the dies really move."""
-    made, axes = _picture(figure, 15, 5.6)
+    drawing, axes = _picture(figure, 15, 5.6)
     axis = axes[0, 0]
     names = ("model", "data", "hypar")
     sets = [(_rows(figure, series), COLOURS[series]) for series in names]
@@ -172,15 +172,15 @@ def _communication(figure: Table) -> Any:
     axis.set_ylabel(figure.unit)
     from matplotlib.lines import Line2D
 
-    made.legend(handles=[*_handles(names), Line2D([], [], color="black", label="the dies, same splits")],
-                loc="outside lower center", ncols=7, fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(handles=[*_handles(names), Line2D([], [], color="black", label="the dies, same splits")],
+                   loc="outside lower center", ncols=7, fontsize=8.5, frameon=False)
+    return drawing
 
 
 def _space(figure: Table) -> Any:
     """Figures 9 and 10: a colour map of all points, HyPar's choice and the highest points marked."""
     points = figure.points
-    made, axes = _picture(figure, 7.4, 6.6)
+    drawing, axes = _picture(figure, 7.4, 6.6)
     axis, codes = axes[0, 0], points["codes"]
     image = axis.imshow(points["values"], cmap="viridis", aspect="equal")
     axis.set_xticks(range(len(codes)), codes, rotation=90, fontsize=8, family="monospace")
@@ -194,15 +194,15 @@ def _space(figure: Table) -> Any:
     peak = next(str(row.paper) for row in figure.rows if row.what.startswith("where")).split()
     axis.scatter(codes.index(peak[1]), codes.index(peak[0]), marker="o", s=330, facecolors="none",
                  edgecolors="black", linewidths=1.4, label="highest, paper")
-    made.colorbar(image, ax=axis, label=figure.unit, shrink=0.85)
-    made.legend(loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
-    return made
+    drawing.colorbar(image, ax=axis, label=figure.unit, shrink=0.85)
+    drawing.legend(loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    return drawing
 
 
 def _scaling(figure: Table) -> Any:
     """Figure 11: gains on the left axis, communication on the right."""
     points = figure.points
-    made, axes = _picture(figure, 8.4, 5.6)
+    drawing, axes = _picture(figure, 8.4, 5.6)
     axis = axes[0, 0]
     other = axis.twinx()
     sizes = points["accelerators"]
@@ -221,20 +221,20 @@ def _scaling(figure: Table) -> Any:
     axis.set(xlabel="accelerators", ylabel="gain over one accelerator", ylim=(0, 21))
     other.set(ylabel="communication of a step, GB", yscale="log")
     axis.grid(True, alpha=0.25)
-    made.legend(loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
+    return drawing
 
 
 def _trick(figure: Table) -> Any:
     """Figure 13."""
-    made, axes = _picture(figure, 8.5, 4.4)
+    drawing, axes = _picture(figure, 8.5, 4.4)
     axis, sets = axes[0, 0], [(_rows(figure, series), COLOURS[series]) for series in ("hypar", "energy")]
     _bars(axis, [row.what.replace("-", "\n", 1) for row in sets[0][0]], sets, size=7)
     axis.axhline(1, color="black", linewidth=0.8)
     axis.set(ylabel=figure.unit, ylim=(0, 2.75))
-    made.legend(handles=[*_handles(("hypar",)), *_handles(("energy",))], loc="outside lower center", ncols=4,
-                fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(handles=[*_handles(("hypar",)), *_handles(("energy",))], loc="outside lower center", ncols=4,
+                   fontsize=8.5, frameon=False)
+    return drawing
 
 
 _DRAWN: dict[str, Callable[[Table], Any]] = {

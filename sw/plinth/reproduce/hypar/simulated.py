@@ -103,22 +103,21 @@ def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: SimulationSet
                                            for node in graph.nodes))
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="hypar",
                 model="published" if setting.paper else "exact", array=setting.array.name)
-    found = simulated(plan, setting.array, cost="paper" if setting.paper else "die", routes=_routes(setting.array),
-                      overlap=setting.overlap, form="published" if setting.paper else "exact",
-                      # Trees of all sizes by one model, as they are compared with each other.
-                      most_tasks=0 if setting.array.switches else MOST_TASKS)
-    return SimulatedOutcome(found.result.seconds, found.result.counts, found.source)
+    simulation = simulated(plan, setting.array, cost="paper" if setting.paper else "die", routes=_routes(setting.array),
+                           overlap=setting.overlap, form="published" if setting.paper else "exact",
+                           most_tasks=MOST_TASKS)
+    return SimulatedOutcome(simulation.result.seconds, simulation.result.counts, simulation.source)
 
 
 def gains(series: str, setting: SimulationSetting, against: SimulationSetting | None = None) -> list[float]:
     """Performance of a series in a setting against Data Parallelism in the same or another one, of all networks."""
-    found = []
+    ratios = []
     for name in NAMES:
-        one = case(name)
-        splits = one.planned_exact if series == "hypar" and not setting.paper else one.splits[series]
-        found.append(outcome(one.graph, one.splits["data"], BATCH, against or setting).seconds
-                     / outcome(one.graph, splits, BATCH, setting).seconds)
-    return found
+        network = case(name)
+        splits = network.planned_exact if series == "hypar" and not setting.paper else network.splits[series]
+        ratios.append(outcome(network.graph, network.splits["data"], BATCH, against or setting).seconds
+                      / outcome(network.graph, splits, BATCH, setting).seconds)
+    return ratios
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,14 +145,14 @@ READINGS = {"ours": AccessReading(), "our_dies": AccessReading(heading="dies", s
             "scratchpads": AccessReading(heading="pads", scratchpads=4)}
 
 
-def saving(one: HyParCase, series: str, reading: AccessReading, against: str = "data") -> float:
+def saving(network: HyParCase, series: str, reading: AccessReading, against: str = "data") -> float:
     """Energy of a step under one series' splits over that under another's."""
     setting = reading.setting
     array = setting.array
-    if array.dies != 1 << one.levels:
-        setting = replace(setting, array=replace(array, name=f"h-tree-{1 << one.levels}", dies=1 << one.levels))
+    if array.dies != 1 << network.levels:
+        setting = replace(setting, array=replace(array, name=f"h-tree-{1 << network.levels}", dies=1 << network.levels))
     spent = {}
     for name in (against, series):
-        splits = one.planned_exact if name == "hypar" and not setting.paper else one.splits[name]
-        spent[name] = reading.joules(outcome(one.graph, splits, one.batch, setting).counts)
+        splits = network.planned_exact if name == "hypar" and not setting.paper else network.splits[name]
+        spent[name] = reading.joules(outcome(network.graph, splits, network.batch, setting).counts)
     return spent[against] / spent[series]

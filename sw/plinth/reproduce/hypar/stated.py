@@ -23,41 +23,42 @@ from plinth_sim.array.energy import Energy
 _SLIGHTLY = 1.001
 
 
-def summary(made: Draft) -> None:
+def summary(draft: Draft) -> None:
     """What the abstract and the text say of the figures."""
     ours = READINGS["ours"]
     faster = {name: case(name).gain(case(name).splits["hypar"]) for name in NAMES}
     spared = {name: saving(case(name), "hypar", ours) for name in NAMES}
-    trick = [one.time(one.splits["trick"]) / one.time(one.splits["hypar"]) for one in layers().values()]
-    made.add("", "performance, geometric mean", mean(list(faster.values())))
-    made.add("", "energy efficiency, geometric mean", mean(list(spared.values())))
-    for what, found in (("performance", faster), ("energy efficiency", spared)):
-        eight = [value for name, value in found.items() if name not in ("sfc", "sconv")]
-        made.add("", f"{what}, least of eight", min(eight))
-        made.add("", f"{what}, most of eight", max(eight))
-    made.add("", "over the trick, most", max(trick))
-    made.add("", "over the trick, geometric mean", mean(trick))
-    made.add("", "energy over it, geometric mean",
-             mean([saving(one, "hypar", ours, "trick") for one in layers().values()]))
+    trick = [network.time(network.splits["trick"]) / network.time(network.splits["hypar"])
+             for network in layers().values()]
+    draft.add("", "performance, geometric mean", mean(list(faster.values())))
+    draft.add("", "energy efficiency, geometric mean", mean(list(spared.values())))
+    for what, ratios in (("performance", faster), ("energy efficiency", spared)):
+        eight = [value for name, value in ratios.items() if name not in ("sfc", "sconv")]
+        draft.add("", f"{what}, least of eight", min(eight))
+        draft.add("", f"{what}, most of eight", max(eight))
+    draft.add("", "over the trick, most", max(trick))
+    draft.add("", "over the trick, geometric mean", mean(trick))
+    draft.add("", "energy over it, geometric mean",
+              mean([saving(network, "hypar", ours, "trick") for network in layers().values()]))
     weighted = [len(case(name).graph.weighted) for name in NAMES]
-    made.add("", "networks", len(NAMES))
-    made.add("", "weighted layers, least", min(weighted))
-    made.add("", "weighted layers, most", max(weighted))
-    made.add(CLAIMS, "Model Parallelism the slowest", sum(
+    draft.add("", "networks", len(NAMES))
+    draft.add("", "weighted layers, least", min(weighted))
+    draft.add("", "weighted layers, most", max(weighted))
+    draft.add(CLAIMS, "Model Parallelism the slowest", sum(
         case(name).gain(case(name).splits["model"]) < min(1, faster[name]) for name in NAMES), note="of ten networks")
-    made.add(CLAIMS, "faster than both", sum(
+    draft.add(CLAIMS, "faster than both", sum(
         faster[name] > _SLIGHTLY * max(1, case(name).gain(case(name).splits["model"])) for name in NAMES),
-             note="of ten networks")
+              note="of ten networks")
     defaults = [mean([case(name).time(case(name).splits[series]) / case(name).time(case(name).splits["trick"])
                       for name in NAMES]) for series in ("data", "model")]
-    made.add(CLAIMS, "trick over the defaults", min(defaults),
-             note="geometric means of ten networks: over Data Parallelism {:.3g}, over Model Parallelism {:.3g}".format(
-                 *defaults))
+    draft.add(CLAIMS, "trick over the defaults", min(defaults),
+              note="geometric means of ten networks: over Data Parallelism {:.3g}, over Model Parallelism "
+                   "{:.3g}".format(*defaults))
 
 
-def setup(made: Draft) -> None:
+def setup(draft: Draft) -> None:
     """Section 6.1: what is simulated as stated, and what our dies of that size have."""
-    made.further = {"our_dies": "dies"}
+    draft.further = {"our_dies": "dies"}
     array, die, energy = STATED.array, PRESETS[OUR_DIES.array.preset], Energy()
     hertz = float(array.clock_mhz) * 1e6
     link = float(array.rate) * 32 * hertz / 1e6
@@ -79,7 +80,7 @@ def setup(made: Draft) -> None:
             ("multiplication, pJ", energy.multiply, None),
             ("SRAM access, pJ", energy.sram, None),
             ("DRAM access, pJ", energy.dram, None)):
-        made.add("", what, ours, {"our_dies": dies})
+        draft.add("", what, ours, {"our_dies": dies})
 
 
 def _model(batch: int = 16, channels: int = 64) -> dict[str, tuple[float, float]]:
@@ -91,46 +92,46 @@ def _model(batch: int = 16, channels: int = 64) -> dict[str, tuple[float, float]
     graph = chain("two", [dense("one", 3, channels), dense("two", channels, 1)])
     words, outputs, size = PublishedWords(graph, batch), batch * channels, graph.nodes[0].weights
 
-    def moved(one: str, two: str) -> tuple[float, float]:
+    def moved(first: str, second: str) -> tuple[float, float]:
         """Words that our dies move for the first layer itself, and between the two."""
-        regions = layouts(graph, ((one,), (two,), (DP,)))
+        regions = layouts(graph, ((first,), (second,), (DP,)))
         return (node_words(graph, 0, regions[0], batch, halves(1)),
                 edge_words(graph, 0, regions[0].owned, regions[1], batch, halves(1)))
 
-    found = {"dp, of A(dW)": (words.node_elements(0, DP, 0, 0) / size, moved(DP, DP)[0] / size),
-             # Our dies count the errors to those that hold partial sums with the sums: half of the words each.
-             "mp, of A(F)": (words.node_elements(0, MP, 0, 0) / outputs, moved(MP, MP)[0] / 2 / outputs)}
-    for one, two in product((DP, MP), repeat=2):
-        tensors = 2 if (one, two) == (DP, MP) else 1
-        errors = moved(one, two)[0] / 2 if one == MP else 0
-        found[f"{one}-{two}"] = (words.edge_elements(0, one, two, (0, 0), (0, 0)) / outputs / tensors,
-                                 (errors + moved(one, two)[1]) / outputs / tensors)
+    amounts = {"dp, of A(dW)": (words.node_elements(0, DP, 0, 0) / size, moved(DP, DP)[0] / size),
+               # Our dies count the errors to those that hold partial sums with the sums: half of the words each.
+               "mp, of A(F)": (words.node_elements(0, MP, 0, 0) / outputs, moved(MP, MP)[0] / 2 / outputs)}
+    for first, second in product((DP, MP), repeat=2):
+        tensors = 2 if (first, second) == (DP, MP) else 1
+        errors = moved(first, second)[0] / 2 if first == MP else 0
+        amounts[f"{first}-{second}"] = (words.edge_elements(0, first, second, (0, 0), (0, 0)) / outputs / tensors,
+                                        (errors + moved(first, second)[1]) / outputs / tensors)
     # Both directions were counted.
-    return {what: (ours / 2, dies / 2) for what, (ours, dies) in found.items()}
+    return {what: (ours / 2, dies / 2) for what, (ours, dies) in amounts.items()}
 
 
-def models(made: Draft) -> None:
+def models(draft: Draft) -> None:
     """Tables 1 and 2, as the reading 'figure-8' takes them and as our dies move words."""
-    made.further = {"our_dies": "dies"}
+    draft.further = {"our_dies": "dies"}
     for what, (ours, dies) in _model().items():
-        made.add("", what, ours, {"our_dies": dies})
+        draft.add("", what, ours, {"our_dies": dies})
 
 
-def networks(made: Draft) -> None:
+def networks(draft: Draft) -> None:
     """The networks of Table 3."""
     sfc, sconv = NETWORKS["sfc"], NETWORKS["sconv"]
     widths = [sfc.input.elements, *(sfc.shapes[layer.name].output.elements for layer in sfc.weighted)]
-    made.add("", "SFC", "-".join(map(str, widths)))
+    draft.add("", "SFC", "-".join(map(str, widths)))
     kernels: list[str] = []
     for layer in sconv.layers:
         if isinstance(layer, Convolution):
             kernels.append(f"{layer.channels}@{layer.kernel[0]}")
         elif isinstance(layer, MaxPool):
             kernels[-1] += "p"
-    made.add("", "SCONV", " ".join(kernels))
+    draft.add("", "SCONV", " ".join(kernels))
 
 
-def examples(made: Draft) -> None:
+def examples(draft: Draft) -> None:
     """The worked examples of sections 3.4 and 6.5.2."""
     fc = Node(name="fc", kind="dense", variables=(weights(70, 100),), input_channels=70, output_channels=100,
               input_elements=70, raw_elements=100, map_elements=100)
@@ -140,18 +141,18 @@ def examples(made: Draft) -> None:
         graph = chain(node.name, [node])
         words = PublishedWords(graph, 32)
         for split, planned in ((DP, simple.data), (MP, simple.model)):
-            made.add("KB", f"{name}, {split}", words.total_bytes(planned(graph, 1)) / 1e3)
-    found = {node.name: node for node in case("vgg-e").graph.nodes}
+            draft.add("KB", f"{name}, {split}", words.total_bytes(planned(graph, 1)) / 1e3)
+    nodes = {node.name: node for node in case("vgg-e").graph.nodes}
     for name, batch in (("conv5_1", 32), ("fc3", 4096)):
-        made.add("elements", f"{name}, A(dW)", found[name].weights)
-        made.add("elements", f"{name}, A(F), batch {batch}", batch * found[name].raw_elements)
+        draft.add("elements", f"{name}, A(dW)", nodes[name].weights)
+        draft.add("elements", f"{name}, A(F), batch {batch}", batch * nodes[name].raw_elements)
 
 
-def labels(made: Draft) -> None:
+def labels(draft: Draft) -> None:
     """Geometric means of the labels as they were read, beside those that the paper prints."""
     for key in ("6", "7", "8"):
         figure = HYPAR.draft(key)
         for series in ("model", "data", "hypar"):
             what = f"Figure {key}, {HYPAR.data['series'][series]}"
-            if ("", what) in made.entries:
-                made.add("", what, mean([figure.paper(series, name) for name in NAMES]))
+            if ("", what) in draft.entries:
+                draft.add("", what, mean([figure.paper(series, name) for name in NAMES]))

@@ -95,7 +95,7 @@ class SimulatedStep:
         return self.seconds - self.forward
 
     def __sub__(self, other: "SimulatedStep") -> "SimulatedStep":
-        return SimulatedStep(*(getattr(self, one.name) - getattr(other, one.name) for one in fields(self)))
+        return SimulatedStep(*(getattr(self, field.name) - getattr(other, field.name) for field in fields(self)))
 
 
 def array(dies: int = GROUPS * CLUSTERS, codes: str | None = None) -> Array:
@@ -106,10 +106,10 @@ def array(dies: int = GROUPS * CLUSTERS, codes: str | None = None) -> Array:
 
 def workers(system: str, dies: int = GROUPS * CLUSTERS, codes: str = "ours") -> Array:
     """The array of a system: with all links in rings where it is data parallel; ``codes`` of those that predict."""
-    given = SYSTEMS[system]
-    if given.arranged == "data":
+    settings = SYSTEMS[system]
+    if settings.arranged == "data":
         return data_parallel_workers(dies)
-    return array(dies, CODES[codes].by if given.rounds else None)
+    return array(dies, CODES[codes].by if settings.rounds else None)
 
 
 def mean(values: list[float]) -> float:
@@ -143,15 +143,15 @@ def layer(name: str, kernel: int = 3) -> Network:
 
 def plan_of(network: Network, system: str, where: Array | None = None, codes: str = "ours") -> Plan:
     """The plan of a system, on its array unless another one is given; ``codes`` of those that predict."""
-    given, by = SYSTEMS[system], CODES[codes]
+    settings, by = SYSTEMS[system], CODES[codes]
     where = where or workers(system, codes=codes)
-    has = any(isinstance(one, Convolution) and one.kernel != (1, 1) for one in network.layers)
-    made = with_tiles(network, given.winograd, given.weights, given.rounds, by.shares if given.rounds else ()
-                      ) if has else network
-    made = arranged(made, where, given.arranged, BATCH)
-    graph = from_network(made)
-    splits = mpt(StepTime(graph, BATCH, where)) if given.arranged == "mpt" else grouped(
-        graph, where, where.group_levels if given.arranged == "groups" else 0)
+    has = any(isinstance(layer, Convolution) and layer.kernel != (1, 1) for layer in network.layers)
+    tiled = with_tiles(network, settings.winograd, settings.weights, settings.rounds,
+                       by.shares if settings.rounds else ()) if has else network
+    tiled = arranged(tiled, where, settings.arranged, BATCH)
+    graph = from_network(tiled)
+    splits = mpt(StepTime(graph, BATCH, where)) if settings.arranged == "mpt" else grouped(
+        graph, where, where.group_levels if settings.arranged == "groups" else 0)
     return given_plan(graph, where, splits, BATCH)
 
 
@@ -168,10 +168,10 @@ def simulated(name: str, system: str, dies: int = GROUPS * CLUSTERS, kernel: int
 def _step(network: Network, system: str, where: Array, codes: str) -> SimulatedStep:
     plan = plan_of(network, system, where, codes)
     assert plan.hardware is not None
-    found = step.simulated(plan, plan.hardware)
-    forward = max(done for done, what in zip(found.result.dones.tolist(), found.work.purposes, strict=True)
+    simulation = step.simulated(plan, plan.hardware)
+    forward = max(done for done, what in zip(simulation.result.dones.tolist(), simulation.work.purposes, strict=True)
                   if what.phase == "fprop")
-    return SimulatedStep(found.result.seconds, forward, sum(found.joules.values()), found.joules["dram"])
+    return SimulatedStep(simulation.result.seconds, forward, sum(simulation.joules.values()), simulation.joules["dram"])
 
 
 @dataclass(frozen=True)
@@ -195,10 +195,10 @@ def words(name: str, dies: int = GROUPS * CLUSTERS) -> dict[str, StepWords]:
     plan = plan_of(layer(name) if alone else NETWORKS[name], "w_mp", where)
     chosen = {"data": grouped(plan.graph, where, 0), "groups": grouped(plan.graph, where, where.group_levels),
               "chosen": mpt(StepTime(plan.graph, BATCH, where))}
-    found = {}
+    sent = {}
     for what, splits in chosen.items():
         other = plan.resharded(splits=splits)
-        found[what] = StepWords(
-            sum(one.words for one in other.reductions if not alone or one.layer == "conv"),
-            sum(one.words for one in other.transfers if not alone or one.exchange.layer == "conv"))
-    return found
+        sent[what] = StepWords(
+            sum(reduction.words for reduction in other.reductions if not alone or reduction.layer == "conv"),
+            sum(transfer.words for transfer in other.transfers if not alone or transfer.exchange.layer == "conv"))
+    return sent

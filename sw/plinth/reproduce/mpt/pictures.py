@@ -25,7 +25,7 @@ def _systems(figure: Table, names: Sequence[str], further: str | None = None) ->
     from matplotlib.patches import Patch
 
     columns = (None, further) if further else (None,)
-    made, axes = pictures.picture(f"MPT, {figure.heading}", 13, 4.4 * len(columns), len(columns))
+    drawing, axes = pictures.picture(f"MPT, {figure.heading}", 13, 4.4 * len(columns), len(columns))
     rows = {(row.series, row.what): row for row in figure.rows}
     systems = [system for system in COLOURS if (system, names[0]) in rows]
     wide, limits = 0.84 / len(systems), []
@@ -50,19 +50,19 @@ def _systems(figure: Table, names: Sequence[str], further: str | None = None) ->
         axis.margins(y=0.12)
         axis.set_ylabel(f"{column or 'time'} of w_dp / its own")
         bare(axis)
-    made.legend(handles=[*(Patch(facecolor=COLOURS[system], label=MPT.data["series"][system]) for system in systems),
-                         *([Patch(facecolor="grey", alpha=PAPER, label="paper, where it prints a number")]
-                           if any(rows[system, name].paper is not None for system in systems for name in names)
-                           else []), *limits],
-                loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(handles=[*(Patch(facecolor=COLOURS[system], label=MPT.data["series"][system]) for system in systems),
+                            *([Patch(facecolor="grey", alpha=PAPER, label="paper, where it prints a number")]
+                              if any(rows[system, name].paper is not None for system in systems for name in names)
+                              else []), *limits],
+                   loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    return drawing
 
 
 def _plain(figure: Table) -> Any:
     """Figures 1 and 16: a bar for each row, and the paper's beside it."""
     from matplotlib.patches import Patch
 
-    made, axes = pictures.picture(f"MPT, {figure.heading}", 9, 4.4)
+    drawing, axes = pictures.picture(f"MPT, {figure.heading}", 9, 4.4)
     axis = axes[0, 0]
     rows = [row for row in figure.rows if row.ours is not None and (row.series or row.paper is not None)]
     for place, row in enumerate(rows):
@@ -76,10 +76,10 @@ def _plain(figure: Table) -> Any:
     axis.margins(y=0.12)
     axis.set_ylabel(figure.unit)
     bare(axis)
-    made.legend(handles=[Patch(facecolor=COLOURS["w_mp"], alpha=alpha, label=who)
-                         for alpha, who in ((PAPER, "paper"), (1, "ours"))],
-                loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(handles=[Patch(facecolor=COLOURS["w_mp"], alpha=alpha, label=who)
+                            for alpha, who in ((PAPER, "paper"), (1, "ours"))],
+                   loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
+    return drawing
 
 
 def _units(figure: Table) -> Any:
@@ -91,7 +91,7 @@ def _units(figure: Table) -> Any:
     for row in figure.rows:
         what, _, kind = row.what.rpartition(", ")
         groups.setdefault((row.series, what), {})[kind] = float(row.ours or 0)
-    made, axes = pictures.picture(f"MPT, {figure.heading}", 9, 4.4)
+    drawing, axes = pictures.picture(f"MPT, {figure.heading}", 9, 4.4)
     axis = axes[0, 0]
     kinds = [kind for kind in next(iter(groups.values())) if kind != "dead"]
     colours = [*("#9a9a9a",) * (len(kinds) - 1), COLOURS["w_mp"]]
@@ -105,11 +105,11 @@ def _units(figure: Table) -> Any:
     axis.margins(y=0.12)
     axis.set_ylabel(figure.unit)
     bare(axis)
-    made.legend(handles=[*(Patch(facecolor=colour, alpha=0.4 + 0.6 * (number + 1) / len(kinds), label=kind)
-                           for number, (kind, colour) in enumerate(zip(kinds, colours, strict=True))),
-                         Line2D([], [], color="black", linestyle=":", label="dead")],
-                loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(handles=[*(Patch(facecolor=colour, alpha=0.4 + 0.6 * (number + 1) / len(kinds), label=kind)
+                              for number, (kind, colour) in enumerate(zip(kinds, colours, strict=True))),
+                            Line2D([], [], color="black", linestyle=":", label="dead")],
+                   loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    return drawing
 
 
 def _workers(figure: Table) -> Any:
@@ -117,42 +117,42 @@ def _workers(figure: Table) -> Any:
     scale of powers."""
     from matplotlib.patches import Patch
 
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    bars: dict[str, dict[str, dict[str, float]]] = {}
     for row in figure.rows:
         if row.series:
             workers, what = row.what.split(", ", 1)
-            found.setdefault(row.series, {}).setdefault(workers, {})[what] = float(row.ours or 0)
-    made, axes = pictures.picture(f"MPT, {figure.heading}", 5.5 * len(found) + 1, 4.4, 1, len(found))
-    kinds = list(next(iter(next(iter(found.values())).values())))
+            bars.setdefault(row.series, {}).setdefault(workers, {})[what] = float(row.ours or 0)
+    drawing, axes = pictures.picture(f"MPT, {figure.heading}", 5.5 * len(bars) + 1, 4.4, 1, len(bars))
+    kinds = list(next(iter(next(iter(bars.values())).values())))
     colours = dict(zip(kinds, (COLOURS["w_dp"], COLOURS["w_mp"], COLOURS["w_mp*"]), strict=True))
     wide = 0.84 / len(kinds)
-    for axis, (series, groups) in zip(axes[0], found.items(), strict=True):
+    for axis, (series, groups) in zip(axes[0], bars.items(), strict=True):
         axis.set_yscale("log")
         for place, words in enumerate(groups.values()):
             for number, (what, value) in enumerate(words.items()):
                 bar(axis, place - 0.42 + number * wide, value, wide, colours[what])
         axis.set_xticks(range(len(groups)), list(groups), fontsize=9)
         axis.margins(y=0.12)
-        axis.set_xlabel(f"workers, {MPT.data['series'][series]}" if len(found) > 1 else "workers")
+        axis.set_xlabel(f"workers, {MPT.data['series'][series]}" if len(bars) > 1 else "workers")
         axis.set_ylabel("MB a worker")
         bare(axis)
-    made.legend(handles=[Patch(facecolor=colour, label=what) for what, colour in colours.items()],
-                loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(handles=[Patch(facecolor=colour, label=what) for what, colour in colours.items()],
+                   loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    return drawing
 
 
 def _whole(figure: Table) -> Any:
     """Figure 18: of each quantity bars of the systems, network by network."""
     from matplotlib.patches import Patch
 
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    bars: dict[str, dict[str, dict[str, float]]] = {}
     for row in figure.rows:
         name, what = row.what.split(", ", 1)
-        found.setdefault(what, {}).setdefault(row.series, {})[name] = float(row.ours or 0)
-    made, axes = pictures.picture(f"MPT, {figure.heading}", 13, 4.2, 1, len(found))
-    systems = list(next(iter(found.values())))
+        bars.setdefault(what, {}).setdefault(row.series, {})[name] = float(row.ours or 0)
+    drawing, axes = pictures.picture(f"MPT, {figure.heading}", 13, 4.2, 1, len(bars))
+    systems = list(next(iter(bars.values())))
     wide = 0.84 / len(systems)
-    for axis, (what, by_system) in zip(axes[0], found.items(), strict=True):
+    for axis, (what, by_system) in zip(axes[0], bars.items(), strict=True):
         for number, (system, values) in enumerate(by_system.items()):
             for place, value in enumerate(values.values()):
                 bar(axis, place - 0.42 + number * wide, value, wide, COLOURS[system])
@@ -160,9 +160,9 @@ def _whole(figure: Table) -> Any:
         axis.margins(y=0.12)
         axis.set_ylabel(what)
         bare(axis)
-    made.legend(handles=[Patch(facecolor=COLOURS[system], label=MPT.data["series"][system]) for system in systems],
-                loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
-    return made
+    drawing.legend(handles=[Patch(facecolor=COLOURS[system], label=MPT.data["series"][system]) for system in systems],
+                   loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
+    return drawing
 
 
 _DRAWN: dict[str, Callable[[Table], Any]] = {

@@ -52,7 +52,7 @@ class Tally:
     printed: int = 0
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+        return Tally(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)})
 
 
 def ways() -> list[prediction.Way]:
@@ -62,7 +62,7 @@ def ways() -> list[prediction.Way]:
 
 def drawn(way: prediction.Way, kind: str, count: int, rng: np.random.Generator) -> Array:
     """Tiles ``[T, T', count]`` of a kind."""
-    down, across = (None if one is None else np.array(one, dtype=np.float32) for one in way)
+    down, across = (None if matrix is None else np.array(matrix, dtype=np.float32) for matrix in way)
     assert across is not None
     shape = (len(across) if down is None else down.shape[1], across.shape[1], count)
     words = rng.standard_normal(shape, dtype=np.float32)
@@ -110,8 +110,8 @@ def through(way: prediction.Way, elements: Array, bias: Array) -> Tally:
     # What is dead remains dead: the last round has the drops of the first.
     two, pooled = (~prediction.gathered(way, words, [first, first - 3], after, pooled=some).live
                    for some in (False, True))
-    made = after((neurons, neurons))[1]
-    largest = true & (made == prediction.largest(made))
+    biased = after((neurons, neurons))[1]
+    largest = true & (biased == prediction.largest(biased))
     dropped = sum(int((kept & dead).sum()) for kept, dead in ((true, sound), (true, two), (largest, pooled)))
     return Tally(elements.shape[2], int(true.sum()), int(two.sum()), int(largest.sum()), int(pooled.sum()), dropped,
                  int((true & printed).sum()))

@@ -76,7 +76,7 @@ class Sent:
     dropped: int = 0
 
     def __add__(self, other: "Sent") -> "Sent":
-        return Sent(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+        return Sent(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)})
 
     def share(self, name: str) -> float:
         """Of all bits."""
@@ -92,7 +92,7 @@ class Sent:
         """The same where neither knows of them."""
         return self.unpooled / self.paper
 
-    def found(self, name: str) -> float:
+    def found_dead(self, name: str) -> float:
         """Of dead units."""
         return float(getattr(self, f"{name}_found") / max(self.dead, 1))
 
@@ -104,8 +104,8 @@ class Sent:
 class Chosen(NamedTuple):
     """Levels of a layer's rounds, ``[T, T']`` each; the last ones of a code that knows of no pools."""
 
-    one: list[Levels]
-    two: list[Levels]
+    one_round: list[Levels]
+    two_rounds: list[Levels]
     unpooled: list[Levels]
 
 
@@ -116,8 +116,8 @@ def chosen(layer: MeasuredConvolution, lines: bool) -> Chosen:
     middle = int(np.floor(np.log2(max(float(np.median(np.abs(elements))), 2.0**-90))))
     below = np.broadcast_to(np.array(shifts(*layer.way(lines))), elements.shape[:2])
 
-    def least(found: Iterable[list[Levels]], pooled: bool = True) -> list[Levels]:
-        return min(found, key=lambda levels: _code(layer, elements, lines, levels, pooled).total)
+    def least(candidates: Iterable[list[Levels]], pooled: bool = True) -> list[Levels]:
+        return min(candidates, key=lambda levels: _code(layer, elements, lines, levels, pooled).total)
 
     firsts = [np.clip(middle + more - below, LEVELS.start + 8, LEVELS.stop - 1) for more in range(-1, 4)]
     twos = [[first, first - less] for first in firsts for less in range(3, 6)]
@@ -151,7 +151,7 @@ def by_regions(layer: MeasuredConvolution, lines: bool, bits: int, pooled: bool 
     elements = layer.elements(lines)
     middle = int(np.floor(np.log2(np.abs(elements).std()))) - 3
     return min((_regions(layer, elements.view(np.uint32), lines, bits, scale, pooled)
-                for scale in range(middle - 3, middle + 4)), key=lambda found: found[0])
+                for scale in range(middle - 3, middle + 4)), key=lambda pair: pair[0])
 
 
 class Ratio(NamedTuple):
@@ -172,16 +172,16 @@ def ratio(name: str, outputs: int, lines: bool) -> Ratio:
         units, dead = units + alive.size, dead + int((~alive).sum())
         for bits in by_bits:
             by_bits[bits] += int((~_units(by_regions(layer, lines, bits)[1], lines)).sum())
-        found = _code(layer, layer.elements(lines), lines, chosen(before, lines).unpooled, False)
-        code += int((~_units(found.live, lines)).sum())
-    return Ratio(dead / units, {bits: found / units for bits, found in by_bits.items()}, code / units)
+        gathered = _code(layer, layer.elements(lines), lines, chosen(before, lines).unpooled, False)
+        code += int((~_units(gathered.live, lines)).sum())
+    return Ratio(dead / units, {bits: count / units for bits, count in by_bits.items()}, code / units)
 
 
 def measured(layer: MeasuredConvolution, levels: Chosen, lines: bool) -> Sent:
     """Of a layer and a batch."""
     elements, live, read = layer.elements(lines), layer.live, layer.read
     words = elements.view(np.uint32)
-    one, two = (_code(layer, elements, lines, some) for some in (levels.one, levels.two))
+    one_round, two_rounds = (_code(layer, elements, lines, some) for some in (levels.one_round, levels.two_rounds))
     unpooled = _code(layer, elements, lines, levels.unpooled, False)
     paper, by_paper = by_regions(layer, lines, PAPER_BITS[lines])
     pooled_paper, by_pooled_paper = by_regions(layer, lines, PAPER_BITS[lines], True) if layer.pooled else (
@@ -190,24 +190,25 @@ def measured(layer: MeasuredConvolution, levels: Chosen, lines: bool) -> Sent:
     unit = words.shape[1] if lines else words.shape[0] * words.shape[1]
     oracle, pooled_oracle = (words.size + 32 * unit * int((~some).sum()) for some in (dead, unread))
 
-    def found(scheme: Mask, those: Mask) -> int:
+    def found_among(scheme: Mask, those: Mask) -> int:
         return int((~_units(scheme, lines) & those).sum())
 
     return Sent(
         all=32 * words.size, paper=paper, pooled_paper=pooled_paper, oracle=oracle, pooled_oracle=pooled_oracle,
-        one_round=32 * one.total, two_rounds=32 * two.total, unpooled=32 * unpooled.total, units=dead.size,
-        dead=int(dead.sum()), unread=int(unread.sum()), paper_found=found(by_paper, dead),
-        one_round_found=found(one.live, dead), two_rounds_found=found(two.live, dead),
-        one_round_unread=found(one.live, unread), two_rounds_unread=found(two.live, unread),
+        one_round=32 * one_round.total, two_rounds=32 * two_rounds.total, unpooled=32 * unpooled.total, units=dead.size,
+        dead=int(dead.sum()), unread=int(unread.sum()), paper_found=found_among(by_paper, dead),
+        one_round_found=found_among(one_round.live, dead), two_rounds_found=found_among(two_rounds.live, dead),
+        one_round_unread=found_among(one_round.live, unread), two_rounds_unread=found_among(two_rounds.live, unread),
         dropped=sum(int((true & ~some).sum()) for true, some in (
-            (live, by_paper), (read, by_pooled_paper), (read, one.live), (read, two.live), (live, unpooled.live))))
+            (live, by_paper), (read, by_pooled_paper), (read, one_round.live), (read, two_rounds.live),
+            (live, unpooled.live))))
 
 
 def pairs(name: str, outputs: int) -> Iterator[tuple[MeasuredConvolution, MeasuredConvolution]]:
     """Layers of a network with a batch of test images, and with one of training images."""
-    found, images = trained(name), RECIPES[name].images()
-    return zip(layers(found, outputs, images.test_x[:BATCH], images.test_y[:BATCH]),
-               layers(found, outputs, images.train_x[:BEFORE], images.train_y[:BEFORE]), strict=True)
+    model, images = trained(name), RECIPES[name].images()
+    return zip(layers(model, outputs, images.test_x[:BATCH], images.test_y[:BATCH]),
+               layers(model, outputs, images.train_x[:BEFORE], images.train_y[:BEFORE]), strict=True)
 
 
 def network(name: str, outputs: int, lines: bool) -> list[Sent]:

@@ -53,7 +53,7 @@ class MeasuredConvolution:
 
     def way(self, lines: bool) -> prediction.Way:
         """A^T each way; where sources hold whole lines, they have done the first."""
-        down, across = (one.a for one in self.form.transforms)
+        down, across = (transform.a for transform in self.form.transforms)
         return (None if lines else down), across
 
     def elements(self, lines: bool) -> Array:
@@ -63,8 +63,8 @@ class MeasuredConvolution:
     @property
     def inside(self) -> Mask:
         """Neurons that lie in the map, ``[m, m', 1, tiles down, tiles across, 1]``."""
-        rows, columns = (np.arange(one.count) * one.step + np.arange(one.reach)[:, None] < side
-                         for one, side in zip(self.outputs, self.error.shape[1:3], strict=True))
+        rows, columns = (np.arange(lattice.count) * lattice.step + np.arange(lattice.reach)[:, None] < side
+                         for lattice, side in zip(self.outputs, self.error.shape[1:3], strict=True))
         return rows[:, None, None, :, None, None] & columns[None, :, None, None, :, None]
 
     def after(self, ends: prediction.Ends) -> prediction.Ends:
@@ -94,32 +94,32 @@ def front(tiles: Array) -> Array:
     return np.ascontiguousarray(np.moveaxis(tiles, (3, 4), (0, 1)))
 
 
-def layers(found: Trained, outputs: int, x: Array, labels: NDArray[np.int64]) -> Iterator[MeasuredConvolution]:
+def layers(model: Trained, outputs: int, x: Array, labels: NDArray[np.int64]) -> Iterator[MeasuredConvolution]:
     """Layers behind the first one, whose inputs are images.
 
     Parameters
     ----------
-    found : Trained
+    model : Trained
     outputs : int
         m, each way.
     x, labels : array
         A batch.
     """
-    direct = ForwardPass(found.recipe, found.weights, found.biases, x)
+    direct = ForwardPass(model.recipe, model.weights, model.biases, x)
     by_z = direct.backward(errors(direct.logits, labels))[2]
-    made = form((3, 3), outputs)
-    down, across = (np.array(one.g, dtype=float) for one in made.transforms)
-    for number, pool in enumerate(found.recipe.pooled):
-        kernel, bias = found.weights[number], found.biases[number]
-        inputs, lattices = made.lattices((x.shape[1], x.shape[2]), (1, 1))
+    winograd_form = form((3, 3), outputs)
+    down, across = (np.array(transform.g, dtype=float) for transform in winograd_form.transforms)
+    for number, pool in enumerate(model.recipe.pooled):
+        kernel, bias = model.weights[number], model.biases[number]
+        inputs, lattices = winograd_form.lattices((x.shape[1], x.shape[2]), (1, 1))
         tiles = front(scatter(inputs, x))
         w = np.einsum("ua,vb,abio->uvio", down, across, kernel).astype(np.float32)
-        products = np.stack([np.stack([one @ weights for one, weights in zip(row, some, strict=True)])
+        products = np.stack([np.stack([element @ weights for element, weights in zip(row, some, strict=True)])
                              for row, some in zip(tiles, w, strict=True)])
         z = gather(lattices, np.moveaxis(products, (0, 1), (3, 4)), (x.shape[1], x.shape[2])) + bias
         error = np.where(z > 0, by_z[number], np.float32(0))
         if number:
-            yield MeasuredConvolution(made, inputs, lattices, x, tiles, products, bias, error, pool)
+            yield MeasuredConvolution(winograd_form, inputs, lattices, x, tiles, products, bias, error, pool)
         x = np.maximum(z, 0)
         if pool:
             x = pooled(x)[0]

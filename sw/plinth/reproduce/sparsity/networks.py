@@ -121,8 +121,8 @@ class Trained:
 def windows(x: Array) -> Array:
     """Taps of a 3x3 kernel about each place, ``[samples, rows, columns, 9 x channels]``."""
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    found = sliding_window_view(padded, (3, 3), axis=(1, 2))
-    return found.transpose(0, 1, 2, 4, 5, 3).reshape(*x.shape[:3], -1)
+    taps = sliding_window_view(padded, (3, 3), axis=(1, 2))
+    return taps.transpose(0, 1, 2, 4, 5, 3).reshape(*x.shape[:3], -1)
 
 
 def pooled(x: Array) -> tuple[Array, NDArray[np.int64]]:
@@ -146,9 +146,9 @@ def unpooled(error: Array, which: NDArray[np.int64]) -> Array:
 def errors(logits: Array, labels: NDArray[np.int64]) -> Array:
     """Of softmax cross-entropy, by logits."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    found = shifted / shifted.sum(axis=1, keepdims=True)
-    found[np.arange(len(labels)), labels] -= 1
-    return (found / np.float32(len(labels))).astype(np.float32)
+    error = shifted / shifted.sum(axis=1, keepdims=True)
+    error[np.arange(len(labels)), labels] -= 1
+    return (error / np.float32(len(labels))).astype(np.float32)
 
 
 class ForwardPass:
@@ -173,50 +173,50 @@ class ForwardPass:
         """Of errors of logits: gradients of weights and of biases, and the errors of each ``z``."""
         weights, biases = [self.features.T @ error], [error.sum(axis=0)]
         back = (error @ self.weights[-1].T).reshape(self.shape)
-        which, found = list(self.which), []
+        which, by_z = list(self.which), []
         for number in reversed(range(len(self.z))):
             if self.recipe.pooled[number]:
                 back = unpooled(back, which.pop())
             dz = np.where(self.z[number] > 0, back, np.float32(0))
             flat = dz.reshape(-1, dz.shape[3])
-            found.append(dz)
+            by_z.append(dz)
             kernel = self.weights[number]
             weights.append((self.taps[number].reshape(len(flat), -1).T @ flat).reshape(kernel.shape))
             biases.append(flat.sum(axis=0))
             if number:
                 back = windows(dz) @ kernel[::-1, ::-1].transpose(0, 1, 3, 2).reshape(-1, kernel.shape[2])
-        return weights[::-1], biases[::-1], found[::-1]
+        return weights[::-1], biases[::-1], by_z[::-1]
 
 
 def _initial(recipe: Recipe, images: Images, rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
     """He's."""
     _, rows, columns, inputs = images.train_x.shape
     weights = []
-    for outputs in (one for group in recipe.channels for one in group):
+    for outputs in (channels for group in recipe.channels for channels in group):
         weights.append(rng.standard_normal((3, 3, inputs, outputs)) * np.sqrt(2 / (9 * inputs)))
         inputs = outputs
     features = inputs * (rows >> len(recipe.channels)) * (columns >> len(recipe.channels))
     weights.append(rng.standard_normal((features, recipe.classes)) / np.sqrt(features))
-    return ([one.astype(np.float32) for one in weights],
-            [np.zeros(one.shape[-1], dtype=np.float32) for one in weights])
+    return ([tensor.astype(np.float32) for tensor in weights],
+            [np.zeros(tensor.shape[-1], dtype=np.float32) for tensor in weights])
 
 
 def train(recipe: Recipe, say: Callable[[str], None] = lambda text: None) -> Trained:
     """Train a network."""
     images, rng = recipe.images(), np.random.default_rng(recipe.seed)
     weights, biases = _initial(recipe, images, rng)
-    moved = [np.zeros_like(one) for one in (*weights, *biases)]
+    moved = [np.zeros_like(parameter) for parameter in (*weights, *biases)]
     for step in range(recipe.steps):
         chosen = rng.integers(0, len(images.train_x), recipe.batch)
-        found = ForwardPass(recipe, weights, biases, images.train_x[chosen])
-        by_weights, by_biases, _ = found.backward(errors(found.logits, images.train_y[chosen]))
+        forward = ForwardPass(recipe, weights, biases, images.train_x[chosen])
+        by_weights, by_biases, _ = forward.backward(errors(forward.logits, images.train_y[chosen]))
         rate = np.float32(recipe.rate * (1 + np.cos(np.pi * step / recipe.steps)) / 2)
-        for one, gradient, velocity in zip((*weights, *biases), (*by_weights, *by_biases), moved, strict=True):
+        for parameter, gradient, velocity in zip((*weights, *biases), (*by_weights, *by_biases), moved, strict=True):
             velocity *= np.float32(0.9)
             velocity += gradient
-            one -= rate * velocity
+            parameter -= rate * velocity
         if step % 100 == 99:
-            right = (found.logits.argmax(axis=1) == images.train_y[chosen]).mean()
+            right = (forward.logits.argmax(axis=1) == images.train_y[chosen]).mean()
             say(f"step {step + 1} of {recipe.steps}: {right:.0%} of the batch right")
     right = [ForwardPass(recipe, weights, biases, images.test_x[start:start + 100]).logits.argmax(axis=1)
              for start in range(0, len(images.test_x), 100)]
@@ -242,10 +242,11 @@ def trained(name: str) -> Trained:
     folder = _kept(name)
     with tool_errors(), cached_folder(folder, "network.npz") as scratch:
         if scratch is not None:
-            made = train(RECIPES[name])
-            weights = {f"w{number}": values for number, values in enumerate(made.weights)}
-            biases = {f"b{number}": values for number, values in enumerate(made.biases)}
-            np.savez(scratch / "network.npz", allow_pickle=False, accuracy=np.array(made.accuracy), **weights, **biases)
+            model = train(RECIPES[name])
+            weights = {f"w{number}": values for number, values in enumerate(model.weights)}
+            biases = {f"b{number}": values for number, values in enumerate(model.biases)}
+            np.savez(scratch / "network.npz", allow_pickle=False, accuracy=np.array(model.accuracy), **weights,
+                     **biases)
     with np.load(folder / "network.npz") as file:
         count = len(file.files) // 2
         return Trained(RECIPES[name], [file[f"w{number}"] for number in range(count)],

@@ -52,7 +52,7 @@ class Skipped:
     line_words: int = 0
 
     def __add__(self, other: "Skipped") -> "Skipped":
-        return Skipped(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+        return Skipped(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)})
 
 
 def identity(size: int) -> Matrix:
@@ -62,13 +62,13 @@ def identity(size: int) -> Matrix:
 
 def _windows(sides: tuple[Lattice, Lattice], values: Array) -> Array:
     """Windows of a map, ``[reach, reach', ..]``: tiles of the matrix 1."""
-    down, across = (replace(one, matrix=identity(one.reach)) for one in sides)
+    down, across = (replace(lattice, matrix=identity(lattice.reach)) for lattice in sides)
     return front(scatter((down, across), values))
 
 
 def named(sides: tuple[Lattice, Lattice], values: Array) -> Mask:
     """Elements ``[T, T', ..]`` whose windows of a map have anything but +0 where they have a coefficient."""
-    down, across = (transposed(one.matrix) for one in sides)
+    down, across = (transposed(lattice.matrix) for lattice in sides)
     return prediction.needed((down, across), _windows(sides, values).view(np.uint32) != 0)
 
 
@@ -82,11 +82,11 @@ class Back(NamedTuple):
 def back(layer: MeasuredConvolution, levels: Sequence[gathers.Levels]) -> Back:
     """Of a layer and a batch; levels of its gather in two dimensions."""
     errors = front(scatter(layer.outputs, layer.error)).view(np.uint32)
-    found = prediction.gathered(layer.way(False), layer.products.view(np.uint32), levels, layer.after, layer.inside,
-                                layer.pooled)
+    gathered = prediction.gathered(layer.way(False), layer.products.view(np.uint32), levels, layer.after, layer.inside,
+                                   layer.pooled)
     mask = named(layer.outputs, layer.error)
-    assert not errors[~found.mask].any() and not errors[~mask].any(), "what is not sent is +0"
-    return Back(int(found.mask.sum()), int(mask.sum()) + _maps(errors))
+    assert not errors[~gathered.mask].any() and not errors[~mask].any(), "what is not sent is +0"
+    return Back(int(gathered.mask.sum()), int(mask.sum()) + _maps(errors))
 
 
 def _maps(words: NDArray[np.uint32]) -> int:
@@ -99,7 +99,7 @@ def measured(layer: MeasuredConvolution, before: MeasuredConvolution) -> Skipped
     mask, words = named(layer.inputs, layer.x), layer.tiles.view(np.uint32)
     assert not words[~mask].any(), "what is skipped is +0"
     errors = front(scatter(layer.outputs, layer.error)).view(np.uint32)
-    levels = gathers.chosen(before, False).two
+    levels = gathers.chosen(before, False).two_rounds
     ways, known = back(layer, levels), back(before, levels)
     # Rows of the map, the direction across done: a window at a time, each row once.
     sides = replace(layer.inputs[0], matrix=identity(1), step=1, first=0, count=layer.x.shape[1]), layer.inputs[1]

@@ -133,8 +133,8 @@ def test_gelu(spread: float) -> None:
     s = half * t + half
     w = s - s * s
     wanted = half * x + half * x * t, d * ((w + w) * (m + k + k + k) + s)
-    for found, expected in zip((y, e), wanted, strict=True):
-        assert (found.view(np.uint32) == expected.view(np.uint32)).all()
+    for computed, expected in zip((y, e), wanted, strict=True):
+        assert (computed.view(np.uint32) == expected.view(np.uint32)).all()
 
 
 def test_gelu_far_out() -> None:
@@ -150,9 +150,9 @@ def test_gelu_in_fixed_point() -> None:
     """Every argument of Q3.12, in units of its last place; beyond 5 the tanh is 1 whatever saturates."""
     numbers = np.arange(-1 << 15, 1 << 15).astype(np.int16)
     ones = np.full(512, 1 << 12, np.uint16)
-    found = [run_words(Gelu(name="a"), part, ones, 8, preset("fpga-demo"))
-             for part in numbers.view(np.uint16).reshape(-1, 512)]
-    y, e = (np.concatenate(words).view(np.int16).astype(np.float64) for words in zip(*found, strict=True))
+    runs = [run_words(Gelu(name="a"), part, ones, 8, preset("fpga-demo"))
+            for part in numbers.view(np.uint16).reshape(-1, 512)]
+    y, e = (np.concatenate(words).view(np.int16).astype(np.float64) for words in zip(*runs, strict=True))
     value, slope = gelu(numbers / 2.0**12)
     assert np.abs(y - value * 2**12).max() < 2.3
     assert np.abs(e - slope * 2**12).max() < 10.3

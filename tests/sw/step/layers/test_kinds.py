@@ -55,12 +55,12 @@ def test_nodes_have_the_class_of_their_kind() -> None:
 def test_the_first_activation_goes_with_the_sum() -> None:
     graph = from_network(CONCATENATED)
     layers = layers_of(Step(Sharding(graph=graph, splits=data(graph, 0), batch=2), preset("ndp-tiny")))
-    found = {layer.node.name: ([one.name for one in layer.epilogue], layer.activation and layer.activation.name,
-                               layer.images) for layer in layers}
-    assert found["conv1"] == ([], "relu1", False)
-    assert found["concat1"] == (["pool"], "gelu", True)
-    assert found["conv3"] == ([], None, False)
-    assert found[LOSS] == ([], None, False)
+    epilogues = {layer.node.name: ([member.name for member in layer.epilogue],
+                                   layer.activation and layer.activation.name, layer.images) for layer in layers}
+    assert epilogues["conv1"] == ([], "relu1", False)
+    assert epilogues["concat1"] == (["pool"], "gelu", True)
+    assert epilogues["conv3"] == ([], None, False)
+    assert epilogues[LOSS] == ([], None, False)
 
 
 DENSE, CONVOLUTION = Dense(name="one", outputs=4), Convolution(name="one", channels=3, kernel=(1, 1))
@@ -79,6 +79,6 @@ SQUARES, SOFTMAX, MAP = MeanSquaredError(name="loss"), SoftmaxCrossEntropy(name=
 def test_the_loss_finishes_products_whose_parts_are_whole(shape: Shape, layers: tuple[Layer, ...], split: str,
                                                           finished: bool) -> None:
     graph = from_network(Network(name="last", input=shape, layers=layers))
-    made = layers_of(Step(Sharding(graph=graph, splits=((split,), *[("dp",)] * (len(graph.nodes) - 1)), batch=4,
-                                   factors=(2,)), preset("ndp-tiny")))
-    assert made[-2].finished is finished and not made[-1].finished
+    step_layers = layers_of(Step(Sharding(graph=graph, splits=((split,), *[("dp",)] * (len(graph.nodes) - 1)), batch=4,
+                                          factors=(2,)), preset("ndp-tiny")))
+    assert step_layers[-2].finished is finished and not step_layers[-1].finished

@@ -33,18 +33,18 @@ def test_equal_tasks_of_a_pool_are_counted_a_phase_at_a_time(
             for number, (height, width) in enumerate(sizes)]
 
     programs = (pool_programs.backward if backward else pool_programs.forward)(layer, TINY, *maps)
-    phases = [((sorted({int(buffer.place) for buffer in one.reads})),
-               sorted({int(move.operand.place) for move in one.stores}),  # type: ignore[union-attr]
-               (one.rows, one.columns, tuple(one.instructions))) for _, one in programs]
+    phases = [((sorted({int(buffer.place) for buffer in program.reads})),
+               sorted({int(move.operand.place) for move in program.stores}),  # type: ignore[union-attr]
+               (program.rows, program.columns, tuple(program.instructions))) for _, program in programs]
     wanted = [(maps_of, Counter(shape for *_, shape in tasks))
-              for maps_of, tasks in groupby(phases, lambda one: (one[0], one[1]))]
+              for maps_of, tasks in groupby(phases, lambda phase: (phase[0], phase[1]))]
 
     groups = _pooled(TINY, layer, backward, 3, tuple((4, False, size) for size in sizes))
-    found: list[tuple[tuple[list[int], list[int]], Counter]] = []
-    for maps_of, of_phase in groupby(groups, lambda one: (one[4], one[5])):
-        found.append((maps_of, Counter()))
+    counted: list[tuple[tuple[list[int], list[int]], Counter]] = []
+    for maps_of, of_phase in groupby(groups, lambda group: (group[4], group[5])):
+        counted.append((maps_of, Counter()))
         for program, tall, wide, count, *_ in of_phase:
             shape = tall, wide, tuple(program.instructions)
-            assert shape not in found[-1][1], "equal tasks are one group"
-            found[-1][1][shape] = count
-    assert found == wanted
+            assert shape not in counted[-1][1], "equal tasks are one group"
+            counted[-1][1][shape] = count
+    assert counted == wanted

@@ -144,10 +144,10 @@ class Placed:
 
     def spread(self, name: str) -> tuple[slice, tuple[int, ...]]:
         """Words of a map with its gaps, and its shape."""
-        found = self.maps[name]
-        start = found.buffer.address
-        return (slice(start, start + found.buffer.rows * found.buffer.stride),
-                (found.images, found.height, found.width, -1))
+        feature_map = self.maps[name]
+        start = feature_map.buffer.address
+        return (slice(start, start + feature_map.buffer.rows * feature_map.buffer.stride),
+                (feature_map.images, feature_map.height, feature_map.width, -1))
 
     def write(self, memory: Values, name: str, values: Values) -> None:
         """Place a map of [image, row, column, channel]."""
@@ -254,8 +254,8 @@ def test_tasks_keep_others_waiting_for_what_they_write_alone(kind: type[Pool], k
     claimed, stored = set(), set()
     for _, program in placed.programs(TINY):
         claimed |= {buffer.name for buffer in program.writes}
-        stored |= {name for name, found in placed.maps.items() for move in program.stores
-                   if words([_place(move, program)]) & words([found.buffer])}
+        stored |= {name for name, feature_map in placed.maps.items() for move in program.stores
+                   if words([_place(move, program)]) & words([feature_map.buffer])}
     assert claimed == stored
 
 
