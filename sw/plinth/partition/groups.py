@@ -65,7 +65,7 @@ class ProcessGroups:
     def _places(self) -> tuple[tuple[int, int], ...]:
         """For every die the number of its group, and its own in it."""
         places = {die: (group, place) for group, members in enumerate(self.members)
-                 for place, die in enumerate(members)}
+                  for place, die in enumerate(members)}
         return tuple(places[die] for die in range(len(places)))
 
     def of(self, die: int) -> tuple[int, ...]:
