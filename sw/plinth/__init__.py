@@ -75,8 +75,8 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return import_module(f"plinth.{name}")
     if name in _PLACES:
-        found = globals()[name] = _load(name)
-        return found
+        exported = globals()[name] = _load(name)
+        return exported
     raise AttributeError(f"module 'plinth' has no attribute {name!r}")
 
 

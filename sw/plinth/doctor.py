@@ -113,10 +113,10 @@ def _verilator() -> FoundTool:
 
 def _package(name: str, purpose: str, needed: bool, extra: str = "") -> FoundTool:
     try:
-        found = importlib.metadata.distribution(name)
+        distribution = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         return FoundTool(name, purpose, needed, False, remedy=install(extra))
-    return FoundTool(name, purpose, needed, True, found.version, str(found.locate_file("")))
+    return FoundTool(name, purpose, needed, True, distribution.version, str(distribution.locate_file("")))
 
 
 def _nearest(folder: Path) -> Path:

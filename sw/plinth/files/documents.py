@@ -202,17 +202,17 @@ def parse_json(text: str, where: str) -> Any:
         If it is not valid, or nested too deep.
     """
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         problem = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise UserError(f"{where}: not valid JSON ({problem}); mend the file") from error
-    level, depth = [found], 0
-    while level := [one for one in level if isinstance(one, (dict, list))]:
+    level, depth = [document], 0
+    while level := [node for node in level if isinstance(node, (dict, list))]:
         depth += 1
         if depth > MAXIMUM_DEPTH:
             raise UserError(f"{where}: nested deeper than {MAXIMUM_DEPTH}; make it flatter")
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
-    return found
+        level = [inner for node in level for inner in (node.values() if isinstance(node, dict) else node)]
+    return document
 
 
 def read_json(path: Path, maximum_bytes: int = MAXIMUM_FILE_BYTES) -> Any:
@@ -328,7 +328,8 @@ def check_version(data: Any, where: str, what: str, version: int, remedy: str, o
         raise UserError(f"{where}: {what} is a mapping, not {kind_of(data)}; {remedy}")
     if "report" in data:
         raise UserError(f"{where}: {what_is(data)}, where {what} is wanted; {remedy}")
-    found = data.get("version")
+    file_version = data.get("version")
     known = (version, *older)
-    if found not in known or isinstance(found, bool):
-        raise UserError(f"{where}: version must be {' or '.join(map(str, known))}, not {described(found)}; {remedy}")
+    if file_version not in known or isinstance(file_version, bool):
+        raise UserError(f"{where}: version must be {' or '.join(map(str, known))}, not {described(file_version)}; "
+                        f"{remedy}")

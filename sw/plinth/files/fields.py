@@ -328,16 +328,16 @@ def fault(value: Any, form: Schema, name: str = "") -> str:
     if isinstance(value, list):
         if not form.get("minItems", 0) <= len(value) <= form.get("maxItems", len(value)):
             return f"{name} has {len(value)} entries"
-        return next(filter(None, (fault(one, form.get("items", {}), name) for one in value)), "")
+        return next(filter(None, (fault(inner, form.get("items", {}), name) for inner in value)), "")
     if isinstance(value, dict):
         known, others = form.get("properties", {}), form.get("additionalProperties", {})
         missing = next((key for key in form.get("required", ()) if key not in value), None)
         if missing is not None:
             return f"{f'{name} has no' if name else 'there is no'} {missing!r}"
-        for key, one in value.items():
+        for key, field_value in value.items():
             if key not in known and others is False:
                 return f"{key[:40]!r} is no field" + (f" of {name}" if name else "")
-            problem = fault(one, known.get(key, others), key if key in known else name)
+            problem = fault(field_value, known.get(key, others), key if key in known else name)
             if problem:
                 return problem
     return ""

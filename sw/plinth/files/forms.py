@@ -34,7 +34,7 @@ def _inner(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_inner, value))}]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_inner(key)}: {_inner(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_inner(key)}: {_inner(inner)}" for key, inner in value.items()) + "}"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
 
 
@@ -209,7 +209,8 @@ class Shares:
             If they are no numbers from 0 to 1, or too many.
         """
         if not isinstance(value, (list, tuple)) or len(value) > self.most or not all(
-                isinstance(one, (int, float)) and not isinstance(one, bool) and 0 <= one <= 1 for one in value):
+                isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number <= 1
+                for number in value):
             raise ValueError(f"must be a list of up to {self.most} numbers from 0 to 1, not {described(value)}")
         return tuple(map(float, value))
 

@@ -138,8 +138,8 @@ class ArrayFile:
         length = int.from_bytes(data.take(4 if wide else 2), "little")
         head = len(magic) + (4 if wide else 2) + length
         text = data.take(length).decode("latin-1") if length <= MAXIMUM_HEAD else ""
-        found = _HEAD.fullmatch(text)
-        pairs = {} if found is None else dict(zip(found.groups()[::2], found.groups()[1::2], strict=True))
+        match = _HEAD.fullmatch(text)
+        pairs = {} if match is None else dict(zip(match.groups()[::2], match.groups()[1::2], strict=True))
         kind, order, sizes = (pairs.get(key, "") for key in ("descr", "fortran_order", "shape"))
         if kind[:1] != "'" or order[:1] not in ("T", "F") or sizes[:1] != "(":
             raise self.error(f"{quoted(name)} has a head that no array of plain numbers has")
@@ -190,10 +190,10 @@ class ArrayFile:
         if start < 0 or start + count > self._size:
             raise self.error("it is cut short")
         self._file.seek(start)
-        found = self._file.read(count)
-        if len(found) != count:
+        content = self._file.read(count)
+        if len(content) != count:
             raise self.error("it is cut short")
-        return found
+        return content
 
     def _directory(self) -> list[Member]:
         """Read the central directory at the end of the archive; the members that are arrays."""
@@ -203,7 +203,7 @@ class ArrayFile:
             raise self.error("it does not end in the directory of one zip file")
         if count > MAXIMUM_MEMBERS or length > (_ENTRY.size + 256) * count or start + length > end:
             raise self.error("its directory does not fit")
-        listed, place, found = self.bytes_at(start, length), 0, []
+        listed, place, members = self.bytes_at(start, length), 0, []
         for _ in range(count):
             if place + _ENTRY.size > length:
                 raise self.error("its directory is cut short")
@@ -213,9 +213,9 @@ class ArrayFile:
             place += _ENTRY.size + name_length + extra_length + comment_length
             if mark != b"PK\x01\x02" or place > length or disk:
                 raise self.error("its directory is damaged")
-            found.append((local, self._member(name, flags, method, checksum, packed, size, local)))
-        self._check_room([(local, member) for local, member in found], start)
-        return [member for _, member in found if member.name]
+            members.append((local, self._member(name, flags, method, checksum, packed, size, local)))
+        self._check_room([(local, member) for local, member in members], start)
+        return [member for _, member in members if member.name]
 
     def _member(self, name: bytes, flags: int, method: int, checksum: int, packed: int, size: int,
                 local: int) -> Member:
@@ -241,9 +241,9 @@ class ArrayFile:
         names = [member.name for _, member in members if member.name]
         if len(set(names)) < len(names):
             raise self.error("two members have one name")
-        places = [place for local, member in sorted(members, key=lambda one: one[0])
+        places = [place for local, member in sorted(members, key=lambda located: located[0])
                   for place in (local, member.start + member.packed)] + [end]
-        if any(one > two for one, two in pairwise(places)):
+        if any(left > right for left, right in pairwise(places)):
             raise self.error("members lie over each other or beyond their end")
         unpacked = sum(member.size for _, member in members)
         if unpacked > min(MAXIMUM_BYTES, max(FREE_BYTES, MAXIMUM_RATIO * self._size)):
@@ -289,18 +289,18 @@ class _Data:
         while not self.inflate.eof:
             packed = self.inflate.unconsumed_tail or self._packed(CHUNK)
             try:
-                found = self.inflate.decompress(packed, most)
+                unpacked = self.inflate.decompress(packed, most)
             except zlib.error as error:
                 raise self._error("does not unpack") from error
-            if found or not packed:
-                return found
+            if unpacked or not packed:
+                return unpacked
         return b""
 
     def _packed(self, most: int) -> bytes:
         count = min(most, self.member.packed - self.read)
-        found = self.file.bytes_at(self.member.start + self.read, count)
+        packed = self.file.bytes_at(self.member.start + self.read, count)
         self.read += count
-        return found
+        return packed
 
     def _error(self, problem: str) -> UserError:
         return self.file.error(f"{quoted(self.member.name)} {problem}")
@@ -322,8 +322,8 @@ def array_file(path: Path, what: str, remedy: str) -> Iterator[ArrayFile]:
     """
     with opened(path, MAXIMUM_BYTES) as (file, size):
         try:
-            found = ArrayFile(file, size, str(path), what, remedy)
+            archive = ArrayFile(file, size, str(path), what, remedy)
         except UserError:
             refuse_document(path, what, remedy)
             raise
-        yield found
+        yield archive

@@ -95,9 +95,9 @@ def check_report(data: Any, where: str, kind: str, remedy: str = "") -> dict[str
     wanted, remedy = report_name(kind), remedy or f"make one with `{REPORTS[kind].made_by}`"
     if not isinstance(data, dict) or data.get("report") != kind:
         raise UserError(f"{where}: {what_is(data)}, where {wanted} is wanted; {remedy}")
-    found = data.get("version")
-    if found != REPORT_VERSION or isinstance(found, bool):
-        raise UserError(f"{where}: version {described(found)} of {wanted}, where version {REPORT_VERSION} is wanted; "
+    version = data.get("version")
+    if version != REPORT_VERSION or isinstance(version, bool):
+        raise UserError(f"{where}: version {described(version)} of {wanted}, where version {REPORT_VERSION} is wanted; "
                         f"{remedy}")
     problem = fault(data, REPORTS[kind].form)
     if problem:

@@ -38,17 +38,17 @@ def _sizes(value: Any, where: str, what: str) -> Shape:
 
 def _layer_from_data(data: Any, where: str) -> Layer:
     """One layer; ``where`` names file and place."""
-    made: type[Layer] | None = None
+    layer_class: type[Layer] | None = None
     if isinstance(data, dict):
         if isinstance(data.get("name"), str):
             where = f"{where} ({quoted(data['name'])})"
         if "kind" in data:
-            made = KINDS[check_choice(data["kind"], KINDS, where, "kind")]
-    forms, defaults = (made.forms(), made.defaults()) if made else ({}, {})
-    data = check_mapping(data, where, f"a {made.kind} layer" if made else "a layer",
+            layer_class = KINDS[check_choice(data["kind"], KINDS, where, "kind")]
+    forms, defaults = (layer_class.forms(), layer_class.defaults()) if layer_class else ({}, {})
+    data = check_mapping(data, where, f"a {layer_class.kind} layer" if layer_class else "a layer",
                          required=["name", "kind", *(key for key in forms if key not in defaults)],
                          optional=[*defaults, "inputs", "shape"])
-    assert made is not None, "a layer without a kind is refused above"
+    assert layer_class is not None, "a layer without a kind is refused above"
     settings: dict[str, Any] = {"name": data["name"]}
     for key, form in forms.items():
         if key in data:
@@ -65,7 +65,7 @@ def _layer_from_data(data: Any, where: str) -> Layer:
     if "shape" in data:
         settings["shape"] = _sizes(data["shape"], where, "shape")
     with about(where, ValueError):
-        return made(**settings)
+        return layer_class(**settings)
 
 
 def network_from_data(data: Any, where: str) -> Network:
@@ -90,9 +90,10 @@ def network_from_data(data: Any, where: str) -> Network:
     if not isinstance(layers, list) or not 1 <= len(layers) <= MAXIMUM_LAYERS:
         raise UserError(f"{where}: layers must be a list of 1 to {MAXIMUM_LAYERS} layers, not "
                         f"{len(layers) if isinstance(layers, list) else described(layers)}")
-    made = tuple(_layer_from_data(layer, f"{where}: layer {number}") for number, layer in enumerate(layers, start=1))
+    parsed_layers = tuple(_layer_from_data(layer, f"{where}: layer {number}")
+                          for number, layer in enumerate(layers, start=1))
     with about(where, ValueError):
-        return Network(name=data["name"], input=_sizes(data["input"], where, "input"), layers=made)
+        return Network(name=data["name"], input=_sizes(data["input"], where, "input"), layers=parsed_layers)
 
 
 def network_to_data(network: Network) -> dict[str, Any]:
@@ -124,22 +125,22 @@ def network_schema() -> dict[str, Any]:
     """The form of network files as JSON Schema."""
     name = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
     kinds = []
-    for kind, made in KINDS.items():
-        low, high = made.arity
-        defaults = made.defaults()
+    for kind, layer_class in KINDS.items():
+        low, high = layer_class.arity
+        defaults = layer_class.defaults()
         properties: dict[str, Any] = {
             "name": name, "kind": {"const": kind},
             "inputs": {"description": "layers that feed it, or 'input'; default: the layer before",
                        "type": "array", "items": name, "minItems": low, "maxItems": high},
             "shape": {**_SHAPE_SCHEMA, "description": "shape of its output, if stated; must be what follows"},
         }
-        for key, form in made.forms().items():
+        for key, form in layer_class.forms().items():
             properties[key] = form.schema()
             if key in defaults:
                 properties[key]["default"] = form.dump(defaults[key])
-        kinds.append({"title": kind, "description": (made.__doc__ or "").strip(), "type": "object",
+        kinds.append({"title": kind, "description": (layer_class.__doc__ or "").strip(), "type": "object",
                       "properties": properties, "additionalProperties": False,
-                      "required": ["name", "kind", *(key for key in made.forms() if key not in defaults)]})
+                      "required": ["name", "kind", *(key for key in layer_class.forms() if key not in defaults)]})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Plinth network",
         "description": "Layers in an order in which each stands behind those that feed it; the last is the loss.",

@@ -92,9 +92,9 @@ class Layer(ABC):
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
             raise ValueError(f"a layer's name must be 1 to 64 letters, digits, '_', '-' or '.', not "
                              f"{described(self.name)}")
-        for key, one in self.forms().items():
+        for key, setting_form in self.forms().items():
             try:
-                object.__setattr__(self, key, one.parse(getattr(self, key)))
+                object.__setattr__(self, key, setting_form.parse(getattr(self, key)))
             except ValueError as error:
                 raise ValueError(f"{key} of layer {self.name!r} {error}") from None
         object.__setattr__(self, "inputs", tuple(self.inputs))
@@ -253,23 +253,23 @@ class Convolution(Layer):
     def fewest(self, inputs: Sequence[Shape], choices: Sequence[int]) -> int | None:
         """Of some m what ``auto`` takes; None: directly."""
         (_, *size), count = self._map(inputs), prod(self.kernel) * prod(_windows(self, inputs[0], ceil=False))
-        found = None
+        chosen = None
         for outputs in choices:
             try:
                 products = self._products(outputs, size)
             except ValueError:
                 continue
-            if (products < count and self.weights == SPATIAL) or (found is None and self.weights != SPATIAL):
-                found, count = outputs, products
-        return found
+            if (products < count and self.weights == SPATIAL) or (chosen is None and self.weights != SPATIAL):
+                chosen, count = outputs, products
+        return chosen
 
     def _products(self, outputs: int, size: Sequence[int]) -> int:
         """Products of a map, for each pair of channels."""
         if self.stride != (1, 1):
             raise ValueError(f"a stride of {_sizes(self.stride)} has no Winograd transform; use direct convolution")
-        made = form(self.kernel, outputs)
-        _, (down, across) = made.lattices((size[0], size[1]), self.padding)
-        return made.elements * down.count * across.count
+        tiles = form(self.kernel, outputs)
+        _, (down, across) = tiles.lattices((size[0], size[1]), self.padding)
+        return tiles.elements * down.count * across.count
 
     def trained_tiles(self, inputs: Sequence[Shape]) -> int | None:
         """m of F(m, r), if its weights are elements of Winograd tiles."""
@@ -283,14 +283,14 @@ class Convolution(Layer):
         passes. Such a layer's bias begins with :data:`TILE_BIAS`, so that it does not pass, as it does not with direct
         convolution.
         """
-        found, outputs = weights(inputs[0].channels, self.channels, self.kernel), self.transform(inputs)
+        variable, outputs = weights(inputs[0].channels, self.channels, self.kernel), self.transform(inputs)
         sides = (0, 0) if outputs is None else form(self.kernel, outputs).sides
         if outputs is not None and self.weights != SPATIAL:
-            found = Variable(found.name, ("tile rows", "tile columns", INPUTS, OUTPUTS),
-                             Shape((*sides, inputs[0].channels, self.channels)),
-                             TilesOfNormal(deviation(found.shape), self.kernel, outputs))
+            variable = Variable(variable.name, ("tile rows", "tile columns", INPUTS, OUTPUTS),
+                                Shape((*sides, inputs[0].channels, self.channels)),
+                                TilesOfNormal(deviation(variable.shape), self.kernel, outputs))
         first = TILE_BIAS if max(sides) > EXACT_TILE else 0.0
-        return (found, bias(self.channels, first)) if self.bias else (found,)
+        return (variable, bias(self.channels, first)) if self.bias else (variable,)
 
     def macs(self, inputs: Sequence[Shape]) -> int:
         outputs = self.transform(inputs)
@@ -384,7 +384,7 @@ def _windows(layer: Any, source: Shape, *, ceil: bool) -> tuple[int, int]:
 
     With ``ceil`` a last window may hang over the far edge if it starts inside the map or its near padding.
     """
-    found = []
+    counts = []
     for size, kernel, stride, near, far in zip(source[1:], layer.kernel, layer.stride, layer.padding[:2],
                                                layer.padding[-2:], strict=True):
         room = size + near + far - kernel
@@ -395,8 +395,8 @@ def _windows(layer: Any, source: Shape, *, ceil: bool) -> tuple[int, int]:
         count = room // stride + 1
         if ceil and room % stride and count * stride < size + near:
             count += 1
-        found.append(count)
-    return found[0], found[1]
+        counts.append(count)
+    return counts[0], counts[1]
 
 
 class _Same(Layer):

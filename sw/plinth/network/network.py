@@ -93,27 +93,27 @@ class Network:
         names = {layer.name for layer in self.layers}
         seen = {INPUT}
         before = INPUT
-        found = []
+        resolved_layers = []
         for layer in self.layers:
             if layer.name in seen:
                 raise ValueError(f"two layers are called {layer.name!r}; give each its own name" if
                                  layer.name != INPUT else "no layer may be called 'input'; rename it")
-            made = layer if layer.inputs else replace(layer, inputs=(before,))
-            low, high = made.arity
-            if not low <= len(made.inputs) <= high:
-                raise made.refuse(f"takes {low if low == high else f'{low} to {high}'} inputs, not "
-                                  f"{len(made.inputs)}; list that many layers as its inputs")
-            for name in made.inputs:
-                if name == made.name:
-                    raise made.refuse("reads its own output; a network has no cycles")
+            resolved = layer if layer.inputs else replace(layer, inputs=(before,))
+            low, high = resolved.arity
+            if not low <= len(resolved.inputs) <= high:
+                raise resolved.refuse(f"takes {low if low == high else f'{low} to {high}'} inputs, not "
+                                      f"{len(resolved.inputs)}; list that many layers as its inputs")
+            for name in resolved.inputs:
+                if name == resolved.name:
+                    raise resolved.refuse("reads its own output; a network has no cycles")
                 if name not in seen:
-                    raise made.refuse(f"reads {described(name)}, which stands behind it; a network has no "
-                                      "cycles, put layers behind those that feed them" if name in names else
-                                      f"reads {described(name)}, which is no layer; check the name")
-            found.append(made)
+                    raise resolved.refuse(f"reads {described(name)}, which stands behind it; a network has no "
+                                          "cycles, put layers behind those that feed them" if name in names else
+                                          f"reads {described(name)}, which is no layer; check the name")
+            resolved_layers.append(resolved)
             seen.add(layer.name)
             before = layer.name
-        return tuple(found)
+        return tuple(resolved_layers)
 
     def _check_graph(self) -> None:
         """One loss, at the end; every output read; row numbers only for embeddings; something to train."""
@@ -140,7 +140,8 @@ class Network:
                                  for name, shape in zip(layer.inputs, shapes.inputs, strict=True))
             raise layer.refuse(f"states shape {layer.shape}, but {names}, from which {shapes.output} follows; "
                                "mend one of them")
-        for what, shape in (("output", shapes.output), *((one.name, one.shape) for one in shapes.variables)):
+        for what, shape in (("output", shapes.output),
+                            *((variable.name, variable.shape) for variable in shapes.variables)):
             if shape.elements > MAXIMUM_ELEMENTS or (what == "output" and max(shape) > MAXIMUM_ELEMENTS):
                 raise layer.refuse(f"has {shape.elements} elements in its {what}, more than "
                                    f"{MAXIMUM_ELEMENTS}; choose smaller sizes")
@@ -149,16 +150,16 @@ class Network:
     def shapes(self) -> Mapping[str, LayerShapes]:
         """Shapes of every layer by its name."""
         outputs = {INPUT: self.input}
-        found = {}
+        shapes = {}
         for layer in self.layers:
             inputs = tuple(outputs[name] for name in layer.inputs)
             outputs[layer.name] = layer.output(inputs)
-            found[layer.name] = LayerShapes(
+            shapes[layer.name] = LayerShapes(
                 inputs=inputs, output=outputs[layer.name],
                 variables=layer.variables(inputs),
                 input_errors=tuple(None if name == INPUT else shape
                                    for name, shape in zip(layer.inputs, inputs, strict=True)))
-        return found
+        return shapes
 
     @cached_property
     def _by_name(self) -> dict[str, Layer]:
@@ -166,11 +167,11 @@ class Network:
 
     @cached_property
     def _consumers(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {INPUT: [], **{layer.name: [] for layer in self.layers}}
+        consumers: dict[str, list[str]] = {INPUT: [], **{layer.name: [] for layer in self.layers}}
         for layer in self.layers:
             for name in layer.inputs:
-                found[name].append(layer.name)
-        return {name: tuple(readers) for name, readers in found.items()}
+                consumers[name].append(layer.name)
+        return {name: tuple(readers) for name, readers in consumers.items()}
 
     def layer(self, name: str) -> Layer:
         """The layer of that name (KeyError if there is none)."""
@@ -202,15 +203,16 @@ class Network:
     @cached_property
     def variables(self) -> Mapping[str, Variable]:
         """What all layers train, by name: that of the layer and of the variable, such as ``conv1.weights``."""
-        return {one.qualified(layer.name): one for layer in self.layers for one in self.shapes[layer.name].variables}
+        return {variable.qualified(layer.name): variable
+                for layer in self.layers for variable in self.shapes[layer.name].variables}
 
     def layer_weights(self, name: str) -> int:
         """Elements of what a layer trains, without its bias."""
-        return sum(one.elements for one in self.shapes[name].variables if not one.added)
+        return sum(variable.elements for variable in self.shapes[name].variables if not variable.added)
 
     def layer_parameters(self, name: str) -> int:
         """Elements of all variables of a layer."""
-        return sum(one.elements for one in self.shapes[name].variables)
+        return sum(variable.elements for variable in self.shapes[name].variables)
 
     def layer_macs(self, name: str) -> int:
         """Multiply-adds of a layer's fprop for one sample."""

@@ -75,22 +75,23 @@ class LayerVector:
     @property
     def names(self) -> list[str]:
         """Of its variables in a network."""
-        return [one.qualified(self.layer) for one in self.variables]
+        return [variable.qualified(self.layer) for variable in self.variables]
 
     @property
     def elements(self) -> int:
         """Of all."""
-        return sum(one.elements for one in self.variables)
+        return sum(variable.elements for variable in self.variables)
 
     def join(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Of arrays by name those of the layer, one behind the other."""
-        return np.concatenate([np.asarray(arrays[one.qualified(self.layer)]).ravel() for one in self.variables])
+        return np.concatenate([np.asarray(arrays[variable.qualified(self.layer)]).ravel()
+                               for variable in self.variables])
 
     def split(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """The arrays of a flat one, by name, in their shapes."""
-        ends = np.cumsum([one.elements for one in self.variables])
-        return {one.qualified(self.layer): values.reshape(one.shape)
-                for one, values in zip(self.variables, np.split(flat, ends[:-1]), strict=True)}
+        ends = np.cumsum([variable.elements for variable in self.variables])
+        return {variable.qualified(self.layer): values.reshape(variable.shape)
+                for variable, values in zip(self.variables, np.split(flat, ends[:-1]), strict=True)}
 
 
 def layer_vectors(network: Network) -> list[LayerVector]:
@@ -100,14 +101,14 @@ def layer_vectors(network: Network) -> list[LayerVector]:
 
 def named(network: Network, arrays: LayerVectors) -> dict[str, NDArray[Any]]:
     """Variables by name, of those of each layer as one."""
-    return {name: array for one, flat in zip(layer_vectors(network), arrays, strict=True)
-            for name, array in one.split(flat).items()}
+    return {name: array for vector, flat in zip(layer_vectors(network), arrays, strict=True)
+            for name, array in vector.split(flat).items()}
 
 
 def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.float32]]:
     """First values of all variables, as they say; equal seeds give equal bits."""
     generator = np.random.default_rng([seed, 0])
-    return {name: _drawn(one, generator).astype(np.float32) for name, one in network.variables.items()}
+    return {name: _drawn(variable, generator).astype(np.float32) for name, variable in network.variables.items()}
 
 
 def _drawn(variable: Variable, generator: np.random.Generator) -> NDArray[np.float64]:

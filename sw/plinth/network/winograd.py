@@ -38,31 +38,32 @@ def with_tiles(network: Network, winograd: str | int | None, weights: str | None
         If no convolution has it, or tiles are trained, or predicted, of a network that has none, or shares are not
         those of so many rounds.
     """
-    layers, found = [], False
+    layers, any_tiles = [], False
     for layer in network.layers:
         if isinstance(layer, Convolution):
             rounds = layer.predict if predict is None else predict
-            made = replace(layer, winograd=layer.winograd if winograd is None else winograd,
-                           weights=layer.weights if weights is None else weights,
-                           predict=rounds, shares=() if not rounds else layer.shares if shares is None else shares)
+            configured = replace(layer, winograd=layer.winograd if winograd is None else winograd,
+                                 weights=layer.weights if weights is None else weights,
+                                 predict=rounds,
+                                 shares=() if not rounds else layer.shares if shares is None else shares)
             inputs = network.shapes[layer.name].inputs
             try:
-                has = made.transform(inputs) is not None
+                has = configured.transform(inputs) is not None
             except ValueError:
                 if winograd is None and weights is None and predict is None:
                     raise
                 has = False
-            layer = made if has or made.winograd == AUTO else made.direct
-            found = found or has
+            layer = configured if has or configured.winograd == AUTO else configured.direct
+            any_tiles = any_tiles or has
         layers.append(layer)
-    if not found and predict:
+    if not any_tiles and predict:
         raise ValueError(f"no layer of network {network.name!r} has Winograd tiles whose gathers could be predicted; "
                          "say --winograd auto, or leave --predict out")
     made_of = replace(network, layers=tuple(layers))
     if shares and not predicts(made_of):
         raise ValueError(f"no layer of network {network.name!r} is predicted, so --shares are of none; say --predict "
                          "1, 2 or regions, or leave --shares out")
-    if not found and (winograd not in (None, OFF, AUTO) or weights not in (None, SPATIAL)):
+    if not any_tiles and (winograd not in (None, OFF, AUTO) or weights not in (None, SPATIAL)):
         what = "trains Winograd tiles" if winograd in (None, OFF) else f"has a Winograd transform of {winograd} outputs"
         raise ValueError(f"no layer of network {network.name!r} {what}; say --winograd off, or auto, and --weights "
                          "spatial")
@@ -76,13 +77,13 @@ def _floats(matrix: Matrix) -> NDArray[np.float64]:
 def elements_of_kernel(tiles: Form, kernel: Floats) -> NDArray[np.float64]:
     """Elements of Winograd tiles ``[T, T', in, out]`` that do what a kernel ``[rows, columns, in, out]`` does: W = G w
     G^T."""
-    down, across = (_floats(one.g) for one in tiles.transforms)
+    down, across = (_floats(transform.g) for transform in tiles.transforms)
     return np.einsum("uk,vl,klio->uvio", down, across, kernel.astype(np.float64))
 
 
 def kernel_of_elements(tiles: Form, elements: Floats) -> NDArray[np.float64]:
     """The kernel whose elements are nearest to some, by the sum of squares: of those of a kernel, that one."""
-    down, across = (np.linalg.pinv(_floats(one.g)) for one in tiles.transforms)
+    down, across = (np.linalg.pinv(_floats(transform.g)) for transform in tiles.transforms)
     return np.einsum("ku,lv,uvio->klio", down, across, elements.astype(np.float64))
 
 
@@ -90,8 +91,8 @@ def distance(tiles: Form, elements: Floats) -> float:
     """How much of some elements those of the nearest kernel leave out, by roots of sums of squares; 0 if it is no more
     than FP32 rounds off of a kernel's."""
     left = elements - elements_of_kernel(tiles, kernel_of_elements(tiles, elements))
-    found = float(np.linalg.norm(left) / (np.linalg.norm(elements) or 1))
-    return found if found > 2 * np.finfo(np.float32).eps else 0.0
+    left_out = float(np.linalg.norm(left) / (np.linalg.norm(elements) or 1))
+    return left_out if left_out > 2 * np.finfo(np.float32).eps else 0.0
 
 
 def growth(tiles: Form) -> float:
@@ -102,8 +103,9 @@ def growth(tiles: Form) -> float:
         sqrt(sum over u of |A_u|^2 |B^T_u|^2 |G_u|^2 / (m r))
     """
     return float(np.sqrt(prod(
-        ((_floats(one.a)**2).sum(axis=0) * (_floats(one.b)**2).sum(axis=1) * (_floats(one.g)**2).sum(axis=1)).sum()
-        / (one.outputs * one.taps) for one in tiles.transforms)))
+        ((_floats(transform.a)**2).sum(axis=0) * (_floats(transform.b)**2).sum(axis=1)
+         * (_floats(transform.g)**2).sum(axis=1)).sum()
+        / (transform.outputs * transform.taps) for transform in tiles.transforms)))
 
 
 def fit(tiles: Form) -> bool:
@@ -118,7 +120,8 @@ def with_fit(network: Network) -> Network:
     for layer in network.layers:
         if isinstance(layer, Convolution) and layer.winograd == AUTO:
             outputs = layer.fewest(network.shapes[layer.name].inputs, [
-                one for one in OUTPUTS.get(layer.kernel, ()) if fit(form(layer.kernel, one))])
+                tile_outputs for tile_outputs in OUTPUTS.get(layer.kernel, ())
+                if fit(form(layer.kernel, tile_outputs))])
             layer = replace(layer, winograd=outputs) if outputs else layer.direct
         layers.append(layer)
     return replace(network, layers=tuple(layers))
@@ -132,26 +135,26 @@ def element_rates(tiles: Form) -> tuple[float, ...]:
     """
     if max(tiles.sides) <= 4:
         return ()
-    down, across = (_rates(one) for one in tiles.transforms)
-    return tuple(float(np.float32(one * other)) for one in down for other in across)
+    down, across = (_rates(transform) for transform in tiles.transforms)
+    return tuple(float(np.float32(row_rate * column_rate)) for row_rate in down for column_rate in across)
 
 
-def _rates(one: Transform) -> list[float]:
+def _rates(transform: Transform) -> list[float]:
     """r_u of a direction."""
-    out, into = (_floats(one.a) ** 2).sum(axis=0), (_floats(one.b) ** 2).sum(axis=1)
-    return list(map(float, one.outputs / (out * into)))
+    out, into = (_floats(transform.a) ** 2).sum(axis=0), (_floats(transform.b) ** 2).sum(axis=1)
+    return list(map(float, transform.outputs / (out * into)))
 
 
 def parameter_rates(network: Network) -> list[NDArray[np.float64] | None]:
     """Of each layer with weights, the factor on the learning rate of each of its parameters; None: 1."""
-    found: list[NDArray[np.float64] | None] = []
+    factors: list[NDArray[np.float64] | None] = []
     for layer in network.weighted:
         outputs = layer.trained_tiles(network.shapes[layer.name].inputs) if isinstance(layer, Convolution) else None
         rates = element_rates(form(layer.kernel, outputs)) if isinstance(layer, Convolution) and outputs else ()
         weights = network.layer_weights(layer.name)
         bias = network.layer_parameters(layer.name) - weights
-        found.append(np.concatenate([np.repeat(rates, weights // len(rates)), np.ones(bias)]) if rates else None)
-    return found
+        factors.append(np.concatenate([np.repeat(rates, weights // len(rates)), np.ones(bias)]) if rates else None)
+    return factors
 
 
 def _forms(layer: Convolution) -> list[Form | None]:
@@ -169,16 +172,16 @@ def other_forms(network: Network, name: str) -> dict[Shape, Form | None]:
     layer, shapes = network.layer(name), network.shapes[name]
     if not isinstance(layer, Convolution):
         return {}
-    found = {_shape(layer, tiles, shapes.inputs[0]): tiles for tiles in _forms(layer)}
-    found.pop(shapes.variables[0].shape, None)
-    return found
+    forms = {_shape(layer, tiles, shapes.inputs[0]): tiles for tiles in _forms(layer)}
+    forms.pop(shapes.variables[0].shape, None)
+    return forms
 
 
 def setting(tiles: Form | None) -> str:
     """Options of commands by which a network trains kernels, or such tiles."""
     if tiles is None:
         return "--weights spatial"
-    return f"--winograd {max(one.outputs for one in tiles.transforms)} --weights winograd"
+    return f"--winograd {max(transform.outputs for transform in tiles.transforms)} --weights winograd"
 
 
 def converted(network: Network, name: str, weights: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
@@ -197,5 +200,5 @@ def converted(network: Network, name: str, weights: NDArray[np.float32]) -> tupl
     kernel, left = (weights, 0.0) if tiles is None else (
         kernel_of_elements(tiles, weights), distance(tiles, weights.astype(np.float64)))
     outputs = layer.trained_tiles(network.shapes[name].inputs)
-    made = kernel if outputs is None else elements_of_kernel(form(layer.kernel, outputs), kernel)
-    return made.astype(np.float32), left
+    trained = kernel if outputs is None else elements_of_kernel(form(layer.kernel, outputs), kernel)
+    return trained.astype(np.float32), left

@@ -68,8 +68,8 @@ class Region:
     def __post_init__(self) -> None:
         by_digits = self.owners is None and all(levels_of(cuts) is cuts for _, cuts in self.axes)
         object.__setattr__(self, "by_digits", by_digits)
-        found = ((axis, order_of(cuts)) for axis, cuts in self.axes)
-        object.__setattr__(self, "orders", _INDICES if by_digits else {axis: one for axis, one in found if one})
+        orders = ((axis, order_of(cuts)) for axis, cuts in self.axes)
+        object.__setattr__(self, "orders", _INDICES if by_digits else {axis: order for axis, order in orders if order})
         object.__setattr__(self, "_hash", hash((self.axes, self.owners)))
 
     def __hash__(self) -> int:
@@ -94,7 +94,7 @@ class Region:
     @property
     def covers(self) -> bool:
         """Whether parts of an axis overlap or leave gaps."""
-        return any(isinstance(one, Cover) for one in self.orders.values())
+        return any(isinstance(order, Cover) for order in self.orders.values())
 
     def held(self, sizes: Sizes, factors: Factors) -> int:
         """Elements that all dies have together, copies counted."""
@@ -118,8 +118,8 @@ class Region:
 
     def numbers(self, axis: str, factors: Factors) -> Integers:
         """For every die the number of its part of an axis."""
-        found = places(levels_of(self.cuts(axis)), factors)
-        return found if self.owners is None else found[seats(self.owners)]
+        numbers = places(levels_of(self.cuts(axis)), factors)
+        return numbers if self.owners is None else numbers[seats(self.owners)]
 
     def groups(self, factors: Factors) -> ProcessGroups:
         """Dies that own the same part."""
@@ -128,38 +128,38 @@ class Region:
         return process_groups(OWNERS, rest, factors, self.owners)
 
 
-def _aligned(one: Region, two: Region, axis: str) -> bool:
+def _aligned(left: Region, right: Region, axis: str) -> bool:
     """Whether positions of an axis are the same indices in both, and each index has one position."""
-    order = one.orders.get(axis)
-    return order == two.orders.get(axis) and not isinstance(order, Cover)
+    order = left.orders.get(axis)
+    return order == right.orders.get(axis) and not isinstance(order, Cover)
 
 
-def _meeting(axis: str, size: int, one: Region, two: Region, factors: Factors) -> Integers:
-    """Elements of an axis that die s (row) has of the one and die t (column) of the other."""
-    if not _aligned(one, two, axis):
-        numbers = one.numbers(axis, factors)[:, None], two.numbers(axis, factors)
-        return shared(size, one.cuts(axis), two.cuts(axis), factors)[numbers]
-    low, high = one.bounds(axis, size, factors)
-    other_low, other_high = two.bounds(axis, size, factors)
+def _meeting(axis: str, size: int, left: Region, right: Region, factors: Factors) -> Integers:
+    """Elements of an axis that die s (row) has of the left and die t (column) of the right."""
+    if not _aligned(left, right, axis):
+        numbers = left.numbers(axis, factors)[:, None], right.numbers(axis, factors)
+        return shared(size, left.cuts(axis), right.cuts(axis), factors)[numbers]
+    low, high = left.bounds(axis, size, factors)
+    other_low, other_high = right.bounds(axis, size, factors)
     return np.maximum(np.minimum(high[:, None], other_high) - np.maximum(low[:, None], other_low), 0)
 
 
-def sent(axis: str, size: int, one: Region, two: Region, factors: Factors, die: int) -> Integers:
+def sent(axis: str, size: int, left: Region, right: Region, factors: Factors, die: int) -> Integers:
     """Elements of an axis that a die has of one region, and each die of another."""
-    if not _aligned(one, two, axis):
-        row = one.numbers(axis, factors)[die], two.numbers(axis, factors)
-        return shared(size, one.cuts(axis), two.cuts(axis), factors)[row]
-    low, high = one.bounds(axis, size, factors)
-    other_low, other_high = two.bounds(axis, size, factors)
+    if not _aligned(left, right, axis):
+        row = left.numbers(axis, factors)[die], right.numbers(axis, factors)
+        return shared(size, left.cuts(axis), right.cuts(axis), factors)[row]
+    low, high = left.bounds(axis, size, factors)
+    other_low, other_high = right.bounds(axis, size, factors)
     return np.maximum(np.minimum(high[die], other_high) - np.maximum(low[die], other_low), 0)
 
 
-def runs(axis: str, size: int, one: Region, two: Region, factors: Factors, die: int, other: int) -> int:
+def runs(axis: str, size: int, left: Region, right: Region, factors: Factors, die: int, other: int) -> int:
     """In how many runs the elements lie that a die has of one region and another of a second."""
-    ranges = (int(bound[place]) for region, place in ((one, die), (two, other))
+    ranges = (int(bound[place]) for region, place in ((left, die), (right, other))
               for bound in region.bounds(axis, size, factors))
     first, end, start, stop = ranges
-    return len(pieces(one.orders.get(axis), first, end, two.orders.get(axis), start, stop))
+    return len(pieces(left.orders.get(axis), first, end, right.orders.get(axis), start, stop))
 
 
 @lru_cache(maxsize=512)
@@ -179,25 +179,25 @@ def pattern(source: Region, target: Region, sizes: Sizes, factors: Factors) -> I
 
 
 @lru_cache(maxsize=1 << 16)
-def common(axis: str, size: int, one: Region, two: Region, factors: Factors) -> Integers:
+def common(axis: str, size: int, left: Region, right: Region, factors: Factors) -> Integers:
     """Elements of an axis that each die has of both regions."""
-    if not _aligned(one, two, axis):
-        numbers = one.numbers(axis, factors), two.numbers(axis, factors)
-        return shared(size, one.cuts(axis), two.cuts(axis), factors)[numbers]
-    low, high = one.bounds(axis, size, factors)
-    other_low, other_high = two.bounds(axis, size, factors)
+    if not _aligned(left, right, axis):
+        numbers = left.numbers(axis, factors), right.numbers(axis, factors)
+        return shared(size, left.cuts(axis), right.cuts(axis), factors)[numbers]
+    low, high = left.bounds(axis, size, factors)
+    other_low, other_high = right.bounds(axis, size, factors)
     return np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
 
 
 @lru_cache(maxsize=1 << 14)
-def alike(one: Region, two: Region, sizes: Sizes, factors: Factors) -> bool:
+def alike(left: Region, right: Region, sizes: Sizes, factors: Factors) -> bool:
     """Whether each die has the same of both regions."""
     for axis, size in sizes:
-        if _aligned(one, two, axis):
-            same = all(map(np.array_equal, one.bounds(axis, size, factors), two.bounds(axis, size, factors)))
+        if _aligned(left, right, axis):
+            same = all(map(np.array_equal, left.bounds(axis, size, factors), right.bounds(axis, size, factors)))
         else:
-            both = common(axis, size, one, two, factors)
-            same = all(bool((both == region.lengths(axis, size, factors)).all()) for region in (one, two))
+            both = common(axis, size, left, right, factors)
+            same = all(bool((both == region.lengths(axis, size, factors)).all()) for region in (left, right))
         if not same:
             return False
     return True
@@ -213,19 +213,19 @@ def _equalities(pairs: tuple[tuple[int, int], ...]) -> Levels:
             level = parent[level]
         return level
 
-    found = []
-    for one, two in pairs:
-        one, two = root(one), root(two)
-        if one != two:
-            parent[one] = two
-            found.append(one)
-    return tuple(found)
+    dependent = []
+    for left, right in pairs:
+        left, right = root(left), root(right)
+        if left != right:
+            parent[left] = right
+            dependent.append(left)
+    return tuple(dependent)
 
 
-def _nested(one: Cuts, two: Cuts) -> bool:
-    """Whether a range of the one is always a part of that of the other."""
-    shorter = min(len(one), len(two))
-    return one[:shorter] == two[:shorter]
+def _nested(left: Cuts, right: Cuts) -> bool:
+    """Whether a range of one is always a part of that of the other."""
+    shorter = min(len(left), len(right))
+    return left[:shorter] == right[:shorter]
 
 
 @lru_cache(maxsize=1 << 18)
@@ -238,22 +238,23 @@ def overlap(owned: Region, need: Region, sizes: Sizes, factors: Factors) -> int:
     """
     if owned.by_digits and need.by_digits:
         dies, elements, count, whole = prod(factors), 1, 1, 0
-        ones, others = [owned.cuts(axis) for axis, _ in sizes], [need.cuts(axis) for axis, _ in sizes]
-        for (_, size), one, two in zip(sizes, ones, others, strict=True):
-            deeper = parts(max(one, two, key=len), factors)
+        owner_cuts, need_cuts = [owned.cuts(axis) for axis, _ in sizes], [need.cuts(axis) for axis, _ in sizes]
+        for (_, size), left, right in zip(sizes, owner_cuts, need_cuts, strict=True):
+            deeper = parts(max(left, right, key=len), factors)
             elements, count, whole = elements * size, count * deeper, whole + (size % deeper == 0)
-        if all(map(_nested, ones, others)) and (whole >= len(sizes) - 1 or _apart(ones, others)):
+        if all(map(_nested, owner_cuts, need_cuts)) and (whole >= len(sizes) - 1 or _apart(owner_cuts, need_cuts)):
             return elements * dies // count
-        pairs = tuple(pair for one, two in zip(ones, others, strict=True) for pair in zip(one, two, strict=False))
-        if whole == len(sizes) and all(factors[one] == factors[two] for one, two in pairs):  # type: ignore[index]
+        pairs = tuple(pair for left, right in zip(owner_cuts, need_cuts, strict=True)
+                      for pair in zip(left, right, strict=False))
+        if whole == len(sizes) and all(factors[left] == factors[right] for left, right in pairs):  # type: ignore[index]
             return elements // count * (dies // parts(_equalities(pairs), factors))  # type: ignore[arg-type]
-    found = np.ones(prod(factors), dtype=np.int64)
+    per_die = np.ones(prod(factors), dtype=np.int64)
     for axis, size in sizes:
-        found = found * common(axis, size, owned, need, factors)
-    return int(found.sum())
+        per_die = per_die * common(axis, size, owned, need, factors)
+    return int(per_die.sum())
 
 
-def _apart(ones: Sequence[Cuts], others: Sequence[Cuts]) -> bool:
+def _apart(owner_cuts: Sequence[Cuts], need_cuts: Sequence[Cuts]) -> bool:
     """Whether no level cuts two axes."""
-    levels = [{*one, *two} for one, two in zip(ones, others, strict=True)]
+    levels = [{*left, *right} for left, right in zip(owner_cuts, need_cuts, strict=True)]
     return sum(map(len, levels)) == len(set().union(*levels))

@@ -28,30 +28,30 @@ def tile_sums(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, TileSum]
     """By each of their members: of junctions all of whose inputs are Winograd layers that nothing else reads, with
     tiles and groups of dies alike, elements split and whole sums, such that the junction's samples are theirs; of no
     more biases than a vector task can add."""
-    found: dict[int, TileSum] = {}
+    sums: dict[int, TileSum] = {}
     for number, junction in enumerate(graph.nodes):
         feeds = graph.feeds(number) if junction.junction else ()
         members = tuple(sorted({graph.edges[edge].producer for edge in feeds if edge is not None}))
         if not members or len(members) < len(feeds):
             continue
-        nodes, (first, *others) = [graph.nodes[one] for one in members], [layouts[one] for one in members]
+        nodes, (first, *others) = [graph.nodes[member] for member in members], [layouts[member] for member in members]
         kinds = {node.tiling and (node.tiling.outputs, node.tiling.kernel, node.tiling.tiles) for node in nodes}
         if (len(kinds) == 1 and (last := nodes[-1].tiling) and first.ep and not first.mp
                 and not any(node.epilogue for node in nodes)
-                and all(len(graph.outputs[one]) == 1 for one in members)
-                and all((one.ep, one.mp, one.output, one.owners) == (first.ep, first.mp, first.output, first.owners)
-                        for one in others)
+                and all(len(graph.outputs[member]) == 1 for member in members)
+                and all((layout.ep, layout.mp, layout.output, layout.owners)
+                        == (first.ep, first.mp, first.output, first.owners) for layout in others)
                 and layouts[number].input == first.output
                 and (biases := sum(node.bias > 0 for node in nodes)) < VECTOR_LOADS):
-            found |= dict.fromkeys(members, TileSum(junction, members, biases, last.rounds))
-    return found
+            sums |= dict.fromkeys(members, TileSum(junction, members, biases, last.rounds))
+    return sums
 
 
 def shared_tiles(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, int]:
     """Winograd layers that take the tiles of an input that another has scattered, by number, with its number: the first
     of those that read the same map, as tiles alike, in groups of dies alike. Backwards what that one gathers is the sum
     of the tiles of all."""
-    found: dict[int, int] = {}
+    sources: dict[int, int] = {}
     firsts: dict[tuple[object, ...], int] = {}
     for number, node in enumerate(graph.nodes):
         here = layouts[number]
@@ -64,8 +64,8 @@ def shared_tiles(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, int]:
                here.mp, here.op, here.input)
         first = firsts.setdefault(key, number)
         if first != number:
-            found[number] = first
-    return found
+            sources[number] = first
+    return sources
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Residual:
 
 def residuals(graph: PlanGraph, layouts: Sequence[Layout], sums: Mapping[int, TileSum]) -> dict[int, Residual]:
     """By Winograd layers whose map a junction of two inputs reads, and their tiles are not added before."""
-    found: dict[int, Residual] = {}
+    residual_of: dict[int, Residual] = {}
     for number, node in enumerate(graph.nodes):
         reads = [graph.edges[edge].consumer for edge in graph.outputs[number]]
         if node.tiling is None or node.epilogue or len(reads) != 1 or number in sums:
@@ -99,8 +99,8 @@ def residuals(graph: PlanGraph, layouts: Sequence[Layout], sums: Mapping[int, Ti
             missing = "what is added to its sums lies on other dies"
         else:
             missing = ""
-        found[number] = Residual(junction, producer, missing)
-    return found
+        residual_of[number] = Residual(junction, producer, missing)
+    return residual_of
 
 
 @dataclass(frozen=True)
@@ -162,14 +162,14 @@ def coded_exchanges(graph: PlanGraph, here: Layout, number: int, summed: TileSum
     node = graph.nodes[number]
     if node.tiling is None or not node.tiling.rounds or not here.ep:
         return ()
-    found = [] if unpredictable(node, here, summed, added) else [("fprop", "gather")]
+    coded = [] if unpredictable(node, here, summed, added) else [("fprop", "gather")]
     # Of dies that split channels as well some have copies.
     if not (here.mp or here.op or here.input.orders or here.output.orders):
-        found += [("bprop", "scatter")] * len(found)
+        coded += [("bprop", "scatter")] * len(coded)
         edge, = graph.feeds(number)
-        kinds = [] if edge is None else [one.kind for one in graph.nodes[graph.edges[edge].producer].epilogue]
+        kinds = [] if edge is None else [epilogue.kind for epilogue in graph.nodes[graph.edges[edge].producer].epilogue]
         if Relu.kind in kinds and not set(kinds) - {Relu.kind, MaxPool.kind, MeanPool.kind}:
-            found.append(("fprop", "scatter"))
+            coded.append(("fprop", "scatter"))
             if MeanPool.kind not in kinds[kinds.index(Relu.kind):]:
-                found.append(("bprop", "gather"))
-    return tuple(found)
+                coded.append(("bprop", "gather"))
+    return tuple(coded)

@@ -37,23 +37,23 @@ def halves(levels: int) -> Factors:
 
 def ranges_of(sizes: Iterable[int]) -> tuple[Indices, ...]:
     """Parts of so many elements each, one behind the other."""
-    found: list[Indices] = []
+    ranges: list[Indices] = []
     end = 0
     for size in sizes:
-        found.append(((end, end + size),) if size else ())
+        ranges.append(((end, end + size),) if size else ())
         end += size
-    return tuple(found)
+    return tuple(ranges)
 
 
 def runs_of(indices: Sequence[int]) -> Indices:
     """Indices, ascending, as ranges; what stands in them twice stays so."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for index in sorted(indices):
-        if found and found[-1][1] == index:
-            found[-1] = found[-1][0], index + 1
+        if runs and runs[-1][1] == index:
+            runs[-1] = runs[-1][0], index + 1
         else:
-            found.append((index, index + 1))
-    return tuple(found)
+            runs.append((index, index + 1))
+    return tuple(runs)
 
 
 @dataclass(frozen=True)
@@ -129,19 +129,19 @@ def parts(cuts: Cuts, factors: Factors) -> int:
 @lru_cache(maxsize=1 << 10)
 def digits(level: int, factors: Factors) -> Integers:
     """Digit of every die at a level."""
-    found = np.arange(prod(factors), dtype=np.int64) // prod(factors[level + 1:]) % factors[level]
-    found.flags.writeable = False
-    return found
+    digit = np.arange(prod(factors), dtype=np.int64) // prod(factors[level + 1:]) % factors[level]
+    digit.flags.writeable = False
+    return digit
 
 
 @lru_cache(maxsize=1 << 10)
 def places(over: Levels, factors: Factors) -> Integers:
     """Number of every die among those that differ in some levels, its digits read in their order."""
-    found = np.zeros(prod(factors), dtype=np.int64)
+    numbers = np.zeros(prod(factors), dtype=np.int64)
     for level in over:
-        found = found * factors[level] + digits(level, factors)
-    found.flags.writeable = False
-    return found
+        numbers = numbers * factors[level] + digits(level, factors)
+    numbers.flags.writeable = False
+    return numbers
 
 
 @lru_cache(maxsize=4096)
@@ -170,11 +170,11 @@ def _labels(size: int, cuts: Cuts, factors: Factors) -> Integers:
     levels = levels_of(cuts)
     low, high = bounds(size, cuts, factors)
     first = np.unique(places(levels, factors), return_index=True)[1]
-    found = np.repeat(np.arange(len(first)), (high - low)[first])
+    labels = np.repeat(np.arange(len(first)), (high - low)[first])
     order = order_of(cuts)
     if order is not None:
-        found[order.order] = found.copy()
-    return found
+        labels[order.order] = labels.copy()
+    return labels
 
 
 @lru_cache(maxsize=256)
@@ -182,20 +182,20 @@ def _needed(size: int, cuts: Cuts, factors: Factors) -> Integers:
     """Of each part (row) for every index whether the part has it."""
     low, high = bounds(size, cuts, factors)
     first = np.unique(places(levels_of(cuts), factors), return_index=True)[1]
-    found = np.zeros((len(first), size), dtype=np.int64)
+    needed = np.zeros((len(first), size), dtype=np.int64)
     order = order_of(cuts)
     for part, die in enumerate(first):
-        found[part, selected(order, int(low[die]), int(high[die] - low[die]))] = 1
-    return found
+        needed[part, selected(order, int(low[die]), int(high[die] - low[die]))] = 1
+    return needed
 
 
 @lru_cache(maxsize=256)
-def shared(size: int, one: Cuts, two: Cuts, factors: Factors) -> Integers:
+def shared(size: int, left: Cuts, right: Cuts, factors: Factors) -> Integers:
     """Elements that each part of a cut (row) and each of another (column) have in common, whatever their orders."""
-    if isinstance(order_of(one), Cover) or isinstance(order_of(two), Cover):
-        return _needed(size, one, factors) @ _needed(size, two, factors).T
-    rows, columns = parts(one, factors), parts(two, factors)
-    both = _labels(size, one, factors) * columns + _labels(size, two, factors)
+    if isinstance(order_of(left), Cover) or isinstance(order_of(right), Cover):
+        return _needed(size, left, factors) @ _needed(size, right, factors).T
+    rows, columns = parts(left, factors), parts(right, factors)
+    both = _labels(size, left, factors) * columns + _labels(size, right, factors)
     return np.bincount(both, minlength=rows * columns).reshape(rows, columns)
 
 
@@ -205,15 +205,15 @@ def selected(listed: Listed | None, first: int, count: int) -> Integers | slice:
 
 
 @lru_cache(maxsize=1 << 12)
-def pieces(one: Listed | None, first: int, end: int, two: Listed | None, other: int, other_end: int
+def pieces(left: Listed | None, first: int, end: int, right: Listed | None, other: int, other_end: int
            ) -> tuple[tuple[int, int, int], ...]:
     """What two ranges of positions have in common, in pieces that lie one element behind the other in both: first
-    place in the one range, in the other, elements."""
-    if one == two and not isinstance(one, Cover):
+    place in the left range, in the right, elements."""
+    if left == right and not isinstance(left, Cover):
         low, high = max(first, other), min(end, other_end)
         return ((low - first, low - other, high - low),) if low < high else ()
     mine, theirs = (np.arange(low, high) if listed is None else listed.order[low:high]
-                    for listed, low, high in ((one, first, end), (two, other, other_end)))
+                    for listed, low, high in ((left, first, end), (right, other, other_end)))
     _, here, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
     if not len(here):
         return ()

@@ -202,8 +202,8 @@ def word_bounds(exchange: ExchangeDefinition, batch: int, factors: Factors) -> t
     """Between which words over all dies an exchange lies: those that it takes, unless data decide."""
     tiling = exchange.coded
     if tiling is None:
-        found = exchange_words(exchange, batch, factors)
-        return found, found
+        words = exchange_words(exchange, batch, factors)
+        return words, words
 
     def total(end: int) -> int:
         return int(_predicted_words(exchange, batch, factors, lambda run: least_most(

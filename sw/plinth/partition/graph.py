@@ -178,12 +178,12 @@ class Node:
     @cached_property
     def weights(self) -> int:
         """Elements of its matrix, or of its factors."""
-        return sum(one.elements for one in self.variables if not one.added)
+        return sum(variable.elements for variable in self.variables if not variable.added)
 
     @cached_property
     def bias(self) -> int:
         """Elements of what is added to its outputs."""
-        return sum(one.elements for one in self.variables if one.added)
+        return sum(variable.elements for variable in self.variables if variable.added)
 
     @cached_property
     def matrix(self) -> tuple[int, int, int]:
@@ -195,7 +195,7 @@ class Node:
     @property
     def per_channel(self) -> bool:
         """Whether it has a factor for each channel, and no matrix."""
-        return any(one.axes == (OUTPUTS,) and not one.added for one in self.variables)
+        return any(variable.axes == (OUTPUTS,) and not variable.added for variable in self.variables)
 
     @property
     def weighted(self) -> bool:
@@ -205,7 +205,7 @@ class Node:
     @cached_property
     def gathers(self) -> bool:
         """Whether rows of its matrix are moved, not multiplied: an embedding."""
-        return any(one.gradient is Gradient.ROWS for one in self.variables)
+        return any(variable.gradient is Gradient.ROWS for variable in self.variables)
 
     @property
     def kernel_columns(self) -> int:
@@ -215,7 +215,7 @@ class Node:
     @property
     def pools(self) -> bool:
         """Whether pools follow."""
-        return any(one.output != (1, 1) or one.size != (1, 1) for one in self.epilogue)
+        return any(epilogue.output != (1, 1) or epilogue.size != (1, 1) for epilogue in self.epilogue)
 
     @property
     def junction(self) -> bool:
@@ -271,7 +271,7 @@ class PlanGraph:
     @cached_property
     def variables(self) -> dict[str, Variable]:
         """What the network trains, by the names of variables in it."""
-        return {one.qualified(node.name): one for node in self.nodes for one in node.variables}
+        return {variable.qualified(node.name): variable for node in self.nodes for variable in node.variables}
 
     @cached_property
     def planned(self) -> tuple[int, ...]:
@@ -293,17 +293,17 @@ class PlanGraph:
         edge comes again where it is read again."""
         edges, node = iter(self.inputs[number]), self.nodes[number]
         earlier = dict(node.repeated)
-        found: list[int | None] = []
+        feeds: list[int | None] = []
         for place in range(len(self.inputs[number]) + len(node.network_inputs) + len(earlier)):
-            found.append(None if place in node.network_inputs else
-                         found[earlier[place]] if place in earlier else next(edges))
-        return tuple(found) or (None,)
+            feeds.append(None if place in node.network_inputs else
+                         feeds[earlier[place]] if place in earlier else next(edges))
+        return tuple(feeds) or (None,)
 
     def _ends(self, end: object) -> tuple[tuple[int, ...], ...]:
-        found: list[list[int]] = [[] for _ in self.nodes]
+        by_node: list[list[int]] = [[] for _ in self.nodes]
         for number, edge in enumerate(self.edges):
-            found[end(edge)].append(number)  # type: ignore[operator]
-        return tuple(tuple(numbers) for numbers in found)
+            by_node[end(edge)].append(number)  # type: ignore[operator]
+        return tuple(tuple(numbers) for numbers in by_node)
 
     def choices(self, number: int, splits: Sequence[str] = SPLITS) -> tuple[str, ...]:
         """Which of ``splits`` a node may take: the loss, factors of channels and concatenations "dp" only, "op" what
@@ -364,13 +364,13 @@ def _tiling(layer: Convolution, source: Shape) -> Tiling | None:
 def _pooled(tiling: Tiling, epilogue: Sequence[Epilogue]) -> bool:
     """Whether a gather that is predicted by the block code is that of a max-pool behind a ReLU, of windows of 2x2 that
     lie in tiles; none that is cut by the map's edge is pooled."""
-    if not tiling.rounds or tiling.regions or [one.kind for one in epilogue[:2]] != [Relu.kind, MaxPool.kind]:
+    if not tiling.rounds or tiling.regions or [layer.kind for layer in epilogue[:2]] != [Relu.kind, MaxPool.kind]:
         return False
     behind = epilogue[1]
     pool = behind.layer
     return (isinstance(pool, MaxPool) and pool.kernel == pool.stride == (2, 2) and pool.padding == (0, 0)
             and all(2 * count <= size for count, size in zip(behind.output, behind.size, strict=True))
-            and not any(one.outputs % 2 for one in tiling.form.transforms))
+            and not any(transform.outputs % 2 for transform in tiling.form.transforms))
 
 
 def from_network(network: Network) -> PlanGraph:
@@ -390,8 +390,8 @@ def from_network(network: Network) -> PlanGraph:
         shapes = network.shapes[layer.name]
         reads = [flows[name] for name in layer.inputs]
         first = reads[0]
-        made = isinstance(layer, (Dense, Convolution, Embedding, Affine, Add, Join, Concat)) or layer.is_loss
-        if not made:
+        is_node = isinstance(layer, (Dense, Convolution, Embedding, Affine, Add, Join, Concat)) or layer.is_loss
+        if not is_node:
             channels = first.channels if isinstance(layer, Flatten) or shapes.output.flat else shapes.output.channels
             flows[layer.name] = _Flow(first.node, shapes.output.elements, channels,
                                       first.bare and isinstance(layer, Flatten))

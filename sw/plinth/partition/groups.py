@@ -64,9 +64,9 @@ class ProcessGroups:
     @cached_property
     def _places(self) -> tuple[tuple[int, int], ...]:
         """For every die the number of its group, and its own in it."""
-        found = {die: (group, place) for group, members in enumerate(self.members)
-                 for place, die in enumerate(members)}
-        return tuple(found[die] for die in range(len(found)))
+        places = {die: (group, place) for group, members in enumerate(self.members)
+                  for place, die in enumerate(members)}
+        return tuple(places[die] for die in range(len(places)))
 
     def of(self, die: int) -> tuple[int, ...]:
         """The group of a die."""
@@ -101,8 +101,8 @@ def process_groups(kind: str, over: Levels, factors: Factors, owners: Owners = N
     others = [level for level in range(len(factors)) if level not in order]
     seats = np.arange(prod(factors), dtype=np.int64).reshape(factors)
     members = seats.transpose(others + order).reshape(-1, parts(over, factors))
-    found = (members if owners is None else np.array(owners)[members]).tolist()
-    return ProcessGroups(kind, tuple(sorted(map(tuple, found))))
+    groups = (members if owners is None else np.array(owners)[members]).tolist()
+    return ProcessGroups(kind, tuple(sorted(map(tuple, groups))))
 
 
 @lru_cache(maxsize=256)

@@ -39,8 +39,8 @@ def tile_words(node: Node, here: Layout, phase: str, kind: str, factors: Factors
 @lru_cache(maxsize=256)
 def _link_cycles(array: Array, clusters: ProcessGroups) -> float:
     """Cycles of the fullest link for a word that each die shares evenly with its cluster."""
-    at, to = np.array([(one, other) for members in clusters.members for one in members for other in members
-                       if one != other]).T
+    at, to = np.array([(sender, receiver) for members in clusters.members for sender in members for receiver in members
+                       if sender != receiver]).T
     routes = array.for_tiles.all_routes
     loads = np.zeros(len(routes.links))
     for _, over in routes.walk(at, to):

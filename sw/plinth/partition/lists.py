@@ -24,20 +24,20 @@ def check_lists(graph: PlanGraph, splits: Splits, lists: Partition, batch: int, 
     if lists and len(lists) != len(graph.nodes):
         raise UserError(f"network {graph.name!r} has {len(graph.nodes)} nodes, but lists are given for {len(lists)}")
     dies = parts(tuple(range(len(factors))), factors)
-    for number, given in enumerate(lists):
-        if given is None:
+    for number, node_lists in enumerate(lists):
+        if node_lists is None:
             continue
         node = graph.nodes[number]
-        for axis, size, levels, found in _axes(node, splits[number], given, batch):
-            _check_axis(f"layer {node.name!r}: {axis}", size, levels, found, factors)
-        if given.owners is not None:
-            wrong = no_partition(given.owners, dies)
+        for axis, size, levels, axis_parts in _axes(node, splits[number], node_lists, batch):
+            _check_axis(f"layer {node.name!r}: {axis}", size, levels, axis_parts, factors)
+        if node_lists.owners is not None:
+            wrong = no_partition(node_lists.owners, dies)
             if wrong:
                 raise UserError(f"layer {node.name!r}: owners are no partition of {dies} dies: {wrong}; give each die "
                                 "one seat")
 
 
-def check_cover(where: str, size: int, given: tuple[Indices, ...]) -> None:
+def check_cover(where: str, size: int, axis_parts: tuple[Indices, ...]) -> None:
     """Refuse parts that need what nobody owns, or the same twice; they may overlap, and need not fill the axis.
 
     Raises
@@ -45,7 +45,7 @@ def check_cover(where: str, size: int, given: tuple[Indices, ...]) -> None:
     UserError
         With the part, the index, and the remedy.
     """
-    for number, part in enumerate(given):
+    for number, part in enumerate(axis_parts):
         last = 0
         for first, end in sorted(part):
             if end <= first:
@@ -64,27 +64,27 @@ def axis_size(node: Node, axis: str, batch: int) -> int:
     return {"samples": batch, "inputs": node.input_channels, "outputs": node.output_channels}[axis]
 
 
-def _axes(node: Node, vector: tuple[str, ...], given: Lists, batch: int
+def _axes(node: Node, vector: tuple[str, ...], node_lists: Lists, batch: int
           ) -> Iterator[tuple[str, int, Levels, tuple[Indices, ...]]]:
     """Axes that are cut by list: name, elements, the levels that split them, and the list."""
     for axis, split in AXES.items():
-        found = getattr(given, axis)
-        if found is not None:
+        axis_parts = getattr(node_lists, axis)
+        if axis_parts is not None:
             yield (axis, axis_size(node, axis, batch),
-                   tuple(level for level, one in enumerate(vector) if one == split), found)
+                   tuple(level for level, level_split in enumerate(vector) if level_split == split), axis_parts)
 
 
-def _check_axis(where: str, size: int, levels: Levels, given: tuple[Indices, ...], factors: Factors) -> None:
+def _check_axis(where: str, size: int, levels: Levels, axis_parts: tuple[Indices, ...], factors: Factors) -> None:
     """A list of one axis."""
-    if list_levels(len(given), levels, factors) is None:
+    if list_levels(len(axis_parts), levels, factors) is None:
         known = [parts(levels[:depth], factors) for depth in range(1, len(levels) + 1)]
         wanted = f"give {' or '.join(map(str, known))}, as the splits cut it" if known else (
             "no level splits this axis: leave the list out")
-        raise UserError(f"{where}: the list has {len(given)} parts; {wanted}")
-    check_parts(where, size, given)
+        raise UserError(f"{where}: the list has {len(axis_parts)} parts; {wanted}")
+    check_parts(where, size, axis_parts)
 
 
-def check_parts(where: str, size: int, given: tuple[Indices, ...]) -> None:
+def check_parts(where: str, size: int, axis_parts: tuple[Indices, ...]) -> None:
     """Refuse parts that do not tell each index of an axis once.
 
     Raises
@@ -92,7 +92,7 @@ def check_parts(where: str, size: int, given: tuple[Indices, ...]) -> None:
     UserError
         With the index, its parts, and the remedy.
     """
-    runs = sorted((first, end, number) for number, part in enumerate(given) for first, end in part)
+    runs = sorted((first, end, number) for number, part in enumerate(axis_parts) for first, end in part)
     last, before = 0, -1
     for first, end, number in runs:
         if first < 0 or end > size:

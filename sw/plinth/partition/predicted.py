@@ -72,11 +72,11 @@ def expected_share(tiling: Tiling, phase: str, kind: str) -> float:
 
 def expected_words(tiling: Tiling, phase: str, kind: str, run: int) -> int:
     """Of an element's run, with lengths and masks."""
-    found = sum(1 + round(share * run) for share in shares(tiling, phase, kind))
+    words = sum(1 + round(share * run) for share in shares(tiling, phase, kind))
     if (phase, kind) not in SKIPPED:
-        found += tiling.rounds * mask_words(run)
+        words += tiling.rounds * mask_words(run)
     least, most = least_most(tiling, phase, kind, run)
-    return min(max(found, least), most)
+    return min(max(words, least), most)
 
 
 def least_most(tiling: Tiling, phase: str, kind: str, run: int) -> tuple[int, int]:

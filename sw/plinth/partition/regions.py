@@ -71,13 +71,13 @@ class Layout:
     @property
     def tiles(self) -> tuple[Region, Region]:
         """Tiles of the inputs and of the outputs: samples that levels of elements do not cut, but elements."""
-        found = []
+        tiles = []
         for region in (self.input, self.output):
             cuts = region.cuts(SAMPLES)
             axes = tuple((axis, cuts[:len(cuts) - len(self.ep)] if axis == SAMPLES else cut)
                          for axis, cut in region.axes)
-            found.append(Region((*axes, (ELEMENTS, self.ep)) if self.ep else axes, self.owners))
-        return found[0], found[1]
+            tiles.append(Region((*axes, (ELEMENTS, self.ep)) if self.ep else axes, self.owners))
+        return tiles[0], tiles[1]
 
     def groups(self, kind: str, factors: Factors) -> ProcessGroups:
         """Dies that belong together: :mod:`plinth.partition.groups`."""
@@ -174,8 +174,8 @@ _region = lru_cache(maxsize=1 << 16)(Region.of)
 def tile_levels(*vectors: tuple[str, ...]) -> Levels:
     """Levels at which any of some nodes splits elements, in the order in which all of them cut samples: the more
     choices of such levels have one, the later it comes, so that those of each node come last if one holds the other."""
-    found = {tuple(split == EP for split in vector) for vector in vectors}
-    count = [sum(levels) for levels in zip(*found, strict=True)]
+    choices = {tuple(split == EP for split in vector) for vector in vectors}
+    count = [sum(levels) for levels in zip(*choices, strict=True)]
     return tuple(sorted((level for level, some in enumerate(count) if some), key=lambda level: (count[level], level)))
 
 
@@ -208,12 +208,12 @@ def list_levels(count: int, levels: Levels, factors: Factors) -> Levels | None:
 
 def _listed(here: Layout, lists: Lists, factors: Factors) -> Layout:
     """The layout of a node with some axes cut by list."""
-    def cut(cuts: Cuts, given: tuple[Indices, ...] | None, levels: Levels) -> Cuts:
-        if given is None:
+    def cut(cuts: Cuts, axis_parts: tuple[Indices, ...] | None, levels: Levels) -> Cuts:
+        if axis_parts is None:
             return cuts
-        over = list_levels(len(given), levels, factors)
+        over = list_levels(len(axis_parts), levels, factors)
         assert over is not None
-        return (Listed(over, given), *cuts[len(over):])
+        return (Listed(over, axis_parts), *cuts[len(over):])
 
     def region(old: Region, **axes: tuple[tuple[Indices, ...] | None, Levels]) -> Region:
         return Region(tuple((axis, cut(cuts, *axes[axis]) if axis in axes else cuts) for axis, cuts in old.axes),
@@ -229,15 +229,15 @@ def _listed(here: Layout, lists: Lists, factors: Factors) -> Layout:
 
 def layouts(graph: PlanGraph, splits: Splits, lists: Partition = (), factors: Factors = ()) -> tuple[Layout, ...]:
     """Regions of all nodes; where there are lists, on an array of some factors."""
-    found = []
+    node_layouts = []
     late = tile_levels(*splits)
     for number, node in enumerate(graph.nodes):
         outputs = graph.outputs[number]
         first = splits[graph.edges[outputs[0]].consumer] if outputs else (DP,) * len(splits[number])
         here = layout(node.weighted, splits[number], first, node.free, late)
-        given = lists[number] if lists else None
-        found.append(here if given is None else _listed(here, given, factors))
-    return tuple(found)
+        node_lists = lists[number] if lists else None
+        node_layouts.append(here if node_lists is None else _listed(here, node_lists, factors))
+    return tuple(node_layouts)
 
 
 

@@ -76,8 +76,8 @@ def _ordered(array: Array, members: tuple[int, ...], paced: bool) -> tuple[int, 
     for order in _orders(array, dies, hops):
         if least[1] == len(members) and not paced:
             break
-        if (found := length(order)) < least:
-            best, least = order, found
+        if (order_length := length(order)) < least:
+            best, least = order, order_length
     first = best.index(0)
     return tuple(dies[best[first:] + best[:first]].tolist())
 
@@ -147,10 +147,10 @@ def _rook_cycle(places: Sequence[tuple[int, int]]) -> Order | None:
     """A cycle of places of a grid, by their numbers, in which each is in the row or the column of the next one, as a
     rook moves; None if none is found."""
     numbers = {place: number for number, place in enumerate(places)}
-    if found := _row_by_row(places):
-        return [numbers[place] for place in found]
-    if found := _row_by_row([(column, row) for row, column in places]):
-        return [numbers[row, column] for column, row in found]
+    if cycle := _row_by_row(places):
+        return [numbers[place] for place in cycle]
+    if cycle := _row_by_row([(column, row) for row, column in places]):
+        return [numbers[row, column] for column, row in cycle]
     return None
 
 
@@ -169,13 +169,13 @@ def _row_by_row(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         return []
     # Columns by which each row is entered: no two rows in turn by the same, the last one and the first included.
     doors = [shared[number % 2] for number in range(len(rows) - len(rows) % 2)] + shared[2:3] * (len(rows) % 2)
-    found = []
+    cycle = []
     for number, (row, columns) in enumerate(rows.items()):
         enter, leave = doors[number], doors[(number + 1) % len(doors)]
-        found += [(row, enter), *((row, column) for column in columns if column not in (enter, leave)), (row, leave)]
-        found += [place for place in single if place[1] == leave]
+        cycle += [(row, enter), *((row, column) for column in columns if column not in (enter, leave)), (row, leave)]
+        cycle += [place for place in single if place[1] == leave]
         single = [place for place in single if place[1] != leave]
-    return [] if single else found
+    return [] if single else cycle
 
 
 def _neighbours(hops: Integers) -> Order | None:
@@ -183,9 +183,9 @@ def _neighbours(hops: Integers) -> Order | None:
     near = [np.flatnonzero(row == 1).tolist() for row in hops]
     path, used, steps = [0], {0}, 0
 
-    def ways_on(one: int) -> list[int]:
-        free = [other for other in near[one] if other not in used]
-        return sorted(free, key=lambda other: (sum(two not in used for two in near[other]), other))
+    def ways_on(member: int) -> list[int]:
+        free = [other for other in near[member] if other not in used]
+        return sorted(free, key=lambda other: (sum(neighbour not in used for neighbour in near[other]), other))
 
     waiting = [ways_on(0)]
     while waiting and steps < MOST_STEPS:

@@ -17,16 +17,16 @@ from plinth.partition.groups import ProcessGroups
 def ring_links(array: Array | None, rings: ProcessGroups) -> list[list[int]]:
     """The links over which the members of each ring send to the next one, for each of them all its ways together; none
     of rings of one die, of arrays with switches, and without an array."""
-    found: list[list[int]] = [[] for _ in rings.members]
+    links: list[list[int]] = [[] for _ in rings.members]
     if rings.size == 1 or array is None or array.switches:
-        return found
+        return links
     which = np.array([number for number, ring in enumerate(rings.members) for _ in ring])
     at = np.array([die for ring in rings.members for die in ring])
     to = np.array([die for ring in rings.members for die in (*ring[1:], ring[0])])
     for pairs, over in array.all_routes.walk(at, to):
         for number, link in zip(which[pairs].tolist(), over.tolist(), strict=True):
-            found[number].append(link)
-    return found
+            links[number].append(link)
+    return links
 
 
 def meets_itself(array: Array | None, rings: ProcessGroups) -> tuple[int, ...] | None:
@@ -39,13 +39,13 @@ def meets_itself(array: Array | None, rings: ProcessGroups) -> tuple[int, ...] |
 def rounds(array: Array | None, rings: ProcessGroups) -> tuple[tuple[int, ...], ...]:
     """Numbers of the rings of each round, none of which send over the same link: each ring is of the first round in
     which it meets no other; where :func:`ring_links` are none, all of one."""
-    found: list[list[int]] = []
+    numbers: list[list[int]] = []
     used: list[set[int]] = []
     for number, links in enumerate(ring_links(array, rings)):
         place = next((place for place, taken in enumerate(used) if taken.isdisjoint(links)), len(used))
         if place == len(used):
-            found.append([])
+            numbers.append([])
             used.append(set())
-        found[place].append(number)
+        numbers[place].append(number)
         used[place].update(links)
-    return tuple(map(tuple, found))
+    return tuple(map(tuple, numbers))

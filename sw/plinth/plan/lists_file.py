@@ -71,10 +71,10 @@ def layers_from_data(data: Any, graph: PlanGraph, where: str) -> dict[str, Lists
     return {name: lists_from_data(entry, f"{where}: layer {name!r}") for name, entry in data.items()}
 
 
-def _check_list(found: Any, where: str, what: str) -> None:
-    if not isinstance(found, list) or len(found) > _MOST:
+def _check_list(data: Any, where: str, what: str) -> None:
+    if not isinstance(data, list) or len(data) > _MOST:
         raise UserError(f"{where} must be {what}, {_MOST} at most, not "
-                        f"{f'{len(found)} of them' if isinstance(found, list) else described(found)}")
+                        f"{f'{len(data)} of them' if isinstance(data, list) else described(data)}")
 
 
 def parts_from_data(data: Any, where: str) -> tuple[Indices, ...]:
@@ -109,13 +109,13 @@ def _indices(part: Any, where: str) -> Indices:
         if not is_integer(first, -_LARGEST, _LARGEST) or not is_integer(last, -_LARGEST, _LARGEST) or last < first:
             raise UserError(f"{where}: an index is an integer or [first, last], not {described(item)}")
         ranges.append((first, last + 1))
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for first, end in sorted(ranges):
-        if found and found[-1][1] == first:
-            found[-1] = found[-1][0], end
+        if runs and runs[-1][1] == first:
+            runs[-1] = runs[-1][0], end
         else:
-            found.append((first, end))
-    return tuple(found)
+            runs.append((first, end))
+    return tuple(runs)
 
 
 def parts_to_data(parts: Sequence[Indices]) -> dict[str, Any]:
@@ -127,8 +127,8 @@ def parts_to_data(parts: Sequence[Indices]) -> dict[str, Any]:
 
 
 def _entry(axes: Mapping[str, Sequence[Indices] | None], owners: tuple[int, ...] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {axis: parts_to_data(parts) for axis, parts in axes.items() if parts is not None}
-    return found if owners is None else {**found, "owners": list(owners)}
+    by_axis: dict[str, Any] = {axis: parts_to_data(parts) for axis, parts in axes.items() if parts is not None}
+    return by_axis if owners is None else {**by_axis, "owners": list(owners)}
 
 
 def lists_to_data(lists: Lists) -> dict[str, Any]:

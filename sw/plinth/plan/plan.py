@@ -102,9 +102,9 @@ class Plan:
     definition: Network | None = None
 
     def __post_init__(self) -> None:
-        given = self.sharding
-        where = given.array if given.array is not None else _named(self.array, given.factors)
-        sharding = replace(given, array=where, rule=given.rule.form)
+        requested = self.sharding
+        where = requested.array if requested.array is not None else _named(self.array, requested.factors)
+        sharding = replace(requested, array=where, rule=requested.rule.form)
         sharding.check()
         if where is not None:
             check_copies(sharding, where.die_parameters())
@@ -190,9 +190,10 @@ class Plan:
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
         """All exchanges between layers that move something, in the order of the step."""
-        found = ((one, exchanges.exchange_words(one, self.batch, self.factors)) for one in self.sharding.exchanges)
-        return tuple(Transfer(one, words, exchanges.word_bounds(one, self.batch, self.factors))
-                     for one, words in found if words)
+        counted = ((exchange, exchanges.exchange_words(exchange, self.batch, self.factors))
+                   for exchange in self.sharding.exchanges)
+        return tuple(Transfer(exchange, words, exchanges.word_bounds(exchange, self.batch, self.factors))
+                     for exchange, words in counted if words)
 
     @property
     def reductions(self) -> tuple[ReductionDefinition, ...]:
@@ -227,7 +228,8 @@ class Plan:
     @cached_property
     def words(self) -> int:
         """Words that all dies send in a step."""
-        return sum(one.words for one in self.transfers) + sum(one.words for one in self.reductions)
+        return (sum(transfer.words for transfer in self.transfers)
+                + sum(reduction.words for reduction in self.reductions))
 
     @cached_property
     def saved_words(self) -> int:
@@ -237,14 +239,14 @@ class Plan:
             return 0
         each = exchanges.exchanges(self.graph, self.layouts, self.factors, self.hardware,
                                    blocks_of(self.graph, self.layouts, apart=True))
-        return sum(exchanges.exchange_words(one, self.batch, self.factors) for one in each) - sum(
-            one.words for one in self.transfers)
+        return sum(exchanges.exchange_words(exchange, self.batch, self.factors) for exchange in each) - sum(
+            transfer.words for transfer in self.transfers)
 
     @cached_property
     def word_bounds(self) -> tuple[int, int]:
         """Between which words all dies send in a step: those of :attr:`words`, unless data decide."""
-        reduced = sum(one.words for one in self.reductions)
-        least, most = (sum(one.bounds[end] for one in self.transfers) + reduced for end in (0, 1))
+        reduced = sum(reduction.words for reduction in self.reductions)
+        least, most = (sum(transfer.bounds[end] for transfer in self.transfers) + reduced for end in (0, 1))
         return least, most
 
     def pairs(self, transfer: Transfer) -> Iterator[tuple[int, int, int]]:
@@ -257,19 +259,19 @@ class Plan:
         """The plan as YAML or JSON holds it."""
         listed = self.dies <= LISTED_DIES
         transfers = []
-        for one in self.transfers:
-            exchange = one.exchange
+        for transfer in self.transfers:
+            exchange = transfer.exchange
             entry: dict[str, Any] = {
                 "layer": exchange.layer, "phase": exchange.phase, "kind": exchange.kind, "consumer": exchange.consumer,
-                "words": one.words, "from": _region(exchange.source), "to": _region(exchange.target),
+                "words": transfer.words, "from": _region(exchange.source), "to": _region(exchange.target),
                 "channels": exchange.channels, "positions": exchange.positions, **dict(exchange.extra),
                 **({} if exchange.samples is None else {"rows": exchange.samples}),
                 **({} if exchange.coded is None else {"coded": {
                     "rounds": exchange.coded.rounds, **({"regions": True} if exchange.coded.regions else {}),
                     "shares": list(shares(exchange.coded, exchange.phase, exchange.kind)),
-                    "least": one.bounds[0], "most": one.bounds[1]}})}
+                    "least": transfer.bounds[0], "most": transfer.bounds[1]}})}
             if listed:
-                entry["pairs"] = [list(pair) for pair in self.pairs(one)]
+                entry["pairs"] = [list(pair) for pair in self.pairs(transfer)]
             transfers.append(entry)
         reductions = []
         rings: dict[ProcessGroups, int] = {}
@@ -301,8 +303,8 @@ class Plan:
 
     def _parts(self, number: int) -> dict[str, Any]:
         """Lists of a node, if it has any, as an entry of a file."""
-        found = self.lists[number] if self.lists else None
-        return {"parts": lists_to_data(found)} if found else {}
+        node_lists = self.lists[number] if self.lists else None
+        return {"parts": lists_to_data(node_lists)} if node_lists else {}
 
     def to_yaml(self) -> str:
         """The plan as the text of a YAML file."""
@@ -313,13 +315,13 @@ class Plan:
 _NO_WINDOW = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0), "ceil": False}
 
 
-def _epilogue(one: Epilogue) -> dict[str, Any]:
+def _epilogue(epilogue: Epilogue) -> dict[str, Any]:
     """What a fingerprint has of a layer in an epilogue; of settings besides windows those that are not 0."""
-    settings = {key: getattr(one.layer, key) for key in one.layer.forms()}
+    settings = {key: getattr(epilogue.layer, key) for key in epilogue.layer.forms()}
     window = {key: settings.pop(key, value) for key, value in _NO_WINDOW.items()}
     ceil = window.pop("ceil")
-    return {"kind": one.kind, "size": one.size, **window, "output": one.output, "ceil": ceil, "name": one.name,
-            **{key: value for key, value in settings.items() if value}}
+    return {"kind": epilogue.kind, "size": epilogue.size, **window, "output": epilogue.output, "ceil": ceil,
+            "name": epilogue.name, **{key: value for key, value in settings.items() if value}}
 
 
 def _node(node: Node) -> dict[str, Any]:
@@ -333,7 +335,7 @@ def _node(node: Node) -> dict[str, Any]:
     tiling = {key: value for key, value in tiling.items() if value or key not in ("rounds", "shares", "regions")}
     tiling.pop("pooled", None)
     return {**sizes, "window": node.window and asdict(node.window), **({"tiling": tiling} if tiling else {}),
-            "followers": [_epilogue(one) for one in node.epilogue], "network_inputs": node.network_inputs,
+            "followers": [_epilogue(epilogue) for epilogue in node.epilogue], "network_inputs": node.network_inputs,
             **({"repeated": node.repeated} if node.repeated else {})}
 
 
@@ -375,14 +377,14 @@ def _further(region: Region) -> dict[str, Any]:
 
 
 def _lists(region: Region) -> dict[str, Any]:
-    found = region_to_data(region)
-    return {"parts": found} if found else {}
+    axis_parts = region_to_data(region)
+    return {"parts": axis_parts} if axis_parts else {}
 
 
 def _named(name: str, factors: Factors) -> Array | None:
     """The array of a name, if it has such levels."""
     try:
-        found = ARRAYS.get(name) or sized(name)
+        array = ARRAYS.get(name) or sized(name)
     except ValueError:
         return None
-    return found if found is not None and found.factors == factors else None
+    return array if array is not None and array.factors == factors else None

@@ -110,12 +110,12 @@ def check_use(plan: Plan, where: str, *, array: Array, batch: int | None = None)
     if batch is not None and plan.batch != batch:
         raise UserError(f"{where}: the plan is for batch {plan.batch}, not {batch}; leave --batch out, or "
                         "make the plan again with `plinth plan`")
-    made, used = ({} if one is None else array_to_data(one) for one in (plan.hardware, array))
+    planned, used = ({} if hardware is None else array_to_data(hardware) for hardware in (plan.hardware, array))
     if plan.hardware is None:
         raise UserError(f"{where}: the plan does not say what array {plan.array!r} is; {_AGAIN}")
-    for key in ("dies", *dict.fromkeys((*made, *used))):
-        if key != "name" and made.get(key) != used.get(key):
-            raise UserError(f"{where}: the plan is for {key} {_shown(made.get(key))} of array {plan.array!r}, not "
+    for key in ("dies", *dict.fromkeys((*planned, *used))):
+        if key != "name" and planned.get(key) != used.get(key):
+            raise UserError(f"{where}: the plan is for {key} {_shown(planned.get(key))} of array {plan.array!r}, not "
                             f"{_shown(used.get(key))} of array {array.name!r}; leave --array out, or make the plan "
                             "again with `plinth plan`")
 
@@ -190,9 +190,9 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     _check_order(plan, hardware, where)
     expected = plan.to_data()
     # Lists are read however they are written, and what is left out.
-    given = {key: value for key, value in data.items() if key not in _OPTIONAL} | {
+    written = {key: value for key, value in data.items() if key not in _OPTIONAL} | {
         key: expected[key] for key in ("layers", *_OPTIONAL) if key in expected}
-    difference = _difference(given, expected, "")
+    difference = _difference(written, expected, "")
     if difference:
         raise UserError(f"{where}: {difference} follows from the splits; {_AGAIN}")
     return plan
@@ -214,9 +214,9 @@ def _check_order(plan: Plan, array: Array, where: str) -> None:
 def _copies(data: Mapping[str, Any], graph: PlanGraph, dies: int, where: str) -> Copies:
     """How copies of each variable are kept equal."""
     groups, reductions = [], data["reductions"]
-    entries = [one for one in reductions if isinstance(one, dict)] if isinstance(reductions, list) else []
-    least = int(not entries or any("rings" in one for one in entries))
-    most = len(graph.variables if any("variable" in one for one in entries) else graph.nodes)
+    entries = [entry for entry in reductions if isinstance(entry, dict)] if isinstance(reductions, list) else []
+    least = int(not entries or any("rings" in entry for entry in entries))
+    most = len(graph.variables if any("variable" in entry for entry in entries) else graph.nodes)
     if not isinstance(data["rings"], list) or not least <= len(data["rings"]) <= most:
         raise UserError(f"{where}: rings must be a list of {least} to {most} sets of rings; {_AGAIN}")
     for number, rings in enumerate(data["rings"]):
@@ -229,11 +229,11 @@ def _copies(data: Mapping[str, Any], graph: PlanGraph, dies: int, where: str) ->
     names: list[tuple[str, str | None]] = []
     for node in (graph.nodes[number] for number in reversed(graph.weighted)):
         names += [(node.name, None)] if (node.name, None) in said else [
-            (node.name, one.name) for one in node.variables]
+            (node.name, variable.name) for variable in node.variables]
     if not isinstance(reductions, list) or len(entries) < len(reductions) or said != names:
         raise UserError(f"{where}: reductions must be those of the {len(graph.weighted)} layers with weights, the "
                         f"last one first, each whole or variable by variable; {_AGAIN}")
-    found: list[tuple[str, Sync]] = []
+    copies: list[tuple[str, Sync]] = []
     variables = {node.name: node.variables for node in graph.nodes}
     for entry in entries:
         layer, own = entry["layer"], entry.get("variable")
@@ -243,8 +243,8 @@ def _copies(data: Mapping[str, Any], graph: PlanGraph, dies: int, where: str) ->
             raise UserError(f"{place} has {' and '.join(ways)}, of which each stands in the place of the others; "
                             f"{_AGAIN}")
         sync = _server(entry, place) or _local(entry, place) or _ring(entry, place, groups, data["chunk_words"])
-        found += [(one.qualified(layer), sync) for one in variables[layer] if own in (None, one.name)]
-    return tuple(found)
+        copies += [(variable.qualified(layer), sync) for variable in variables[layer] if own in (None, variable.name)]
+    return tuple(copies)
 
 
 def _server(entry: dict[str, Any], place: str) -> Server | None:
@@ -262,10 +262,10 @@ def _server(entry: dict[str, Any], place: str) -> Server | None:
     elif not is_integer(pieces, 1, MAXIMUM_PIECES):
         raise UserError(f"{place}: pieces must be an integer from 1 to {MAXIMUM_PIECES}, or lists of rows, not "
                         f"{described(pieces)}; {_AGAIN}")
-    found = Server(tuple(owners), pieces)
+    server = Server(tuple(owners), pieces)
     # However lists are written.
-    entry["server"] = server_to_data(found)
-    return found
+    entry["server"] = server_to_data(server)
+    return server
 
 
 def _local(entry: dict[str, Any], place: str) -> Local | None:
@@ -297,7 +297,7 @@ def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
     if not isinstance(layers, list) or len(layers) != len(nodes):
         raise UserError(f"{where}: layers must be a list of the {len(nodes)} layers that are planned, not "
                         f"{len(layers) if isinstance(layers, list) else described(layers)}; {_AGAIN}")
-    found = []
+    vectors = []
     for node, entry in zip(nodes, layers, strict=True):
         place = f"{where}: layer {node.name!r}"
         check_mapping(entry, place, "a layer's entry", required=("name", "kind", "splits"), optional=("parts",))
@@ -312,8 +312,8 @@ def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
         for split in vector:
             if split not in SPLITS:
                 raise UserError(f"{place}: unknown split {described(split)}; {nearest(str(split)[:40], SPLITS)}")
-        found.append(tuple(vector))
-    return (*found, (SPLITS[0],) * levels)
+        vectors.append(tuple(vector))
+    return (*vectors, (SPLITS[0],) * levels)
 
 
 def _lists(data: Mapping[str, Any], graph: PlanGraph, where: str) -> Partition:
@@ -321,31 +321,32 @@ def _lists(data: Mapping[str, Any], graph: PlanGraph, where: str) -> Partition:
     loss = data.get("loss")
     if loss is not None:
         check_mapping(loss, f"{where}: loss", "an entry of the loss", required=("parts",))
-    layers, found = iter(data["layers"]), []
+    layers, lists = iter(data["layers"]), []
     for node in graph.nodes:
         entry = loss if node.kind == LOSS else next(layers)
         parts = None if entry is None else entry.get("parts")
-        found.append(None if parts is None else lists_from_data(parts, f"{where}: layer {node.name!r}: parts"))
-    return tuple(found) if any(found) else ()
+        lists.append(None if parts is None else lists_from_data(parts, f"{where}: layer {node.name!r}: parts"))
+    return tuple(lists) if any(lists) else ()
 
 
-def _difference(found: Any, expected: Any, place: str) -> str:
+def _difference(written: Any, expected: Any, place: str) -> str:
     """Where a file differs from what follows from its splits; empty if nowhere."""
-    if isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
-        pairs = [(f"{place}.{key}" if place else key, found[key], expected[key]) for key in expected]
-    elif isinstance(expected, dict) and isinstance(found, dict):
-        key = next(key for key in (*expected, *found) if (key in expected) != (key in found))
-        return f"{place} has {'an' if key in found else 'no'} entry {key!r}, but {'none' if key in found else 'one'}"
-    elif isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
-        pairs = [(f"{place}[{number}]", *both) for number, both in enumerate(zip(found, expected, strict=True))]
-    elif isinstance(expected, list) and isinstance(found, list):
-        return f"{place} has {len(found)} entries, but {len(expected)}"
-    elif isinstance(expected, (dict, list)) or type(found) is not type(expected) or found != expected:
-        said = kind_of if isinstance(expected, (dict, list)) or isinstance(found, (dict, list)) else described
-        return f"{place} is {said(found)}, but {said(expected)}"
+    if isinstance(expected, dict) and isinstance(written, dict) and written.keys() == expected.keys():
+        pairs = [(f"{place}.{key}" if place else key, written[key], expected[key]) for key in expected]
+    elif isinstance(expected, dict) and isinstance(written, dict):
+        key = next(key for key in (*expected, *written) if (key in expected) != (key in written))
+        return (f"{place} has {'an' if key in written else 'no'} entry {key!r}, "
+                f"but {'none' if key in written else 'one'}")
+    elif isinstance(expected, list) and isinstance(written, list) and len(written) == len(expected):
+        pairs = [(f"{place}[{number}]", *both) for number, both in enumerate(zip(written, expected, strict=True))]
+    elif isinstance(expected, list) and isinstance(written, list):
+        return f"{place} has {len(written)} entries, but {len(expected)}"
+    elif isinstance(expected, (dict, list)) or type(written) is not type(expected) or written != expected:
+        said = kind_of if isinstance(expected, (dict, list)) or isinstance(written, (dict, list)) else described
+        return f"{place} is {said(written)}, but {said(expected)}"
     else:
         return ""
-    return next((text for text in (_difference(one, two, inner) for inner, one, two in pairs) if text), "")
+    return next((text for text in (_difference(left, right, inner) for inner, left, right in pairs) if text), "")
 
 
 def load_plan(path: Path, network: Network | None = None) -> Plan:

@@ -74,29 +74,29 @@ def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRul
                            StepTime(graph, batch, array, rule=rule, progress=progress, copies=copies))
 
 
-def _joint(given: PlanningProblem) -> Splits:
+def _joint(problem: PlanningProblem) -> Splits:
     """`joint`, seeded with the plans of all others and of both models."""
-    graph, levels, words = given.graph, given.levels, given.words
-    seeds = [planner(given) for name, planner in PLANNERS.items()
+    graph, levels, words = problem.graph, problem.levels, problem.words
+    seeds = [planner(problem) for name, planner in PLANNERS.items()
              if name not in ("exhaustive", "joint", *(() if any(node.tiling for node in graph.nodes) else ("mpt",)))]
     for name, make in MODELS.items():
-        if name != words.name and (name != "published" or set(given.factors) <= {2}):
-            seeds.append(hypar(make(graph, words.batch, factors=given.factors), levels))
+        if name != words.name and (name != "published" or set(problem.factors) <= {2}):
+            seeds.append(hypar(make(graph, words.batch, factors=problem.factors), levels))
     seeds.append(hypar(words, levels, words.splits))
     if combinations(graph, levels) <= SEEDED_COMBINATIONS:
         seeds.append(exhaustive(graph, levels, words.total_bytes))
-    return joint(given.time, SPLITS if words.name == "exact" else words.splits, list(dict.fromkeys(seeds)))
+    return joint(problem.time, SPLITS if words.name == "exact" else words.splits, list(dict.fromkeys(seeds)))
 
 
 #: Planners by the name that --planner takes.
 PLANNERS: dict[str, Callable[[PlanningProblem], Splits]] = {
-    "data": lambda given: simple.data(given.graph, given.levels),
-    "model": lambda given: simple.model(given.graph, given.levels),
-    "one-weird-trick": lambda given: simple.one_weird_trick(given.graph, given.levels),
-    "hypar": lambda given: hypar(given.words, given.levels),
-    "exhaustive": lambda given: exhaustive(given.graph, given.levels, given.words.total_bytes),
+    "data": lambda problem: simple.data(problem.graph, problem.levels),
+    "model": lambda problem: simple.model(problem.graph, problem.levels),
+    "one-weird-trick": lambda problem: simple.one_weird_trick(problem.graph, problem.levels),
+    "hypar": lambda problem: hypar(problem.words, problem.levels),
+    "exhaustive": lambda problem: exhaustive(problem.graph, problem.levels, problem.words.total_bytes),
     "joint": _joint,
-    "mpt": lambda given: mpt(given.time),
+    "mpt": lambda problem: mpt(problem.time),
 }
 
 
@@ -104,20 +104,20 @@ PLANNERS: dict[str, Callable[[PlanningProblem], Splits]] = {
 SEARCHES = ("hypar", "exhaustive", "joint")
 
 
-def memory_bytes(given: PlanningProblem, splits: Splits, lists: Partition = ()) -> int:
+def memory_bytes(problem: PlanningProblem, splits: Splits, lists: Partition = ()) -> int:
     """Bytes that the places of a step take on every die."""
-    return given.time.machine.parameters.word_bytes * given.time.schedule.memory_words(splits, lists)
+    return problem.time.machine.parameters.word_bytes * problem.time.schedule.memory_words(splits, lists)
 
 
-def chosen(given: PlanningProblem, array: Array, planner: str) -> Splits:
+def chosen(problem: PlanningProblem, array: Array, planner: str) -> Splits:
     """What a planner finds; if that does not fit the dies' memory, and the planner is one that chooses, what does."""
-    splits = PLANNERS[planner](given)
+    splits = PLANNERS[planner](problem)
     if planner not in SEARCHES:
         return splits
-    seeds = [PLANNERS[name](given) for name in ("data", "model", "one-weird-trick")]
-    return fitting(given.time, splits, given.words.splits if planner == "joint" else (DP, MP), seeds,
-                   need=lambda some: memory_bytes(given, some), most=array.memory_bytes,
-                   cost=given.time.cycles if planner == "joint" else given.words.total_bytes)
+    seeds = [PLANNERS[name](problem) for name in ("data", "model", "one-weird-trick")]
+    return fitting(problem.time, splits, problem.words.splits if planner == "joint" else (DP, MP), seeds,
+                   need=lambda some: memory_bytes(problem, some), most=array.memory_bytes,
+                   cost=problem.time.cycles if planner == "joint" else problem.words.total_bytes)
 
 
 @dataclass(frozen=True)
@@ -154,13 +154,13 @@ class Planned:
         return self.needed_memory_bytes <= self.memory_bytes
 
 
-def outcome(given: PlanningProblem, splits: Splits, lists: Partition = ()) -> Outcome:
+def outcome(problem: PlanningProblem, splits: Splits, lists: Partition = ()) -> Outcome:
     """Words and time of splits, and of lists if there are any."""
     # In closed form nothing is known of tiles, nor of lists.
-    counted = lists or (given.words.name == "exact" and any(EP in vector for vector in splits))
-    words = (total_words(given.graph, splits, given.words.batch, given.factors, lists, given.time.array)
-             if counted else given.words.total_bytes(splits) / 4)
-    return Outcome(words, given.time.seconds(splits, lists), given.time.step(splits, lists))
+    counted = lists or (problem.words.name == "exact" and any(EP in vector for vector in splits))
+    words = (total_words(problem.graph, splits, problem.words.batch, problem.factors, lists, problem.time.array)
+             if counted else problem.words.total_bytes(splits) / 4)
+    return Outcome(words, problem.time.seconds(splits, lists), problem.time.step(splits, lists))
 
 
 def plan_network(network: Network, array: Array, *, planner: str = "joint", model: str = "exact",
@@ -174,19 +174,19 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
     UserError
         If the planner or the model refuses the array, or a list does not fit its layer's splits.
     """
-    given = task(from_network(network), array, model, batch, rule, progress)
-    splits = chosen(given, array, planner)
-    parts = tuple((lists or {}).get(node.name) for node in given.graph.nodes) if lists else ()
+    problem = task(from_network(network), array, model, batch, rule, progress)
+    splits = chosen(problem, array, planner)
+    parts = tuple((lists or {}).get(node.name) for node in problem.graph.nodes) if lists else ()
     if parts:
-        check_lists(given.graph, splits, parts, batch, array.factors)
+        check_lists(problem.graph, splits, parts, batch, array.factors)
         if model != "exact":
             raise UserError(f"lists of parts are counted as the dies move words, not by the {model} model; choose "
                             "--model exact")
-    plan = Plan(sharding=Sharding(graph=given.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
+    plan = Plan(sharding=Sharding(graph=problem.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
                                   array=array, rule=rule),
                 planner=planner, model=model, array=array.name,
                 definition=None if NETWORKS.get(network.name) == network else network)
-    return _costed(given, plan, array)
+    return _costed(problem, plan, array)
 
 
 def costed(plan: Plan) -> Planned:
@@ -203,20 +203,20 @@ def costed(plan: Plan) -> Planned:
     return _costed(task(plan.graph, plan.hardware, plan.model, plan.batch, plan.rule), plan, plan.hardware)
 
 
-def _costed(given: PlanningProblem, plan: Plan, array: Array) -> Planned:
+def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
     splits, parts, copies = plan.splits, plan.lists, plan.sharding.copies
     usual = copies_of(replace(plan.sharding, copies=()), array.die_parameters())
     # Of a plan that says another order of its sums, the step is another one.
-    mine = given if copies == usual else task(plan.graph, array, plan.model, plan.batch, plan.rule, copies=copies)
+    mine = problem if copies == usual else task(plan.graph, array, plan.model, plan.batch, plan.rule, copies=copies)
     # Of the step that the planner has left, before baselines take its place.
-    need, word = memory_bytes(given, splits, parts), given.time.machine.parameters.word_bytes
+    need, word = memory_bytes(problem, splits, parts), problem.time.machine.parameters.word_bytes
     places = {} if need <= array.memory_bytes else {
-        name: word * words for name, words in given.time.schedule.built(splits, parts).place_words().items()}
-    found = outcome(mine, splits, parts)
-    plan = replace(plan, predicted_seconds=found.predicted_seconds)
-    baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
-    return Planned(plan, found, baselines, given.time.machine.source + codes_source(array), need, array.memory_bytes,
-                   word, places)
+        name: word * words for name, words in problem.time.schedule.built(splits, parts).place_words().items()}
+    planned_outcome = outcome(mine, splits, parts)
+    plan = replace(plan, predicted_seconds=planned_outcome.predicted_seconds)
+    baselines = {name: outcome(problem, PLANNERS[name](problem)) for name in ("data", "model")}
+    return Planned(plan, planned_outcome, baselines, problem.time.machine.source + codes_source(array), need,
+                   array.memory_bytes, word, places)
 
 
 def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN) -> Plan:
@@ -243,9 +243,9 @@ def predicted_seconds(plan: Plan, array: Array, built: BuiltStep | None = None) 
     return time.seconds(plan.splits, plan.lists)
 
 
-def check_prediction(plan: Plan, where: str, found: float | None = None, built: BuiltStep | None = None) -> None:
-    """Compare the step that a plan's file predicts with what the prediction gives: ``found``, if that is known, or that
-    of its step ``built``, if it has been built.
+def check_prediction(plan: Plan, where: str, seconds: float | None = None, built: BuiltStep | None = None) -> None:
+    """Compare the step that a plan's file predicts with what the prediction gives: ``seconds``, if they are known, or
+    those of its step ``built``, if it has been built.
 
     Raises
     ------
@@ -254,11 +254,11 @@ def check_prediction(plan: Plan, where: str, found: float | None = None, built: 
     """
     if plan.predicted_seconds is None or plan.hardware is None:
         return
-    if found is None:
-        found = predicted_seconds(plan, plan.hardware, built)
-    if not isclose(found, plan.predicted_seconds, rel_tol=ROUNDING):
+    if seconds is None:
+        seconds = predicted_seconds(plan, plan.hardware, built)
+    if not isclose(seconds, plan.predicted_seconds, rel_tol=ROUNDING):
         raise UserError(f"{where}: predicted_seconds is {plan.predicted_seconds:.9g}, but a step of this plan is "
-                        f"predicted to take {found:.9g}; make the plan again with `plinth plan`")
+                        f"predicted to take {seconds:.9g}; make the plan again with `plinth plan`")
 
 
 def data_parallel(network: Network, *, dies: int, batch: int) -> Plan:

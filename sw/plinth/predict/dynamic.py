@@ -55,7 +55,7 @@ def minimise(graph: PlanGraph, problem: Problem) -> tuple[float, list[Any]]:
         kept = [place for place, node in enumerate(frontier) if last[node] > turn]
         stays = last[number] > turn
         costs = problem.nodes[number]
-        found: dict[tuple[int, ...], float] = {}
+        next_table: dict[tuple[int, ...], float] = {}
         after: dict[tuple[int, ...], _Way] = {}
         for state, cost in table.items():
             rest = tuple([state[place] for place in kept])
@@ -66,17 +66,17 @@ def minimise(graph: PlanGraph, problem: Problem) -> tuple[float, list[Any]]:
                 for row in rows:
                     value += row[label]
                 reached = (*rest, label) if stays else rest
-                if value < found.get(reached, INFEASIBLE):
-                    found[reached] = value
+                if value < next_table.get(reached, INFEASIBLE):
+                    next_table[reached] = value
                     after[reached] = way, label
-        if len(found) > MAXIMUM_STATES:
-            best = sorted(found, key=found.__getitem__)[:MAXIMUM_STATES]
+        if len(next_table) > MAXIMUM_STATES:
+            best = sorted(next_table, key=next_table.__getitem__)[:MAXIMUM_STATES]
             # The cheapest may all demand what cannot be; from the first labels on there is a way.
             first = (0,) * (len(kept) + stays)
-            table = {state: found[state] for state in (*best, first)}
+            table = {state: next_table[state] for state in (*best, first)}
         else:
-            table = found
-        ways = after if table is found else {state: after[state] for state in table}
+            table = next_table
+        ways = after if table is next_table else {state: after[state] for state in table}
         frontier = [frontier[place] for place in kept] + ([number] if stays else [])
     state, cost = min(table.items(), key=lambda item: item[1])
     way, labels = ways[state], [0] * len(order)
@@ -88,18 +88,18 @@ def minimise(graph: PlanGraph, problem: Problem) -> tuple[float, list[Any]]:
 
 def _pairs(graph: PlanGraph, problem: Problem, number: int) -> list[tuple[int, Sequence[Sequence[float]]]]:
     """Nodes at the other ends of a node's edges, and the edges' costs: [other's label][node's label]."""
-    found = [(graph.edges[edge].producer, problem.pairs[edge]) for edge in graph.inputs[number]]
-    return found + [(graph.edges[edge].consumer, list(zip(*problem.pairs[edge], strict=True)))
+    pairs = [(graph.edges[edge].producer, problem.pairs[edge]) for edge in graph.inputs[number]]
+    return pairs + [(graph.edges[edge].consumer, list(zip(*problem.pairs[edge], strict=True)))
                     for edge in graph.outputs[number]]
 
 
 def _neighbours(graph: PlanGraph) -> list[list[int]]:
     """Nodes that share an edge with each node, ascending."""
-    found: list[set[int]] = [set() for _ in graph.nodes]
+    neighbours: list[set[int]] = [set() for _ in graph.nodes]
     for edge in graph.edges:
-        found[edge.producer].add(edge.consumer)
-        found[edge.consumer].add(edge.producer)
-    return [sorted(others) for others in found]
+        neighbours[edge.producer].add(edge.consumer)
+        neighbours[edge.consumer].add(edge.producer)
+    return [sorted(others) for others in neighbours]
 
 
 class _Frontier:
@@ -149,4 +149,4 @@ def _order(neighbours: Sequence[Sequence[int]], sizes: Sequence[int]) -> list[in
                 continue
             for other in narrow.take(number):
                 heappush(beside, (narrow.growth(other), other))
-    return min(narrow, own, key=lambda found: found.widest).order
+    return min(narrow, own, key=lambda frontier: frontier.widest).order

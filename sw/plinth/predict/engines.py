@@ -201,8 +201,8 @@ class DieEngines:
             for kind in range(2):
                 sums = np.concatenate([[0.0], np.cumsum(words[mine, kind])])
                 moved = np.column_stack([sums[:-1], sums[1:]]).ravel()
-                found = np.interp(ends, places, moved) - np.interp(starts, places, moved)
-                total[:, kind] += np.where(mine, 0.0, found)
+                moved_during = np.interp(ends, places, moved) - np.interp(starts, places, moved)
+                total[:, kind] += np.where(mine, 0.0, moved_during)
         length = np.maximum(ends - starts, 1.0)
         shares = np.column_stack([total[:, 0] / self.beat, total[:, 1] / self.beat, total.sum(axis=1) / self.rate])
         shares = np.minimum(shares / length[:, None], MOST_SHARE)

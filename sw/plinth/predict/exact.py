@@ -87,17 +87,17 @@ class ExactWords:
 
         def own(number: int, here: Layout) -> int:
             key = self._node_shapes[number], here.output, here.owned, here.weights, here.ring
-            found = known.get(key)
-            if found is None:
-                found = known[key] = node_words(graph, number, here, self.batch, factors)
-            return found
+            words = known.get(key)
+            if words is None:
+                words = known[key] = node_words(graph, number, here, self.batch, factors)
+            return words
 
         def between(number: int, owned: Region, need: Layout) -> int:
             key = self._edge_shapes[number], owned, need.input
-            found = known.get(key)
-            if found is None:
-                found = known[key] = edge_words(graph, number, owned, need, self.batch, factors)
-            return found
+            words = known.get(key)
+            if words is None:
+                words = known[key] = edge_words(graph, number, owned, need, self.batch, factors)
+            return words
 
         nodes = [[own(number, here) for here in regions[number]] for number in range(len(graph.nodes))]
         pairs: list[list[list[float]]] = []

@@ -94,15 +94,15 @@ class Links:
         """For each turn, in which all dies send as far, the first one of those with which it shares links, of others'
         turns as well: tiles of turns that share none do not wait for each other."""
         dies = self.array.dies
-        loads, one = self._tile_routes[0].reshape(dies, dies, -1), np.arange(dies)
-        used = [(loads[one, (one + turn) % dies] > 0).any(axis=0) for turn in range(dies)]
-        found = list(range(dies))
+        loads, senders = self._tile_routes[0].reshape(dies, dies, -1), np.arange(dies)
+        used = [(loads[senders, (senders + turn) % dies] > 0).any(axis=0) for turn in range(dies)]
+        lanes = list(range(dies))
         for turn in range(dies):
             for before in range(turn):
-                if found[before] != found[turn] and (used[turn] & used[before]).any():
-                    low, high = sorted((found[before], found[turn]))
-                    found = [low if lane == high else lane for lane in found]
-        return found
+                if lanes[before] != lanes[turn] and (used[turn] & used[before]).any():
+                    low, high = sorted((lanes[before], lanes[turn]))
+                    lanes = [low if lane == high else lane for lane in lanes]
+        return lanes
 
     @cached_property
     def _even(self) -> tuple[float, int]:
@@ -145,9 +145,9 @@ class Links:
         return Load(float((loads / array.directed_rates).max(initial=0.0)), int(hops.max(initial=0)),
                     float(latencies.max(initial=0)))
 
-    def _pattern_loads(self, one: Region, two: Region, sizes: Sizes) -> tuple[Load, Load]:
+    def _pattern_loads(self, source: Region, target: Region, sizes: Sizes) -> tuple[Load, Load]:
         """There, and back."""
-        words = pattern(one, two, sizes, self.factors).astype(np.float64)
+        words = pattern(source, target, sizes, self.factors).astype(np.float64)
         return self._load(words), self._load(words.T)
 
     def _common_parts(self, source: Region, target: Region) -> tuple[int, int]:
@@ -162,14 +162,14 @@ class Links:
         if not self.walked:
             each, longest = self._even
             words = flow_words(flow, self.factors)
-            found = words * each + longest * self.array.link_latency if words else 0.0
-            return found, found
-        one, two, ((_, batch), (_, channels), *others), positions = flow
+            cycles = words * each + longest * self.array.link_latency if words else 0.0
+            return cycles, cycles
+        source, target, ((_, batch), (_, channels), *others), positions = flow
         # Where parts are even, words are those of so many samples and channels, so often.
-        depth, width = self._parts(one, two)
-        if batch % depth or channels % width or not (one.by_digits and two.by_digits):
+        depth, width = self._parts(source, target)
+        if batch % depth or channels % width or not (source.by_digits and target.by_digits):
             depth, width = batch, channels
-        loads = self._unit(one, two, (*plane(depth, width), *others))
+        loads = self._unit(source, target, (*plane(depth, width), *others))
         deep, wide = batch // depth, channels // width
         there, back = (load.cycles * deep * wide * positions + load.latency for load in loads)
         return there, back
@@ -204,16 +204,16 @@ class Links:
                 return (own,)
             return own, TileTraffic(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
                                     self.exchanges(flow)[0] / len(met), 1, self.mean_latency, len(met))
-        found = [own]
+        tiles = [own]
         words = pattern(source, target, sizes, factors).astype(np.float64)
         senders = np.arange(dies)
         for turn in range(1, dies):
             moved = np.zeros_like(words)
             moved[senders, (senders + turn) % dies] = words[senders, (senders + turn) % dies]
             load = self._load(moved)
-            found.append(tile(turn, Load(load.cycles * positions, max(1, load.hops),
+            tiles.append(tile(turn, Load(load.cycles * positions, max(1, load.hops),
                                          load.latency if load.hops else self.mean_latency)))
-        return tuple(found)
+        return tuple(tiles)
 
     def ring_words(self, rings: ProcessGroups, words: int, some: tuple[int, ...] | None = None) -> float:
         """Cycles of the words of a reduction in all rings, or some by their numbers, without latencies."""

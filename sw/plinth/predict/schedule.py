@@ -189,11 +189,11 @@ class StepSchedule:
         """
         walks = self._walks(splits, ())
         dies = [DieEngines(self.machine, [], self.speed, turns=False) for _ in walks]
-        found = _run(walks, dies, limit / (1 - ROUNDED))
-        if found is None:
+        cycles = _run(walks, dies, limit / (1 - ROUNDED))
+        if cycles is None:
             self._begun = _Begun(splits, walks, dies)
-            found = max(die.end for die in dies)
-        return found * (1 - ROUNDED)
+            cycles = max(die.end for die in dies)
+        return cycles * (1 - ROUNDED)
 
     def _walks(self, splits: Splits, lists: Partition) -> list["_ScheduleWalk"]:
         """Of the dies that are walked together, the tasks."""
@@ -215,10 +215,10 @@ class StepSchedule:
         if most <= LEAST_TASKS or not isinstance(operation, Repeated):
             return self._works(operation, die, most)
         key = type(operation), operation.on(die), most
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._works(operation, die, most)
-        return found
+        works = self._known.get(key)
+        if works is None:
+            works = self._known[key] = self._works(operation, die, most)
+        return works
 
     def _works(self, operation: Operation, die: int, most: int) -> _Works:
         tasks, busy = [], dict.fromkeys(ENGINES, 0.0)
@@ -279,16 +279,16 @@ def _run(walks: Sequence["_ScheduleWalk"], dies: Sequence[DieEngines], limit: fl
         done: dict[int, float] = {}
         for number, (walk, die, ended) in enumerate(zip(walks, dies, ends, strict=True)):
             for waits, (work, arguments), others, sends in walk.operation(operation):
-                at = max([ended[one] for one in waits]) if waits else 0.0
+                at = max([ended[wait] for wait in waits]) if waits else 0.0
                 if others is None:
                     ended.append(work(die, at, *arguments))
                 else:
                     ready[number] = at
-                    done[number] = max([ended[one] for one in sends], default=at)
+                    done[number] = max([ended[send] for send in sends], default=at)
         for number, at in ready.items():
             _, (work, arguments), others, _ = walks[number].operation(operation)[-1]
             assert others is not None
-            ends[number].append(work(dies[number], max([at, *(done.get(one, 0.0) for one in others)]), *arguments))
+            ends[number].append(work(dies[number], max([at, *(done.get(other, 0.0) for other in others)]), *arguments))
     return None
 
 
@@ -313,8 +313,8 @@ class _ScheduleWalk:
         For each die its class.
     """
 
-    def __init__(self, given: StepSchedule, step: Step, number: int, which: Integers):
-        self.given, self.machine, self.parameters = given, given.machine, given.machine.parameters
+    def __init__(self, schedule: StepSchedule, step: Step, number: int, which: Integers):
+        self.schedule, self.machine, self.parameters = schedule, schedule.machine, schedule.machine.parameters
         self.step, self.die, self._which, self._several = step, number, which.tolist(), bool(which.any())
         #: Of as many of the step's operations as were asked for.
         self._operations: list[list[_Walked]] = []
@@ -325,7 +325,7 @@ class _ScheduleWalk:
         self._barriers: dict[int, int] = {}
         most = max(min(LEAST_TASKS, MOST_TASKS), min(MOST_TASKS, ALL_TASKS // len(step.operations)))
         self._works = [None if isinstance(operation, (Exchange, Reduce, Barrier)) else
-                       given.works(operation, number, most) for operation in step.operations]
+                       schedule.works(operation, number, most) for operation in step.operations]
         #: From each operation on, cycles that the matrix and the vector engine take at least.
         busy = [(0.0, 0.0) if works is None else (works.matrix, works.vector) for works in reversed(self._works)]
         self._left = [list(accumulate(engine)) for engine in zip(*busy, strict=True)]
@@ -372,9 +372,9 @@ class _ScheduleWalk:
         if not self._several:
             return (0,)
         flow = operation.flow
-        found = np.prod([sent(axis, size, flow.target, flow.source, self.given.links.factors, self.die)
-                         for axis, size in flow.sizes], axis=0)
-        return self._classes([die for die in np.flatnonzero(found).tolist() if die != self.die])
+        elements = np.prod([sent(axis, size, flow.target, flow.source, self.schedule.links.factors, self.die)
+                            for axis, size in flow.sizes], axis=0)
+        return self._classes([die for die in np.flatnonzero(elements).tolist() if die != self.die])
 
     def _task(self, reads: Sequence[Buffer | Extent], writes: Sequence[Buffer | Extent], run: Run,
               after: Sequence[int] = (), others: tuple[int, ...] | None = None) -> None:
@@ -384,7 +384,7 @@ class _ScheduleWalk:
 
     def _reduce(self, operation: Reduce, task: Task) -> Run:
         """A reduction: its words on the links, its latency."""
-        given, size, share = self.given, operation.rings.size, operation.phase.share
+        schedule, size, share = self.schedule, operation.rings.size, operation.phase.share
         words = operation.words(self.die)
         control, message = self.machine.control, operation.message(self.die)
         assert message is not None
@@ -392,22 +392,22 @@ class _ScheduleWalk:
         if size == 1:
             cycles, latency = words / self.parameters.flit_words, control["reduce"]
         else:
-            cycles = share * given.links.ring_words(operation.rings, words, operation.going)
-            latency = share * self.machine.ring_latency(size, given.links.ring_latency(operation.rings))
-        cost = given.cost(task.work)
+            cycles = share * schedule.links.ring_words(operation.rings, words, operation.going)
+            latency = share * self.machine.ring_latency(size, schedule.links.ring_latency(operation.rings))
+        cost = schedule.cost(task.work)
         return (DieEngines.reduce, (cycles, latency, (cost.reads, cost.writes), block, size > 1))
 
     def _barrier(self, operation: Barrier) -> None:
         """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
-        later = self.machine.arrival(self.given.links.longest_latency)
-        cycles, words = _together([self.given.cost(Signal(self.die, operation.number, operation.engine))])
+        later = self.machine.arrival(self.schedule.links.longest_latency)
+        cycles, words = _together([self.schedule.cost(Signal(self.die, operation.number, operation.engine))])
         self._add(list(self._reductions), (_sends, (cycles, words, operation.dies - 1, later)))
         self._barriers[operation.number] = self._count
         self._add([], (_ready, ()), self._classes(range(operation.dies)), [self._count - 1])
 
     def _exchange(self, operation: Exchange) -> None:
         """Tiles of the die to all others; the operation's targets are there when what others send has arrived."""
-        given, machine, parameters = self.given, self.machine, self.parameters
+        schedule, machine, parameters = self.schedule, self.machine, self.parameters
         source, target = operation.source, operation.targets[0]
         # Rows lie one behind the other in what a die has of either side.
         die = self.die
@@ -418,18 +418,18 @@ class _ScheduleWalk:
         kept: list[int] = []
         tiles: list[int] = []
         flow = operation.flow
-        found = given.links.tiles(flow, die)
+        traffic = schedule.links.tiles(flow, die)
         spread = isinstance(operation, Spread) and operation.members(die) is not None
         if spread and mine:
             cycles, words = self._sent(operation.sends(die))
-            link, _ = given.links.exchanges(flow)
-            latency = max(tile.latency for tile in found)
+            link, _ = schedule.links.exchanges(flow)
+            latency = max(tile.latency for tile in traffic)
             tiles.append(self._count)
             link *= operation.share * operation.portion
-            rows = round(operation.portion * sum(one.samples for one in found) * flow.positions)
+            rows = round(operation.portion * sum(tile.samples for tile in traffic) * flow.positions)
             copy = Copy.part(rows, source.part(die).channels)
             self._add(waits, self._tile(cycles, words, 1, link, latency, copy, 0))
-        for turn, (samples, width, link, hops, latency, count, lane) in enumerate(() if spread else found):
+        for turn, (samples, width, link, hops, latency, count, lane) in enumerate(() if spread else traffic):
             if not (samples and width) or not (turn or operation.own):
                 continue
             # Where it has nothing there, rows lie in another die as wide as they are.
@@ -438,7 +438,7 @@ class _ScheduleWalk:
                 # Flits are not full where narrow rows do not follow each other.
                 link *= copy.flits(parameters) * parameters.flit_words / (copy.rows * width)
                 # The input behind the link takes a flit a cycle, but for lookups.
-                link = max(link, link * given.links.slowest + (hops - 1) * lookups(
+                link = max(link, link * schedule.links.slowest + (hops - 1) * lookups(
                     parameters, copy.packets(parameters), copy.flits(parameters), hops))
             cycles = machine.copy(copy, 0.0 if turn else None)
             words = copy.read(parameters), copy.written(parameters)
@@ -458,7 +458,7 @@ class _ScheduleWalk:
 
     def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
         """Tasks of the transfer engine, all together."""
-        return _together(self.given.cost(task.work) for task in tasks)
+        return _together(self.schedule.cost(task.work) for task in tasks)
 
     def _tile(self, cycles: Cycles, words: Words, count: int, link: float, latency: float, copy: Copy,
               lane: int) -> Run:

@@ -23,10 +23,10 @@ def vector_work(program: VectorProgram) -> ProgramWork:
     """What a vector program does."""
     regions = {name: _SINGLE[shape] for name, shape in program.regions.items()}
     wise = sums = reductions = functions = column_functions = 0
-    for one in program.instructions:
-        target, source = regions[one.dst], regions[one.a]
-        function = one.op is VectorOp.FUNCTION
-        if one.op in (VectorOp.SUM, VectorOp.MAXIMUM):
+    for instruction in program.instructions:
+        target, source = regions[instruction.dst], regions[instruction.a]
+        function = instruction.op is VectorOp.FUNCTION
+        if instruction.op in (VectorOp.SUM, VectorOp.MAXIMUM):
             down = target[0] and not source[0]
             sums, reductions = sums + down, reductions + (not down)
         elif not any(target):
@@ -50,10 +50,10 @@ def vector_cost(machine: DieCycles, vector: Vector) -> WorkCost:
         known[vector_work] = vector_work(vector.program)
     work = known[vector_work]
     key = (work, vector.rows, vector.columns, vector.serial)
-    found = machine.known_vectors.get(key)
-    if found is None:
-        found = machine.known_vectors[key] = _vector(machine, work, vector)
-    return found
+    cost = machine.known_vectors.get(key)
+    if cost is None:
+        cost = machine.known_vectors[key] = _vector(machine, work, vector)
+    return cost
 
 
 def _vector(machine: DieCycles, work: ProgramWork, vector: Vector) -> WorkCost:
@@ -79,11 +79,11 @@ def _geometry(operand: Buffer | FeatureMap) -> tuple[object, ...]:
 def matrix_cost(machine: DieCycles, work: Multiplication) -> WorkCost:
     """What a product's tasks take together."""
     key = (work.direction, work.shape, *map(_geometry, (work.a, work.b, work.c)))
-    found = machine.known_products.get(key)
-    if found is None:
+    cost = machine.known_products.get(key)
+    if cost is None:
         make = _systolic if machine.parameters.machine == SYSTOLIC else _row_stationary
-        found = machine.known_products[key] = make(machine, work)
-    return found
+        cost = machine.known_products[key] = make(machine, work)
+    return cost
 
 
 def _bounded(machine: DieCycles, work: Multiplication, alone: float, row: float, reads: float, writes: float,
@@ -106,12 +106,12 @@ def _systolic(machine: DieCycles, work: Multiplication) -> WorkCost:
     bodies = [body for bodies in groups for body in bodies]
     for body in bodies:
         m, n, k = body["m"], body["n"], body["k"]
-        found = systolic_cycles.cost(parameters, systolic_cycles.ProductShape(
+        cost = systolic_cycles.cost(parameters, systolic_cycles.ProductShape(
             m, n, k, body["interleave_m_log2"], bool(body.get("transpose_a")), bool(body.get("transpose_b")),
             0 if work.shape is None else body["a_run"], body["a_stride"] % beat == 0, body["b_stride"] % beat == 0,
             body["c_stride"] % beat == 0))
-        alone, row = (alone + found.row if row else found.alone), row + found.row
-        reads, writes, macs = reads + beat * found.reads, writes + beat * found.writes, macs + m * n * k
+        alone, row = (alone + cost.row if row else cost.alone), row + cost.row
+        reads, writes, macs = reads + beat * cost.reads, writes + beat * cost.writes, macs + m * n * k
     return _bounded(machine, work, alone, row, reads, writes, len(bodies), macs)
 
 
@@ -139,8 +139,8 @@ def product_of(work: Multiplication) -> Product:
 def _row_stationary(machine: DieCycles, work: Multiplication) -> WorkCost:
     product = product_of(work)
     parts = row_stationary_parts(machine.parameters, product)
-    found = mappings.work(machine.parameters, parts)
-    return _bounded(machine, work, found.alone, found.row, found.read, found.written,
+    cost = mappings.work(machine.parameters, parts)
+    return _bounded(machine, work, cost.alone, cost.row, cost.read, cost.written,
                     sum(mappings.tasks(loops, mapping) for loops, mapping in parts),
                     float(sum(loops.macs for loops, _ in parts)))
 

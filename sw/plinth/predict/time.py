@@ -105,8 +105,8 @@ class StepTime:
         self._node_shape = _numbered(((replace(node, name=""), fed) for node, fed in
                                       zip(graph.nodes, inputs, strict=True)))
         #: Of each node, what works on the maps that it reads.
-        self._fed = [tuple(one.kind for edge in graph.feeds(number) if edge is not None
-                           for one in graph.nodes[graph.edges[edge].producer].epilogue)
+        self._fed = [tuple(epilogue.kind for edge in graph.feeds(number) if edge is not None
+                           for epilogue in graph.nodes[graph.edges[edge].producer].epilogue)
                      for number in range(len(graph.nodes))]
         self._edge_shape = _numbered((edge.elements, edge.channels, graph.nodes[edge.producer].weighted,
                                       graph.nodes[edge.consumer].weighted) for edge in graph.edges)
@@ -139,7 +139,7 @@ class StepTime:
         here = self._layout(number, vector, self._whole)
         readers = (self.graph.nodes[self.graph.edges[edge].consumer] for edge in self.graph.outputs[number])
         asked = (node, *(reader for reader in readers if reader.junction))
-        if all(unpredictable(one, here, None, None) for one in asked):
+        if all(unpredictable(asked_node, here, None, None) for asked_node in asked):
             return True
         counts = here.output.lengths(CHANNELS, node.output_channels, self.factors)
         return odd_channels(counts.tolist(), self.machine.parameters) is None
@@ -147,10 +147,10 @@ class StepTime:
     def compute(self, number: int, vector: Vector) -> Compute:
         """Cycles of a node's tasks on the slowest die."""
         key = (self._node_shape[number], vector)
-        found = self._computes.get(key)
-        if found is None:
-            found = self._computes[key] = self._compute(number, vector)
-        return found
+        compute = self._computes.get(key)
+        if compute is None:
+            compute = self._computes[key] = self._compute(number, vector)
+        return compute
 
     def _compute(self, number: int, vector: Vector) -> Compute:
         node, factors, die = self.graph.nodes[number], self.factors, self.machine
@@ -162,7 +162,7 @@ class StepTime:
         sizes: dict[tuple[int, ...], float] = {}
         # First parts are the larger: of equally fast dies the first has most.
         dies = slice(None) if self._uneven else slice(1)
-        for size, speed in zip(zip(*((two - one)[dies].tolist() for one, two in (
+        for size, speed in zip(zip(*((end - begin)[dies].tolist() for begin, end in (
                 (low, high), (first, last), (start, stop), (owned_low, owned_high))), strict=True), self._speeds[dies],
                 strict=True):
             sizes[size] = min(sizes.get(size, speed), speed)
@@ -179,8 +179,8 @@ class StepTime:
                 fprop, error, update = (die.product(node_product(direction, node, samples, inputs, outputs)).cycles[0]
                                         for direction in DIRECTIONS)
             elif node.gathers:
-                fprop, update = (die.rows(samples * raw, outputs, one)[0]
-                                  for one in (0.0, unlike(node.input_channels, inputs)))
+                fprop, update = (die.rows(samples * raw, outputs, pairs)[0]
+                                  for pairs in (0.0, unlike(node.input_channels, inputs)))
             # Bias and activation are worked on beside the product, strip by strip; behind it where partial sums come
             # from other dies, which are added up first.
             times = max(1, each) if node.junction else 1
@@ -206,23 +206,23 @@ class StepTime:
         if self.machine.parameters.packing > 1:
             # Tiles are made operands of 16 bits.
             narrow = ProgramWork(1, 1).packed(0, 1)
-            products[:2] = (one + sum(self.machine.vector(narrow, elements * tiles, channels))
-                            for one, channels in zip(products, (inputs, outputs), strict=False))
+            products[:2] = (cycles + sum(self.machine.vector(narrow, elements * tiles, channels))
+                            for cycles, channels in zip(products, (inputs, outputs), strict=False))
         return products[0] + ins + outs, products[1] + ins + outs, products[2]
 
     def ring(self, number: int, vector: Vector) -> float:
         """Cycles of a node's weight reduction, and of the update behind it."""
         key = (self._node_shape[number], vector)
-        found = self._rings.get(key)
-        if found is None:
+        cycles = self._rings.get(key)
+        if cycles is None:
             node, here = self.graph.nodes[number], self._layout(number, vector, self._whole)
-            found = 0.0
+            cycles = 0.0
             if node.weighted:
                 weights, bias = weight_words(node, here, self.factors)
                 rings, words = along_links(self.array, here.groups(RING, self.factors)), int((weights + bias).max())
-                found = self.links.ring(rings, words) + update_cycles(self.machine, self.rule, -(-words // rings.size))
-            self._rings[key] = found
-        return found
+                cycles = self.links.ring(rings, words) + update_cycles(self.machine, self.rule, -(-words // rings.size))
+            self._rings[key] = cycles
+        return cycles
 
     def own(self, number: int, vector: Vector, first: Vector) -> float:
         """Cycles in which a node's partial sums go to their owners, or its errors from there, and its tiles to those
@@ -230,18 +230,18 @@ class StepTime:
         if MP not in vector and EP not in vector:
             return 0.0
         key = (self._node_shape[number], self._fed[number], vector, first)
-        found = self._owns.get(key)
-        if found is None:
+        total = self._owns.get(key)
+        if total is None:
             node = self.graph.nodes[number]
-            found = 0.0
+            total = 0.0
             if node.weighted:
                 here = self._layout(number, vector, first)
-                found = self._there_and_back((here.output, here.owned, node.raw_elements, node.output_channels),
+                total = self._there_and_back((here.output, here.owned, node.raw_elements, node.output_channels),
                                              lambda: sum_exchange(node, here, "fprop"))
                 for cycles in self._tiles(number, here) if here.ep else ():
-                    found += cycles
-            self._owns[key] = found
-        return found
+                    total += cycles
+            self._owns[key] = total
+        return total
 
     def _tiles(self, number: int, here: Layout) -> Iterator[float]:
         """Cycles in which a layer's tiles go to those that have their elements, and elements back: those of whole
@@ -258,35 +258,35 @@ class StepTime:
 
     def _there_and_back(self, key: Moved, define: Callable[[], ExchangeDefinition]) -> float:
         """Cycles in which an exchange's words go, and as many come back; it is defined if none like it was before."""
-        found = self._moved.get(key)
-        if found is None:
-            found = self._moved[key] = sum(self.links.exchanges(define().flow(self.batch)))
-        return found
+        cycles = self._moved.get(key)
+        if cycles is None:
+            cycles = self._moved[key] = sum(self.links.exchanges(define().flow(self.batch)))
+        return cycles
 
     def between(self, edge: int, vector: Vector, first: Vector, reader: Vector) -> float:
         """Cycles in which an edge's map goes to its reader, and the error comes back."""
         key = (self._edge_shape[edge], vector, first, reader)
-        found = self._betweens.get(key)
-        if found is None:
-            one = self.graph.edges[edge]
-            owner = self._layout(one.producer, vector, first, reader).owned
-            need = self._layout(one.consumer, reader, self._whole, vector, first).input
-            found = self._betweens[key] = self._there_and_back(
-                (owner, need, one.elements, one.channels),
+        cycles = self._betweens.get(key)
+        if cycles is None:
+            map_edge = self.graph.edges[edge]
+            owner = self._layout(map_edge.producer, vector, first, reader).owned
+            need = self._layout(map_edge.consumer, reader, self._whole, vector, first).input
+            cycles = self._betweens[key] = self._there_and_back(
+                (owner, need, map_edge.elements, map_edge.channels),
                 lambda: edge_exchange(self.graph, edge, owner, need, "fprop"))
-        return found
+        return cycles
 
     def step(self, splits: Splits, lists: Partition = ()) -> StepCycles:
         """A step under the given splits, and lists if there are any, task by task."""
-        found = self._steps.get((splits, lists))
-        if found is None:
+        step_cycles = self._steps.get((splits, lists))
+        if step_cycles is None:
             times = self.schedule.step(splits, lists)
             transfers = min(times.transfer, times.cycles - times.exposed)
-            found = self._steps[splits, lists] = StepCycles(
+            step_cycles = self._steps[splits, lists] = StepCycles(
                 compute=times.cycles - times.exposed - transfers, transfers=transfers, exposed=times.exposed,
                 reductions=times.collective)
             self._tell((splits, lists))
-        return found
+        return step_cycles
 
     def _tell(self, step: tuple[Splits, Partition]) -> None:
         if step not in self._predicted:

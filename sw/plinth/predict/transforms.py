@@ -24,13 +24,13 @@ def transform_cost(parameters: DieParameters, work: TransformTiles) -> WorkCost:
     """What tiles of maps, or maps of tiles, take; a pass is a descriptor, an image or a column of tiles."""
     both = down, across = work.lattices
     sides = work.maps.height, work.maps.width
-    places, elements = prod(one.reach for one in both), prod(one.size for one in both)
-    inside = prod(_inside(one, side) for one, side in zip(both, sides, strict=True))
+    places, elements = prod(lattice.reach for lattice in both), prod(lattice.size for lattice in both)
+    inside = prod(_inside(lattice, side) for lattice, side in zip(both, sides, strict=True))
     read, written = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
     blocks = TransformBlocks(work.positions / work.descriptors, work.tiles.columns, places, down.reach * across.size,
                              elements,
                      read, written)
-    ways = [one.matrix if work.scatter else transposed(one.matrix) for one in both]
+    ways = [lattice.matrix if work.scatter else transposed(lattice.matrix) for lattice in both]
     sums = [sum(len(terms(row)) - 1 for row in way) for way in ways]
     # A scatter goes across first, a gather down: both have as many lines between. What is added to the map is summed.
     each = sums[0] * across.size + sums[1] * down.reach + work.added * down.reach * across.reach
@@ -41,9 +41,10 @@ def transform_cost(parameters: DieParameters, work: TransformTiles) -> WorkCost:
 def line_cost(parameters: DieParameters, work: LineTransform) -> WorkCost:
     """What columns of tiles that become lines of outputs take."""
     assert work.node.tiling is not None
-    places, made = (side * work.blocks for side in work.sides)
+    places, outputs = (side * work.blocks for side in work.sides)
     each = sum(len(terms(row)) - 1 for row in work.node.tiling.form.transforms[0].a)
-    blocks = TransformBlocks(work.columns * work.source.rows, work.source.columns, places, places, made, places, made)
+    blocks = TransformBlocks(work.columns * work.source.rows, work.source.columns, places, places, outputs, places,
+                             outputs)
     return blocks_cost(parameters, blocks, _leaves(work), adds=float(
         each * work.blocks * work.columns * work.source.rows * work.source.columns))
 
@@ -59,6 +60,6 @@ def spread_cost(parameters: DieParameters, work: TileCopy) -> WorkCost:
 def node_transforms(parameters: DieParameters, node: Node, outputs: bool, samples: int, channels: int) -> float:
     """Cycles, about, in which a die makes tiles of some samples' maps, or maps of tiles."""
     assert node.tiling is not None
-    places = max(node.tiling.elements, prod(one.size if not outputs else one.outputs
-                                            for one in node.tiling.form.transforms))
+    places = max(node.tiling.elements, prod(transform.size if not outputs else transform.outputs
+                                            for transform in node.tiling.form.transforms))
     return float(samples * node.tiling.positions * places * place_flits(parameters.within, channels) if channels else 0)

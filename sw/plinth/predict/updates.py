@@ -50,7 +50,7 @@ def update_cycles(machine: DieCycles, rule: UpdateRule, words: int) -> float:
         return optimiser_formula(parameters, rows, columns, len(rule.vectors), stochastic=rule.stochastic).latency
     step = min(rows, update_rows(parameters, rows, columns))
     part = Buffer("", 0, step, columns, columns)
-    found = vector_cost(machine, Vector(update_program(parameters, rule, step, part, part, part), step, columns))
-    assert found.stages is not None
-    whole = sum(found.stages)
-    return whole + (-(-rows // step) - 1) * max(*found.stages, whole / 2)
+    cost = vector_cost(machine, Vector(update_program(parameters, rule, step, part, part, part), step, columns))
+    assert cost.stages is not None
+    whole = sum(cost.stages)
+    return whole + (-(-rows // step) - 1) * max(*cost.stages, whole / 2)

@@ -89,7 +89,7 @@ class Header:
     state_scale: float | None
 
 
-def check_state(found: "Header | Checkpoint", where: Path) -> None:
+def check_state(saved: "Header | Checkpoint", where: Path) -> None:
     """Refuse to go on from a checkpoint without the state of its update; evaluation needs none.
 
     Raises
@@ -97,8 +97,8 @@ def check_state(found: "Header | Checkpoint", where: Path) -> None:
     UserError
         If there is none.
     """
-    if found.settings is not None and found.settings.rule.kept and not found.update:
-        raise UserError(f"{where}: holds no state of update {found.settings.rule.kept!r}, by which it was trained; go "
+    if saved.settings is not None and saved.settings.rule.kept and not saved.update:
+        raise UserError(f"{where}: holds no state of update {saved.settings.rule.kept!r}, by which it was trained; go "
                         "back to an earlier checkpoint, or train again")
 
 
@@ -191,14 +191,14 @@ def _arrays(file: ArrayFile, header: Header, choices: Sequence[LayerVector], beh
     own = choices[0]
     if header.version < CHECKPOINT_VERSION:
         form = file.form(_flat_key(own.layer) + behind)
-        found = next((one for one in choices if form.shape == (one.elements,)), own)
-        _check_form(file, f"layer {own.layer!r}", form, (found.elements,))
-        arrays = found.split(file.read(form))
+        vector = next((choice for choice in choices if form.shape == (choice.elements,)), own)
+        _check_form(file, f"layer {own.layer!r}", form, (vector.elements,))
+        arrays = vector.split(file.read(form))
     else:
         first = file.form(own.names[0] + behind)
-        found = next((one for one in choices if first.shape == one.variables[0].shape), own)
+        vector = next((choice for choice in choices if first.shape == choice.variables[0].shape), own)
         arrays = {}
-        for name, variable in zip(found.names, found.variables, strict=True):
+        for name, variable in zip(vector.names, vector.variables, strict=True):
             form = file.form(name + behind)
             _check_form(file, repr(name + behind), form, variable.shape)
             arrays[name] = file.read(form)
@@ -206,7 +206,7 @@ def _arrays(file: ArrayFile, header: Header, choices: Sequence[LayerVector], beh
         if not np.isfinite(values).all():
             raise UserError(f"{file.where}: {name + behind!r} has values that are not finite; go back to an earlier "
                             "checkpoint, or train again at a lower --rate")
-    return found, arrays
+    return vector, arrays
 
 
 def _check_form(file: ArrayFile, what: str, form: MemberForm, shape: tuple[int, ...]) -> None:
@@ -219,15 +219,15 @@ def _weights(file: ArrayFile, header: Header, network: Network, layer: LayerVect
     """Variables of a layer; with ``left_out`` also of weights of another form, and what the network's leaves out of
     that goes there."""
     others, (weights, *further) = other_forms(network, layer.layer), layer.variables
-    found, arrays = _arrays(file, header, [layer, *(
+    vector, arrays = _arrays(file, header, [layer, *(
         LayerVector(layer.layer, (replace(weights, shape=shape), *further)) for shape in others)])
-    if found is layer:
+    if vector is layer:
         return arrays
     if left_out is None:
-        held = others[found.variables[0].shape]
+        held = others[vector.variables[0].shape]
         what, makes = ("a kernel", "its tiles, the same function") if held is None else (
             "Winograd tiles", "those nearest to them, another function")
-        raise UserError(f"{file.where}: layer {layer.layer!r} holds {found.variables[0].elements} weights of {what}, "
+        raise UserError(f"{file.where}: layer {layer.layer!r} holds {vector.variables[0].elements} weights of {what}, "
                         f"but network {network.name!r} trains other {weights.elements}; say {setting(held)}, as it "
                         f"was trained (`plinth convert` makes {makes})")
     name = weights.qualified(layer.layer)

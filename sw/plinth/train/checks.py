@@ -117,7 +117,7 @@ class FoundStep:
         nothing: list[None] = [None] * len(self.before)
         low = zip(self.low_before, self.low_after, strict=True) if self.low_before else [(0.0, 0.0) for _ in nothing]
         for before, copies_before, copies, (low_before, low_after), state, state_after in zip(
-                self.before, self.copies_before or [[one] for one in self.before], self.after, low, self.states,
+                self.before, self.copies_before or [[weights] for weights in self.before], self.after, low, self.states,
                 self.states_after or nothing, strict=True):
             yield _LayerUpdate(before + low_before, [copy + low_before for copy in copies_before],
                                [copy + low_after for copy in copies], state, state_after)
@@ -207,8 +207,8 @@ class StepError:
     scale: float
 
 
-def _distance(found: NDArray[Any], wanted: Doubles) -> float:
-    return float(np.linalg.norm(found - wanted))
+def _distance(computed: NDArray[Any], wanted: Doubles) -> float:
+    return float(np.linalg.norm(computed - wanted))
 
 
 def _update_distance(copy: NDArray[Any], wanted: Doubles, place: float | None) -> float:
@@ -250,7 +250,7 @@ def _amplification(rule: UpdateRule, gradient: Doubles, state: Doubles | None, a
     return max(1.0, min(amplified, MOST_AMPLIFIED / allowed))
 
 
-def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
+def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, die_step: FoundStep,
                 held: NumberStorage = FP32_STORAGE, rates: Sequence[Doubles | None] = (), carried: float = 1.0,
                 bounds: Bounds = BOUNDS["fp32"]) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
@@ -271,17 +271,17 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
         Of the dies' number format.
     """
     sizes = wanted.sizes
-    yield StepError("prediction", None, _distance(found.predictions, wanted.predictions) / sizes.predictions, 1.0)
-    yield StepError("loss", None, abs(found.loss - wanted.loss) / sizes.loss, 1.0)
+    yield StepError("prediction", None, _distance(die_step.predictions, wanted.predictions) / sizes.predictions, 1.0)
+    yield StepError("loss", None, abs(die_step.loss - wanted.loss) / sizes.loss, 1.0)
     for name, update, (own, rounding), gradient, scale, rate in zip(
-            layers, found.own_updates(), found.own_gradients(), wanted.gradients, _scales(sizes, carried),
+            layers, die_step.own_updates(), die_step.own_gradients(), wanted.gradients, _scales(sizes, carried),
             _rate_factors(layers, rates), strict=True):
         yield StepError("gradient", name, _distance(own, gradient) / norm(gradient), scale)
         target = held.clipped(rule.apply(update.before, rate * gradient, update.state))
         worst = max(_update_distance(copy, target, held.place) for copy in update.copies)
         yield StepError("update", name, worst / norm(target - update.before),
                         scale * _amplification(rule, rate * gradient, update.state, bounds.update.largest * scale))
-        by_own = OwnUpdate(rule, held, found.scale, rate * own, rate * rounding)
+        by_own = OwnUpdate(rule, held, die_step.scale, rate * own, rate * rounding)
         if update.state is not None and update.state_after is not None:
             yield StepError("state", name, by_own.state_error(update.state, update.state_after), 1.0)
         yield StepError("descent", name, by_own.weight_error(update.before, update.state_after, update.copies), 1.0)
@@ -363,33 +363,33 @@ class Checks:
         if fault is not None:
             self._fail(f"before step {self._steps + 1}: {fault}")
 
-    def step(self, found: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]) -> None:
+    def step(self, die_step: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]) -> None:
         """Compare a step with the reference; what a failure says ends with its cause."""
         failed = self.failure
-        wanted = self._judge(found, x, targets, decided)
+        wanted = self._judge(die_step, x, targets, decided)
         if self._first_loss is None:
             self._first_loss = wanted.loss if wanted else 0.0
         if self.failure is not None and self.failure != failed and self.causes is not None:
-            self.failure += "; " + self.causes.of(found.before, found.states, x, targets, self._first_loss)
+            self.failure += "; " + self.causes.of(die_step.before, die_step.states, x, targets, self._first_loss)
         too_many = self.kinks.count(wanted) if wanted else None
         if too_many is not None:
             self._fail(f"step {self._steps}: {too_many}")
 
-    def _judge(self, found: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]
+    def _judge(self, die_step: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]
                ) -> ReferenceStep | None:
         """Compare a step with the reference, and return what that has; None if the step is not finite."""
         self._steps += 1
-        odd = found.first_not_finite()
+        odd = die_step.first_not_finite()
         if odd is not None:
             self._fail(f"step {self._steps}: {odd} not finite")
             return None
-        wanted = self.reference(found.before, x, targets, decided)
-        fault = found.generators.fault() if found.generators else None
+        wanted = self.reference(die_step.before, x, targets, decided)
+        fault = die_step.generators.fault() if die_step.generators else None
         if fault is not None:
             self._fail(f"step {self._steps}: {fault}")
-        last, self._last = self._last, found
-        between = between_steps(self.layers, last, found) if last else ()
-        errors = [*between, *step_errors(self.layers, self.rule, wanted, found, self.held, self.rates,
+        last, self._last = self._last, die_step
+        between = between_steps(self.layers, last, die_step) if last else ()
+        errors = [*between, *step_errors(self.layers, self.rule, wanted, die_step, self.held, self.rates,
                                            self.carried, self.bounds)]
         step = dict.fromkeys(ERRORS, 0.0)
         for error in errors:
@@ -399,23 +399,23 @@ class Checks:
         for name, value in step.items():
             self.scaled[name].append(value)
         unsaturated = self.unsaturated
-        if unsaturated is not None and found.saturated <= self._saturating(found):
+        if unsaturated is not None and die_step.saturated <= self._saturating(die_step):
             unsaturated.judged += 1
-            for error in (*errors, *self._unsaturated_errors(unsaturated, wanted, found, x, targets, decided)):
+            for error in (*errors, *self._unsaturated_errors(unsaturated, wanted, die_step, x, targets, decided)):
                 allowed = unsaturated.allowed(error.name)
                 if allowed is not None:
                     unsaturated.largest[error.name] = max(unsaturated.largest[error.name], error.value / error.scale)
                     self._compare(error, allowed, "unsaturated steps of ")
         return wanted
 
-    def _saturating(self, found: FoundStep) -> int:
+    def _saturating(self, die_step: FoundStep) -> int:
         """How many weights and states saturate by the rule, which makes nothing else inexact."""
         if self.held.place is None:
             return 0
         factors = _rate_factors(self.layers, self.rates)
-        return sum(OwnUpdate(self.rule, self.held, found.scale, factor * own).saturated(
+        return sum(OwnUpdate(self.rule, self.held, die_step.scale, factor * own).saturated(
             update.before, update.state, update.state_after)
-            for factor, own, update in zip(factors, found.gradients, found.own_updates(), strict=True))
+            for factor, own, update in zip(factors, die_step.gradients, die_step.own_updates(), strict=True))
 
     def _compare(self, error: StepError, allowed: float, steps: str) -> None:
         """Fail if an error is beyond what it may be over its factor."""
@@ -424,28 +424,29 @@ class Checks:
             self._fail(f"step {self._steps}: {error.name} error{where} {error.value:.2g}, beyond the "
                        f"{allowed * error.scale:.2g} of {steps}format {self.number_format}")
 
-    def _unsaturated_errors(self, unsaturated: UnsaturatedSteps, wanted: ReferenceStep, found: FoundStep,
+    def _unsaturated_errors(self, unsaturated: UnsaturatedSteps, wanted: ReferenceStep, die_step: FoundStep,
                             x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]
                             ) -> Iterator[StepError]:
         """Errors that only unsaturated steps are asked for."""
-        for name, size, own, gradient, scale in zip(self.layers, self.biases, found.gradients, wanted.gradients,
+        for name, size, own, gradient, scale in zip(self.layers, self.biases, die_step.gradients, wanted.gradients,
                                                     _scales(wanted.sizes, self.carried), strict=True):
             yield StepError("bias", name, bias_error(own, gradient, size), scale)
             yield StepError("gain", name, gain_error(own, gradient), scale)
         if unsaturated.bounds.sample is not None and self._steps <= SAMPLE_STEPS and 1 < len(x) <= SAMPLES:
-            parts = (self.reference(found.before, x[sample:sample + 1], targets[sample:sample + 1],
+            parts = (self.reference(die_step.before, x[sample:sample + 1], targets[sample:sample + 1],
                                     {name: tensor[sample:sample + 1] for name, tensor in decided.items()})
                      for sample in range(len(x)))
             shares = ([gradient / len(x) for gradient in part.gradients] for part in parts)
-            for name, value in zip(self.layers, sample_errors(found.gradients, wanted.gradients, shares), strict=True):
+            for name, value in zip(self.layers, sample_errors(die_step.gradients, wanted.gradients, shares),
+                                   strict=True):
                 yield StepError("sample", name, value, 1.0)
 
     def finish(self) -> None:
         """Compare the medians of all steps."""
         for name, values in self.scaled.items():
-            allowed, found = getattr(self.bounds, name).median, self.median(name)
-            if len(values) >= MEDIAN_STEPS and not found <= allowed:
-                self._fail(f"median of {len(values)} steps up to step {self._steps}: {name} error {found:.2g}, beyond "
+            allowed, median = getattr(self.bounds, name).median, self.median(name)
+            if len(values) >= MEDIAN_STEPS and not median <= allowed:
+                self._fail(f"median of {len(values)} steps up to step {self._steps}: {name} error {median:.2g}, beyond "
                            f"the {allowed:.2g} of format {self.number_format}{self._remedy()}")
 
     def median(self, name: str) -> float:

@@ -105,11 +105,11 @@ def _labelled(name: str, conversion: Conversion) -> Dataset:
 
 def _digest(*arrays: NDArray[Any]) -> str:
     """SHA-256 of the forms and values of arrays."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for array in arrays:
-        found.update(f"{array.dtype.str} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).data)
-    return found.hexdigest()
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _divided(x: NDArray[Any], y: NDArray[Any], training: int, classes: int, **origin: Any) -> Dataset:
@@ -145,7 +145,7 @@ def load_data(path: Path, network: Network, conversion: Conversion | None = None
 
 def _check_forms(x: MemberForm | NDArray[Any], y: MemberForm | NDArray[Any], network: Network, where: str) -> None:
     """Compare kinds and shapes with what the network takes."""
-    shown_x, shown_y = (f"{one.dtype} {list(one.shape)}" for one in (x, y))
+    shown_x, shown_y = (f"{array.dtype} {list(array.shape)}" for array in (x, y))
     wanted, outputs = tuple(network.input), network.output.elements
     shapes = [wanted, wanted[1:]] if len(wanted) == 3 and wanted[0] == 1 else [wanted]
     if x.shape[1:] not in shapes:
@@ -199,7 +199,7 @@ def _check_rows(x: NDArray[Any], rows: int, where: str) -> None:
                         f"{x[tuple(odd[0])]} (sample {odd[0][0]})")
 
 
-def samples(given: Path | Samples | None, network: Network, conversion: Conversion | None = None) -> Dataset:
+def samples(source: Path | Samples | None, network: Network, conversion: Conversion | None = None) -> Dataset:
     """Those of a data set with a name, of a file or in memory, or the digits; for a network.
 
     Parameters
@@ -212,23 +212,23 @@ def samples(given: Path | Samples | None, network: Network, conversion: Conversi
     UserError
         As :func:`named`, :func:`load_data` and :func:`check_data`, or if there is neither such a name nor a file.
     """
-    if isinstance(given, Samples):
+    if isinstance(source, Samples):
         where = "samples"
-        _check_forms(given.x, given.y, network, where)
-        found = _fitted(given.x, given.y, network, where, where, conversion or Conversion())
-        check_data(found, network, where)
-        return found
-    name = "digits" if given is None else str(given)
+        _check_forms(source.x, source.y, network, where)
+        dataset = _fitted(source.x, source.y, network, where, where, conversion or Conversion())
+        check_data(dataset, network, where)
+        return dataset
+    name = "digits" if source is None else str(source)
     if name in DATASETS:
-        found, where = _labelled(name, conversion or Conversion()), DATASETS[name].what
+        dataset, where = _labelled(name, conversion or Conversion()), DATASETS[name].what
     else:
         path = Path(name)
         if not path.suffix and not path.exists():
             raise UserError(f"{name}: is neither a file nor a data set; give an .npz file or one of "
                             f"{', '.join(DATASETS)}")
-        found, where = load_data(path, network, conversion), name
-    check_data(found, network, where)
-    return found
+        dataset, where = load_data(path, network, conversion), name
+    check_data(dataset, network, where)
+    return dataset
 
 
 def check_data(dataset: Dataset, network: Network, where: str) -> None:
@@ -243,9 +243,9 @@ def check_data(dataset: Dataset, network: Network, where: str) -> None:
         raise UserError(f"network {network.name!r} takes row numbers of an embedding, which {where} are not; give "
                         "--data with whole numbers")
     inputs, outputs = network.input.elements, network.output.elements
-    given = dataset.classes or dataset.train_y.shape[1]
-    if inputs != dataset.train_x.shape[1] or outputs != given or (
+    target_count = dataset.classes or dataset.train_y.shape[1]
+    if inputs != dataset.train_x.shape[1] or outputs != target_count or (
             bool(dataset.classes) != isinstance(network.loss, SoftmaxCrossEntropy)):
         raise UserError(f"network {network.name!r} takes {inputs} inputs and gives {outputs} outputs to its "
-                        f"{network.loss.kind}; {where} have {dataset.train_x.shape[1]} and {given}"
+                        f"{network.loss.kind}; {where} have {dataset.train_x.shape[1]} and {target_count}"
                         f"{' classes' if dataset.classes else ''}; give --data with fitting samples")

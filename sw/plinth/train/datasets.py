@@ -66,7 +66,7 @@ def photographs() -> "list[NDArray[np.float32]]":
     import numpy as np
     from sklearn.datasets import load_sample_images
 
-    return [one.astype(np.float32) / np.float32(255) for one in load_sample_images().images]
+    return [image.astype(np.float32) / np.float32(255) for image in load_sample_images().images]
 
 
 def labelled(name: str) -> Labelled:

@@ -48,11 +48,11 @@ def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDIN
 
     def compute(weights: LayerVectors, x: NDArray[Any], targets: NDArray[Any],
                 decided: Mapping[str, NDArray[np.float32]]) -> ReferenceStep:
-        found = reference.gradients(layers, named(network, weights), _samples(network, x), targets, decided, rounding)
-        sizes = vars(found.scales) | {"gradients": [found.scales.gradients[one.layer] for one in rows]}
-        return ReferenceStep(found.predictions.reshape(len(x), -1), found.loss,
-                             [one.join(found.variables) for one in rows], TermSizes(**sizes), found.kinks, found.kinked,
-                             found.kink_difference)
+        step = reference.gradients(layers, named(network, weights), _samples(network, x), targets, decided, rounding)
+        sizes = vars(step.scales) | {"gradients": [step.scales.gradients[row.layer] for row in rows]}
+        return ReferenceStep(step.predictions.reshape(len(x), -1), step.loss,
+                             [row.join(step.variables) for row in rows], TermSizes(**sizes), step.kinks, step.kinked,
+                             step.kink_difference)
     return compute
 
 

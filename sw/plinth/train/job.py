@@ -160,9 +160,9 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     progress(None, total)
     training_started = time.perf_counter()
 
-    def save(found: Checkpoint) -> None:
+    def save(saved: Checkpoint) -> None:
         if options.save and 0 in driver.numbers:
-            checkpoint.save(options.save, network, found)
+            checkpoint.save(options.save, network, saved)
 
     def state(of: Executor, result: StepResult) -> Checkpoint:
         epochs, step = divmod(result.epoch * steps_per_epoch + result.step + 1, steps_per_epoch)
@@ -191,11 +191,11 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         raise
     wall = time.perf_counter() - training_started
     checks.finish()
-    made = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
-                   setup=setup_seconds, cycles=driver.cycles - before)
+    report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
+                     setup=setup_seconds, cycles=driver.cycles - before)
     if options.out is not None:
-        write_json(options.out.path / REPORT, made)
-    return JobResult(made, plan, session.losses, session.parameters(driver))
+        write_json(options.out.path / REPORT, report)
+    return JobResult(report, plan, session.losses, session.parameters(driver))
 
 
 #: The array under test, the golden model that it is compared with, and the SHA-256 of co-simulated dies' Verilog.
@@ -208,8 +208,8 @@ def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, step
     array, dies = options.array, options.array.dies
     if options.device == NUMPY:
         check_network(options.network)
-        made = NumpyExecutor(step_of(trained_sharding(plan, parameters, options.rule), parameters))
-        return made.view, lambda: (made, None, None)
+        executor = NumpyExecutor(step_of(trained_sharding(plan, parameters, options.rule), parameters))
+        return executor.view, lambda: (executor, None, None)
     verilog_digest = bitstream_digest(options.bitstream, parameters) if options.bitstream else None
     memory_words = min(options.memory_words, parameters.most_memory_words)
     # Memory on the chip is small: each batch is written before its step.

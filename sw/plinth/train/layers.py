@@ -36,19 +36,20 @@ def layer_report(plan: Plan, realised: Realised | None, dies: Sequence[DieStatis
                 spent[name.rpartition(".")[0]] += record.end - record.start
         for name, count in spent.items():
             cycles[name] = max(cycles[name], count)
-    found = []
+    layers = []
     for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
         if node.kind == LOSS:
             continue
-        transfers = [{"direction": one.exchange.phase, "kind": one.exchange.kind, "consumer": one.exchange.consumer,
-                      "predicted_injected_words": one.words, "injected_words_bounds": list(one.bounds),
-                      "injected_words": None if realised is None else words[one.exchange]}
-                     for one in plan.transfers if one.exchange.layer == node.name]
-        reduction = next((one for one in plan.reductions if one.layer == node.name), None)
-        found.append({
+        transfers = [{"direction": transfer.exchange.phase, "kind": transfer.exchange.kind,
+                      "consumer": transfer.exchange.consumer,
+                      "predicted_injected_words": transfer.words, "injected_words_bounds": list(transfer.bounds),
+                      "injected_words": None if realised is None else words[transfer.exchange]}
+                     for transfer in plan.transfers if transfer.exchange.layer == node.name]
+        reduction = next((reduction for reduction in plan.reductions if reduction.layer == node.name), None)
+        layers.append({
             "layer": node.name, "kind": node.kind, "splits": list(splits), "transfers": transfers,
             "reduction": None if reduction is None else {
                 "predicted_injected_words": reduction.words,
                 "injected_words": None if realised is None else words[reduction]},
             "matrix_cycles": None if realised is None or not node.weighted else cycles[node.name]})
-    return found
+    return layers

@@ -197,24 +197,25 @@ class Conversion:
 
 def _held(name: str, values: NDArray[Any], factor: float, held: Held, where: str) -> NDArray[np.float32]:
     """Values times a factor, rounded to FP32, if all are held."""
-    made = values
+    scaled = values
     if factor != 1:
         # Rounded once, and in the range of what is given.
-        made = values.astype(np.float64)
+        scaled = values.astype(np.float64)
         with np.errstate(over="ignore", under="ignore"):
-            made *= factor
+            scaled *= factor
     remedy = f"give --scale auto, which takes {name} times 2^{math.frexp(automatic(values))[1] - 1}"
-    if not held.has(made):
-        beyond, times = held.beyond(made), "" if factor == 1 else f" times {factor:.6g}"
-        raise UserError(f"{where}: {name}{times} is from {made.min():.6g} to {made.max():.6g}, beyond the {held} that "
-                        f"{held.what} holds, in {_samples(beyond)}; {remedy}, or another --format")
-    if largest(values) and largest(made) <= held.unit / 2:
+    if not held.has(scaled):
+        beyond, times = held.beyond(scaled), "" if factor == 1 else f" times {factor:.6g}"
+        raise UserError(f"{where}: {name}{times} is from {scaled.min():.6g} to {scaled.max():.6g}, beyond the {held} "
+                        f"that {held.what} holds, in {_samples(beyond)}; {remedy}, or another --format")
+    if largest(values) and largest(scaled) <= held.unit / 2:
         raise UserError(f"{where}: {name} has no value that {held.what} tells from 0: the largest magnitude is "
-                        f"{largest(made):.6g}, the smallest number {held.unit:.6g}; {remedy}")
-    return made.astype(np.float32)
+                        f"{largest(scaled):.6g}, the smallest number {held.unit:.6g}; {remedy}")
+    return scaled.astype(np.float32)
 
 
 def _samples(which: NDArray[np.bool_]) -> str:
     """How many samples have such values, and the first one's number."""
-    found = np.flatnonzero(which.reshape(len(which), -1).any(axis=1))
-    return f"sample {found[0]}" if len(found) == 1 else f"{len(found)} of {len(which)} samples, sample {found[0]} first"
+    samples = np.flatnonzero(which.reshape(len(which), -1).any(axis=1))
+    return f"sample {samples[0]}" if len(samples) == 1 else (
+        f"{len(samples)} of {len(which)} samples, sample {samples[0]} first")

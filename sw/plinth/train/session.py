@@ -116,9 +116,9 @@ class Session:
         self._loaded = parameters
         for driver in self.drivers:
             self.program.load(driver, parameters)
-        self.load_kept({one.qualified(layer): {vector: np.zeros(one.shape, np.float32) for vector in vectors}
+        self.load_kept({variable.qualified(layer): {vector: np.zeros(variable.shape, np.float32) for vector in vectors}
                         for layer, vectors in self.program.kept.items()
-                        for one in self.network.shapes[layer].variables})
+                        for variable in self.network.shapes[layer].variables})
 
     def load_kept(self, kept: KeptVectors) -> None:
         """Give every die what it owns of the vectors beside the weights."""
@@ -158,13 +158,13 @@ class Session:
         if not self.checks.rule.law.stateful:
             return [None] * len(self.network.weighted)
         scale = self.checks.rule.state_scale(self.program.gradient_scale)
-        found: list[NDArray[np.float64] | None] = []
+        states: list[NDArray[np.float64] | None] = []
         for layer in self.network.weighted:
             vectors = kept[layer.name]
             halves = [vectors[half] * weight
                       for half, weight in ((STATE, 1.0), (STATE_LOW, LOW_UNIT)) if half in vectors]
-            found.append(np.asarray(sum(halves), np.float64) / scale)
-        return found
+            states.append(np.asarray(sum(halves), np.float64) / scale)
+        return states
 
     def _low_halves(self, kept: Kept) -> list[NDArray[np.float64]]:
         """What low halves add to the weights of each layer, of the vectors beside these; nothing at all, if there are
@@ -174,11 +174,11 @@ class Session:
 
     def _saturated(self, driver: Executor) -> int:
         """How many numbers were beyond a fixed-point format so far, on all dies."""
-        return sum(sum(one.values()) for one in driver.saturated() or ())
+        return sum(sum(counts.values()) for counts in driver.saturated() or ())
 
-    def _by_layer(self, found: Mapping[str, Any]) -> list[Any]:
+    def _by_layer(self, by_name: Mapping[str, Any]) -> list[Any]:
         """In the order of the network's layers."""
-        return [found[layer.name] for layer in self.network.weighted]
+        return [by_name[layer.name] for layer in self.network.weighted]
 
     def parameters(self, driver: Executor) -> Parameters:
         """All variables: of every slice the copy on its ring's first die."""
@@ -266,17 +266,17 @@ class Session:
 
     def _result(self, batch: NDArray[np.int64]) -> tuple[float, float | None]:
         """Loss and accuracy of a step, from what the array predicted."""
-        found, targets = self._predictions(batch), self.dataset.train_y[batch]
+        predictions, targets = self._predictions(batch), self.dataset.train_y[batch]
         if not self.dataset.classes:
-            return float(np.mean((found.astype(np.float64) - targets) ** 2)), None
-        picked = found[np.arange(len(batch)), targets].astype(np.float64)
-        return (float(-np.log(np.maximum(picked, np.finfo(np.float32).tiny)).mean()), accuracy(found, targets))
+            return float(np.mean((predictions.astype(np.float64) - targets) ** 2)), None
+        picked = predictions[np.arange(len(batch)), targets].astype(np.float64)
+        return (float(-np.log(np.maximum(picked, np.finfo(np.float32).tiny)).mean()), accuracy(predictions, targets))
 
     def _compare(self) -> None:
         """Every weight of every die, and all that is kept beside them."""
         assert self.golden is not None
-        found, wanted = (self.program.state_of(executor) for executor in (self.driver, self.golden))
-        self.equal &= all(map(np.array_equal, found, wanted))
+        state, wanted = (self.program.state_of(executor) for executor in (self.driver, self.golden))
+        self.equal &= all(map(np.array_equal, state, wanted))
         self.compared_steps += 1
 
     def _held(self, driver: Executor) -> _Held:
@@ -291,10 +291,10 @@ class Session:
         copies = after.copies if self.golden is None else self._by_layer(self.program.copies_of(self.driver))
         last, self._generators = self._generators, after.generators
         sums = self._by_layer(self.program.gradients_of(self.driver))
-        found = FoundStep(self._predictions(batch), loss, [one.values for one in sums],
-                          [one[0] for one in before.copies], before.states, copies, after.states, before.low_halves,
-                          after.low_halves, before.copies, self.program.gradient_scale,
-                          after.saturated - before.saturated,
-                          Generators(last, before.generators, after.generators) if self.program.generators else None,
-                          [one.rounding for one in sums])
-        checks.step(found, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)
+        die_step = FoundStep(self._predictions(batch), loss, [gradient.values for gradient in sums],
+                             [layer_copies[0] for layer_copies in before.copies], before.states, copies, after.states,
+                             before.low_halves, after.low_halves, before.copies, self.program.gradient_scale,
+                             after.saturated - before.saturated,
+                             Generators(last, before.generators, after.generators) if self.program.generators else None,
+                             [gradient.rounding for gradient in sums])
+        checks.step(die_step, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)

@@ -77,7 +77,7 @@ class RunSettings:
     def _compared(self) -> dict[str, tuple[Any, str]]:
         """What is compared, and how messages say it."""
         rule = self.rule
-        found: dict[str, tuple[Any, str]] = {
+        compared: dict[str, tuple[Any, str]] = {
             "batch": (self.batch, f"--batch {self.batch}"),
             "update": (rule.kind, f"--update {rule.kind}"),
             "rate": (rule.rate, f"--rate {rule.rate!r}"),
@@ -89,7 +89,7 @@ class RunSettings:
             "tiles": (self.tiles, f"Winograd tiles of {self.tiles}" if self.tiles else "no Winograd tiles"),
             "network": (self.network_sha256, f"a network of definition {self.network_sha256[:8]}"),
         }
-        return found | {name: (value, f"--{name} {value!r}") for name, value in rule.numbers.items()}
+        return compared | {name: (value, f"--{name} {value!r}") for name, value in rule.numbers.items()}
 
     def differences(self, other: "RunSettings") -> Iterator[tuple[str, str, str]]:
         """Settings that are others: name, these and the other ones in words (empty where a rule has none)."""
@@ -134,8 +134,8 @@ class RunSettings:
         numbers = {key: _number(rule[key], where, key) for key in ("rate", *NUMBERS) if key in rule}
         factors = {key: _number(value, where, f"scale of {key}") for key, value in scale.items()}
         try:
-            made = UpdateRule(**{**rule, **numbers})
-            return cls(**{**data, "rule": made, "scale": Scale(**factors), "tile_options": dict(options)})
+            update_rule = UpdateRule(**{**rule, **numbers})
+            return cls(**{**data, "rule": update_rule, "scale": Scale(**factors), "tile_options": dict(options)})
         except (ValueError, TypeError) as error:
             raise UserError(f"{where}: {error}; {_REMEDY}") from error
 

@@ -54,31 +54,31 @@ UNSATURATED_BOUNDS = {
 }
 
 
-def bias_error(found: Doubles, wanted: Doubles, size: int) -> float:
+def bias_error(computed: Doubles, wanted: Doubles, size: int) -> float:
     """How far the gradient of a layer's bias, its last ``size`` elements, is off."""
     if not size:
         return 0.0
     least = norm(wanted) * LEAST_BIAS
-    return float(np.linalg.norm(found[-size:] - wanted[-size:])) / max(norm(wanted[-size:]), least)
+    return float(np.linalg.norm(computed[-size:] - wanted[-size:])) / max(norm(wanted[-size:]), least)
 
 
-def gain_error(found: Doubles, wanted: Doubles) -> float:
+def gain_error(computed: Doubles, wanted: Doubles) -> float:
     """How much too large or too small a gradient is along the one that is wanted, of its size."""
-    return abs(float(found @ wanted) / norm(wanted) ** 2 - 1) if wanted.any() else 0.0
+    return abs(float(computed @ wanted) / norm(wanted) ** 2 - 1) if wanted.any() else 0.0
 
 
-def sample_errors(found: Sequence[Doubles], wanted: Sequence[Doubles], samples: Iterable[Sequence[Doubles]]
+def sample_errors(computed: Sequence[Doubles], wanted: Sequence[Doubles], samples: Iterable[Sequence[Doubles]]
                   ) -> Iterator[float]:
     """Of each layer, how much of a sample is missing at most.
 
     Parameters
     ----------
-    found, wanted : sequence of array
+    computed, wanted : sequence of array
         Gradients of each layer, flat.
     samples : iterable of sequence of array
         What each sample adds to ``wanted``, likewise.
     """
-    errors = [own - gradient for own, gradient in zip(found, wanted, strict=True)]
+    errors = [own - gradient for own, gradient in zip(computed, wanted, strict=True)]
     # Of each sample and layer <e, g>, <G, g>, <g, g>.
     products = np.array([[(error @ part, gradient @ part, part @ part)
                           for error, gradient, part in zip(errors, wanted, parts, strict=True)] for parts in samples])

@@ -62,8 +62,8 @@ def gelu_form(nodes: Sequence[OnnxNode], source: str, tensor: Callable[[str], An
     str or None
         ``"tanh"`` or ``"none"`` (by the error function), as ONNX calls them; None if it is no GELU.
     """
-    found, x = _computed(nodes, source, tensor), _POINTS
+    computed, x = _computed(nodes, source, tensor), _POINTS
     for form, doubled in ((TANH, 1 + np.tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), ("none", 1 + _erf(x / sqrt(2)))):
-        if found is not None and np.allclose(found, x / 2 * doubled, rtol=0, atol=_NEAR):
+        if computed is not None and np.allclose(computed, x / 2 * doubled, rtol=0, atol=_NEAR):
             return form
     return None

@@ -187,9 +187,9 @@ class OnnxGraph:
         if name in self.constants:
             raise self.error(f"tensor {quoted(name)} is defined twice")
         self.constants[name] = HeldTensor(name, tuple(tensor.dims), tensor)
-        found = of_constant(tensor)
-        if found is not None:
-            self.sizes[name] = found
+        sizes = of_constant(tensor)
+        if sizes is not None:
+            self.sizes[name] = sizes
 
     def known_sizes(self, name: str) -> SizeList | None:
         """The sizes that a tensor holds; None if it holds none (UnknownError if a node before it is refused)."""

@@ -147,7 +147,8 @@ class Patterns:
     def _tensor(self, name: str) -> Any:
         """A tensor that the file holds, as an initializer or a Constant; None: it holds none of that name."""
         maker = self._maker.get(name)
-        values = [] if maker is None else [one.t for one in maker.proto.attribute if one.name == "value"]
+        values = [] if maker is None else [
+            attribute.t for attribute in maker.proto.attribute if attribute.name == "value"]
         return self._constants.get(name, values[0] if values else None)
 
     def _argument(self, node: OnnxNode) -> tuple[str, list[OnnxNode]]:
@@ -156,8 +157,8 @@ class Patterns:
         names = self._inputs(node)
         for name in names:
             between = self._between(name, node)
-            powers = [one for one in between if one.operator == "Pow" or (
-                one.operator == "Mul" and len(self._inputs(one)) == 2)]
+            powers = [power for power in between if power.operator == "Pow" or (
+                power.operator == "Mul" and len(self._inputs(power)) == 2)]
             if powers or (between and node.operator == "Erf"):
                 return name, between
             maker = self._before(name)
@@ -167,18 +168,18 @@ class Patterns:
 
     def _between(self, source: str, node: OnnxNode) -> list[OnnxNode]:
         """Nodes that compute a node's inputs of constants and a source; none if others are needed."""
-        found: list[OnnxNode] = []
+        makers: list[OnnxNode] = []
         frontier = self._inputs(node)
         while frontier:
             name = frontier.pop(0)
             maker = self._before(name)
-            if name == source or maker in found:
+            if name == source or maker in makers:
                 continue
-            if maker is None or maker.operator not in ARITHMETIC or len(found) == _REACH:
+            if maker is None or maker.operator not in ARITHMETIC or len(makers) == _REACH:
                 return []
-            found.append(maker)
+            makers.append(maker)
             frontier += self._inputs(maker)
-        return found
+        return makers
 
     def _layer_norm(self, node: OnnxNode) -> Pattern | None:
         """(x - mean) / sqrt(mean((x - mean)^2) + epsilon), then perhaps a scale and a shift."""

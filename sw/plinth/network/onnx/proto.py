@@ -82,28 +82,28 @@ class OnnxNode:
             values = {kinds.INT: "i", kinds.INTS: "ints", kinds.FLOAT: "f", kinds.STRING: "s", kinds.TENSOR: "t"}
             if attribute.type not in values:
                 raise self.error(f"attribute {quoted(attribute.name)} has a type that is not supported")
-            found = getattr(attribute, values[attribute.type])
-            self.attributes[attribute.name] = list(found) if attribute.type == kinds.INTS else found
+            plain = getattr(attribute, values[attribute.type])
+            self.attributes[attribute.name] = list(plain) if attribute.type == kinds.INTS else plain
 
     def integer(self, key: str, default: int) -> int:
         """An attribute that is an integer."""
-        found = self.attributes.get(key, default)
-        if not isinstance(found, int):
-            raise self.error(f"{key} must be an integer, not {str(found)[:60]}")
-        return found
+        setting = self.attributes.get(key, default)
+        if not isinstance(setting, int):
+            raise self.error(f"{key} must be an integer, not {str(setting)[:60]}")
+        return setting
 
     def integers(self, key: str, count: int, default: int) -> list[int]:
         """An attribute that is a list of ``count`` sizes."""
-        found = self.attributes.get(key, [default] * count)
-        if not isinstance(found, list) or len(found) != count or not all(is_integer(v, 0, MAXIMUM_SIZE) for v in found):
-            raise self.error(f"{key} must be {count} integers from 0 to {MAXIMUM_SIZE}, not {str(found)[:60]}; mend "
+        sizes = self.attributes.get(key, [default] * count)
+        if not isinstance(sizes, list) or len(sizes) != count or not all(is_integer(v, 0, MAXIMUM_SIZE) for v in sizes):
+            raise self.error(f"{key} must be {count} integers from 0 to {MAXIMUM_SIZE}, not {str(sizes)[:60]}; mend "
                              "the file")
-        return found
+        return sizes
 
-    def expect(self, key: str, wanted: Any, found: Any, remedy: str) -> None:
+    def expect(self, key: str, wanted: Any, setting: Any, remedy: str) -> None:
         """Refuse a setting that is not the only supported one, and read on."""
-        if found != wanted:
-            self.problems.append(f"{key} must be {wanted}, not {str(found)[:60]}; {remedy}")
+        if setting != wanted:
+            self.problems.append(f"{key} must be {wanted}, not {str(setting)[:60]}; {remedy}")
 
 
 def small_values(tensor: Any) -> list[Any] | None:
@@ -117,8 +117,8 @@ def small_values(tensor: Any) -> list[Any] | None:
     if tensor.HasField("raw_data"):
         whole = len(tensor.raw_data) == count * np.dtype(form).itemsize
         return list(np.frombuffer(tensor.raw_data, form).tolist()) if whole else None
-    found = list(getattr(tensor, field))
-    return found if len(found) == count else None
+    values = list(getattr(tensor, field))
+    return values if len(values) == count else None
 
 
 def is_uniform(tensor: Any) -> bool:

@@ -16,7 +16,7 @@ from plinth.network.onnx.proto import MAXIMUM_BYTES, OnnxNode, fixed, parse
 from plinth.network.onnx.terms import SAME_DIMENSIONS, described
 
 #: Losses by their names in files.
-LOSSES = tuple(kind for kind, made in KINDS.items() if made.is_loss)
+LOSSES = tuple(kind for kind, layer_class in KINDS.items() if layer_class.is_loss)
 #: Most faults of a file that are listed.
 MAXIMUM_FAULTS = 20
 #: Most nodes that a note names.

@@ -32,10 +32,10 @@ class SizeList:
 
     def integers(self, node: OnnxNode, what: str) -> tuple[int, ...]:
         """The values, none of which may be the batch."""
-        found = tuple(value for value in self.values if isinstance(value, int))
-        if len(found) < len(self.values) or self.columns:
+        numbers = tuple(value for value in self.values if isinstance(value, int))
+        if len(numbers) < len(self.values) or self.columns:
             raise node.error(f"its {what} are {self}; they must be {'one list' if self.columns else 'known'}")
-        return found
+        return numbers
 
 
 def of_constant(tensor: Any) -> SizeList | None:
@@ -171,11 +171,11 @@ def product(node: OnnxNode, sources: list[SizeList]) -> SizeList:
 
 def _product(node: OnnxNode, values: tuple[Size, ...]) -> Size:
     numbers = [value for value in values if isinstance(value, int)]
-    found = prod(numbers)
+    product = prod(numbers)
     if len(numbers) == len(values):
-        if abs(found) >= 1 << 63:
+        if abs(product) >= 1 << 63:
             raise node.error("computes a size that no integer of ONNX holds; mend the file")
-        return found
-    if found != 1 or len(values) - len(numbers) > 1:
+        return product
+    if product != 1 or len(values) - len(numbers) > 1:
         raise node.error("multiplies the batch; the batch stays the first dimension, by itself")
     return BATCH

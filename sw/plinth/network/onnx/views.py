@@ -89,10 +89,10 @@ def unsqueeze(graph: OnnxGraph, node: OnnxNode) -> None:
 
 
 def _axes(graph: OnnxGraph, node: OnnxNode) -> tuple[int, ...]:
-    found = graph.known_sizes(node.inputs[1])
-    if found is None:
+    axes = graph.known_sizes(node.inputs[1])
+    if axes is None:
         raise node.error("its axes are no integers that the file holds; write them out")
-    return found.integers(node, "axes")
+    return axes.integers(node, "axes")
 
 
 def select(graph: OnnxGraph, node: OnnxNode) -> None:
@@ -110,11 +110,11 @@ def select(graph: OnnxGraph, node: OnnxNode) -> None:
 def slice_(graph: OnnxGraph, node: OnnxNode) -> None:
     """Slice of all there is, ``x[:, :]``: nothing."""
     value = graph.value(node)
-    found = [graph.known_sizes(name) for name in node.inputs[1:]]
-    bounds = [sizes.values for sizes in found if sizes is not None]
+    operand_sizes = [graph.known_sizes(name) for name in node.inputs[1:]]
+    bounds = [sizes.values for sizes in operand_sizes if sizes is not None]
     whole = (graph.batch, *value.view)
     axes = bounds[2] if len(bounds) > 2 else tuple(range(len(bounds[0]) if bounds else 0))
-    kept = len(bounds) == len(found) and len(bounds[0]) == len(bounds[1]) == len(axes) and all(
+    kept = len(bounds) == len(operand_sizes) and len(bounds[0]) == len(bounds[1]) == len(axes) and all(
         start == 0 and isinstance(number, int) and _reaches(end, whole[axis(node, number, len(whole))])
         for start, end, number in zip(*bounds[:2], axes, strict=True))
     if not kept or any(step != 1 for sizes in bounds[3:] for step in sizes):
@@ -209,9 +209,9 @@ def pad(graph: OnnxGraph, node: OnnxNode) -> None:
     if mode != b"constant":
         name = mode.decode("ascii", "replace") if isinstance(mode, bytes) else str(mode)
         node.problems.append(f"pads in mode {quoted(name)}; pad with zeros (padding_mode='zeros')")
-    given, least = node.inputs[2] if len(node.inputs) > 2 else "", False
-    if given:
-        fill = graph.constants.get(given)
+    fill_name, least = node.inputs[2] if len(node.inputs) > 2 else "", False
+    if fill_name:
+        fill = graph.constants.get(fill_name)
         numbers = None if fill is None else small_values(fill.tensor)
         least = numbers is not None and len(numbers) == 1 and numbers[0] <= _LEAST
         if not least and numbers not in ([0], [0.0]):

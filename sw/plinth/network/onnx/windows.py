@@ -276,9 +276,9 @@ def concat(graph: OnnxGraph, node: OnnxNode) -> None:
                          "channels of maps in one layout, nor features of layers; concatenate channels, and flatten "
                          "behind it")
     if len(values) > 1:
-        made = graph.add(node, Concat, values)
+        joined = graph.add(node, Concat, values)
         view = (*first.view[:place], sum(value.view[place] for value in values), *first.view[place + 1:])
-        first = replace(made, view=view, order=order)
+        first = replace(joined, view=view, order=order)
     graph.define(node, first)
 
 
@@ -299,7 +299,7 @@ def _concatenated(values: Sequence[Value], place: int) -> tuple[tuple[int, int],
     if not several:
         # Each has one channel: it must be the first dimension, as of other maps.
         return ((CHANNEL, total), *values[0].order) if place == 0 and values[0].spatial() is not None else None
-    return tuple((one, total if one == CHANNEL else size) for one, size in several[0].order)
+    return tuple((dimension, total if dimension == CHANNEL else size) for dimension, size in several[0].order)
 
 
 join = joiner(Add)

@@ -17,16 +17,16 @@ from plinth.predict.time import StepTime
 WHOLE, TRIALS = 1 << 9, 2000
 
 
-def fitting(time: StepTime, found: Splits, splits: Sequence[str], seeds: Sequence[Splits], *,
+def fitting(time: StepTime, planned: Splits, splits: Sequence[str], seeds: Sequence[Splits], *,
             need: Callable[[Splits], int], most: int, cost: Callable[[Splits], float]) -> Splits:
-    """What was found if it needs at most so much; else the cheapest that does, or that which needs least."""
-    if need(found) <= most:
-        return found
-    candidates = [vectors(time, number, splits, (found, *seeds)) for number in range(len(time.graph.nodes))]
+    """The planned splits if they need at most so much; else the cheapest that do, or those which need least."""
+    if need(planned) <= most:
+        return planned
+    candidates = [vectors(time, number, splits, (planned, *seeds)) for number in range(len(time.graph.nodes))]
     if prod(map(len, candidates)) <= WHOLE:
         ends = list(product(*candidates))
     else:
-        starts = list(dict.fromkeys((found, *seeds)))
+        starts = list(dict.fromkeys((planned, *seeds)))
         ends = [_descend(start, candidates, need, most, TRIALS // len(starts)) for start in starts]
     needs = {end: need(end) for end in dict.fromkeys(ends)}
     fit = [end for end, words in needs.items() if words <= most]

@@ -41,10 +41,10 @@ MAXIMUM_PAIRS = 250_000
 
 def vectors(time: StepTime, number: int, splits: Sequence[str], seeds: Iterable[Splits]) -> list[Vector]:
     """Combinations of splits that the search gives a node: those that dies can do."""
-    found = _vectors(time.graph, number, time.levels, splits, seeds)
+    candidates = _vectors(time.graph, number, time.levels, splits, seeds)
     if EP in splits and time.graph.nodes[number].tiling is not None:
-        found = list(dict.fromkeys((*found, *factorings(time.array))))
-    return [vector for vector in found if time.able(number, vector)]
+        candidates = list(dict.fromkeys((*candidates, *factorings(time.array))))
+    return [vector for vector in candidates if time.able(number, vector)]
 
 
 def _vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str], seeds: Iterable[Splits]
@@ -53,12 +53,12 @@ def _vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str], 
     if levels <= ALL_LEVELS:
         return list(product(choices, repeat=levels))
     most = max(8, min(MAXIMUM_VECTORS, int((MAXIMUM_PAIRS / len(graph.nodes)) ** 0.5)))
-    found = dict.fromkeys(seed[number] for seed in seeds)
+    vectors = dict.fromkeys(seed[number] for seed in seeds)
     for order in permutations(choices):
         for counts in product(range(levels + 1), repeat=len(choices)):
-            if sum(counts) == levels and len(found) < most:
-                found[tuple(split for split, count in zip(order, counts, strict=True) for _ in range(count))] = None
-    return list(found)
+            if sum(counts) == levels and len(vectors) < most:
+                vectors[tuple(split for split, count in zip(order, counts, strict=True) for _ in range(count))] = None
+    return list(vectors)
 
 
 #: Splits so far, the last node's first.
@@ -78,16 +78,16 @@ class _Rows:
         """Of an edge to the node, under an owner that another node decides, or None: under the node's own. Then also of
         the producer's partial sums, if the edge is its first."""
         key = (edge, from_vector, owner)
-        found = self._known.get(key)
-        if found is None:
-            one, time = self.time.graph.edges[edge], self.time
-            vectors = self.candidates[one.consumer]
-            found = [[time.between(edge, from_vector, vector if owner is None else owner,
-                                   vector) for vector in vectors]]
-            if owner is None and time.graph.outputs[one.producer][0] == edge:
-                found.append([time.own(one.producer, from_vector, vector) for vector in vectors])
-            self._known[key] = found
-        return found
+        rows = self._known.get(key)
+        if rows is None:
+            map_edge, time = self.time.graph.edges[edge], self.time
+            vectors = self.candidates[map_edge.consumer]
+            rows = [[time.between(edge, from_vector, vector if owner is None else owner,
+                                  vector) for vector in vectors]]
+            if owner is None and time.graph.outputs[map_edge.producer][0] == edge:
+                rows.append([time.own(map_edge.producer, from_vector, vector) for vector in vectors])
+            self._known[key] = rows
+        return rows
 
 
 def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], rows: _Rows, exposed: float) -> Splits:
@@ -117,7 +117,7 @@ def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], rows: _Rows, e
         stays = number in needed
         # By what states still need of other nodes, numbered, and of this one: the cheapest.
         rests: dict[tuple[Vector, ...], int] = {}
-        found: dict[tuple[int, int], tuple[float, _Way, tuple[Vector, ...], int]] = {}
+        cheapest: dict[tuple[int, int], tuple[float, _Way, tuple[Vector, ...], int]] = {}
         for cost, way, held in states:
             costs = [row for edge, place, owner in entering
                      for row in rows.of(edge, held[place], None if owner < 0 else held[owner])]
@@ -128,9 +128,9 @@ def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], rows: _Rows, e
                 for row in costs:
                     total += row[index]
                 key = (same, index if stays else 0)
-                if key not in found or total < found[key][0]:
-                    found[key] = (total, way, rest, index)
-        best = sorted(found.values(), key=lambda state: state[0])[:width]
+                if key not in cheapest or total < cheapest[key][0]:
+                    cheapest[key] = (total, way, rest, index)
+        best = sorted(cheapest.values(), key=lambda state: state[0])[:width]
         states = [(total, (way, vectors[index]), (*rest, vectors[index]) if stays else rest)
                   for total, way, rest, index in best]
         known = [known[place] for place in kept] + ([number] if stays else [])
@@ -148,7 +148,7 @@ def _improve(time: StepTime, cost: Callable[[Splits, float], float], splits: Spl
     that it is not less than a limit."""
     graph = time.graph
     best, trials = cost(splits, float("inf")), 0
-    choices = [[split for split in SPLITS if any(split in vector for vector in found)] for found in candidates]
+    choices = [[split for split in SPLITS if any(split in vector for vector in vectors)] for vectors in candidates]
     improved = True
     while improved and trials < budget:
         improved = False
@@ -157,9 +157,9 @@ def _improve(time: StepTime, cost: Callable[[Splits, float], float], splits: Spl
             for edge in graph.outputs[number]:
                 reader = graph.edges[edge].consumer
                 for level in range(time.levels):
-                    for one, two in product(choices[number], choices[reader]):
+                    for producer_split, reader_split in product(choices[number], choices[reader]):
                         changes.append({node: (*splits[node][:level], split, *splits[node][level + 1:])
-                                        for node, split in ((number, one), (reader, two))})
+                                        for node, split in ((number, producer_split), (reader, reader_split))})
             for change in changes:
                 if all(splits[node] == vector for node, vector in change.items()) or not all(
                         time.able(node, vector) for node, vector in change.items()):

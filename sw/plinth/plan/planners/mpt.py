@@ -57,10 +57,10 @@ def chains(array: Array) -> tuple[tuple[Vector, ...], ...]:
 
 @lru_cache
 def _factorings(groups: Factors, levels: int) -> tuple[Vector, ...]:
-    found: dict[int, Vector] = {}
+    by_size: dict[int, Vector] = {}
     for vector in chain.from_iterable(_chains(groups, levels)):
-        found.setdefault(prod(groups[level] for level, split in enumerate(vector) if split == EP), vector)
-    return tuple(found[number] for number in sorted(found))
+        by_size.setdefault(prod(groups[level] for level, split in enumerate(vector) if split == EP), vector)
+    return tuple(by_size[number] for number in sorted(by_size))
 
 
 def factorings(array: Array) -> tuple[Vector, ...]:
@@ -92,17 +92,17 @@ def mpt(time: StepTime) -> Splits:
     able = [set(arrangements(time, number)) for number in time.graph.planned]
 
     def along(vectors: tuple[Vector, ...]) -> tuple[float, list[Vector]]:
-        found = [min((communication(time, number, vector), place) for place, vector in enumerate(vectors)
-                     if vector in able[number]) for number in time.graph.planned]
-        return sum(cycles for cycles, _ in found), [vectors[place] for _, place in found]
+        shortest = [min((communication(time, number, vector), place) for place, vector in enumerate(vectors)
+                        if vector in able[number]) for number in time.graph.planned]
+        return sum(cycles for cycles, _ in shortest), [vectors[place] for _, place in shortest]
 
-    _, splits = min(map(along, chains(time.array)), key=lambda one: one[0])
+    _, splits = min(map(along, chains(time.array)), key=lambda costed: costed[0])
     return (*splits, (DP,) * time.levels)
 
 
 def _graph(network: Network, layer: Convolution) -> tuple[PlanGraph, int]:
     """The graph with another layer in place of one of that name, and its number."""
-    layers = tuple(layer if one.name == layer.name else one for one in network.layers)
+    layers = tuple(layer if original.name == layer.name else original for original in network.layers)
     graph = from_network(replace(network, layers=layers))
     return graph, next(number for number, node in enumerate(graph.nodes) if node.name == layer.name)
 
