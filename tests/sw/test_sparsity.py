@@ -136,7 +136,7 @@ def test_words_of_scatters(trained) -> None:
     assert skipped.all == 16 * run and skipped.returned == needed and skipped.forward == needed + 16 * -(-run // 32)
     assert skipped.forward_least <= skipped.forward < skipped.all
     assert skipped.line_words < skipped.lines < skipped.all
-    ways = scatters.back(layer, gathers.chosen(other, False).two)
+    ways = scatters.back(layer, gathers.chosen(other, False).two_rounds)
     errors = (layer.error != 0).reshape(4, 4, 2, 6, 2, -1)
     error_words = sum(int(errors[:, :, rows][:, :, :, :, columns].any(axis=(2, 4)).sum())
                       for rows in ([0], [0, 1], [0, 1], [1]) for columns in ([0], [0, 1], [0, 1], [1]))

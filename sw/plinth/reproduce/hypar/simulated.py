@@ -105,7 +105,8 @@ def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: SimulationSet
                 model="published" if setting.paper else "exact", array=setting.array.name)
     simulation = simulated(plan, setting.array, cost="paper" if setting.paper else "die", routes=_routes(setting.array),
                            overlap=setting.overlap, form="published" if setting.paper else "exact",
-                           most_tasks=MOST_TASKS)
+                           # Trees of all sizes by one model, as they are compared with each other.
+                           most_tasks=0 if setting.array.switches else MOST_TASKS)
     return SimulatedOutcome(simulation.result.seconds, simulation.result.counts, simulation.source)
 
 
