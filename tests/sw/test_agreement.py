@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plinth import cli
-from plinth.array.array import ARRAYS
+from plinth.array.array import ARRAYS, AT_LINKS
 from plinth.bench import accuracy, agreement, holdouts, models, network, steps
 from plinth.bench.agreement import Agreement, AgreementCase
 from plinth.bench.holdouts import FirstMeasurement, HoldoutCase
@@ -30,7 +30,8 @@ STEPS = [Agreement(AgreementCase("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,),
 
 
 #: By both models of the simulator.
-BOTH = [models.Found(STEPS[0].step, 100, 1000.0, 950.0), models.Found(STEPS[1].step, 2000, 2000.0, 2040.0)]
+BOTH = [models.ModelComparison(STEPS[0].step, 100, 1000.0, 950.0),
+        models.ModelComparison(STEPS[1].step, 2000, 2000.0, 2040.0)]
 
 
 def test_rows_and_table() -> None:
@@ -63,7 +64,17 @@ def test_both_models_simulate_the_same_step() -> None:
     comparison = models.compare(step)
     assert comparison is not None and comparison.task_by_task == pytest.approx(agreement.simulated_cycles(step), abs=1)
     assert 0 < abs(comparison.error) < 0.2 and comparison.tasks > 20
-    assert models.compare(dataclasses.replace(step, array=ARRAYS["hypar-16"], splits=(("dp",) * 4,) * 4)) is None
+    coded = dataclasses.replace(ARRAYS["ring-2"], codes=AT_LINKS)
+    assert models.compare(dataclasses.replace(step, array=coded)) is None
+
+
+def test_steps_on_arrays_with_switches_are_simulated_by_both_models(monkeypatch) -> None:
+    monkeypatch.setattr(models, "steps_called", lambda only, known: [])
+    monkeypatch.setattr(models, "compare", lambda step: models.ModelComparison(step, 100, 100.0, 90.0))
+    monkeypatch.setattr(models, "spread", lambda work, cases: list(enumerate(map(work, cases))))
+    comparisons = models.measure(only="digits-mlp")
+    assert {comparison.step.array.name for comparison in comparisons} == set(models.SWITCHED_ARRAYS)
+    assert f"{len(comparisons)} on arrays with switches" in models.table(comparisons)
 
 
 def test_a_choice_by_predictions_costs_what_its_plan_counts_more() -> None:

@@ -6,7 +6,7 @@ Simulated cycles are those of the step that `plinth simulate` shows, predicted o
 through the functions behind the commands. The co-simulation runs the plan on the RTL.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 from time import monotonic
@@ -182,12 +182,16 @@ def plans(asked: tuple[str, Array]) -> dict[Splits, tuple[str, ...]]:
 
 
 def _grid(only: str) -> list[AgreementCase]:
-    cases = [(network, replace(ARRAYS[array], preset=die))
-             for dies, arrays in ((AGREED_PRESETS, AGREED_ARRAYS), (NARROW_PRESETS, NARROW_ARRAYS))
-             for die in dies for array in arrays for network in AGREED_NETWORKS]
-    cases = [(network, array) for network, array in cases if only in f"{network}/{array.preset}/{array.name}"]
-    case_plans = dict(spread(plans, cases)) if cases else {}
-    return [AgreementCase(network, array, splits, planners) for place, (network, array) in enumerate(cases)
+    return planned(((network, replace(ARRAYS[array], preset=die))
+                    for dies, arrays in ((AGREED_PRESETS, AGREED_ARRAYS), (NARROW_PRESETS, NARROW_ARRAYS))
+                    for die in dies for array in arrays for network in AGREED_NETWORKS), only)
+
+
+def planned(cases: Iterable[tuple[str, Array]], only: str) -> list[AgreementCase]:
+    """The steps of :func:`plans` of networks on arrays, of those whose network/preset/array contains ``only``."""
+    chosen = [(network, array) for network, array in cases if only in f"{network}/{array.preset}/{array.name}"]
+    case_plans = dict(spread(plans, chosen)) if chosen else {}
+    return [AgreementCase(network, array, splits, planners) for place, (network, array) in enumerate(chosen)
             for splits, planners in case_plans[place].items()]
 
 

@@ -1,13 +1,14 @@
-"""The two models of `plinth simulate` against each other: each step of the agreement's page that is small enough for
-both, task by task and in groups of tasks. Nothing is counted on the RTL for it.
+"""The two models of `plinth simulate` against each other: each step of the agreement's page, and steps on arrays with
+switches, that are small enough for both, task by task and in groups of tasks. Nothing is counted on the RTL for it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from plinth.array.file import load_array
 from plinth.bench import holdouts
-from plinth.bench.agreement import AgreementCase, steps_called
+from plinth.bench.agreement import AGREED_NETWORKS, AgreementCase, planned, steps_called
 from plinth.bench.pool import spread
 from plinth.bench.row import BenchRow
 from plinth.partition.graph import from_network
@@ -16,10 +17,13 @@ from plinth.simulate.step import simulated, step_on
 
 #: Where the table stands.
 TABLE = "models"
+#: Arrays with switches, of which there is no RTL, and the networks of their steps.
+SWITCHED_ARRAYS = ("hypar-16", "mpt-4x4")
+SWITCHED_NETWORKS = (*AGREED_NETWORKS, "lenet-c")
 
 
 @dataclass(frozen=True)
-class Found:
+class ModelComparison:
     """Tasks of a step over all dies, and cycles by either model; of one that does not go task by task none there."""
 
     step: AgreementCase
@@ -33,7 +37,7 @@ class Found:
         return self.grouped / self.task_by_task - 1
 
 
-def compare(step: AgreementCase) -> Found | None:
+def compare(step: AgreementCase) -> ModelComparison | None:
     """Simulate a step with both models; None if it does not go task by task."""
     array = step.array
     plan = given_plan(from_network(step.definition), array, step.splits, step.batch, step.rule)
@@ -41,11 +45,13 @@ def compare(step: AgreementCase) -> Found | None:
     fine = simulated(plan, array, step=built)
     if fine.work.grouped:
         return None
-    return Found(step, sum(fine.work.tasks), fine.cycles, simulated(plan, array, step=built, most_tasks=0).cycles)
+    coarse = simulated(plan, array, step=built, most_tasks=0)
+    return ModelComparison(step, sum(fine.work.tasks), fine.cycles, coarse.cycles)
 
 
-def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[Found]:
-    """All steps of :func:`plinth.bench.agreement.steps_called`, spread over the processors, hold-outs last.
+def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[ModelComparison]:
+    """All steps of :func:`plinth.bench.agreement.steps_called`, spread over the processors, hold-outs last, but for
+    those on arrays with switches.
 
     Raises
     ------
@@ -54,30 +60,38 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     """
     steps = steps_called(only, holdouts.first_measured())
     steps.sort(key=lambda step: step.case is not None)
-    comparisons: list[Found | None] = [None] * len(steps)
+    steps += planned(((network, load_array(array)) for array in SWITCHED_ARRAYS for network in SWITCHED_NETWORKS), only)
+    comparisons: list[ModelComparison | None] = [None] * len(steps)
     for number, (place, comparison) in enumerate(spread(compare, steps), 1):
         comparisons[place] = comparison
         say(f"both models, {number} of {len(steps)}: {steps[place].name}")
     return [comparison for comparison in comparisons if comparison]
 
 
-def _kinds(comparisons: Sequence[Found]) -> dict[str, list[Found]]:
-    """By how a step is split, which is what the models differ by."""
-    kinds: dict[str, list[Found]] = {}
+def _kind(step: AgreementCase) -> str:
+    """What the models differ by: above all how a step is split."""
+    if step.array.switches:
+        return "on arrays with switches"
+    if step.tiles:
+        return "with Winograd layers"
+    if step.array.dies == 1:
+        return "of one die"
+    return "data-parallel" if all(split == "dp" for vector in step.splits for split in vector) else "other"
+
+
+def _kinds(comparisons: Sequence[ModelComparison]) -> dict[str, list[ModelComparison]]:
+    kinds: dict[str, list[ModelComparison]] = {}
     for comparison in comparisons:
-        batch = all(split == "dp" for vector in comparison.step.splits for split in vector)
-        kinds.setdefault("with Winograd layers" if comparison.step.tiles else
-                         "of one die" if comparison.step.array.dies == 1 else
-                         "data-parallel" if batch else "other", []).append(comparison)
+        kinds.setdefault(_kind(comparison.step), []).append(comparison)
     return kinds
 
 
-def _errors(comparisons: Sequence[Found]) -> str:
+def _errors(comparisons: Sequence[ModelComparison]) -> str:
     errors = [100 * abs(comparison.error) for comparison in comparisons]
     return f"mean {mean(errors):.1f} %, worst {max(errors):.1f} %"
 
 
-def table(comparisons: Sequence[Found]) -> str:
+def table(comparisons: Sequence[ModelComparison]) -> str:
     """A row of Markdown for each step, and a line with mean and worst difference, also by kind of split."""
     lines = ["| network | batch | preset | array | planners | tasks | task by task | in groups | difference |",
              "| --- | ---: | --- | --- | --- | ---: | ---: | ---: | ---: |"]
@@ -90,12 +104,12 @@ def table(comparisons: Sequence[Found]) -> str:
                                   f"({kinds})."])
 
 
-def tables(comparisons: Sequence[Found]) -> dict[str, str]:
+def tables(comparisons: Sequence[ModelComparison]) -> dict[str, str]:
     """Tables of the page, by their markers."""
     return {TABLE: table(comparisons)}
 
 
-def rows(comparisons: Sequence[Found]) -> list[BenchRow]:
+def rows(comparisons: Sequence[ModelComparison]) -> list[BenchRow]:
     """Mean and worst difference, if something was measured."""
     if not comparisons:
         return []
