@@ -48,39 +48,39 @@ def test_the_host_closes_a_circle_only_if_groups_send_to_each_other() -> None:
 
 def trees(random: Random, links: list[Link], dies: int) -> NDArray[np.int64]:
     """Routes along a tree of links to each die, grown at random."""
-    found = np.full((dies, dies), -1)
+    routes = np.full((dies, dies), -1)
     for to in range(dies):
         reached = {to}
         while len(reached) < dies:
-            over = random.choice([over for over, (one, _, other, _) in enumerate(links)
-                                  if other in reached and one not in reached])
-            found[links[over][0], to] = over
+            over = random.choice([over for over, (source, _, target, _) in enumerate(links)
+                                  if target in reached and source not in reached])
+            routes[links[over][0], to] = over
             reached.add(links[over][0])
-    return found
+    return routes
 
 
 def waits(links: list[Link], routes: AllRoutes, pairs: list[tuple[int, int]]) -> set[tuple[int, int]]:
     """Which link's packets wait for which link, one route after the other."""
-    found: set[tuple[int, int]] = set()
+    edges: set[tuple[int, int]] = set()
     for at, to in pairs:
         before = None
         while at != to:
             over = int(routes.following[at, to])
             if before is not None:
-                found.add((before, over))
+                edges.add((before, over))
             before, at = over, links[over][2]
-    return found
+    return edges
 
 
 def turns_in_a_circle(links: list[Link], edges: set[tuple[int, int]]) -> bool:
     """Whether some wait that is not straight on is for a link that waits, at last, for the first one: by the closure of
     all waits."""
     reach = np.eye(len(links), dtype=np.bool_)
-    for one, other in edges:
-        reach[one, other] = True
+    for link, waited_link in edges:
+        reach[link, waited_link] = True
     for over in range(len(links)):
         reach |= np.outer(reach[:, over], reach[over])
-    return any(reach[other, one] and links[one][3] ^ 1 != links[other][1] for one, other in edges)
+    return any(reach[waited_link, link] and links[link][3] ^ 1 != links[waited_link][1] for link, waited_link in edges)
 
 
 def test_against_the_closure_of_all_waits() -> None:
@@ -88,10 +88,10 @@ def test_against_the_closure_of_all_waits() -> None:
     for _ in range(120):
         dies, wires = random.randint(3, 7), list[Link]()
         free = {die: random.sample(range(16), 16) for die in range(dies)}
-        for one, other in [*((die, random.randrange(die)) for die in range(1, dies)),
-                           *(random.sample(range(dies), 2) for _ in range(random.randint(1, 5)))]:
-            wires.append((one, free[one].pop(), other, free[other].pop()))
-        links = [*wires, *((other, there, one, port) for one, port, other, there in wires)]
+        for die, neighbour in [*((die, random.randrange(die)) for die in range(1, dies)),
+                               *(random.sample(range(dies), 2) for _ in range(random.randint(1, 5)))]:
+            wires.append((die, free[die].pop(), neighbour, free[neighbour].pop()))
+        links = [*wires, *((target, target_port, source, port) for source, port, target, target_port in wires)]
         routes = AllRoutes.along(links, trees(random, links, dies))
         pairs = random.sample(everyone(dies), random.randint(dies, dies * dies))
         edges = waits(links, routes, pairs)
@@ -141,10 +141,10 @@ def test_routes_of_a_file_are_those_of_the_array(tmp_path: Path) -> None:
             (1, "[null, 0, 0, 0]", "routes must be 5 rows of 5 ports"),
             # 0 sends to 4 by way of 1, and 1 by way of 0.
             (2, "[null, 0, 0, 0, 0], [2, null, 0, 0, 2]", "die 0 by port 0, die 1 by port 2, back to die 0")):
-        given = text.replace(str(rows[:first])[1:-1].replace("None", "null"), wrong)
-        assert given != text
+        broken_text = text.replace(str(rows[:first])[1:-1].replace("None", "null"), wrong)
+        assert broken_text != text
         with pytest.raises(UserError, match=r"own\.yaml: ") as refused:
-            read(tmp_path, given)
+            read(tmp_path, broken_text)
         assert message in str(refused.value)
     with pytest.raises(ValueError, match="route from die 0 to die 4 never ends"):
         _ = replace(array, routes=((None, 0, 0, 0, 0), (2, None, 0, 0, 2), *array.routes[2:])).all_routes

@@ -40,12 +40,12 @@ def read(path: Path) -> dict[str, np.ndarray]:
 def test_what_numpy_writes_is_read_as_numpy_reads_it(x: Any, y: Any, order: str, save: Any, tmp_path: Path) -> None:
     path = tmp_path / "my.npz"
     save(path, x=np.asarray(x, order=order), y=y)
-    found = read(path)
+    arrays = read(path)
     with np.load(path) as wanted:
         for name in ("x", "y"):
-            assert found[name].shape == wanted[name].shape
-            assert found[name].dtype == wanted[name].dtype.newbyteorder("=")
-            assert found[name].astype(wanted[name].dtype).tobytes() == wanted[name].tobytes()
+            assert arrays[name].shape == wanted[name].shape
+            assert arrays[name].dtype == wanted[name].dtype.newbyteorder("=")
+            assert arrays[name].astype(wanted[name].dtype).tobytes() == wanted[name].tobytes()
 
 
 def test_arrays_longer_than_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,17 +58,17 @@ def test_arrays_longer_than_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def member(method: int, content: bytes | None = None) -> bytes:
     buffer = io.BytesIO()
-    made = io.BytesIO()
-    np.save(made, np.zeros((10, 4), np.float32))
+    array_file = io.BytesIO()
+    np.save(array_file, np.zeros((10, 4), np.float32))
     with zipfile.ZipFile(buffer, "w", method) as file:
-        file.writestr("x.npy", made.getvalue() if content is None else content)
+        file.writestr("x.npy", array_file.getvalue() if content is None else content)
     return buffer.getvalue()
 
 
 def objects() -> bytes:
-    made = io.BytesIO()
-    np.save(made, np.array([{}], dtype=object))
-    return member(zipfile.ZIP_STORED, made.getvalue())
+    array_file = io.BytesIO()
+    np.save(array_file, np.array([{}], dtype=object))
+    return member(zipfile.ZIP_STORED, array_file.getvalue())
 
 
 X = array_piece("x", np.zeros((10, 4), np.float32))
@@ -221,9 +221,9 @@ def test_layers_of_any_name_are_saved(tmp_path: Path) -> None:
     names = ["file", "file.parameters", "header", "allow_pickle", "a.npy", "file.parameters.parameters"]
     network = Network(name="names", input=Shape((3,)), layers=(
         *(Dense(name=name, outputs=3) for name in names), SoftmaxCrossEntropy(name="loss")))
-    given_ = checkpoint.Checkpoint({name: np.full(one.shape, place, np.float32) for place, (name, one) in
-                                    enumerate(network.variables.items())}, 10_000, 2**63 - 1)
-    checkpoint.save(tmp_path / "w.npz", network, given_)
-    found = checkpoint.load(tmp_path / "w.npz", network)
-    assert (found.epoch, found.seed) == (10_000, 2**63 - 1)
-    assert all(np.array_equal(found.parameters[name], values) for name, values in given_.parameters.items())
+    saved = checkpoint.Checkpoint({name: np.full(variable.shape, place, np.float32) for place, (name, variable) in
+                                   enumerate(network.variables.items())}, 10_000, 2**63 - 1)
+    checkpoint.save(tmp_path / "w.npz", network, saved)
+    loaded = checkpoint.load(tmp_path / "w.npz", network)
+    assert (loaded.epoch, loaded.seed) == (10_000, 2**63 - 1)
+    assert all(np.array_equal(loaded.parameters[name], values) for name, values in saved.parameters.items())

@@ -55,21 +55,21 @@ def test_a_step_is_that_of_the_network_under_any_plan(network: Network, dies: in
     """Other layers are split in any way."""
     generator = np.random.default_rng([dies, len(rule.kind)])
     plan = random_plan(network, dies, int(generator.integers(dies, 3 * dies + 3)), generator)
-    made = session(network, plan, random_data(network, plan.batch, generator), lowered(network, plan, rule), rule=rule)
-    before = made.parameters(made.driver)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
-    assert max(made.checks.largest.values()) < 3e-5
-    moved = {name for name, values in made.parameters(made.driver).items() if (values != before[name]).any()}
+    run = session(network, plan, random_data(network, plan.batch, generator), lowered(network, plan, rule), rule=rule)
+    before = run.parameters(run.driver)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
+    assert max(run.checks.largest.values()) < 3e-5
+    moved = {name for name, values in run.parameters(run.driver).items() if (values != before[name]).any()}
     assert moved == set(network.variables), "everything is trained"
 
 
 @pytest.mark.xdist_group("tiny-dies")
 def test_rtl_equals_golden_and_links_carry_the_planned_words() -> None:
     plan = random_plan(MAPS, 2, 5, np.random.default_rng(4))
-    made = session(MAPS, plan, random_data(MAPS, 5, np.random.default_rng(5)), lowered(MAPS, plan), rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal and sum(made.driver.injected_words(die) for die in range(2)) == plan.words
+    run = session(MAPS, plan, random_data(MAPS, 5, np.random.default_rng(5)), lowered(MAPS, plan), rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal and sum(run.driver.injected_words(die) for die in range(2)) == plan.words
 
 
 @pytest.mark.parametrize("planner", ["data", "model", "one-weird-trick", "hypar", "mpt", "joint"])

@@ -66,9 +66,9 @@ def test_gradients_are_those_of_the_network_under_any_plan(name: str, seed: int,
     batch = int(generator.integers(dies, 4 * dies + 3))
     plan = random_plan(network, dies, batch, generator)
     program = lowered(network, plan, name, 2)
-    made = session(network, plan, random_data(network, 2 * batch, generator), program)
-    assert len(list(made.epoch(0))) == 2
-    assert made.gradient_error < 1e-5
+    run = session(network, plan, random_data(network, 2 * batch, generator), program)
+    assert len(list(run.epoch(0))) == 2
+    assert run.gradient_error < 1e-5
 
 
 @pytest.mark.xdist_group("tiny-dies")
@@ -81,12 +81,12 @@ def test_rtl_equals_golden_and_links_carry_the_planned_words(dies: int, splits: 
     plan = random_plan(network, dies, 9, generator)
     plan = plan.resharded(splits=(splits, *plan.splits[1:]))
     program = lowered(network, plan, "ndp-tiny", 2)
-    made = session(network, plan, random_data(network, 18, generator), program, rtl=True)
-    assert len(list(made.epoch(0))) == 2
-    assert made.equal
-    assert made.compared_steps == 2
-    assert made.gradient_error < 1e-5
-    assert sum(made.driver.injected_words(die) for die in range(dies)) == 2 * plan.words
+    run = session(network, plan, random_data(network, 18, generator), program, rtl=True)
+    assert len(list(run.epoch(0))) == 2
+    assert run.equal
+    assert run.compared_steps == 2
+    assert run.gradient_error < 1e-5
+    assert sum(run.driver.injected_words(die) for die in range(dies)) == 2 * plan.words
 
 
 def test_rows_that_come_again_are_added_in_the_order_of_the_batch() -> None:
@@ -97,13 +97,13 @@ def test_rows_that_come_again_are_added_in_the_order_of_the_batch() -> None:
     plan = random_plan(network, 1, batch, generator)
     program = lowered(network, plan, "ndp-tiny")
     data = replace(random_data(network, batch, generator), train_x=np.full((batch, 1), 1))
-    made = session(network, plan, data, program)
-    next(iter(made.epoch(0)))
-    errors = made.driver.read_floats(0, program.buffers["fc.input_error"])
+    run = session(network, plan, data, program)
+    next(iter(run.epoch(0)))
+    errors = run.driver.read_floats(0, program.buffers["fc.input_error"])
     expected = np.zeros(4, dtype=np.float32)
     for error in errors:
         expected += error
-    gradient = made.driver.read_floats(0, program.gradients["words"].buffers[0]).reshape(3, 4)
+    gradient = run.driver.read_floats(0, program.gradients["words"].buffers[0]).reshape(3, 4)
     assert np.array_equal(gradient, np.stack([0 * expected, expected, 0 * expected]))
 
 
@@ -113,16 +113,16 @@ def test_rows_of_other_dies_are_spare_ones() -> None:
     plan = random_plan(network, 2, 4, np.random.default_rng(0)).resharded(splits=(("mp",), ("dp",), ("dp",)))
     program = lowered(network, plan, "ndp-tiny")
     data = random_data(network, 4, np.random.default_rng(1))
-    made = session(network, plan, replace(data, train_x=np.tile(np.arange(5), (4, 1))), program)
-    next(iter(made.epoch(0)))
-    numbers = [made.driver.read(die, buffer).reshape(4, 5) for die, buffer in enumerate(program.inputs[0].buffers)]
+    run = session(network, plan, replace(data, train_x=np.tile(np.arange(5), (4, 1))), program)
+    next(iter(run.epoch(0)))
+    numbers = [run.driver.read(die, buffer).reshape(4, 5) for die, buffer in enumerate(program.inputs[0].buffers)]
     assert numbers[0][0].tolist() == [0, 1, 2, 3 + 3, 3 + 4]
     assert numbers[1][0].tolist() == [2, 2 + 1, 2 + 2, 0, 1]
-    assert all(one.max() < piece.inputs + SPARE_ROWS for one, piece in zip(
+    assert all(row_indices.max() < piece.inputs + SPARE_ROWS for row_indices, piece in zip(
         numbers, program.weights["words"].slices, strict=True))
     for die, (place, piece) in enumerate(zip(program.weights["words"].buffers, program.weights["words"].slices,
                                              strict=True)):
-        assert not made.driver.read(die, place.part("spare", piece.words, piece.spare, piece.outputs)).any()
+        assert not run.driver.read(die, place.part("spare", piece.words, piece.spare, piece.outputs)).any()
 
 
 @pytest.mark.xdist_group("tiny-dies")
@@ -132,10 +132,10 @@ def test_a_gradient_starts_from_zeros_whatever_lies_there(left: int) -> None:
                        SoftmaxCrossEntropy(name="loss"), tokens=2)
     plan = random_plan(network, 1, 3, np.random.default_rng(0))
     program = lowered(network, plan, "ndp-tiny")
-    made = session(network, plan, random_data(network, 3, np.random.default_rng(1)), program, rtl=True, left=left)
-    next(iter(made.epoch(0)))
-    assert made.equal
-    assert made.gradient_error < 1e-5
+    run = session(network, plan, random_data(network, 3, np.random.default_rng(1)), program, rtl=True, left=left)
+    next(iter(run.epoch(0)))
+    assert run.equal
+    assert run.gradient_error < 1e-5
 
 
 def test_a_table_larger_than_the_scratchpad() -> None:
@@ -143,9 +143,9 @@ def test_a_table_larger_than_the_scratchpad() -> None:
                        SoftmaxCrossEntropy(name="loss"), tokens=3)
     plan = random_plan(network, 2, 6, np.random.default_rng(0))
     program = lowered(network, plan, "ndp-tiny", 2)
-    made = session(network, plan, random_data(network, 12, np.random.default_rng(1)), program)
-    list(made.epoch(0))
-    assert made.gradient_error < 1e-5
+    run = session(network, plan, random_data(network, 12, np.random.default_rng(1)), program)
+    list(run.epoch(0))
+    assert run.gradient_error < 1e-5
 
 
 def test_embeddings_are_not_lowered_with_narrow_operands() -> None:

@@ -38,16 +38,16 @@ def columns_first() -> tuple[tuple[int | None, ...], ...]:
                        else table[die][other] for other in range(8)) for die in range(8))
 
 
-def checked(made: Phases, array: Array = RING) -> None:
-    check_circles(array, list(zip(made.setup, made.builders, strict=True)))
+def checked(two_phases: Phases, array: Array = RING) -> None:
+    check_circles(array, list(zip(two_phases.setup, two_phases.builders, strict=True)))
 
 
 def test_tiles_before_and_behind_have_their_own_routes() -> None:
-    made = Phases(1)
-    graphs = list(zip(made.setup, made.builders, strict=True))
-    checked(made)
-    found = {key: pairs for key, pairs in phases(graphs).items() if key[0] == DIE.transfer_class}
-    routes = {len(sets): following(RING, graphs, sets) for _, sets in found}
+    two_phases = Phases(1)
+    graphs = list(zip(two_phases.setup, two_phases.builders, strict=True))
+    checked(two_phases)
+    tile_phases = {key: pairs for key, pairs in phases(graphs).items() if key[0] == DIE.transfer_class}
+    routes = {len(sets): following(RING, graphs, sets) for _, sets in tile_phases}
     links = RING.directed()
     for count, port in ((1, UP), (2, DOWN)):
         assert {links[over][1] for over in routes[count].reshape(-1) if over >= 0} == {port}
@@ -66,7 +66,7 @@ def test_a_fence_that_is_open_is_refused(without: str, message: str) -> None:
 
 def test_a_wait_for_some_tiles_is_not_one_for_all() -> None:
     """Of two dies' tiles a counter that has moved by one says nothing; of two of one die's the first has come."""
-    def made(first: int, second: int, value: int) -> list[GraphBuilder]:
+    def two_tiles(first: int, second: int, value: int) -> list[GraphBuilder]:
         builders = [GraphBuilder(DIE) for _ in range(3)]
         for die in (first, second):
             builders[die].add(f"tile of {die}", Engine.TRANSFER, TransferOperation.COPY, {
@@ -75,10 +75,10 @@ def test_a_wait_for_some_tiles_is_not_one_for_all() -> None:
         route_setup(Traffic.TILES, [0, 0, None], builders[2], [(TILES, value)])
         return builders
 
-    for one, other, value, refused in ((0, 1, 2, False), (0, 1, 1, True), (0, 0, 2, False), (0, 0, 1, True)):
-        graphs = [[builder] for builder in made(one, other, value)]
+    for first, second, value, refused in ((0, 1, 2, False), (0, 1, 1, True), (0, 0, 2, False), (0, 0, 1, True)):
+        graphs = [[builder] for builder in two_tiles(first, second, value)]
         if refused:
-            with pytest.raises(UserError, match=f"what task 'tile of {one}' of die {one} sends to die 2 may be"):
+            with pytest.raises(UserError, match=f"what task 'tile of {first}' of die {first} sends to die 2 may be"):
                 phases(graphs)
         else:
             phases(graphs)
@@ -107,11 +107,11 @@ def test_chunks_have_come_when_the_next_member_has_ended() -> None:
 def test_routes_that_are_set_form_no_circle() -> None:
     """Chunks go from neighbour to neighbour; tiles that a ring whose ports do not pair is set to pass on wait for each
     other."""
-    made = Phases(1)
+    two_phases = Phases(1)
     turning = Array(name="turning", topology="links", dies=4, preset="ndp-tiny-routes", wiring=(
         *((die, 0, (die + 1) % 4, 2) for die in range(4)), (0, 1, 2, 1), (1, 1, 3, 1)))
     with pytest.raises(UserError, match=r"packets of class 3 would wait for each other for ever: die \d by port 0, "):
-        checked(made, turning)
+        checked(two_phases, turning)
     builders = [GraphBuilder(DIE) for _ in range(4)]
     route_setup(Traffic.TILES, [None, 3, 0, 0], builders[0])
     step = [GraphBuilder(DIE) for _ in range(4)]

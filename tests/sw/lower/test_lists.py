@@ -32,29 +32,29 @@ from plinth_hw.isa.parameters import DieParameters, preset
 def trained(network: Network, plan: Plan, seed: int, name: str = "ndp-tiny", **how: bool) -> Session:
     """After a step."""
     program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), program, **how)
-    next(iter(made.epoch(0)))
-    return made
+    run = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), program, **how)
+    next(iter(run.epoch(0)))
+    return run
 
 
-def correct(made: Session, plan: Plan) -> None:
+def correct(run: Session, plan: Plan) -> None:
     """As float64 has it, and with the words of the plan."""
-    assert made.checks is not None and made.checks.failure is None
-    assert max(made.checks.largest.values()) < 1e-5
-    assert sent(plan, made.program.parameters) == plan.words
+    assert run.checks is not None and run.checks.failure is None
+    assert max(run.checks.largest.values()) < 1e-5
+    assert sent(plan, run.program.parameters) == plan.words
 
 
 def sent(plan: Plan, parameters: DieParameters) -> int:
     """Words of the tiles and messages of all dies."""
-    step, found = step_of(plan.sharding, parameters), 0
+    step, words = step_of(plan.sharding, parameters), 0
     for die in range(plan.dies):
         for item in step.tasks(die):
             work = getattr(item, "work", None)
             if isinstance(work, TileCopy) and work.die is not None:
-                found += work.source.rows * work.source.columns
+                words += work.source.rows * work.source.columns
             elif isinstance(work, Reduction) and work.ring[0] == die:
-                found += 2 * (len(work.ring) - 1) * work.target.columns
-    return found
+                words += 2 * (len(work.ring) - 1) * work.target.columns
+    return words
 
 
 def case(seed: int, dies: int) -> tuple[Network, Plan]:
@@ -73,8 +73,8 @@ def test_a_step_is_that_of_the_network_under_any_lists(seed: int, dies: int) -> 
     correct(trained(network, plan, seed, ("ndp-tiny", "hypar-tiny")[seed % 2]), plan)
 
 
-def weights(made: Session) -> list[np.ndarray]:
-    return [np.asarray(one) for one in made.parameters(made.driver).values()]
+def weights(run: Session) -> list[np.ndarray]:
+    return [np.asarray(values) for values in run.parameters(run.driver).values()]
 
 
 @pytest.mark.parametrize(("seed", "dies"), [*((seed, dies) for dies in (3, 4) for seed in range(120, 126))])
@@ -84,12 +84,12 @@ def test_owners_decide_where_and_never_what(seed: int, dies: int) -> None:
     rng = random.Random(seed)
     owners = [tuple(rng.sample(range(dies), dies)) for _ in plan.graph.nodes]
     owners[-1] = owners[-2]
-    without = plan.resharded(lists=tuple(replace(one or Lists(), owners=None) for one in plan.lists))
-    moved = plan.resharded(lists=tuple(replace(one or Lists(), owners=seats) for one, seats in
+    without = plan.resharded(lists=tuple(replace(lists or Lists(), owners=None) for lists in plan.lists))
+    moved = plan.resharded(lists=tuple(replace(lists or Lists(), owners=seats) for lists, seats in
                                        zip(plan.lists, owners, strict=True)))
-    one, two = trained(network, without, seed), trained(network, moved, seed)
-    assert all(np.array_equal(*pair) for pair in zip(weights(one), weights(two), strict=True))
-    correct(two, moved)
+    unmoved_run, moved_run = trained(network, without, seed), trained(network, moved, seed)
+    assert all(np.array_equal(*pair) for pair in zip(weights(unmoved_run), weights(moved_run), strict=True))
+    correct(moved_run, moved)
 
 
 def test_a_ring_that_meets_itself_on_a_link_is_refused() -> None:
@@ -119,7 +119,8 @@ def mixed(batch: int = 7) -> tuple[Network, Plan]:
 def test_tiles_between_index_sets_are_one_a_run() -> None:
     network, plan = mixed()
     correct(trained(network, plan, 0), plan)
-    assert plan.words == sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
+    assert plan.words == sum(transfer.words for transfer in plan.transfers) + sum(
+        reduction.words for reduction in plan.reductions)
     for transfer in plan.transfers:
         assert sum(words for _, _, words in plan.pairs(transfer)) == transfer.words
 
@@ -129,9 +130,9 @@ def test_steps_of_lists_are_predicted_and_simulated() -> None:
     plan, array = mixed(70)[1], ring(3)
     time = StepTime(plan.graph, plan.batch, array)
     for overlap in (True, False):
-        found = simulated(plan, array, overlap=overlap)
-        assert sum(row.injected_words for row in layer_rows(found)) == plan.words
-        assert found.result.seconds == pytest.approx(time.seconds(plan.splits, plan.lists), rel=0.5)
+        simulation = simulated(plan, array, overlap=overlap)
+        assert sum(row.injected_words for row in layer_rows(simulation)) == plan.words
+        assert simulation.result.seconds == pytest.approx(time.seconds(plan.splits, plan.lists), rel=0.5)
     wide = random_plan(perceptron("wide", (64, 96, 10)), 3, 96, np.random.default_rng(0)).resharded(
         splits=(("dp",),) * 3)
     time = StepTime(wide.graph, 96, array)
@@ -162,8 +163,8 @@ def test_samples_of_16_bits_are_cut_alike_in_all_layers() -> None:
     plan = random_plan(network, 2, 8, np.random.default_rng(0)).resharded(splits=(("dp",),) * 3)
     uneven = Lists(samples=tuple(map(runs_of, ([0, 2, 5], [1, 3, 4, 6, 7]))), owners=(1, 0))
     alike, other = plan.resharded(lists=(uneven,) * 3), plan.resharded(lists=(uneven, uneven, None))
-    made = trained(network, alike, 0, "ndp-demo-mixed")
-    assert made.checks is not None and made.checks.failure is None
+    run = trained(network, alike, 0, "ndp-demo-mixed")
+    assert run.checks is not None and run.checks.failure is None
     with pytest.raises(UserError, match=r"layers whose samples are not cut alike, .* choose --format fp32"):
         trained(network, other, 0, "ndp-demo-mixed")
 
@@ -175,12 +176,12 @@ def test_more_groups_than_a_table_has_rows_take_turns_in_its_last_one() -> None:
                                                                             array=full(4))
     every = [*permutations(range(4))]
     plan = plan.resharded(lists=(*(Lists(owners=every[number]) for number in range(20)), *[None] * 2))
-    made = trained(network, plan, 0)
-    groups = [task.name for task in made.program.step[0].tasks if task.name.startswith("set_group")]
+    run = trained(network, plan, 0)
+    groups = [task.name for task in run.program.step[0].tasks if task.name.startswith("set_group")]
     assert len(groups) >= 2 and set(groups) == {"set_group[15]"}
-    assert len(made.program.setup[0].tasks) >= 15
-    next(iter(made.epoch(1)))
-    correct(made, plan)
+    assert len(run.program.setup[0].tasks) >= 15
+    next(iter(run.epoch(1)))
+    correct(run, plan)
 
 
 @pytest.mark.slow
@@ -190,8 +191,8 @@ def test_lists_and_owners_on_rtl(name: str, rows: int, monkeypatch: pytest.Monke
     """Also where every ring is set by a task before its reduction."""
     monkeypatch.setattr("plinth.step.step.GROUPS", rows)
     network, plan = mixed()
-    made = trained(network, plan, 0, name, rtl=True)
-    assert any(task.name == "set_group[0]" for task in made.program.step[0].tasks) == (rows == 1)
-    assert made.equal and made.compared_steps == 1
-    assert sum(made.driver.injected_words(die) for die in range(plan.dies)) == plan.words
-    correct(made, plan)
+    run = trained(network, plan, 0, name, rtl=True)
+    assert any(task.name == "set_group[0]" for task in run.program.step[0].tasks) == (rows == 1)
+    assert run.equal and run.compared_steps == 1
+    assert sum(run.driver.injected_words(die) for die in range(plan.dies)) == plan.words
+    correct(run, plan)

@@ -70,10 +70,10 @@ def cases(seed: int, dies: int) -> Iterator[tuple[Network, Plan, Dataset, Traini
     *((seed, dies) for dies, count in ((1, 6), (2, 6), (4, 6), (3, 3)) for seed in range(count))])
 def test_a_step_is_that_of_the_network_under_any_plan(seed: int, dies: int) -> None:
     network, plan, data, program = next(cases(seed, dies))
-    made = session(network, plan, data, program)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
-    assert 1e-6 < made.checks.largest["prediction"] < 5e-3
+    run = session(network, plan, data, program)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
+    assert 1e-6 < run.checks.largest["prediction"] < 5e-3
 
 
 @pytest.mark.xdist_group("tiny-mixed-winograd-dies")
@@ -81,10 +81,10 @@ def test_a_step_is_that_of_the_network_under_any_plan(seed: int, dies: int) -> N
     pytest.param(seed, dies, marks=pytest.mark.slow) for seed, dies in ((1, 1), (2, 4), (3, 4), (4, 8)))])
 def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
     network, plan, data, program = next(cases(200 + seed, dies))
-    made = session(network, plan, data, program, rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal
-    assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
+    run = session(network, plan, data, program, rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal
+    assert sum(run.driver.injected_words(die) for die in range(dies)) == plan.words
 
 
 def digits(weights: str, split: str, dies: int = 2) -> tuple[Session, TrainingProgram, Network]:
@@ -95,18 +95,18 @@ def digits(weights: str, split: str, dies: int = 2) -> tuple[Session, TrainingPr
                                   factors=(2,) if dies > 1 else ()),
                 planner="data", model="exact", array=f"ring-{dies}")
     program = lowered(network, plan)
-    made = session(network, plan, random_data(network, 8, np.random.default_rng(3)), program)
-    return made, program, network
+    run = session(network, plan, random_data(network, 8, np.random.default_rng(3)), program)
+    return run, program, network
 
 
 @pytest.mark.parametrize("split", ["dp", "ep"])
 def test_kernels_become_elements_and_back_in_fp32(split: str) -> None:
     """Elements are rounded to FP16 once, as operands; gradients are not."""
-    made, program, network = digits("spatial", split)
-    layer = next(one for one in network.weighted if isinstance(one, Convolution) and one.name == "conv2")
+    run, program, network = digits("spatial", split)
+    layer = next(layer for layer in network.weighted if isinstance(layer, Convolution) and layer.name == "conv2")
     inputs = network.shapes["conv2"].inputs[0].channels
-    kernel = made.parameters(made.driver)["conv2.weights"]
-    next(iter(made.epoch(0)))
+    kernel = run.parameters(run.driver)["conv2.weights"]
+    next(iter(run.epoch(0)))
     wanted = elements_of_kernel(form((3, 3), 2), kernel).reshape(16, inputs, layer.channels)
     g = np.array(form((3, 3), 2).transforms[0].g, dtype=np.float64)
     for die in range(2):
@@ -115,15 +115,16 @@ def test_kernels_become_elements_and_back_in_fp32(split: str) -> None:
         columns = (2 * die, 2 * die + 1)
         mine = [4 * row + column for column in columns for row in range(4)] if split == "ep" else list(range(16))
         count = len(mine)
-        operand, gradients, found = (made.driver.read(die, program.buffers[f"conv2.{name}"]).ravel() for name in (
-            "elements", "element_gradient", "gradients"))
+        operand, element_gradients, kernel_gradients = (
+            run.driver.read(die, program.buffers[f"conv2.{name}"]).ravel() for name in (
+                "elements", "element_gradient", "gradients"))
         words = count * inputs * layer.channels
         assert np.array_equal(operand[:words // 2].view(np.float16).reshape(count, inputs, layer.channels),
                               wanted[mine].astype(np.float32).astype(np.float16))
         tiles = np.zeros((16, inputs, layer.channels))
-        tiles[mine] = gradients[:words].view(np.float32).reshape(count, inputs, layer.channels)
+        tiles[mine] = element_gradients[:words].view(np.float32).reshape(count, inputs, layer.channels)
         exact = np.einsum("uk,vl,uvio->klio", g, g, tiles.reshape(4, 4, inputs, layer.channels)).ravel()
-        error = np.abs(found[:piece.weights].view(np.float32) - exact).max() / np.abs(exact).max()
+        error = np.abs(kernel_gradients[:piece.weights].view(np.float32) - exact).max() / np.abs(exact).max()
         assert error < 3e-7
 
 
@@ -148,7 +149,7 @@ def test_the_matrix_engine_reads_16_bits_and_tiles_are_made_of_32() -> None:
         assert isinstance(task, Task)
         if isinstance(task.work, Multiplication):
             matrix += task.work.layer != "side"
-            a, b, c = (one.buffer if isinstance(one, FeatureMap) else one for one in (
+            a, b, c = (operand.buffer if isinstance(operand, FeatureMap) else operand for operand in (
                 task.work.a, task.work.b, task.work.c))
             assert a.packed and b.packed and not c.packed
         elif isinstance(task.work, TransformTiles):
@@ -176,15 +177,15 @@ def test_predictions_know_what_is_narrow() -> None:
                        if isinstance(task.work, Vector) and "tiles.narrow" in task.name])
         forward.append(time.compute(number, ()).forward)
     assert 0.3 < read[1] / read[0] < 0.6
-    assert not narrow[0] and all(one.writes == one.reads / 2 for one in narrow[1]) and len(narrow[1]) >= 2
+    assert not narrow[0] and all(cost.writes == cost.reads / 2 for cost in narrow[1]) and len(narrow[1]) >= 2
     assert forward[1] > forward[0]
 
 
 def test_errors_are_scaled_and_their_factor_is_taken_back() -> None:
-    made, program, _ = digits("winograd", "dp", 1)
-    next(iter(made.epoch(0)))
+    run, program, _ = digits("winograd", "dp", 1)
+    next(iter(run.epoch(0)))
     assert program.gradient_scale == LOSS_SCALE
-    assert made.checks is not None and made.checks.failure is None
+    assert run.checks is not None and run.checks.failure is None
 
 
 @pytest.mark.parametrize(("kernel", "outputs", "why"), [

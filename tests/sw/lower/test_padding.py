@@ -56,9 +56,9 @@ def network(seed: int, **settings: Any) -> Network:
     return Network(name="padded", input=Shape((3, 11, 12)), layers=tuple(layers))
 
 
-def check(made: Network, plan: Plan, die: str) -> Session:
-    program = lower_training(made, plan, preset(die), rule=RULE, steps=2, memory_words=MEMORY_WORDS)
-    run = session(made, plan, random_data(made, 2 * plan.batch, np.random.default_rng(1)), program, rule=RULE)
+def check(network: Network, plan: Plan, die: str) -> Session:
+    program = lower_training(network, plan, preset(die), rule=RULE, steps=2, memory_words=MEMORY_WORDS)
+    run = session(network, plan, random_data(network, 2 * plan.batch, np.random.default_rng(1)), program, rule=RULE)
     assert len(list(run.epoch(0))) == 2
     assert run.checks is not None and run.checks.failure is None
     return run
@@ -67,28 +67,28 @@ def check(made: Network, plan: Plan, die: str) -> Session:
 @pytest.mark.parametrize("die", ["ndp-tiny", "ndp-demo-mixed", "hypar-tiny", "fpga-tiny"])
 @pytest.mark.parametrize("seed", range(4))
 def test_steps_are_those_of_float64(die: str, seed: int) -> None:
-    made = network(seed)
-    assert any(len(getattr(layer, "padding", ())) == 4 for layer in made.layers)
+    padded = network(seed)
+    assert any(len(getattr(layer, "padding", ())) == 4 for layer in padded.layers)
     fp32 = die in ("ndp-tiny", "hypar-tiny")
     dies = 1 + seed % 3 if fp32 else 1
-    plan = random_plan(made, dies, 4, np.random.default_rng(seed))
-    run = check(made, plan, die)
+    plan = random_plan(padded, dies, 4, np.random.default_rng(seed))
+    run = check(padded, plan, die)
     assert run.checks is not None and (not fp32 or run.checks.largest["gradient"] < 1e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_numpy_computes_the_same(seed: int) -> None:
-    made = network(seed)
-    plan = random_plan(made, 2, 4, np.random.default_rng(seed))
-    golden = check(made, plan, "ndp-tiny")
+    padded = network(seed)
+    plan = random_plan(padded, 2, 4, np.random.default_rng(seed))
+    golden = check(padded, plan, "ndp-tiny")
     executor = NumpyExecutor(step_of(replace(plan.sharding, rule=RULE), preset("ndp-tiny")))
-    mine = Session(made, random_data(made, 8, np.random.default_rng(1)), executor.view, executor, None, None, 4, 0)
-    mine.load_parameters(initial_parameters(made, 0))
+    mine = Session(padded, random_data(padded, 8, np.random.default_rng(1)), executor.view, executor, None, None, 4, 0)
+    mine.load_parameters(initial_parameters(padded, 0))
     list(mine.epoch(0))
-    ought, found = golden.parameters(golden.driver), mine.parameters(executor)
-    assert found.keys() == ought.keys()
-    for name, values in ought.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+    expected, computed = golden.parameters(golden.driver), mine.parameters(executor)
+    assert computed.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(computed[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("padding", [(0, 1, 1, 0), (2, 0, 1, 2)])
@@ -96,32 +96,32 @@ def test_numpy_computes_the_same(seed: int) -> None:
 @pytest.mark.parametrize("split", ["dp", "ep"])
 def test_winograd_tiles(padding: tuple[int, ...], weights: str, split: str) -> None:
     """Of dies that have whole tiles, and of such as share their elements."""
-    made = network(0, kernel=(3, 3), stride=(1, 1), padding=padding, winograd=2, weights=weights)
-    graph = from_network(made)
+    padded = network(0, kernel=(3, 3), stride=(1, 1), padding=padding, winograd=2, weights=weights)
+    graph = from_network(padded)
     splits = tuple((split,) if node.name == "conv2" else ("dp",) for node in graph.nodes)
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=4, factors=(2,)), planner="given", model="exact",
                 array="ring-2")
-    check(made, plan, "ndp-tiny-winograd")
+    check(padded, plan, "ndp-tiny-winograd")
 
 
 def test_predicted_gathers() -> None:
     """What a ReLU makes 0 is found out of tiles whose windows begin before the map."""
-    made = network(0, kernel=(3, 3), stride=(1, 1), padding=(2, 0, 1, 2), winograd=2, weights="winograd", predict=1)
-    graph = from_network(made)
+    padded = network(0, kernel=(3, 3), stride=(1, 1), padding=(2, 0, 1, 2), winograd=2, weights="winograd", predict=1)
+    graph = from_network(padded)
     splits = tuple(("ep",) if node.name == "conv2" else ("dp",) for node in graph.nodes)
-    check(made, Plan(sharding=Sharding(graph=graph, splits=splits, batch=4, factors=(2,)), planner="given",
-                     model="exact", array="ring-2"), "ndp-demo-predict")
+    check(padded, Plan(sharding=Sharding(graph=graph, splits=splits, batch=4, factors=(2,)), planner="given",
+                       model="exact", array="ring-2"), "ndp-demo-predict")
 
 
 def test_a_step_takes_what_sizes_of_maps_say() -> None:
     """Windows on other places of the same maps: of 8 x 8, two apart, with one row and column padded or two."""
-    found = []
+    times = []
     for padding in ((0, 0, 1, 1), (1, 1), (1, 1, 0, 0)):
-        made = Network(name="padded", input=Shape((3, 8, 8)), layers=(
+        padded = Network(name="padded", input=Shape((3, 8, 8)), layers=(
             Convolution(name="conv", channels=6, kernel=(3, 3), stride=(2, 2), padding=padding),
             Flatten(name="flatten"), Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss")))
-        graph, array = from_network(made), ring(2)
+        graph, array = from_network(padded), ring(2)
         plan = Plan(sharding=Sharding(graph=graph, splits=(("dp",),) * len(graph.nodes), batch=8, factors=(2,)),
                     planner="data", model="exact", array=array.name)
-        found.append((simulated(plan, array).result.seconds, StepTime(graph, 8, array).cycles(plan.splits)))
-    assert found[0] == found[1] == found[2] and min(found[0]) > 0
+        times.append((simulated(plan, array).result.seconds, StepTime(graph, 8, array).cycles(plan.splits)))
+    assert times[0] == times[1] == times[2] and min(times[0]) > 0

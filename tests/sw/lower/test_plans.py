@@ -58,10 +58,10 @@ CASES = [*(("ndp-demo", seed) for seed in range(12)), *(("hypar-tiny", seed) for
 def test_a_step_is_that_of_the_network_under_any_plan(name: str, seed: int, dies: int) -> None:
     """Predictions, loss, gradients, and every die's new weights."""
     network, plan, data, program = lowered(seed, dies, name)
-    made = session(network, plan, data, program)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
-    assert max(made.checks.largest.values()) < 1e-5
+    run = session(network, plan, data, program)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
+    assert max(run.checks.largest.values()) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["ndp-demo", "ndp-demo-mixed", "fpga-demo", "hypar-tiny"])
@@ -80,14 +80,14 @@ def test_activations_with_kinks(name: str) -> None:
     data = replace(data, train_x=data.train_x * (1 if name.startswith("fpga") else 20))
     program = lower_training(network, plan, preset(name), rule=UpdateRule(rate=0.001), steps=2,
                              memory_words=MEMORY_WORDS)
-    made = session(network, plan, data, program, rule=UpdateRule(rate=0.001))
-    list(made.epoch(0))
-    assert made.checks is not None and made.checks.failure is None
+    run = session(network, plan, data, program, rule=UpdateRule(rate=0.001))
+    list(run.epoch(0))
+    assert run.checks is not None and run.checks.failure is None
     if program.parameters.number_format == "fp32":
-        assert max(made.checks.largest.values()) < 1e-5
+        assert max(run.checks.largest.values()) < 1e-5
     assert {"leaky1", "relu1", "relu2", "leaky2", "leaky3", "pool1"} == set(program.maps)
-    found = program.maps["relu2"].gather(made.driver)
-    assert found.min() == 0 and (found.max() == 6 or name.startswith("fpga"))
+    activations = program.maps["relu2"].gather(run.driver)
+    assert activations.min() == 0 and (activations.max() == 6 or name.startswith("fpga"))
 
 
 def gelus(*, joined: bool) -> Network:
@@ -114,11 +114,11 @@ def test_gelus(name: str, bound: float) -> None:
     # In Q3.12 sums of larger samples saturate.
     data, rule = replace(data, train_x=data.train_x * np.float32(0.25)), UpdateRule(rate=0.001)
     program = lower_training(network, plan, preset(name), rule=rule, steps=2, memory_words=MEMORY_WORDS)
-    made = session(network, plan, data, program, rule=rule)
-    assert len(list(made.epoch(0))) == 2
-    assert made.checks is not None and made.checks.failure is None
-    assert max(made.checks.largest.values()) < bound
-    assert made.checks.unsaturated is None or made.checks.unsaturated.judged == 2
+    run = session(network, plan, data, program, rule=rule)
+    assert len(list(run.epoch(0))) == 2
+    assert run.checks is not None and run.checks.failure is None
+    assert max(run.checks.largest.values()) < bound
+    assert run.checks.unsaturated is None or run.checks.unsaturated.judged == 2
     assert set(program.maps) == {"pool1", "pool2"}
 
 
@@ -129,10 +129,10 @@ def test_gelus_on_rtl(name: str) -> None:
     network, dies = gelus(joined=not name.endswith("mixed")), 1 if name == "hypar-tiny" else 2
     plan = data_parallel(network, dies=dies, batch=4)
     program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, 4, np.random.default_rng(1)), program, rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal and made.compared_steps == 1
-    assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
+    run = session(network, plan, random_data(network, 4, np.random.default_rng(1)), program, rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal and run.compared_steps == 1
+    assert sum(run.driver.injected_words(die) for die in range(dies)) == plan.words
 
 
 @pytest.mark.parametrize("dies", [1, 2, 3, 4, 6])
@@ -145,14 +145,15 @@ def test_layers_that_read_a_layer_twice(network: Network, name: str, dies: int) 
         generator = np.random.default_rng([seed, dies])
         plan = random_plan(network, dies, 2 * dies + 1, generator)
         program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-        made = session(network, plan, random_data(network, plan.batch, generator), program)
-        next(iter(made.epoch(0)))
-        assert made.checks is not None and made.checks.failure is None
-        assert max(made.checks.largest.values()) < 1e-5
+        run = session(network, plan, random_data(network, plan.batch, generator), program)
+        next(iter(run.epoch(0)))
+        assert run.checks is not None and run.checks.failure is None
+        assert max(run.checks.largest.values()) < 1e-5
         step = step_of(plan.sharding, preset(name))
         works = [item.work for die in range(dies) for item in step.tasks(die) if isinstance(item, Task)]
         assert sum(work.source.rows * work.source.columns for work in works
-                   if isinstance(work, TileCopy) and work.die is not None) == sum(one.words for one in plan.transfers)
+                   if isinstance(work, TileCopy) and work.die is not None) == sum(
+                       transfer.words for transfer in plan.transfers)
         assert 4 * plan.words == ExactWords(plan.graph, plan.batch, plan.factors).total_bytes(plan.splits)
 
 
@@ -165,10 +166,10 @@ def test_a_layer_read_twice_in_fixed_point(kind: type[Layer]) -> None:
     plan, data = data_parallel(network, dies=2, batch=8), random_data(network, 8, np.random.default_rng(2))
     data = replace(data, train_x=data.train_x * np.float32(0.25))
     program = lower_training(network, plan, preset("fpga-demo"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-    made = session(network, plan, data, program)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None and made.checks.unsaturated is not None
-    assert made.checks.unsaturated.judged == 1 and max(made.checks.largest.values()) < 0.02
+    run = session(network, plan, data, program)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None and run.checks.unsaturated is not None
+    assert run.checks.unsaturated.judged == 1 and max(run.checks.largest.values()) < 0.02
 
 
 @pytest.mark.slow
@@ -177,20 +178,20 @@ def test_a_layer_read_twice_in_fixed_point(kind: type[Layer]) -> None:
 def test_layers_that_read_a_layer_twice_on_rtl(network: Network) -> None:
     plan = random_plan(network, 2, 5, np.random.default_rng(1))
     program = lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, 5, np.random.default_rng(1)), program, rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal and made.compared_steps == 1
-    assert sum(made.driver.injected_words(die) for die in range(2)) == plan.words
+    run = session(network, plan, random_data(network, 5, np.random.default_rng(1)), program, rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal and run.compared_steps == 1
+    assert sum(run.driver.injected_words(die) for die in range(2)) == plan.words
 
 
 @pytest.mark.parametrize("dies", [2, 3])
 def test_dies_without_a_collective_engine_train_alone(dies: int) -> None:
     network, target = NETWORKS["digits-mlp"], preset("fpga-ulx3s")
-    given = {"rule": UpdateRule(), "steps": 1, "memory_words": MEMORY_WORDS}
+    common = {"rule": UpdateRule(), "steps": 1, "memory_words": MEMORY_WORDS}
     with pytest.raises(UserError, match="dies of preset 'fpga-ulx3s' have no collective engine, so that each trains "
                                         "alone; choose --dies 1"):
-        lower_training(network, data_parallel(network, dies=dies, batch=6), target, **given)  # type: ignore[arg-type]
-    assert lower_training(network, data_parallel(network, dies=1, batch=6), target, **given)  # type: ignore[arg-type]
+        lower_training(network, data_parallel(network, dies=dies, batch=6), target, **common)  # type: ignore[arg-type]
+    assert lower_training(network, data_parallel(network, dies=1, batch=6), target, **common)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dies", [1, 2])
@@ -201,10 +202,10 @@ def test_a_network_with_one_output(dies: int) -> None:
         Dense(name="fc1", outputs=4), Relu(name="relu"), Dense(name="fc2", outputs=1), MeanSquaredError(name="loss")))
     plan = random_plan(network, dies, 6, generator)
     program = lower_training(network, plan, preset("ndp-demo"), rule=UpdateRule(), steps=2, memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, 12, generator), program)
-    assert len(list(made.epoch(0))) == 2
-    assert made.checks is not None and made.checks.failure is None
-    assert max(made.checks.largest.values()) < 1e-5
+    run = session(network, plan, random_data(network, 12, generator), program)
+    assert len(list(run.epoch(0))) == 2
+    assert run.checks is not None and run.checks.failure is None
+    assert max(run.checks.largest.values()) < 1e-5
 
 
 def test_every_map_that_decides_a_kink_can_be_read() -> None:
@@ -230,9 +231,9 @@ def test_a_loss_reads_all_positions_of_a_map(loss: type[Layer], bias: bool, dies
         plan = random_plan(network, dies, 9, generator)
         program = lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1,
                                  memory_words=MEMORY_WORDS)
-        made = session(network, plan, random_data(network, 9, generator), program)
-        result = next(iter(made.epoch(0)))
-        assert made.gradient_error < 1e-5
+        run = session(network, plan, random_data(network, 9, generator), program)
+        result = next(iter(run.epoch(0)))
+        assert run.gradient_error < 1e-5
         assert np.isfinite(result.loss)
 
 
@@ -260,9 +261,9 @@ def test_rows_wider_than_the_scratchpad_are_cut(name: str, dies: int) -> None:
     plan = random_plan(network, dies, batch, np.random.default_rng(0)).resharded(splits=(("dp",) * (dies - 1),) * 3)
     program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     data = random_data(network, batch, np.random.default_rng(1))
-    made = session(network, plan, data, program)
-    next(iter(made.epoch(0)))
-    assert made.gradient_error < (1e-5 if name == "ndp-tiny" else 1e-2)
+    run = session(network, plan, data, program)
+    next(iter(run.epoch(0)))
+    assert run.gradient_error < (1e-5 if name == "ndp-tiny" else 1e-2)
 
 
 def test_a_loss_wider_than_the_scratchpad_is_refused() -> None:
@@ -278,11 +279,11 @@ def test_a_loss_wider_than_the_scratchpad_is_refused() -> None:
         (1, 2), (1, 4), (2, 2), (2, 4), (3, 2), (3, 4), (0, 3), (1, 3), (0, 6)))])
 def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
     network, plan, data, program = lowered(100 + seed, dies, "ndp-tiny")
-    made = session(network, plan, data, program, rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal
-    assert made.compared_steps == 1
-    assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
+    run = session(network, plan, data, program, rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal
+    assert run.compared_steps == 1
+    assert sum(run.driver.injected_words(die) for die in range(dies)) == plan.words
 
 
 @pytest.mark.xdist_group("tiny-dies")
@@ -293,6 +294,6 @@ def test_rings_of_several_kinds_do_not_hold_each_other_up() -> None:
     plan = random_plan(network, 4, 8, np.random.default_rng(0)).resharded(splits=splits)
     parameters = preset("ndp-tiny", link_rate=Fraction(1, 8))
     program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, 8, np.random.default_rng(1)), program, rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal
+    run = session(network, plan, random_data(network, 8, np.random.default_rng(1)), program, rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal

@@ -64,7 +64,7 @@ def case(seed: int, dies: int) -> tuple[Network, Plan]:
             plan = random_plan(network, dies, int(generator.integers(max(1, dies // 2), 3 * dies + 3)), generator)
         except (UserError, ValueError):
             continue
-        if any(one.exchange.coded for one in plan.transfers):
+        if any(transfer.exchange.coded for transfer in plan.transfers):
             return network, plan
     raise AssertionError("no such case")
 
@@ -81,19 +81,19 @@ def trained(network: Network, plan: Plan, *, rtl: bool = False, die: DieParamete
     data = random_data(network, 2 * plan.batch, np.random.default_rng(11))
     if even:
         data = replace(data, train_x=np.repeat(data.train_x[:, :1], data.train_x.shape[1], axis=1))
-    made = session(network, plan, data, lowered(network, plan, die), rtl=rtl)
-    for _ in made.epoch(0):
-        assert made.checks is not None and made.checks.failure is None
-    return made
+    run = session(network, plan, data, lowered(network, plan, die), rtl=rtl)
+    for _ in run.epoch(0):
+        assert run.checks is not None and run.checks.failure is None
+    return run
 
 
-def check_alike(one: Session, other: Session) -> None:
+def check_alike(left: Session, right: Session) -> None:
     """That weights, biases and gradients are the same, to the bit."""
-    for places, others in ((one.program.weights, other.program.weights),
-                           (one.program.gradients, other.program.gradients)):
+    for places, others in ((left.program.weights, right.program.weights),
+                           (left.program.gradients, right.program.gradients)):
         for name, layer in places.items():
             for die, (buffer, theirs) in enumerate(zip(layer.buffers, others[name].buffers, strict=True)):
-                np.testing.assert_array_equal(one.driver.read(die, buffer), other.driver.read(die, theirs))
+                np.testing.assert_array_equal(left.driver.read(die, buffer), right.driver.read(die, theirs))
 
 
 @pytest.mark.parametrize(("seed", "dies"), [
@@ -109,12 +109,12 @@ def test_a_step_is_that_of_gathers_that_send_everything(seed: int, dies: int) ->
         (2, 8), (3, 4), (4, 2), (5, 8), (6, 3)))])
 def test_rtl_equals_golden_and_words_lie_between_bounds(seed: int, dies: int) -> None:
     network, plan = case(200 + seed, dies)
-    made = trained(network, plan, rtl=True)
-    assert made.equal
+    run = trained(network, plan, rtl=True)
+    assert run.equal
     least, most = plan.word_bounds
-    counted = sum(made.driver.injected_words(die) for die in range(dies))
+    counted = sum(run.driver.injected_words(die) for die in range(dies))
     assert 2 * least <= counted <= 2 * most and least < most
-    check_alike(made, trained(*plain(network, plan)))
+    check_alike(run, trained(*plain(network, plan)))
 
 
 def followed(*between: Layer) -> tuple[Network, Plan]:
@@ -139,7 +139,8 @@ def test_errors_of_inputs_come_back_where_tiles_are_0_by_differences(between: tu
 
 def coded(plan: Plan) -> list[tuple[str, str, str]]:
     """Exchanges that send codes."""
-    return [(one.exchange.layer, one.exchange.phase, one.exchange.kind) for one in plan.transfers if one.exchange.coded]
+    return [(transfer.exchange.layer, transfer.exchange.phase, transfer.exchange.kind) for transfer in plan.transfers
+            if transfer.exchange.coded]
 
 
 def test_errors_behind_a_mean_all_come_back() -> None:
@@ -204,10 +205,10 @@ def test_maps_that_are_not_there() -> None:
 @pytest.mark.xdist_group("tiny-predict-dies")
 def test_rtl_equals_golden_where_a_map_is_added() -> None:
     network, plan = residual(1)
-    made = trained(network, plan, rtl=True)
-    assert made.equal
+    run = trained(network, plan, rtl=True)
+    assert run.equal
     least, most = plan.word_bounds
-    assert 2 * least <= sum(made.driver.injected_words(die) for die in range(4)) <= 2 * most
+    assert 2 * least <= sum(run.driver.injected_words(die) for die in range(4)) <= 2 * most
 
 
 def digits(rounds: int | str, outputs: int = 2, batch: int = 16) -> tuple[Network, Plan]:
@@ -229,15 +230,15 @@ def test_gathers_before_a_max_pool_need_less(monkeypatch: pytest.MonkeyPatch, ro
     counts, needed = [0], prediction.needed
 
     def counted(way: prediction.Way, live: prediction.Mask) -> prediction.Mask:
-        found = needed(way, live)
-        counts[-1] += int(found.sum())
-        return found
+        mask = needed(way, live)
+        counts[-1] += int(mask.sum())
+        return mask
 
     monkeypatch.setattr(prediction, "needed", counted)
-    one = trained(network, plan)
+    run = trained(network, plan)
     counts.append(0)
-    check_alike(one, trained(network, apart))
-    check_alike(one, trained(*plain(network, plan)))
+    check_alike(run, trained(network, apart))
+    check_alike(run, trained(*plain(network, plan)))
     less, more = counts
     assert 0 < less < 0.97 * more and plan.words < apart.words
 
@@ -272,9 +273,9 @@ def test_pools_that_gathers_know_of(behind: tuple[Layer, ...], side: int, convol
 def test_dies_of_two_words_a_flit() -> None:
     """Channels are multiples of what moves a cycle; both rounds, and levels that differ by element."""
     network, plan = digits(2, 4, 8)
-    made = trained(network, plan, rtl=True, die=WIDER)
-    assert made.equal
-    check_alike(made, trained(*plain(network, plan), die=WIDER))
+    run = trained(network, plan, rtl=True, die=WIDER)
+    assert run.equal
+    check_alike(run, trained(*plain(network, plan), die=WIDER))
 
 
 @pytest.mark.slow
@@ -287,10 +288,10 @@ def test_a_lenet_on_maps_of_28() -> None:
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=4), planner="data", model="exact", array="ring-4")
     data = enlarged_digits()
     data = replace(data, train_x=data.train_x[:8], train_y=data.train_y[:8])
-    made = session(network, plan, data, lowered(network, plan, WIDER), rtl=True)
-    for _ in made.epoch(0):
-        assert made.equal and made.checks is not None and made.checks.failure is None
-    assert made.compared_steps == 2
+    run = session(network, plan, data, lowered(network, plan, WIDER), rtl=True)
+    for _ in run.epoch(0):
+        assert run.equal and run.checks is not None and run.checks.failure is None
+    assert run.compared_steps == 2
 
 
 def residual_12(rounds: int | str, outputs: int) -> tuple[Network, Plan]:
@@ -318,19 +319,19 @@ def test_levels_follow_the_neurons_of_the_step_before() -> None:
     network, plan = digits(1)
     data = random_data(network, 4 * plan.batch, np.random.default_rng(12))
     program = lowered(network, plan)
-    found = []
+    runs = []
     for set_first in (False, True):
-        made = session(network, plan, data, program)
+        run = session(network, plan, data, program)
         if set_first:
-            made.set_levels({"conv1": LAYER_LEVELS[-1], "conv2": LAYER_LEVELS[0]})
-        for _ in made.epoch(0):
-            living = made.program.living["conv1"].gather(made.driver)
+            run.set_levels({"conv1": LAYER_LEVELS[-1], "conv2": LAYER_LEVELS[0]})
+        for _ in run.epoch(0):
+            living = run.program.living["conv1"].gather(run.driver)
             size = float(np.sqrt((living[living > 0].astype(np.float64) ** 2).mean()))
-            assert made.levels["conv1"] == level_of(size, CodePart("conv1", 0, 1, 2, pooled=True))
-        found.append(made)
-    check_alike(*found)
+            assert run.levels["conv1"] == level_of(size, CodePart("conv1", 0, 1, 2, pooled=True))
+        runs.append(run)
+    check_alike(*runs)
     with pytest.raises(ValueError, match="the level of layer 'conv1' must be from"):
-        found[0].set_levels({"conv1": LAYER_LEVELS.stop})
+        runs[0].set_levels({"conv1": LAYER_LEVELS.stop})
 
 
 @pytest.mark.parametrize("size", [0.0, -1.0, inf, nan])
@@ -341,16 +342,16 @@ def test_sizes_that_give_no_level(size: float) -> None:
 
 def test_a_plan_says_what_is_expected_and_its_bounds() -> None:
     _, plan = digits(2)
-    entries = [one for one in plan.to_data()["transfers"] if "coded" in one]
-    assert [(one["layer"], one["phase"], one["kind"]) for one in entries] == [
+    entries = [transfer for transfer in plan.to_data()["transfers"] if "coded" in transfer]
+    assert [(transfer["layer"], transfer["phase"], transfer["kind"]) for transfer in entries] == [
         ("conv1", "fprop", "gather"), ("conv2", "fprop", "scatter"), ("conv2", "fprop", "gather"),
         ("conv2", "bprop", "scatter"), ("conv2", "bprop", "gather"), ("conv1", "bprop", "scatter")]
-    for one in entries:
-        assert one["coded"]["least"] <= one["words"] <= one["coded"]["most"]
-        assert sum(words for *_, words in one["pairs"]) == one["words"]
+    for transfer in entries:
+        assert transfer["coded"]["least"] <= transfer["words"] <= transfer["coded"]["most"]
+        assert sum(words for *_, words in transfer["pairs"]) == transfer["words"]
     assert plan_from_data(plan.to_data(), plan.graph, "plan.yaml") == plan
     forged = plan.to_data()
-    next(one for one in forged["transfers"] if "coded" in one)["coded"]["most"] += 1
+    next(transfer for transfer in forged["transfers"] if "coded" in transfer)["coded"]["most"] += 1
     with pytest.raises(UserError, match=r"plan\.yaml"):
         plan_from_data(forged, plan.graph, "plan.yaml")
 
@@ -359,8 +360,8 @@ def test_a_plan_of_regions_says_what_always_goes() -> None:
     """Lengths, codes and masks, and what masks may name: of 320 words each of 8 elements, between two pairs of dies."""
     _, plan = digits("regions")
     data = plan.to_data()
-    coded, = [one["coded"] for one in data["transfers"]
-              if (one["layer"], one["phase"], one["kind"]) == ("conv2", "fprop", "gather")]
+    coded, = [transfer["coded"] for transfer in data["transfers"]
+              if (transfer["layer"], transfer["phase"], transfer["kind"]) == ("conv2", "fprop", "gather")]
     assert coded["regions"] and coded["rounds"] == 1
     assert coded["least"] == 32 * (2 + 320 * 6 // 32 + 320 // 32) and coded["most"] == coded["least"] + 32 * 320
     assert plan_from_data(data, plan.graph, "plan.yaml") == plan
@@ -390,8 +391,9 @@ def test_gathers_that_cannot_be_predicted_send_everything_and_are_noted() -> Non
                                   factors=(2, 2)),
                 planner="data", model="exact", array="ring-4")
     # What b reads is behind a ReLU.
-    assert [(one.exchange.layer, one.exchange.kind) for one in plan.transfers if one.exchange.coded] == [
-        ("b", "scatter"), ("b", "gather")]
+    assert [(transfer.exchange.layer, transfer.exchange.kind) for transfer in plan.transfers
+            if transfer.exchange.coded] == [
+                ("b", "scatter"), ("b", "gather")]
     notes = lowered(network, plan).notes
     assert notes == ("layer 'a': its gather sends everything, as its sums are parts, of dies that split its channels",
                      "layer 'b': its gather sends everything, as no ReLU follows its sums")
@@ -422,8 +424,8 @@ def test_dies_without_codes_skip_no_zeros() -> None:
     graph = from_network(network)
     plan = Plan(sharding=Sharding(graph=graph, splits=(("dp",), ("ep",), ("dp",)), batch=8, factors=(2,)),
                 planner="data", model="exact", array="ring-2")
-    assert {one.exchange.kind for one in plan.transfers if one.exchange.coded and one.exchange.phase == "fprop"} == {
-        "scatter"}
+    assert {transfer.exchange.kind for transfer in plan.transfers
+            if transfer.exchange.coded and transfer.exchange.phase == "fprop"} == {"scatter"}
     with pytest.raises(UserError, match=r"layer 'b' predicts .* preset 'ndp-demo-winograd' have no codes"):
         lowered(network, plan, preset("ndp-demo-winograd"))
 

@@ -65,8 +65,8 @@ def fractal(generator: np.random.Generator) -> Network:
                 layers.append(Relu(name=f"{name}r"))
                 names[-1] = f"{name}r"
         inputs = (*names, source) if generator.random() < 0.15 else tuple(names)
-        made = Join if generator.random() < 0.5 else Add
-        layers += [made(name=f"j{block}", inputs=inputs), Relu(name=f"r{block}", inputs=(f"j{block}",))]
+        junction = Join if generator.random() < 0.5 else Add
+        layers += [junction(name=f"j{block}", inputs=inputs), Relu(name=f"r{block}", inputs=(f"j{block}",))]
         source = f"r{block}"
     layers += [Flatten(name="flatten", inputs=(source,)), Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss")]
     return Network(name="fractal", input=Shape((below(3), side, side)), layers=tuple(layers))
@@ -103,10 +103,10 @@ def lowered(network: Network, plan: Plan) -> TrainingProgram:
     *((seed, dies) for dies, count in ((2, 8), (4, 10), (8, 6), (6, 4)) for seed in range(count))])
 def test_a_step_is_that_of_the_network(seed: int, dies: int) -> None:
     network, plan = case(seed, dies)
-    made = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), lowered(network, plan))
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
-    assert max(made.checks.largest.values()) < 3e-5
+    run = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), lowered(network, plan))
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
+    assert max(run.checks.largest.values()) < 3e-5
 
 
 @pytest.mark.xdist_group("tiny-predict-dies")
@@ -114,12 +114,12 @@ def test_a_step_is_that_of_the_network(seed: int, dies: int) -> None:
     (0, 2), (1, 4), *(pytest.param(seed, dies, marks=pytest.mark.slow) for seed, dies in ((2, 4), (3, 8), (4, 2)))])
 def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
     network, plan = case(500 + seed, dies)
-    made = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), lowered(network, plan),
-                   rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal
+    run = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), lowered(network, plan),
+                  rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal
     least, most = plan.word_bounds
-    assert least <= sum(made.driver.injected_words(die) for die in range(dies)) <= most
+    assert least <= sum(run.driver.injected_words(die) for die in range(dies)) <= most
 
 
 def several(columns: str = "abc", junction: type[Layer] = Join) -> Network:
@@ -146,8 +146,8 @@ def alone() -> Plan:
 
 def moved(plan: Plan) -> list[tuple[str, str, str]]:
     """Scatters and gathers of the block."""
-    return [(one.exchange.layer, one.exchange.phase, one.exchange.kind) for one in plan.transfers
-            if one.exchange.layer != "stem"]
+    return [(transfer.exchange.layer, transfer.exchange.phase, transfer.exchange.kind) for transfer in plan.transfers
+            if transfer.exchange.layer != "stem"]
 
 
 @pytest.mark.parametrize("junction", [Add, Join])
@@ -155,15 +155,15 @@ def test_a_block_moves_tiles_once_each_way(junction: type[Layer]) -> None:
     plan = planned(several(junction=junction))
     assert moved(plan) == [("a", "fprop", "scatter"), ("c", "fprop", "gather"), ("c", "bprop", "scatter"),
                            ("a", "bprop", "gather")]
-    assert sum(one.words for one in plan.transfers) == sum(one.words for one in alone().transfers)
+    assert sum(transfer.words for transfer in plan.transfers) == sum(transfer.words for transfer in alone().transfers)
 
 
 @pytest.mark.parametrize(("columns", "shared"), [("ab", 4), ("abc", 4), ("abcd", 2)])
 def test_words_that_a_block_saves_are_those_of_its_further_layers(columns: str, shared: int) -> None:
     """Of four the sum has too many biases: tiles of the map and of its errors are shared alone."""
     plan = planned(several(columns))
-    each = {(one.exchange.phase, one.exchange.kind): one.words for one in alone().transfers
-            if one.exchange.layer == "a" and one.exchange.kind != "bias"}
+    each = {(transfer.exchange.phase, transfer.exchange.kind): transfer.words for transfer in alone().transfers
+            if transfer.exchange.layer == "a" and transfer.exchange.kind != "bias"}
     assert len(each) == 4 and min(each.values()) > 0
     once = [each["fprop", "scatter"], each["bprop", "gather"], each["fprop", "gather"], each["bprop", "scatter"]]
     assert plan.saved_words == (len(columns) - 1) * sum(once[:shared])
@@ -177,14 +177,14 @@ def test_reports_say_what_blocks_save_if_they_do(capsys, command: str, groups: b
     if not groups:
         plan = plan.resharded(splits=tuple(("dp", "dp") for _ in plan.splits))
     if command == "plan":
-        given = task(plan.graph, plan.hardware, "exact", plan.batch)
-        made = Planned(plan, outcome(given, plan.splits), {
-            name: outcome(given, plan.splits) for name in ("data", "model")}, "", 0, 1, 4, {})
-        report, show = plan_report(made), lambda console: show_plan(console, made)
+        problem = task(plan.graph, plan.hardware, "exact", plan.batch)
+        planning = Planned(plan, outcome(problem, plan.splits), {
+            name: outcome(problem, plan.splits) for name in ("data", "model")}, "", 0, 1, 4, {})
+        report, show = plan_report(planning), lambda console: show_plan(console, planning)
         assert report["predicted_injected_words"] == plan.words
     else:
-        found = simulated(plan, plan.hardware)
-        report, show = simulation_report(found), lambda console: show_simulation(console, found)
+        simulation = simulated(plan, plan.hardware)
+        report, show = simulation_report(simulation), lambda console: show_simulation(console, simulation)
     show(Console(width=200))
     text, words = capsys.readouterr().out, plan.saved_words
     assert (words > 0) == groups
@@ -218,9 +218,9 @@ def test_the_last_layer_says_whether_a_sum_is_predicted(rounds: tuple[int, ...],
         if isinstance(layer, Convolution) and layer.name in asked else layer for layer in network.layers))
     plan = planned(network)
     assert moved(plan) == moved(planned(several()))
-    assert [one.exchange.coded.rounds for one in plan.transfers
-            if one.exchange.coded and (one.exchange.phase, one.exchange.kind) == ("fprop", "gather")
-            and one.exchange.layer != "stem"] == [1] * predicted
+    assert [transfer.exchange.coded.rounds for transfer in plan.transfers
+            if transfer.exchange.coded and (transfer.exchange.phase, transfer.exchange.kind) == ("fprop", "gather")
+            and transfer.exchange.layer != "stem"] == [1] * predicted
     assert lowered(network, plan).notes == (() if predicted else tuple(
         f"layer {name!r}: its gather sends everything, as the last layer of its sum of tiles does not predict"
         for name in "ab"))
@@ -236,9 +236,9 @@ def test_windows_that_lie_elsewhere_are_not_shared() -> None:
         Add(name="j", inputs=("b", "c")), Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss")))
     plan = planned(network)
     assert not shared_tiles(plan.graph, plan.layouts)
-    made = session(network, plan, random_data(network, plan.batch, np.random.default_rng(0)), lowered(network, plan))
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
+    run = session(network, plan, random_data(network, plan.batch, np.random.default_rng(0)), lowered(network, plan))
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
 
 
 def test_blocks_are_simulated() -> None:
@@ -267,10 +267,10 @@ def test_a_layer_that_is_added_to_itself_is_no_sum_of_tiles(relu: bool, predict:
     assert not tile_sums(graph, plan.layouts) and not residuals(graph, plan.layouts, {})
     program = lower_training(network, plan, preset("ndp-demo-predict"), rule=UpdateRule(), steps=1,
                              memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, 6, np.random.default_rng(1)), program)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
-    assert max(made.checks.largest.values()) < 1e-5
+    run = session(network, plan, random_data(network, 6, np.random.default_rng(1)), program)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
+    assert max(run.checks.largest.values()) < 1e-5
 
 
 @pytest.mark.parametrize("predict", [0, 1])
@@ -289,7 +289,7 @@ def test_winograd_layers_before_and_behind_a_concatenation(predict: int) -> None
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=6), planner="given", model="exact", array="ring-4")
     program = lower_training(network, plan, preset("ndp-demo-predict"), rule=UpdateRule(), steps=1,
                              memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, 6, np.random.default_rng(1)), program)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
-    assert max(made.checks.largest.values()) < 1e-5
+    run = session(network, plan, random_data(network, 6, np.random.default_rng(1)), program)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
+    assert max(run.checks.largest.values()) < 1e-5

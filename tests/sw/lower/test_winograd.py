@@ -64,10 +64,10 @@ def case(seed: int, dies: int) -> tuple[Network, Plan, Dataset]:
       for seed in range(count))])
 def test_a_step_is_that_of_the_network_under_any_plan(seed: int, dies: int) -> None:
     network, plan, data = case(seed, dies)
-    made = session(network, plan, data, lowered(network, plan))
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
-    assert max(made.checks.largest.values()) < 3e-5
+    run = session(network, plan, data, lowered(network, plan))
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
+    assert max(run.checks.largest.values()) < 3e-5
 
 
 @pytest.mark.xdist_group("tiny-winograd-dies")
@@ -77,10 +77,10 @@ def test_a_step_is_that_of_the_network_under_any_plan(seed: int, dies: int) -> N
         (3, 1), (4, 2), (5, 4), (6, 4), (7, 8), (8, 8), (9, 3), (10, 6)))])
 def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
     network, plan, data = case(100 + seed, dies)
-    made = session(network, plan, data, lowered(network, plan), rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal
-    assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
+    run = session(network, plan, data, lowered(network, plan), rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal
+    assert sum(run.driver.injected_words(die) for die in range(dies)) == plan.words
 
 
 def arranged(dies: int, vectors: tuple[tuple[str, ...], ...], batch: int = 16,
@@ -88,8 +88,8 @@ def arranged(dies: int, vectors: tuple[tuple[str, ...], ...], batch: int = 16,
     """The network with tiles trained, each of its convolutions in an arrangement of its own."""
     network = with_tiles(network, 2, "winograd")
     graph = from_network(network)
-    given = iter(vectors)
-    splits = tuple(next(given) if node.tiling else ("dp",) * len(vectors[0]) for node in graph.nodes)
+    tile_vectors = iter(vectors)
+    splits = tuple(next(tile_vectors) if node.tiling else ("dp",) * len(vectors[0]) for node in graph.nodes)
     return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch, factors=(2,) * len(vectors[0])),
                          planner="data", model="exact", array=f"ring-{dies}")
 
@@ -100,11 +100,11 @@ def test_layers_of_a_step_have_groups_and_clusters_of_their_own() -> None:
     are."""
     for vectors in ((("dp", "ep", "ep"), ("dp",) * 3), (("ep",) * 3, ("dp", "dp", "ep"))):
         network, plan = arranged(8, vectors)
-        made = session(network, plan, random_data(network, 16, np.random.default_rng(3)), lowered(network, plan),
-                       rtl=True)
-        next(iter(made.epoch(0)))
-        assert made.equal and made.checks is not None and made.checks.failure is None
-        assert sum(made.driver.injected_words(die) for die in range(8)) == plan.words
+        run = session(network, plan, random_data(network, 16, np.random.default_rng(3)), lowered(network, plan),
+                      rtl=True)
+        next(iter(run.epoch(0)))
+        assert run.equal and run.checks is not None and run.checks.failure is None
+        assert sum(run.driver.injected_words(die) for die in range(8)) == plan.words
 
 
 @pytest.mark.xdist_group("tiny-winograd-dies")
@@ -116,11 +116,12 @@ def test_one_step_has_layers_of_one_group_of_four_and_of_eight() -> None:
     network, plan = arranged(8, (("dp",) * 3, ("ep", "ep", "dp"), ("ep",) * 3), 8, Network(
         name="three", input=Shape((2, 4, 4)), layers=(
             *layers, Flatten(name="flatten"), Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss"))))
-    assert {name: one.arranged for name, one in plan.arrangements.items()} == {"a": "1x8", "b": "4x2", "c": "8x1"}
-    made = session(network, plan, random_data(network, 8, np.random.default_rng(3)), lowered(network, plan), rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal and made.checks is not None and made.checks.failure is None
-    assert sum(made.driver.injected_words(die) for die in range(8)) == plan.words
+    assert {name: arrangement.arranged for name, arrangement in plan.arrangements.items()} == {
+        "a": "1x8", "b": "4x2", "c": "8x1"}
+    run = session(network, plan, random_data(network, 8, np.random.default_rng(3)), lowered(network, plan), rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal and run.checks is not None and run.checks.failure is None
+    assert sum(run.driver.injected_words(die) for die in range(8)) == plan.words
 
 
 @pytest.mark.slow
@@ -128,11 +129,11 @@ def test_one_step_has_layers_of_one_group_of_four_and_of_eight() -> None:
 def test_sixteen_dies_have_an_element_each() -> None:
     """In two steps, of samples of their own: the second has what the first has trained."""
     network, plan = arranged(16, (("ep",) * 4, ("ep", "ep", "dp", "dp")))
-    made = session(network, plan, random_data(network, 32, np.random.default_rng(4)), lowered(network, plan), rtl=True)
-    steps = sum(1 for _ in made.epoch(0))
-    assert steps == made.compared_steps == 2
-    assert made.equal and made.checks is not None and made.checks.failure is None
-    assert sum(made.driver.injected_words(die) for die in range(16)) == 2 * plan.words
+    run = session(network, plan, random_data(network, 32, np.random.default_rng(4)), lowered(network, plan), rtl=True)
+    steps = sum(1 for _ in run.epoch(0))
+    assert steps == run.compared_steps == 2
+    assert run.equal and run.checks is not None and run.checks.failure is None
+    assert sum(run.driver.injected_words(die) for die in range(16)) == 2 * plan.words
 
 
 def test_a_layer_without_splits_of_elements_sends_nothing() -> None:
@@ -141,7 +142,7 @@ def test_a_layer_without_splits_of_elements_sends_nothing() -> None:
     names = [task.name for task in program.step[0].tasks if task.engine is Engine.TRANSFER]
     assert any(name.startswith("conv1.scatter.own") for name in names)
     assert not any("[" in name for name in names if name.startswith("conv"))
-    assert not [one for one in plan.transfers if one.exchange.layer.startswith("conv")]
+    assert not [transfer for transfer in plan.transfers if transfer.exchange.layer.startswith("conv")]
 
 
 @pytest.mark.xdist_group("tiny-winograd-dies")
@@ -157,7 +158,7 @@ def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, mo
     graph, dies = from_network(network), 1 << levels
     plan = Plan(sharding=Sharding(graph=graph, splits=(("dp",) * levels,) * len(graph.nodes), batch=batch),
                 planner="data", model="exact", array=f"ring-{dies}")
-    data, found = random_data(network, batch, np.random.default_rng(6)), []
+    data, tensors = random_data(network, batch, np.random.default_rng(6)), []
     monkeypatch.setattr(tile_strips, "TASK_PERIOD", 0)
     for cycles in (1, 1 << 40):
         monkeypatch.setattr(tile_strips, "LEAST_CYCLES", cycles)
@@ -174,14 +175,14 @@ def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, mo
             # What waits in a die's few places keeps those behind it back.
             places = {name: place for place, name in enumerate(waits)}
             assert places["b.fprop[0].0"] < places["b.untile.0.0"] < places["b.fprop[0].1"]
-        made = session(network, plan, data, program, rtl=cycles == 1 and batch >= dies)
-        next(iter(made.epoch(0)))
-        assert made.equal and made.checks is not None and made.checks.failure is None
-        found.append([made.driver.read(die, layer.buffers[die]) for layer in (
+        run = session(network, plan, data, program, rtl=cycles == 1 and batch >= dies)
+        next(iter(run.epoch(0)))
+        assert run.equal and run.checks is not None and run.checks.failure is None
+        tensors.append([run.driver.read(die, layer.buffers[die]) for layer in (
             *program.weights.values(), *program.gradients.values()) for die in range(dies)])
     tile_strips.tile_strips.cache_clear()
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for left, right in zip(*tensors, strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 @pytest.mark.parametrize(("dies", "batch", "outputs", "rtl"), [
@@ -199,7 +200,7 @@ def test_maps_made_while_the_rest_is_sent_change_no_bit(dies: int, batch: int, o
     splits = tuple(("ep" if node.tiling else "dp",) * levels for node in graph.nodes)
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
                 array=f"ring-{dies}")
-    data, found = random_data(network, batch, np.random.default_rng(6)), []
+    data, tensors = random_data(network, batch, np.random.default_rng(6)), []
     monkeypatch.setattr(tile_strips, "PASS_CYCLES", 0)
     monkeypatch.setattr(tile_strips, "STRIP_ARRIVAL_CYCLES", 0)
     for most in (4, 1):
@@ -212,16 +213,16 @@ def test_maps_made_while_the_rest_is_sent_change_no_bit(dies: int, batch: int, o
             assert (f"{gather}.1" in names) == (most > 1)
             if most > 1:
                 assert names.index(f"{gather}.1") < names.index(f"{untile}.0.0") < names.index(f"{untile}.1.0")
-        made = session(network, plan, data, program, rtl=rtl and most > 1)
-        next(iter(made.epoch(0)))
-        assert made.equal and made.checks is not None and made.checks.failure is None
+        run = session(network, plan, data, program, rtl=rtl and most > 1)
+        next(iter(run.epoch(0)))
+        assert run.equal and run.checks is not None and run.checks.failure is None
         if rtl and most > 1:
-            assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
-        found.append([made.driver.read(die, layer.buffers[die]) for layer in (
+            assert sum(run.driver.injected_words(die) for die in range(dies)) == plan.words
+        tensors.append([run.driver.read(die, layer.buffers[die]) for layer in (
             *program.weights.values(), *program.gradients.values()) for die in range(dies)])
     tile_strips.gather_strips.cache_clear()
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for left, right in zip(*tensors, strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 def test_gathers_go_whole_where_counters_would_not_do() -> None:
@@ -234,7 +235,7 @@ def test_gathers_go_whole_where_counters_would_not_do() -> None:
     whole = step_of(Sharding(graph=graph, splits=splits, batch=64, factors=(2,) * 3), preset(TINY))
     assert step.exchanges > whole.exchanges
     for name in ("conv1.gather", "conv2.gather", "conv2.error_gather"):
-        parts = [one.portion for one in step.operations if isinstance(one, Gather) and one.name == name]
+        parts = [gather.portion for gather in step.operations if isinstance(gather, Gather) and gather.name == name]
         assert len(parts) > 1 and sum(parts) == pytest.approx(1)
     few = step_of(Sharding(graph=graph, splits=splits, batch=64, factors=(2,) * 3), replace(die, counters=16))
     assert len(Engine) + few.exchanges <= 16 and few.exchanges == whole.exchanges
@@ -252,9 +253,9 @@ def test_one_task_sends_to_a_cluster_where_a_word_can_say_whom(outputs: int, die
     program = lowered(network, plan)
     names = [task.name for task in program.step[0].tasks if task.name.startswith("conv1.scatter")]
     assert all(("..]" in name) == spreads for name in names) and names
-    made = session(network, plan, random_data(network, 8, np.random.default_rng(8)), program)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
+    run = session(network, plan, random_data(network, 8, np.random.default_rng(8)), program)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
 
 
 @pytest.mark.parametrize(("dies", "levels"), [(4, 1), (4, 2), (8, 2), (8, 3)])
@@ -269,7 +270,7 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
     _, plan = arranged(dies, (("ep",) * levels + ("dp",) * (dies.bit_length() - 1 - levels),) * 2,
                        2 * dies + (not even))
     step = step_of(plan.sharding, preset(TINY))
-    gather = next(one for one in step.operations if isinstance(one, Gather))
+    gather = next(operation for operation in step.operations if isinstance(operation, Gather))
     assert isinstance(gather.source, Tiles) and gather.cluster is not None
     assert isinstance(gather, LineGather) == (levels < 3)
     members, orders, ways, lines = 1 << levels, set(), set(), False
@@ -282,7 +283,7 @@ def test_products_go_back_some_elements_at_a_time_both_ways_round(dies: int, lev
                 for regions, buffer, side, plane in sides:
                     words = (work.columns * side - 1) * plane + buffer.words
                     here = regions is task.reads or work.die is None
-                    assert [(one.address, one.words) for one in regions] == [(buffer.address, words)] * here
+                    assert [(region.address, region.words) for region in regions] == [(buffer.address, words)] * here
                     lines = True
         number, arrivals, peers = gather.cluster.number(die), gather.arrivals(die), gather.peers(die)
         # A task an element; of whole columns, which become lines, one of these.
@@ -316,7 +317,7 @@ def test_lines_change_no_bit(factors: tuple[int, ...], vector: tuple[str, ...], 
     """Of dies with whole columns the words of products are as many as outputs have lines, of maps that are multiples of
     these tiles also those of scatters over slow links; weights and gradients are those of whole tiles."""
     network = with_tiles(NETWORKS["digits-cnn"], outputs, weights)
-    graph, dies, found, words = from_network(network), int(np.prod(factors)), [], []
+    graph, dies, tensors, words = from_network(network), int(np.prod(factors)), [], []
     splits = tuple(vector if node.tiling else ("dp",) * len(factors) for node in graph.nodes)
     plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=2 * dies + 1, factors=factors), planner="data",
                 model="exact", array=f"ring-{dies}")
@@ -328,13 +329,13 @@ def test_lines_change_no_bit(factors: tuple[int, ...], vector: tuple[str, ...], 
             elif which == "nothing":
                 patch.setattr(exchanges, "tile_words", lambda node, *_: (node.tiling.positions, node.tiling.elements))
             plan = replace(plan)
-            words.append({(one.exchange.layer, one.exchange.phase, one.exchange.kind): one.words
-                          for one in plan.transfers})
+            words.append({(transfer.exchange.layer, transfer.exchange.phase, transfer.exchange.kind): transfer.words
+                          for transfer in plan.transfers})
             program = lowered(network, plan)
-        made = session(network, plan, data, program)
-        next(iter(made.epoch(0)))
-        assert made.checks is not None and made.checks.failure is None
-        found.append([made.driver.read(die, layer.buffers[die]) for layer in (
+        run = session(network, plan, data, program)
+        next(iter(run.epoch(0)))
+        assert run.checks is not None and run.checks.failure is None
+        tensors.append([run.driver.read(die, layer.buffers[die]) for layer in (
             *program.weights.values(), *program.gradients.values()) for die in range(dies)])
     elements = next(node.tiling for node in graph.nodes if node.tiling).elements
     scattered, gathered, whole = words
@@ -343,8 +344,8 @@ def test_lines_change_no_bit(factors: tuple[int, ...], vector: tuple[str, ...], 
         for some, few in zip((scattered, gathered), (sent[0] if tiles else elements, sent[1] if (
                 phase, kind) == ("fprop", "gather") else elements), strict=True):
             assert some[name, phase, kind] * elements == count * few, (name, phase, kind)
-    for one in found[1:]:
-        for mine, other in zip(found[0], one, strict=True):
+    for run_tensors in tensors[1:]:
+        for mine, other in zip(tensors[0], run_tensors, strict=True):
             np.testing.assert_array_equal(mine, other)
 
 
@@ -353,11 +354,12 @@ def test_scatters_of_lines_on_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     """A column each, and two; as slow links have them."""
     monkeypatch.setattr(lines, "_link_cycles", lambda *_: 1e9)
     network, plan = arranged(4, (("ep", "ep"), ("dp", "ep")), 8)
-    assert sum(one.exchange.positions > 16 for one in plan.transfers if one.exchange.kind == "scatter") == 2
-    made = session(network, plan, random_data(network, 8, np.random.default_rng(10)), lowered(network, plan), rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal and made.checks is not None and made.checks.failure is None
-    assert sum(made.driver.injected_words(die) for die in range(4)) == plan.words
+    assert sum(transfer.exchange.positions > 16 for transfer in plan.transfers
+               if transfer.exchange.kind == "scatter") == 2
+    run = session(network, plan, random_data(network, 8, np.random.default_rng(10)), lowered(network, plan), rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal and run.checks is not None and run.checks.failure is None
+    assert sum(run.driver.injected_words(die) for die in range(4)) == plan.words
 
 
 def test_more_groups_than_elements_are_refused() -> None:
@@ -383,10 +385,10 @@ def test_updates_with_a_state_train_tiles_too() -> None:
     network, plan = arranged(4, (("dp", "ep"), ("ep", "ep")), batch=8)
     rule = UpdateRule("momentum", rate=0.05, momentum=0.9)
     plan = plan.resharded(rule=rule)
-    made = session(network, plan, random_data(network, 8, np.random.default_rng(5)), lowered(network, plan, rule),
-                   rule=rule)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
+    run = session(network, plan, random_data(network, 8, np.random.default_rng(5)), lowered(network, plan, rule),
+                  rule=rule)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
 
 
 def rated(rule: UpdateRule) -> tuple[Network, Plan]:
@@ -412,12 +414,12 @@ def test_elements_have_rates_of_their_own(rule: UpdateRule) -> None:
     for layer, multiplied in (("conv1", rule.kind != "adagrad"), ("conv2", rule.kind == "momentum")):
         assert any(name.startswith(f"{layer}.rates") for name in names) == multiplied
     assert sum(name.startswith("conv2.all_reduce[") for name in names) == (19 if rule.kind == "sgd" else 0)
-    made = session(network, plan, random_data(network, 8, np.random.default_rng(7)), program, rule=rule)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
+    run = session(network, plan, random_data(network, 8, np.random.default_rng(7)), program, rule=rule)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
     if rule.kind == "sgd":
-        wrong = replace(made.checks, rates=(), largest=dict(made.checks.largest), failure=None)
-        again = session(network, plan, made.dataset, program, rule=rule)
+        wrong = replace(run.checks, rates=(), largest=dict(run.checks.largest), failure=None)
+        again = session(network, plan, run.dataset, program, rule=rule)
         again.checks = wrong
         next(iter(again.epoch(0)))
         assert wrong.failure is not None and "update" in wrong.failure
@@ -428,22 +430,22 @@ def test_elements_have_rates_of_their_own(rule: UpdateRule) -> None:
 def test_messages_by_element_on_rtl() -> None:
     """Rings carry the words of one message a layer."""
     network, plan = rated(UpdateRule(rate=0.1))
-    made = session(network, plan, random_data(network, 8, np.random.default_rng(7)), lowered(network, plan), rtl=True)
-    next(iter(made.epoch(0)))
-    assert made.equal and made.checks is not None and made.checks.failure is None
-    assert sum(made.driver.injected_words(die) for die in range(4)) == plan.words
+    run = session(network, plan, random_data(network, 8, np.random.default_rng(7)), lowered(network, plan), rtl=True)
+    next(iter(run.epoch(0)))
+    assert run.equal and run.checks is not None and run.checks.failure is None
+    assert sum(run.driver.injected_words(die) for die in range(4)) == plan.words
 
 
 def test_kernels_train_as_without_tiles() -> None:
     """One step by tiles and one directly from the same kernels give the same kernels but for rounding."""
-    found = []
+    parameters = []
     for winograd in ("off", 4):
         network = with_tiles(NETWORKS["digits-cnn"], winograd, "spatial")
         plan = random_plan(network, 1, 8, np.random.default_rng(0)).resharded(splits=((),) * 5)
-        made = session(network, plan, random_data(network, 8, np.random.default_rng(6)), lowered(network, plan))
-        made.load_parameters(initial_parameters(NETWORKS["digits-cnn"], 0))
-        next(iter(made.epoch(0)))
-        found.append(made.parameters(made.driver))
+        run = session(network, plan, random_data(network, 8, np.random.default_rng(6)), lowered(network, plan))
+        run.load_parameters(initial_parameters(NETWORKS["digits-cnn"], 0))
+        next(iter(run.epoch(0)))
+        parameters.append(run.parameters(run.driver))
     assert isinstance(NETWORKS["digits-cnn"].layers[0], Convolution)
-    for name, one in found[0].items():
-        assert np.abs(one - found[1][name]).max() < 1e-5 * np.abs(one).max()
+    for name, direct in parameters[0].items():
+        assert np.abs(direct - parameters[1][name]).max() < 1e-5 * np.abs(direct).max()

@@ -38,8 +38,8 @@ def test_no_room_beside_has_cycles_of_its_own() -> None:
     paths = [path for room in ROOMS for path in ([root / f"{room}.py"] if (root / f"{room}.py").exists()
                                                  else (root / room).rglob("*.py"))]
     assert len(paths) > 100
-    found = {(path.stem, name) for path in paths for name in _constants(path) if name.endswith(ENDINGS)}
-    assert found == OTHERS
+    constants = {(path.stem, name) for path in paths for name in _constants(path) if name.endswith(ENDINGS)}
+    assert constants == OTHERS
 
 
 def test_queues_are_as_deep_as_the_hardwares() -> None:
@@ -64,8 +64,8 @@ def test_groups_wait_as_tasks_do(cost: str, least: float) -> None:
     """But that links shorter than those of co-simulation save nothing."""
     array = ring(2, preset="ndp-demo")
     second = 1 / float(array.clock_mhz * 1_000_000)
-    found = [COSTS[cost](array).arrival(latency) for latency in (1, LINK_LATENCY, LINK_LATENCY + 3)]
-    assert found == pytest.approx([least * second, least * second, (least + 3) * second])
+    arrivals = [COSTS[cost](array).arrival(latency) for latency in (1, LINK_LATENCY, LINK_LATENCY + 3)]
+    assert arrivals == pytest.approx([least * second, least * second, (least + 3) * second])
 
 
 def test_latencies_of_a_program_are_a_part_of_its_stages() -> None:

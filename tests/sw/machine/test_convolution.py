@@ -99,8 +99,8 @@ def test_parts_save_tiles() -> None:
     assert [(part.image, part.row, part.rows, part.positions) for part in late] == [(0, 0, 7, 189), (3, 6, 1, 7)]
     assert len(parts(bench, Grid(1, 56, 56), 128, 1152)) == len(parts(TINY, Grid(1, 3, 3), 4, 9)) == 1
     for grid in (Grid(4, 14, 14), Grid(2, 5, 9), Grid(1, 1, 1), Grid(3, 1, 50)):
-        found = parts(bench, grid, 70, 300)
-        assert sum(part.positions for part in found) == grid.images * grid.rows * grid.columns
+        grid_parts = parts(bench, grid, 70, 300)
+        assert sum(part.positions for part in grid_parts) == grid.images * grid.rows * grid.columns
 
 
 @pytest.mark.parametrize(("change", "message"), [

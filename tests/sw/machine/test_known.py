@@ -17,13 +17,13 @@ ROOMS = ("array", "lower", "machine", "network", "partition", "plan", "predict",
 
 
 def test_one_more_than_the_limit_empties_it() -> None:
-    found: Known[int, str] = Known(3)
+    known: Known[int, str] = Known(3)
     for key in range(3):
-        found[key] = str(key)
-    found[1] = "other"
-    assert found == {0: "0", 1: "other", 2: "2"}
-    found[3] = "3"
-    assert found == {3: "3"} and pickle.loads(pickle.dumps(found)) == found
+        known[key] = str(key)
+    known[1] = "other"
+    assert known == {0: "0", 1: "other", 2: "2"}
+    known[3] = "3"
+    assert known == {3: "3"} and pickle.loads(pickle.dumps(known)) == known
 
 
 def test_a_die_forgets_what_it_costs(monkeypatch) -> None:
@@ -38,7 +38,7 @@ def test_a_die_forgets_what_it_costs(monkeypatch) -> None:
 
 
 def test_nothing_of_shapes_is_kept_without_a_limit() -> None:
-    found = []
+    unbounded = []
     for path in (path for room in ROOMS for path in (Path(plinth.__file__).parent / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) and (
@@ -46,5 +46,5 @@ def test_nothing_of_shapes_is_kept_without_a_limit() -> None:
             endless = isinstance(node, ast.keyword) and node.arg == "maxsize" and (
                 isinstance(node.value, ast.Constant) and node.value.value is None)
             if "cache" in names or endless:
-                found.append(path)
-    assert found == []
+                unbounded.append(path)
+    assert unbounded == []

@@ -83,7 +83,7 @@ def test_a_shorter_last_run_counts_as_a_part_of_a_task(images: int, rows: int, c
                                                        tasks: float) -> None:
     """Of the ways to cut sums on PEs of eight columns, the one with the fewest tasks at a run."""
     cuts = _cut_choices(DIES["demo"], images, rows, columns, units, True)
-    assert min(count for count, *_, one in cuts.tolist() if one == run) == pytest.approx(tasks)
+    assert min(count for count, *_, cut_run in cuts.tolist() if cut_run == run) == pytest.approx(tasks)
 
 
 @pytest.mark.parametrize("dies", [DIES, MIXED], ids=["fp32", "mixed"])

@@ -15,11 +15,11 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "networks.md"
 
 def kinds() -> list[str]:
     rows = ["| kind | settings | inputs |", "| --- | --- | --- |"]
-    for kind, made in KINDS.items():
-        defaults = made.defaults()
+    for kind, layer_class in KINDS.items():
+        defaults = layer_class.defaults()
         settings = [f"`{key}`" if key not in defaults else f"`{key}` ({str(form.dump(defaults[key])).lower()})"
-                    for key, form in made.forms().items()]
-        low, high = made.arity
+                    for key, form in layer_class.forms().items()]
+        low, high = layer_class.arity
         rows.append(f"| `{kind}` | {', '.join(settings) or '-'} | {low if low == high else f'{low} to {high}'} |")
     return rows
 

@@ -41,18 +41,18 @@ def test_a_stated_shape_stays() -> None:
     assert network_to_data(network_from_data(data, "x")) == data
 
 
-@pytest.mark.parametrize(("given", "written"), [
+@pytest.mark.parametrize(("padding", "written"), [
     (2, 2), ([2, 2], 2), ([1, 2], [1, 2]), ([1, 1, 1, 1], 1), ([1, 2, 1, 2], [1, 2]), ([0, 1, 1, 1], [0, 1, 1, 1])])
 @pytest.mark.filterwarnings("ignore:Please use rfc3986:DeprecationWarning")
-def test_padding_is_written_with_as_few_numbers_as_say_it(given: Any, written: Any) -> None:
+def test_padding_is_written_with_as_few_numbers_as_say_it(padding: Any, written: Any) -> None:
     data = {"version": 2, "name": "a", "input": [3, 8, 8], "layers": [
-        {"name": "c", "kind": "convolution", "channels": 4, "kernel": 3, "padding": given},
-        {"name": "p", "kind": "max-pool", "kernel": 4, "stride": 2, "padding": given},
+        {"name": "c", "kind": "convolution", "channels": 4, "kernel": 3, "padding": padding},
+        {"name": "p", "kind": "max-pool", "kernel": 4, "stride": 2, "padding": padding},
         {"name": "loss", "kind": "mean-squared-error"}]}
-    made = network_from_data(data, "x")
-    again = network_to_data(made)
+    network = network_from_data(data, "x")
+    again = network_to_data(network)
     assert [layer["padding"] for layer in again["layers"][:2]] == [written, written]
-    assert network_from_data(again, "x") == made
+    assert network_from_data(again, "x") == network
     jschon.create_catalog("2020-12")
     schema = jschon.JSONSchema(network_schema())
     for each in (data, again):

@@ -39,30 +39,30 @@ def convolution(name: str = "conv", **settings) -> Convolution:
 
 
 def test_digits_network_has_the_shape_of_the_main_job() -> None:
-    made = NETWORKS["digits-mlp"]
-    assert [tuple(one.shape) for one in made.variables.values() if not one.added] == [
+    network = NETWORKS["digits-mlp"]
+    assert [tuple(variable.shape) for variable in network.variables.values() if not variable.added] == [
         (64, 128), (128, 64), (64, 10)]
-    assert made.parameters == 64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10
+    assert network.parameters == 64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10
 
 
 def test_shapes_of_forward_backward_and_gradients_are_derived() -> None:
-    made = network(convolution(stride=(2, 1)), Relu(name="relu"), FLAT, Dense(name="fc", outputs=10), LOSS)
-    conv = made.shapes["conv"]
+    classifier = network(convolution(stride=(2, 1)), Relu(name="relu"), FLAT, Dense(name="fc", outputs=10), LOSS)
+    conv = classifier.shapes["conv"]
     assert conv.inputs == ((3, 8, 8),)
     assert conv.output == conv.output_error == (4, 4, 8)
     assert conv.input_errors == (None,)
-    assert {one.name: (one.axes, one.shape) for one in conv.variables} == {
+    assert {variable.name: (variable.axes, variable.shape) for variable in conv.variables} == {
         "weights": (("kernel rows", "kernel columns", "inputs", "outputs"), (3, 3, 3, 4)), "bias": (("outputs",), (4,))}
-    fc = made.shapes["fc"]
+    fc = classifier.shapes["fc"]
     assert fc.input_errors == ((128,),)
-    assert {one.name: one.shape for one in fc.variables} == {"weights": (128, 10), "bias": (10,)}
-    assert list(made.variables) == ["conv.weights", "conv.bias", "fc.weights", "fc.bias"]
-    assert made.output == (10,)
-    assert made.parameters == 27 * 4 + 4 + 1290
-    assert made.weights == 27 * 4 + 1280
-    assert made.macs == 27 * 4 * 32 + 1280
-    assert str(made.output_shape("relu")) == "4x4x8"
-    assert [made.output_shape("relu").channels, made.output_shape("relu").positions] == [4, 32]
+    assert {variable.name: variable.shape for variable in fc.variables} == {"weights": (128, 10), "bias": (10,)}
+    assert list(classifier.variables) == ["conv.weights", "conv.bias", "fc.weights", "fc.bias"]
+    assert classifier.output == (10,)
+    assert classifier.parameters == 27 * 4 + 4 + 1290
+    assert classifier.weights == 27 * 4 + 1280
+    assert classifier.macs == 27 * 4 * 32 + 1280
+    assert str(classifier.output_shape("relu")) == "4x4x8"
+    assert [classifier.output_shape("relu").channels, classifier.output_shape("relu").positions] == [4, 32]
 
 
 @pytest.mark.parametrize(("size", "kernel", "stride", "padding", "ceil", "expected"), [
@@ -77,20 +77,20 @@ def test_windows_of_pools(size, kernel, stride, padding, ceil, expected) -> None
 
 
 def test_inputs_default_to_the_layer_before() -> None:
-    made = network(convolution(), convolution("second"), Add(name="add", inputs=("conv", "second")), FLAT, LOSS)
-    assert [layer.inputs for layer in made.layers] == [
+    residual = network(convolution(), convolution("second"), Add(name="add", inputs=("conv", "second")), FLAT, LOSS)
+    assert [layer.inputs for layer in residual.layers] == [
         ("input",), ("conv",), ("conv", "second"), ("add",), ("flat",)]
-    assert made.consumers("conv") == ("second", "add")
-    assert made.consumers("input") == ("conv",)
-    assert made.loss is made.layers[-1]
+    assert residual.consumers("conv") == ("second", "add")
+    assert residual.consumers("input") == ("conv",)
+    assert residual.loss is residual.layers[-1]
 
 
 def test_embedding_gathers_rows_of_the_input() -> None:
-    made = network(Embedding(name="words", rows=1000, width=16), Dense(name="fc", outputs=10), LOSS, size=(5,))
-    assert made.shapes["words"].output == (80,)
-    (table,) = made.shapes["words"].variables
+    embedded = network(Embedding(name="words", rows=1000, width=16), Dense(name="fc", outputs=10), LOSS, size=(5,))
+    assert embedded.shapes["words"].output == (80,)
+    (table,) = embedded.shapes["words"].variables
     assert (table.name, table.shape, table.gradient) == ("weights", (1000, 16), Gradient.ROWS)
-    assert made.layer_macs("words") == 0
+    assert embedded.layer_macs("words") == 0
 
 
 @pytest.mark.parametrize(("layers", "needle"), [
@@ -165,11 +165,11 @@ def test_sizes_are_bounded() -> None:
 
 
 def test_networks_can_be_copied_and_compared() -> None:
-    made = NETWORKS["digits-cnn"]
-    again = pickle.loads(pickle.dumps(made))
-    assert again == made
-    assert hash(again) == hash(made)
-    assert again.shapes["conv1"] == made.shapes["conv1"]
+    network = NETWORKS["digits-cnn"]
+    again = pickle.loads(pickle.dumps(network))
+    assert again == network
+    assert hash(again) == hash(network)
+    assert again.shapes["conv1"] == network.shapes["conv1"]
 
 
 @pytest.mark.parametrize("slope", [0, 1, -0.1, 1.5, float("nan"), True, "0.1", None, [0.1]])

@@ -66,22 +66,22 @@ def exported(network: Network) -> onnx.ModelProto:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_zoo_comes_back(tmp_path, name: str) -> None:
     network = NETWORKS[name]
-    found = read(tmp_path, exported(network), None if network.output.flat else "mean-squared-error")
-    assert found.layers == network.layers
-    assert found.input == network.input
+    imported = read(tmp_path, exported(network), None if network.output.flat else "mean-squared-error")
+    assert imported.layers == network.layers
+    assert imported.input == network.input
 
 
 def test_activations_with_bounds_and_slopes(tmp_path) -> None:
     zero, six = (helper.make_tensor(name, onnx.TensorProto.FLOAT, [], [value]) for name, value in (
         ("zero", 0.0), ("six", 6.0)))
-    made = model([
+    proto = model([
         node("Flatten", ["x"], "f"), node("Clip", ["f", "zero", "six"], "a"), node("LeakyRelu", ["a"], "b"),
         node("LeakyRelu", ["b"], "c", alpha=0.2), node("Clip", ["c", "zero"], "d"),
         node("Clip", ["d", "zero", "six"], "e"), node("Gemm", ["e", "w"], "out")], [zero, six, weights("w", 192, 4)])
-    *found, _, _ = read(tmp_path, made).layers
-    assert found == [Flatten(name="f", inputs=("input",)), Relu6(name="a", inputs=("f",)),
-                     LeakyRelu(name="b", inputs=("a",)), LeakyRelu(name="c", inputs=("b",), slope=0.2),
-                     Relu(name="d", inputs=("c",)), Relu6(name="e", inputs=("d",))]
+    *layers, _, _ = read(tmp_path, proto).layers
+    assert layers == [Flatten(name="f", inputs=("input",)), Relu6(name="a", inputs=("f",)),
+                      LeakyRelu(name="b", inputs=("a",)), LeakyRelu(name="c", inputs=("b",), slope=0.2),
+                      Relu(name="d", inputs=("c",)), Relu6(name="e", inputs=("d",))]
 
 
 def constant(name: str, value: float, kind: int = onnx.TensorProto.FLOAT, dimensions: tuple[int, ...] = ()):
@@ -121,16 +121,16 @@ def test_gelus_by_tanh_are_one_layer_however_they_are_written(tmp_path, name: st
     tensors = [constant("inner", 0.7978845608028654, onnx.TensorProto.DOUBLE), constant("cubic", 0.044715),
                constant("one", 1.0), constant("half", 0.5, dimensions=(1,)),
                constant("three", 3, onnx.TensorProto.INT64)]
-    made = model([node("Conv", ["x", "a.w"], "a"), node("Conv", ["x", "b.w"], "b"), node("Add", ["a", "b"], "c"),
-                  *GELUS[name], node("Add", ["g", "c"], "out")],
-                 [*tensors, weights("a.w", 4, 3, 1, 1), weights("b.w", 4, 3, 1, 1)], opset=20)
-    found = read(tmp_path, made, "mean-squared-error")
-    assert found.layers[2:-1] == (Add(name="c", inputs=("a", "b")), Gelu(name="g", inputs=("c",)),
-                                  Add(name="out", inputs=("g", "c")))
+    proto = model([node("Conv", ["x", "a.w"], "a"), node("Conv", ["x", "b.w"], "b"), node("Add", ["a", "b"], "c"),
+                   *GELUS[name], node("Add", ["g", "c"], "out")],
+                  [*tensors, weights("a.w", 4, 3, 1, 1), weights("b.w", 4, 3, 1, 1)], opset=20)
+    network = read(tmp_path, proto, "mean-squared-error")
+    assert network.layers[2:-1] == (Add(name="c", inputs=("a", "b")), Gelu(name="g", inputs=("c",)),
+                                    Add(name="out", inputs=("g", "c")))
 
 
 def test_a_network_of_many_layers_is_read(tmp_path) -> None:
-    made = model([
+    proto = model([
         node("Conv", ["x", "c.w"], "c", pads=[1, 1, 1, 1]),
         node("Tanh", ["c"], "t"), node("Sigmoid", ["c"], "s"), node("Add", ["t", "s"], "a"),
         node("Mean", ["a", "c", "t"], "m"), node("Relu", ["m"], "r"),
@@ -141,49 +141,50 @@ def test_a_network_of_many_layers_is_read(tmp_path) -> None:
         node("MatMul", ["f", "d.w"], "d"), node("Add", ["d.b", "d"], "e"),
         node("Gemm", ["e", "h.w"], "h"), node("Flatten", ["h"], "flat"), node("Softmax", ["flat"], "out", axis=1),
     ], [weights("c.w", 4, 3, 3, 3), weights("d.w", 4, 5), weights("d.b", 5), weights("h.w", 5, 2)])
-    found = read(tmp_path, made)
-    assert [layer.kind for layer in found.layers] == [
+    network = read(tmp_path, proto)
+    assert [layer.kind for layer in network.layers] == [
         "convolution", "tanh", "sigmoid", "add", "join", "relu", "max-pool", "mean-pool", "mean-pool", "flatten",
         "dense", "dense", "softmax-cross-entropy"]
-    assert found.layer("q").kernel == (3, 2)
-    assert found.layer("g").kernel == (4, 2)
-    assert [found.layer("d").bias, found.layer("h").bias] == [True, False]
+    assert network.layer("q").kernel == (3, 2)
+    assert network.layer("g").kernel == (4, 2)
+    assert [network.layer("d").bias, network.layer("h").bias] == [True, False]
 
 
 def test_embeddings_are_read_where_they_are_flattened(tmp_path) -> None:
     tensors = [weights("t", 100, 8), weights("w", 40, 3)]
-    made = model([node("Gather", ["t", "x"], "rows"), node("Relu", ["rows"], "relu"), node("Flatten", ["relu"], "flat"),
-                  node("MatMul", ["flat", "w"], "out")], tensors, size=("batch", 5), elements=TensorProto.INT64)
-    found = read(tmp_path, made)
-    assert isinstance(found.layers[0], Embedding)
-    assert found.output_shape("rows") == (40,)
+    proto = model([node("Gather", ["t", "x"], "rows"), node("Relu", ["rows"], "relu"),
+                   node("Flatten", ["relu"], "flat"), node("MatMul", ["flat", "w"], "out")],
+                  tensors, size=("batch", 5), elements=TensorProto.INT64)
+    network = read(tmp_path, proto)
+    assert isinstance(network.layers[0], Embedding)
+    assert network.output_shape("rows") == (40,)
     with pytest.raises(UserError, match="not flattened"):
         read(tmp_path, model([node("Gather", ["t", "x"], "rows"), node("MatMul", ["rows", "w"], "out")], tensors,
                              size=("batch", 5), elements=TensorProto.INT64))
 
 
 def test_the_loss_can_be_chosen(tmp_path) -> None:
-    made = model([node("MatMul", ["x", "w"], "out")], [weights("w", 5, 2)], size=(7, 5))
-    assert read(tmp_path, made).loss.kind == "softmax-cross-entropy"
-    assert read(tmp_path, made, "mean-squared-error").loss.kind == "mean-squared-error"
+    proto = model([node("MatMul", ["x", "w"], "out")], [weights("w", 5, 2)], size=(7, 5))
+    assert read(tmp_path, proto).loss.kind == "softmax-cross-entropy"
+    assert read(tmp_path, proto, "mean-squared-error").loss.kind == "mean-squared-error"
     with pytest.raises(UserError, match="did you mean 'mean-squared-error'"):
-        read(tmp_path, made, "mean-square-error")
-    made = model([node("MatMul", ["x", "w"], "z"), node("Softmax", ["z"], "out")], [weights("w", 5, 2)], size=(7, 5))
+        read(tmp_path, proto, "mean-square-error")
+    proto = model([node("MatMul", ["x", "w"], "z"), node("Softmax", ["z"], "out")], [weights("w", 5, 2)], size=(7, 5))
     with pytest.raises(UserError, match="ends in Softmax"):
-        read(tmp_path, made, "mean-squared-error")
+        read(tmp_path, proto, "mean-squared-error")
 
 
 def test_nodes_in_any_order_are_read(tmp_path) -> None:
     nodes = [node("MatMul", ["x", "w"], "z"), node("Relu", ["z"], "out")]
-    found = [read(tmp_path, model(order, [weights("w", 5, 2)], size=(7, 5))) for order in (nodes, nodes[::-1])]
-    assert found[0] == found[1]
+    networks = [read(tmp_path, model(order, [weights("w", 5, 2)], size=(7, 5))) for order in (nodes, nodes[::-1])]
+    assert networks[0] == networks[1]
 
 
 def test_names_are_made_fit(tmp_path) -> None:
-    made = model([helper.make_node("MatMul", ["x", "w"], ["z"], name="/net/fc 1/MatMul"),
-                  helper.make_node("Relu", ["z"], ["y"], name="input"), helper.make_node("Relu", ["y"], ["u"]),
-                  helper.make_node("Relu", ["u"], ["out"], name="loss")], [weights("w", 5, 2)], size=(7, 5))
-    assert [layer.name for layer in read(tmp_path, made).layers] == [
+    proto = model([helper.make_node("MatMul", ["x", "w"], ["z"], name="/net/fc 1/MatMul"),
+                   helper.make_node("Relu", ["z"], ["y"], name="input"), helper.make_node("Relu", ["y"], ["u"]),
+                   helper.make_node("Relu", ["u"], ["out"], name="loss")], [weights("w", 5, 2)], size=(7, 5))
+    assert [layer.name for layer in read(tmp_path, proto).layers] == [
         "net_fc_1_MatMul", "input-2", "Relu3", "loss", "loss-2"]
 
 
@@ -192,9 +193,9 @@ def test_names_of_nodes_are_kept(tmp_path) -> None:
              f"StatefulPartitionedCall/{'model/' * 12}dense_1/MatMul", "n" * 65, "_.-hidden"]
     nodes = [helper.make_node("Relu", [f"y{place}" if place else "x"], [f"y{place + 1}"], name=name)
              for place, name in enumerate(names)]
-    made = model([*nodes, node("MatMul", [f"y{len(names)}", "w"], "out")], [weights("w", 5, 2)], size=(7, 5))
+    proto = model([*nodes, node("MatMul", [f"y{len(names)}", "w"], "out")], [weights("w", 5, 2)], size=(7, 5))
     kept = f"StatefulPartitionedCall_{'model_' * 12}dense_1_MatMul"
-    assert [layer.name for layer in read(tmp_path, made).layers] == [
+    assert [layer.name for layer in read(tmp_path, proto).layers] == [
         names[0], names[1], kept[-64:], f"{'n' * 62}-2", "hidden", "out", "loss"]
 
 
@@ -202,10 +203,10 @@ CONV = weights("w", 4, 3, 3, 3)
 DENSE = weights("v", 192, 2)
 
 
-def _twice(made: onnx.NodeProto, **attributes: object) -> onnx.NodeProto:
+def _twice(node: onnx.NodeProto, **attributes: object) -> onnx.NodeProto:
     """A node with an attribute again."""
-    made.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
-    return made
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+    return node
 
 
 @pytest.mark.parametrize(("nodes", "tensors", "needle"), [
@@ -281,10 +282,10 @@ def test_models_that_cannot_be(tmp_path, settings, needle) -> None:
 
 
 def test_a_network_has_one_input(tmp_path) -> None:
-    made = model([node("Add", ["x", "y"], "out")])
-    made.graph.input.add(name="y")
+    proto = model([node("Add", ["x", "y"], "out")])
+    proto.graph.input.add(name="y")
     with pytest.raises(UserError, match="has 2 inputs"):
-        read(tmp_path, made)
+        read(tmp_path, proto)
 
 
 def test_sizes_are_bounded(tmp_path) -> None:

@@ -86,9 +86,9 @@ FLATTENED = {
 @pytest.mark.parametrize("tail", FLATTENED)
 def test_every_way_to_flatten_is_one_layer(tmp_path, tail: str) -> None:
     nodes, tensors = FLATTENED[tail]
-    found = form(read(tmp_path, with_tail(nodes, tensors, features=192)))
-    assert found == form(read(tmp_path, with_tail(*FLATTENED["TorchScript: torch.flatten(x, 1)"], features=192)))
-    assert [kind for kind, *_ in found] == ["convolution", "relu", "flatten", "dense", "softmax-cross-entropy"]
+    layers = form(read(tmp_path, with_tail(nodes, tensors, features=192)))
+    assert layers == form(read(tmp_path, with_tail(*FLATTENED["TorchScript: torch.flatten(x, 1)"], features=192)))
+    assert [kind for kind, *_ in layers] == ["convolution", "relu", "flatten", "dense", "softmax-cross-entropy"]
 
 
 @pytest.mark.parametrize("sizes", [(7, -1), (7, 192), (-1, 192), (0, -1), (7, 8, -1)])
@@ -112,9 +112,9 @@ def test_a_fixed_batch_may_stand_in_a_shape(tmp_path, sizes) -> None:
     ((0, 5, -1), 0, BATCH, "the batch must stay"),
 ])
 def test_a_reshape_keeps_the_batch(tmp_path, sizes, allowzero, size, needle) -> None:
-    made = with_tail([node("Reshape", ["r", "s"], "f", allowzero=allowzero)], [shape_of("s", *sizes)], size=size)
+    proto = with_tail([node("Reshape", ["r", "s"], "f", allowzero=allowzero)], [shape_of("s", *sizes)], size=size)
     with pytest.raises(UserError, match=needle):
-        read(tmp_path, made)
+        read(tmp_path, proto)
 
 
 def test_a_traced_batch_fixes_it(tmp_path) -> None:
@@ -158,35 +158,35 @@ REDUCED = {
 @pytest.mark.parametrize("tail", REDUCED)
 def test_every_mean_over_a_map_is_one_layer(tmp_path, tail: str) -> None:
     nodes, tensors, opset = REDUCED[tail]
-    found = form(read(tmp_path, with_tail(nodes, tensors, opset=opset)))
-    assert found == form(read(tmp_path, with_tail(*REDUCED["nn.AdaptiveAvgPool2d(1), flatten"][:2])))
-    assert [kind for kind, *_ in found][2:4] == ["mean-pool", "flatten"]
+    layers = form(read(tmp_path, with_tail(nodes, tensors, opset=opset)))
+    assert layers == form(read(tmp_path, with_tail(*REDUCED["nn.AdaptiveAvgPool2d(1), flatten"][:2])))
+    assert [kind for kind, *_ in layers][2:4] == ["mean-pool", "flatten"]
 
 
 def test_means_over_one_side_and_maxima_are_read(tmp_path) -> None:
     # x.mean(3).mean(2), x.mean(3, keepdim=True), x.amax((2, 3)), nn.AdaptiveMaxPool2d(1)
-    found = read(tmp_path, with_tail([node("ReduceMean", ["r"], "g", axes=[3], keepdims=0),
-                                      node("ReduceMean", ["g"], "f", axes=[2], keepdims=0)], opset=17))
-    assert [layer.kernel for layer in found.layers[2:4]] == [(1, 6), (4, 1)]
-    assert found.output_shape("f-flatten") == (8,)
-    found = read(tmp_path, with_tail([node("ReduceMean", ["r"], "g", axes=[3]), node("Flatten", ["g"], "f")], opset=17,
-                                     features=32))
-    assert found.output_shape("g") == (8, 4, 1)
+    network = read(tmp_path, with_tail([node("ReduceMean", ["r"], "g", axes=[3], keepdims=0),
+                                        node("ReduceMean", ["g"], "f", axes=[2], keepdims=0)], opset=17))
+    assert [layer.kernel for layer in network.layers[2:4]] == [(1, 6), (4, 1)]
+    assert network.output_shape("f-flatten") == (8,)
+    network = read(tmp_path, with_tail([node("ReduceMean", ["r"], "g", axes=[3]), node("Flatten", ["g"], "f")],
+                                       opset=17, features=32))
+    assert network.output_shape("g") == (8, 4, 1)
     for tail in ([node("ReduceMax", ["r"], "f", axes=[2, 3], keepdims=0)],
                  [node("GlobalMaxPool", ["r"], "g"), node("Flatten", ["g"], "f")]):
-        found = read(tmp_path, with_tail(tail, opset=17))
-        assert [layer.kind for layer in found.layers[2:4]] == ["max-pool", "flatten"]
-        assert found.layers[2].kernel == (4, 6)
+        network = read(tmp_path, with_tail(tail, opset=17))
+        assert [layer.kind for layer in network.layers[2:4]] == ["max-pool", "flatten"]
+        assert network.layers[2].kernel == (4, 6)
 
 
 def test_what_only_renames_leaves_no_layer(tmp_path) -> None:
     # Identity: nn.Identity and outputs that are inputs; Dropout: training=PRESERVE; AveragePool of one element:
     # nn.AdaptiveAvgPool2d to the size that the map has, as in AlexNet and VGG.
-    made = with_tail([node("Identity", ["r"], "i"), node("AveragePool", ["i"], "a", kernel_shape=[1, 1]),
-                      helper.make_node("Dropout", ["a", "ratio", "no"], ["d", "mask"]), node("Dropout", ["d"], "e"),
-                      node("Flatten", ["e"], "f")],
-                     [uniform("ratio", 1, 0.5), onnx.numpy_helper.from_array(np.array(False), "no")], features=192)
-    assert [layer.kind for layer in read(tmp_path, made).layers] == [
+    proto = with_tail([node("Identity", ["r"], "i"), node("AveragePool", ["i"], "a", kernel_shape=[1, 1]),
+                       helper.make_node("Dropout", ["a", "ratio", "no"], ["d", "mask"]), node("Dropout", ["d"], "e"),
+                       node("Flatten", ["e"], "f")],
+                      [uniform("ratio", 1, 0.5), onnx.numpy_helper.from_array(np.array(False), "no")], features=192)
+    assert [layer.kind for layer in read(tmp_path, proto).layers] == [
         "convolution", "relu", "flatten", "dense", "softmax-cross-entropy"]
 
 
@@ -244,13 +244,13 @@ def test_normalisation_in_evaluation_form_becomes_part_of_the_layer_before(tmp_p
     # training_mode. Both exporters fold it into a Conv themselves.
     first, tensors = normalised("c", "n", prefix="n", epsilon=1e-5, momentum=0.9, training_mode=0)
     second, more = normalised("d", "e", channels=5, prefix="m")
-    found = read(tmp_path, model(
+    network = read(tmp_path, model(
         [node("Conv", ["x", "c.w"], "c"), first, node("Relu", ["n"], "r"), node("Flatten", ["r"], "f"),
          node("MatMul", ["f", "d.w"], "d"), second, node("Identity", ["e"], "out")],
         [CONV[0], weights("d.w", 8 * 2 * 4, 5), *tensors, *more], size=BATCH))
-    assert [layer.kind for layer in found.layers] == [
+    assert [layer.kind for layer in network.layers] == [
         "convolution", "relu", "flatten", "dense", "softmax-cross-entropy"]
-    assert [layer.bias for layer in found.weighted] == [True, True]
+    assert [layer.bias for layer in network.weighted] == [True, True]
 
 
 @pytest.mark.parametrize(("nodes", "kinds"), [
@@ -270,12 +270,12 @@ def test_what_no_layer_before_takes_up_is_a_scale_and_a_shift(tmp_path, nodes, k
     channels = 3 if nodes[0].op_type == "BatchNormalization" else 8
     tensors = [*CONV, *normalised("c", "n", channels=channels)[1], weights("n.weight.map", 8, 1, 1),
                weights("n.bias.map", 8, 1, 1)]
-    found = read(tmp_path, model(nodes, tensors, size=BATCH), "mean-squared-error")
-    assert [layer.kind for layer in found.layers[:-1]] == kinds
-    (affine,) = (layer for layer in found.layers if layer.kind == "affine")
-    assert affine.bias and [one.shape for one in found.shapes[affine.name].variables] == [(channels,)] * 2
-    (note,) = (note for note in found.notes if "became affine layers" in note)
-    assert note.split()[1] in {one.op_type for one in nodes} & {"BatchNormalization", "Mul"}
+    network = read(tmp_path, model(nodes, tensors, size=BATCH), "mean-squared-error")
+    assert [layer.kind for layer in network.layers[:-1]] == kinds
+    (affine,) = (layer for layer in network.layers if layer.kind == "affine")
+    assert affine.bias and [variable.shape for variable in network.shapes[affine.name].variables] == [(channels,)] * 2
+    (note,) = (note for note in network.notes if "became affine layers" in note)
+    assert note.split()[1] in {node.op_type for node in nodes} & {"BatchNormalization", "Mul"}
 
 
 @pytest.mark.parametrize(("nodes", "needle"), [
@@ -297,9 +297,9 @@ def test_normalisation_as_a_product_and_a_sum_becomes_part_of_the_layer_before(t
             node("Add", ["m", "n.bias"], "n"), node("Relu", ["n"], "out")]
     tensors = [*CONV, weights("d.w", 192, 8), weights("d.b", 8), *normalised("c", "n")[1], uniform("half", 1, 0.5)]
     head = [conv("x", "c"), node("Relu", ["c"], "r"), node("Flatten", ["r"], "f")]
-    found = read(tmp_path, model([*head, *tail], tensors, size=BATCH))
-    assert [layer.kind for layer in found.layers[3:]] == ["dense", "relu", "softmax-cross-entropy"]
-    assert found.layers[3].bias and found.notes[0].startswith("1 Mul ('m') folded into the layers before")
+    network = read(tmp_path, model([*head, *tail], tensors, size=BATCH))
+    assert [layer.kind for layer in network.layers[3:]] == ["dense", "relu", "softmax-cross-entropy"]
+    assert network.layers[3].bias and network.notes[0].startswith("1 Mul ('m') folded into the layers before")
     for changed, needle in (
             ([node("Mul", ["e", "half"], "out")], "scales by a constant"),
             ([node("Mul", ["e", "n.weight"], "m"), node("Add", ["m", "n.bias"], "n"),
@@ -312,28 +312,28 @@ def test_normalisation_as_a_product_and_a_sum_becomes_part_of_the_layer_before(t
 
 def test_nodes_that_reach_no_output_are_ignored(tmp_path) -> None:
     # Also those that no layer could be made of; and they are no readers, so that a normalisation is still folded.
-    made = model([node("Conv", ["x", "c.w"], "c"), normalised("c", "out")[0], node("Relu", ["c"], "r"),
-                  node("LSTM", ["r"], "l"), node("Gelu", ["l"], "g")], [*CONV, *normalised("c", "n")[1]], size=BATCH)
-    found = read(tmp_path, made, "mean-squared-error")
-    assert [layer.kind for layer in found.layers] == ["convolution", "mean-squared-error"]
-    assert found.layers[0].bias
-    assert any(note.startswith("3 nodes ignored") for note in found.notes)
+    proto = model([node("Conv", ["x", "c.w"], "c"), normalised("c", "out")[0], node("Relu", ["c"], "r"),
+                   node("LSTM", ["r"], "l"), node("Gelu", ["l"], "g")], [*CONV, *normalised("c", "n")[1]], size=BATCH)
+    network = read(tmp_path, proto, "mean-squared-error")
+    assert [layer.kind for layer in network.layers] == ["convolution", "mean-squared-error"]
+    assert network.layers[0].bias
+    assert any(note.startswith("3 nodes ignored") for note in network.notes)
     # Of a layer only the shape may be read.
-    made = model([node("Conv", ["x", "c.w"], "c"), node("Shape", ["c"], "s"), conv("x", "d", strides=[1, 1]),
-                  node("Slice", ["s", "from", "to"], "k"), node("Concat", ["k", "rest"], "t", axis=0),
-                  node("Reshape", ["d", "t"], "f"), node("Gemm", ["f", "w"], "out")],
-                 [*CONV, shape_of("from", 0), shape_of("to", 1), shape_of("rest", -1), weights("w", 192, 2)],
-                 size=BATCH)
-    made.graph.node[2].input[1] = "e.w"
-    made.graph.initializer.append(weights("e.w", 8, 3, 3, 3))
-    assert [layer.name for layer in read(tmp_path, made).layers] == ["d", "f", "out", "loss"]
+    proto = model([node("Conv", ["x", "c.w"], "c"), node("Shape", ["c"], "s"), conv("x", "d", strides=[1, 1]),
+                   node("Slice", ["s", "from", "to"], "k"), node("Concat", ["k", "rest"], "t", axis=0),
+                   node("Reshape", ["d", "t"], "f"), node("Gemm", ["f", "w"], "out")],
+                  [*CONV, shape_of("from", 0), shape_of("to", 1), shape_of("rest", -1), weights("w", 192, 2)],
+                  size=BATCH)
+    proto.graph.node[2].input[1] = "e.w"
+    proto.graph.initializer.append(weights("e.w", 8, 3, 3, 3))
+    assert [layer.name for layer in read(tmp_path, proto).layers] == ["d", "f", "out", "loss"]
 
 
 def test_the_end_of_a_graph_counts_as_a_reader(tmp_path) -> None:
-    made = model([conv("x", "c"), normalised("c", "out")[0]], [*CONV, *normalised("c", "n")[1]], size=BATCH)
-    made.graph.output.add(name="c")
+    proto = model([conv("x", "c"), normalised("c", "out")[0]], [*CONV, *normalised("c", "n")[1]], size=BATCH)
+    proto.graph.output.add(name="c")
     with pytest.raises(UserError, match="outputs"):
-        read(tmp_path, made, "mean-squared-error")
+        read(tmp_path, proto, "mean-squared-error")
 
 
 def two_products(second: list, tensors=(), *, bias="b") -> onnx.ModelProto:
@@ -364,10 +364,10 @@ def test_tied_parameters_are_refused_and_both_nodes_named(tmp_path, second, need
 
 def test_a_table_is_not_tied_to_a_product(tmp_path) -> None:
     # dynamo: model.decoder.weight = model.embedding.weight
-    made = model([node("Gather", ["t", "x"], "rows"), node("Gemm", ["rows", "t"], "out", transB=1)],
-                 [weights("t", 50, 8)], size=("batch",), elements=TensorProto.INT64)
+    proto = model([node("Gather", ["t", "x"], "rows"), node("Gemm", ["rows", "t"], "out", transB=1)],
+                  [weights("t", 50, 8)], size=("batch",), elements=TensorProto.INT64)
     with pytest.raises(UserError, match=r"node 'out'.* the weights 't' in common with node 'rows'"):
-        read(tmp_path, made)
+        read(tmp_path, proto)
 
 
 @pytest.mark.parametrize("bias", [uniform("b", 9, 0.0), uniform("b", 9, -0.5),
@@ -375,9 +375,10 @@ def test_a_table_is_not_tied_to_a_product(tmp_path) -> None:
 def test_vectors_of_one_value_are_not_tied(tmp_path, bias) -> None:
     # TorchScript merges initializers that are equal, and leaves an Identity for the second: biases that are 0 in a
     # fresh network, and scales and variances of normalisation, which are 1.
-    made = two_products([node("Identity", ["b"], "b2"), node("Gemm", ["r", "v", "b2"], "second"),
-                         node("BatchNormalization", ["second", "b", "b", "b", "b"], "out")], [bias, weights("v", 9, 9)])
-    assert [layer.bias for layer in read(tmp_path, made).weighted] == [True, True]
+    proto = two_products([node("Identity", ["b"], "b2"), node("Gemm", ["r", "v", "b2"], "second"),
+                          node("BatchNormalization", ["second", "b", "b", "b", "b"], "out")],
+                         [bias, weights("v", 9, 9)])
+    assert [layer.bias for layer in read(tmp_path, proto).weighted] == [True, True]
 
 
 @pytest.mark.parametrize("bias", [
@@ -395,8 +396,8 @@ def test_weights_in_another_file_are_read_by_their_shape(tmp_path) -> None:
     tensor = weights("w", 9, 4)
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="/etc/passwd")
-    made = model([node("MatMul", ["x", "w"], "out")], [tensor], size=("batch", 9))
-    assert read(tmp_path, made).parameters == 36
+    proto = model([node("MatMul", ["x", "w"], "out")], [tensor], size=("batch", 9))
+    assert read(tmp_path, proto).parameters == 36
 
 
 @pytest.mark.parametrize("damage", [
@@ -419,15 +420,16 @@ def test_a_shape_must_be_in_the_file(tmp_path, damage) -> None:
 def test_padding_that_is_the_same_on_both_sides_may_be_automatic(tmp_path) -> None:
     # TorchScript 13: nn.Conv2d(padding="same"); tf2onnx
     for auto, stride, height in (("SAME_UPPER", 1, 4), ("SAME_LOWER", 1, 4), ("VALID", 1, 2)):
-        made = model([node("Conv", ["x", "c.w"], "out", auto_pad=auto, strides=[stride, stride])], CONV[:1], size=BATCH)
-        assert read(tmp_path, made, "mean-squared-error").output == (8, height, height + 2)
+        proto = model([node("Conv", ["x", "c.w"], "out", auto_pad=auto, strides=[stride, stride])], CONV[:1],
+                      size=BATCH)
+        assert read(tmp_path, proto, "mean-squared-error").output == (8, height, height + 2)
 
 
 def test_the_bias_of_a_convolution_may_be_added(tmp_path) -> None:
     for dimensions in ((8, 1, 1), (1, 8, 1, 1)):
-        made = model([node("Conv", ["x", "c.w"], "c"), node("Add", ["c", "b"], "out")],
-                     [CONV[0], weights("b", *dimensions)], size=BATCH)
-        assert read(tmp_path, made, "mean-squared-error").layer("c").bias
+        proto = model([node("Conv", ["x", "c.w"], "c"), node("Add", ["c", "b"], "out")],
+                      [CONV[0], weights("b", *dimensions)], size=BATCH)
+        assert read(tmp_path, proto, "mean-squared-error").layer("c").bias
     with pytest.raises(UserError, match="the bias must be"):
         read(tmp_path, model([node("Conv", ["x", "c.w"], "c"), node("Add", ["c", "b"], "out")],
                              [CONV[0], weights("b", 8)], size=BATCH))
@@ -435,11 +437,11 @@ def test_the_bias_of_a_convolution_may_be_added(tmp_path) -> None:
 
 def test_log_softmax_and_sum_are_read(tmp_path) -> None:
     # F.log_softmax(x, 1) in front of F.nll_loss; torch.sum of a list is a chain of Add, Sum is of other exporters
-    made = model([node("MatMul", ["x", "w"], "z"), node("Sum", ["z", "x", "z"], "s"),
-                  node("LogSoftmax", ["s"], "out", axis=1)], [weights("w", 5, 5)], size=(7, 5))
-    found = read(tmp_path, made)
-    assert [layer.kind for layer in found.layers] == ["dense", "add", "softmax-cross-entropy"]
-    assert len(found.layers[1].inputs) == 3
+    proto = model([node("MatMul", ["x", "w"], "z"), node("Sum", ["z", "x", "z"], "s"),
+                   node("LogSoftmax", ["s"], "out", axis=1)], [weights("w", 5, 5)], size=(7, 5))
+    network = read(tmp_path, proto)
+    assert [layer.kind for layer in network.layers] == ["dense", "add", "softmax-cross-entropy"]
+    assert len(network.layers[1].inputs) == 3
 
 
 def test_rows_are_flattened_in_any_way(tmp_path) -> None:
@@ -447,31 +449,31 @@ def test_rows_are_flattened_in_any_way(tmp_path) -> None:
     table = [weights("t", 50, 8), weights("w", 3, 40), weights("v", 3, 8)]
     tail = [*batch_of("x"), node("Concat", ["batch", "rest"], "s", axis=0), node("Reshape", ["rows", "s"], "f"),
             node("Gemm", ["f", "w"], "out", transB=1)]
-    made = model([node("Cast", ["x"], "n", to=TensorProto.INT64), node("Gather", ["t", "n"], "rows"), *tail],
-                 [*table, shape_of("rest", -1)], size=("batch", 5))
-    found = read(tmp_path, made)
-    assert [type(layer) for layer in found.weighted] == [Embedding, Dense]
+    proto = model([node("Cast", ["x"], "n", to=TensorProto.INT64), node("Gather", ["t", "n"], "rows"), *tail],
+                  [*table, shape_of("rest", -1)], size=("batch", 5))
+    network = read(tmp_path, proto)
+    assert [type(layer) for layer in network.weighted] == [Embedding, Dense]
     # One row a sample, numbered by a vector, needs no Flatten.
-    made = model([node("Gather", ["t", "x"], "rows"), node("Gemm", ["rows", "v"], "out", transB=1)], table,
-                 size=("batch",), elements=TensorProto.INT64)
-    assert read(tmp_path, made).output_shape("rows") == (8,)
+    proto = model([node("Gather", ["t", "x"], "rows"), node("Gemm", ["rows", "v"], "out", transB=1)], table,
+                  size=("batch",), elements=TensorProto.INT64)
+    assert read(tmp_path, proto).output_shape("rows") == (8,)
 
 
 def test_a_regression_may_end_without_its_one_dimension(tmp_path) -> None:
     # model(x).squeeze(1)
-    made = model([node("MatMul", ["x", "w"], "y"), node("Squeeze", ["y", "a"], "out")],
-                 [weights("w", 5, 1), shape_of("a", 1)], size=("batch", 5), opset=17)
-    assert read(tmp_path, made, "mean-squared-error").output == (1,)
-    made = model([conv("x", "c"), node("Reshape", ["c", "s"], "out")], [*CONV, shape_of("s", 0, 8, -1)], size=BATCH)
+    proto = model([node("MatMul", ["x", "w"], "y"), node("Squeeze", ["y", "a"], "out")],
+                  [weights("w", 5, 1), shape_of("a", 1)], size=("batch", 5), opset=17)
+    assert read(tmp_path, proto, "mean-squared-error").output == (1,)
+    proto = model([conv("x", "c"), node("Reshape", ["c", "s"], "out")], [*CONV, shape_of("s", 0, 8, -1)], size=BATCH)
     with pytest.raises(UserError, match=r"its output has dimensions \[8, 24\] behind the batch, but layer 'c' gives"):
-        read(tmp_path, made, "mean-squared-error")
+        read(tmp_path, proto, "mean-squared-error")
 
 
 def test_joins_need_one_view(tmp_path) -> None:
-    made = model([conv("x", "c"), node("Reshape", ["c", "s"], "g"), node("Add", ["c", "g"], "out")],
-                 [*CONV, shape_of("s", 0, 8, -1)], size=BATCH)
+    proto = model([conv("x", "c"), node("Reshape", ["c", "s"], "g"), node("Add", ["c", "g"], "out")],
+                  [*CONV, shape_of("s", 0, 8, -1)], size=BATCH)
     with pytest.raises(UserError, match=r"needs equal dimensions, not \[8, 4, 6\] and \[8, 24\]"):
-        read(tmp_path, made, "mean-squared-error")
+        read(tmp_path, proto, "mean-squared-error")
 
 
 def test_every_operator_stands_in_a_test() -> None:

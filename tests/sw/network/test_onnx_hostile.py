@@ -46,12 +46,12 @@ def another(field: Any, old: Any, names: list[str], random: Generator) -> Any:
     return max(-most - 1, min(EDGES[int(random.integers(len(EDGES)))], most))
 
 
-def change_fields(made: onnx.ModelProto, random: Generator) -> None:
+def change_fields(proto: onnx.ModelProto, random: Generator) -> None:
     """One to four fields that are cleared, emptied, doubled, moved or set to something else."""
     for _ in range(int(random.integers(1, 5))):
-        choice = list(scalars(made.graph))
+        choice = list(scalars(proto.graph))
         message, field = choice[int(random.integers(len(choice)))]
-        names = [str(name) for entry in made.graph.node for name in (*entry.input, *entry.output)]
+        names = [str(name) for entry in proto.graph.node for name in (*entry.input, *entry.output)]
         if not field.is_repeated:
             if field.type == field.TYPE_MESSAGE or not random.integers(4):
                 message.ClearField(field.name)
@@ -99,18 +99,18 @@ def test_changed_fields_end_in_a_network_or_in_one_line(tmp_path, cases: int) ->
 
 def test_the_models_that_are_changed_are_good(tmp_path) -> None:
     models = every_operator()
-    assert all(ends_well(tmp_path / "net.onnx", made.SerializeToString()) for made in models)
-    assert {entry.op_type for made in models for entry in made.graph.node} == set(OPERATORS)
+    assert all(ends_well(tmp_path / "net.onnx", proto.SerializeToString()) for proto in models)
+    assert {entry.op_type for proto in models for entry in proto.graph.node} == set(OPERATORS)
 
 
 @pytest.mark.parametrize("outputs", [[], [""], ["", "out"]])
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_outputs_without_a_name_are_refused(tmp_path, operator: str, outputs: list[str]) -> None:
-    for made in every_operator():
-        for entry in made.graph.node:
+    for proto in every_operator():
+        for entry in proto.graph.node:
             if entry.op_type == operator:
                 changed = onnx.ModelProto()
-                changed.CopyFrom(made)
+                changed.CopyFrom(proto)
                 of = next(other for other in changed.graph.node if other.name == entry.name)
                 del of.output[:]
                 of.output.extend(outputs)
@@ -118,8 +118,8 @@ def test_outputs_without_a_name_are_refused(tmp_path, operator: str, outputs: li
 
 
 def test_an_input_without_a_name_is_refused(tmp_path) -> None:
-    made = model([node("Relu", ["x"], "out")])
-    made.graph.input[0].name = ""
+    proto = model([node("Relu", ["x"], "out")])
+    proto.graph.input[0].name = ""
     with pytest.raises(UserError, match="input has no name"):
-        (tmp_path / "net.onnx").write_bytes(made.SerializeToString())
+        (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
         read_onnx(tmp_path / "net.onnx")

@@ -27,8 +27,8 @@ def tensor(name: str, *shape: int) -> onnx.TensorProto:
     return onnx.numpy_helper.from_array(RANDOM.standard_normal(shape), name)
 
 
-def values(made: onnx.ModelProto, name: str) -> Array:
-    return next(onnx.numpy_helper.to_array(entry) for entry in made.graph.initializer if entry.name == name)
+def values(model: onnx.ModelProto, name: str) -> Array:
+    return next(onnx.numpy_helper.to_array(entry) for entry in model.graph.initializer if entry.name == name)
 
 
 def rows(layout: str, **sizes: int) -> Array:
@@ -46,30 +46,30 @@ def agrees(tmp_path, nodes: Sequence[onnx.NodeProto], tensors: Sequence[onnx.Ten
     the layout of the graph's input. ``judged`` are nodes that mean the same to who judges.
     """
     elements = TensorProto.INT64 if rows_of else TensorProto.DOUBLE
-    made = model(nodes, tensors, size=("batch", *size), opset=17, elements=elements)
-    made.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
-    network = read(tmp_path, made)
+    proto = model(nodes, tensors, size=("batch", *size), opset=17, elements=elements)
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    network = read(tmp_path, proto)
     x = RANDOM.integers(0, rows_of, (3, *size)) if rows_of else RANDOM.standard_normal((3, *size))
     if judged is not None:
-        del made.graph.node[:]
-        made.graph.node.extend(judged)
-    expected = ReferenceEvaluator(made).run(None, {"x": x})[0].reshape(3, -1)
+        del proto.graph.node[:]
+        proto.graph.node.extend(judged)
+    expected = ReferenceEvaluator(proto).run(None, {"x": x})[0].reshape(3, -1)
     parameters = {}
     for layer, (name, bias, order) in zip(network.weighted, weighted, strict=True):
-        array = values(made, name)
+        array = values(proto, name)
         if array.ndim > 2:
             array = array.reshape(*array.shape[:2], *(1,) * (4 - array.ndim), *array.shape[2:]).transpose(2, 3, 1, 0)
         array = array if order is None else array[order]
         parameters[f"{layer.name}.weights"] = array
         if bias:
-            parameters[f"{layer.name}.bias"] = values(made, bias).ravel()
-    shapes = {name: one.shape for name, one in network.variables.items()}
+            parameters[f"{layer.name}.bias"] = values(proto, bias).ravel()
+    shapes = {name: variable.shape for name, variable in network.variables.items()}
     assert parameters.keys() == shapes.keys()
     parameters = {name: array.reshape(shapes[name]) for name, array in parameters.items()}
     if not rows_of:
         x = x.transpose([0, *(1 + samples.index(axis) for axis in "hwc" if axis in samples)])
-    found = np.concatenate(list(float64_predictor(network)(parameters, x.reshape(3, -1))))
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    predictions = np.concatenate(list(float64_predictor(network)(parameters, x.reshape(3, -1))))
+    np.testing.assert_allclose(predictions, expected, rtol=1e-9, atol=1e-9)
     return [layer.kind for layer in network.layers[:-1]]
 
 
@@ -231,14 +231,14 @@ def test_a_pool_may_round_up_behind_a_pad(size: tuple[int, int], stride: tuple[i
              node("Flatten", ["m"], "out")]
     tensors = [tensor("k", 1, 1, 1, 1), tensor("b", 1), shape_of("pads", 0, 0, *near, 0, 0, *far),
                onnx.numpy_helper.from_array(np.full((), -np.inf), "least")]
-    made = model(nodes, tensors, size=("batch", 1, *size), opset=17, elements=TensorProto.DOUBLE)
-    made.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
-    (maxima,) = ReferenceEvaluator(made).run(None, {"x": RANDOM.standard_normal((1, 1, *size))})
+    proto = model(nodes, tensors, size=("batch", 1, *size), opset=17, elements=TensorProto.DOUBLE)
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    (maxima,) = ReferenceEvaluator(proto).run(None, {"x": RANDOM.standard_normal((1, 1, *size))})
     if np.isfinite(maxima).all():
         agrees(tmp_path, nodes, tensors, (1, *size), [("k", "b", None)], "chw")
     else:
         with pytest.raises(UserError, match=r"^[^\n]*'m' \(MaxPool\): rounds up to a last window[^\n]*ceil_mode=False"):
-            read(tmp_path, made, "mean-squared-error")
+            read(tmp_path, proto, "mean-squared-error")
 
 
 def test_one_dimension_is_maps_of_one_row(tmp_path) -> None:

@@ -46,10 +46,10 @@ def graph(nodes: Nodes, *, opset: int = 20) -> onnx.ModelProto:
                  size=("batch", 3, 8, 8))
 
 
-def faults(tmp_path, made: onnx.ModelProto, loss: str | None = None) -> list[str]:
+def faults(tmp_path, model: onnx.ModelProto, loss: str | None = None) -> list[str]:
     """One line a fault; none if the file is read."""
     try:
-        read(tmp_path, made, loss)
+        read(tmp_path, model, loss)
     except UserError as error:
         assert str(error).startswith(f"{tmp_path / 'net.onnx'}: ")
         lines = list(error.notes)
@@ -62,13 +62,13 @@ def faults(tmp_path, made: onnx.ModelProto, loss: str | None = None) -> list[str
 
 def chain(*operators: tuple[str, str] | str, source: str = "r") -> Nodes:
     """Nodes one behind the other, each with a constant or alone, that end in "f"."""
-    found = []
+    nodes = []
     for count, entry in enumerate(operators, start=1):
         operator, constant = entry if isinstance(entry, tuple) else (entry, "")
         name = "f" if count == len(operators) else f"{operator.lower()}{count}"
-        found.append(node(operator, [source, constant] if constant else [source], name))
+        nodes.append(node(operator, [source, constant] if constant else [source], name))
         source = name
-    return found
+    return nodes
 
 
 GELU = [node("Div", ["r", "root"], "g1"), node("Erf", ["g1"], "g2"), node("Add", ["g2", "one"], "g3"),
@@ -241,9 +241,9 @@ def test_every_operator_of_the_standard_is_read_or_refused_in_one_line(tmp_path)
 
 def test_a_hostile_file_has_a_bounded_list(tmp_path, capsys) -> None:
     nodes = [node("Gelu", ["x" if count == 0 else f"g{count - 1}"], f"g{count}") for count in range(3000)]
-    made = model([*nodes, node("Relu", ["g2999"], "out")])
+    proto = model([*nodes, node("Relu", ["g2999"], "out")])
     with pytest.raises(UserError) as caught:
-        read(tmp_path, made)
+        read(tmp_path, proto)
     assert str(caught.value).endswith("net.onnx: 3000 faults, a line each")
     assert len(caught.value.notes) == MAXIMUM_FAULTS + 1 and caught.value.notes[-1] == "and 2980 more"
     with pytest.raises(SystemExit) as ended:
@@ -254,16 +254,16 @@ def test_a_hostile_file_has_a_bounded_list(tmp_path, capsys) -> None:
 
 
 def test_faults_of_the_graph_stand_beside_those_of_nodes(tmp_path) -> None:
-    made = graph([node("Add", ["r", "state"], "a"), node("Gelu", ["a"], "f")])
-    made.graph.input.add(name="state")
-    made.graph.output.add(name="a")
-    lines = faults(tmp_path, made)
+    proto = graph([node("Add", ["r", "state"], "a"), node("Gelu", ["a"], "f")])
+    proto.graph.input.add(name="state")
+    proto.graph.output.add(name="a")
+    lines = faults(tmp_path, proto)
     assert [line.split(";")[0] for line in lines] == [
         "has 2 inputs", "has 2 outputs",
         "node 'f' (Gelu): is the activation GELU by the error function, which no layer does"]
-    made = graph([node("Conv", ["r", "k"], "d", dilations=[2, 2]), node("Elu", ["d"], "f")])
-    made.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
-    lines = faults(tmp_path, made)
+    proto = graph([node("Conv", ["r", "k"], "d", dilations=[2, 2]), node("Elu", ["d"], "f")])
+    proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    lines = faults(tmp_path, proto)
     for needle, line in zip(("dynamic dimension", "dilations [2, 2]", "ELU"), lines, strict=True):
         assert needle in line
 
@@ -284,12 +284,12 @@ def test_groups_of_nodes_that_are_cut_off_are_refused_all_the_same(tmp_path) -> 
 
 
 def test_commands_tell_what_is_left_out(tmp_path, capsys) -> None:
-    made = model([node("Gemm", ["x", "w", "b"], "fc1"), node("BatchNormalization", ["fc1", *["s"] * 4], "n"),
-                  node("Dropout", ["n"], "d"), node("Relu", ["d"], "r"), node("Gemm", ["r", "v"], "fc2")],
-                 [weights("w", 64, 4), weights("b", 4), weights("v", 4, 10), TENSORS[2]],
-                 size=("batch", 64), output="fc2")
+    proto = model([node("Gemm", ["x", "w", "b"], "fc1"), node("BatchNormalization", ["fc1", *["s"] * 4], "n"),
+                   node("Dropout", ["n"], "d"), node("Relu", ["d"], "r"), node("Gemm", ["r", "v"], "fc2")],
+                  [weights("w", 64, 4), weights("b", 4), weights("v", 4, 10), TENSORS[2]],
+                  size=("batch", 64), output="fc2")
     path = tmp_path / "net.onnx"
-    path.write_bytes(made.SerializeToString())
+    path.write_bytes(proto.SerializeToString())
     cli.main(["plan", str(path), "--array", "ring-2", "--json"])
     written = capsys.readouterr()
     assert json.loads(written.out)["network"] == "net"
@@ -305,11 +305,11 @@ def test_commands_tell_what_is_left_out(tmp_path, capsys) -> None:
 
 
 def test_what_is_left_out_is_told(tmp_path) -> None:
-    made = graph([node("Conv", ["r", "k"], "d", pads=[1] * 4), node("BatchNormalization", ["d", *["s"] * 4], "e"),
-                  node("Dropout", ["e"], "g"), node("Identity", ["g"], "h"), node("Dropout", ["h"], "f"),
-                  node("Gelu", ["h"], "unread")])
-    found = read(tmp_path, made)
-    assert found.notes == (
+    proto = graph([node("Conv", ["r", "k"], "d", pads=[1] * 4), node("BatchNormalization", ["d", *["s"] * 4], "e"),
+                   node("Dropout", ["e"], "g"), node("Identity", ["g"], "h"), node("Dropout", ["h"], "f"),
+                   node("Gelu", ["h"], "unread")])
+    network = read(tmp_path, proto)
+    assert network.notes == (
         "1 BatchNormalization ('e') folded into the layers before, whose bias and weights take it up: nothing is "
         "normalised while training",
         "2 Dropout ('g', 'f') left out: nothing is dropped while training",

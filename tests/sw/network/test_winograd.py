@@ -49,10 +49,10 @@ def layer(**settings) -> Convolution:
     ({"winograd": "auto", "weights": "winograd", "kernel": (4, 4)}, None, (4, 4, 3, 4)),
 ])
 def test_what_a_convolution_says(settings, transform, weights) -> None:
-    made = layer(**settings)
-    made.output([MAP])
-    assert made.transform([MAP]) == transform
-    assert made.variables([MAP])[0].shape == weights
+    convolution = layer(**settings)
+    convolution.output([MAP])
+    assert convolution.transform([MAP]) == transform
+    assert convolution.variables([MAP])[0].shape == weights
 
 
 def test_products_are_those_of_tiles() -> None:
@@ -130,8 +130,8 @@ def test_rates_of_elements() -> None:
 def test_initial_tiles_are_those_of_the_initial_kernels() -> None:
     plain, tiles = (initial_parameters(network, 5) for network in (DIGITS, with_tiles(DIGITS, 2, "winograd")))
     network = with_tiles(DIGITS, 2, "winograd")
-    made, left = converted(network, "conv2", plain["conv2.weights"])
-    assert np.allclose(made, tiles["conv2.weights"], rtol=1e-6, atol=1e-7) and not left
+    tile_weights, left = converted(network, "conv2", plain["conv2.weights"])
+    assert np.allclose(tile_weights, tiles["conv2.weights"], rtol=1e-6, atol=1e-7) and not left
     assert (plain["fc1.weights"] == tiles["fc1.weights"]).all()
     assert set(other_forms(network, "conv2")) == {(3, 3, 8, 20), (6, 6, 8, 20)}
 
@@ -145,16 +145,16 @@ def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
                                         "say --weights spatial, as it was trained .* makes its tiles, the same "):
         checkpoint.load(first, tiles)
     run = CliRunner()
-    made = run.invoke(cli, ["convert", str(first), str(second), "--network", "digits-cnn", "--winograd", "4",
-                            "--weights", "winograd"])
-    assert made.output == f"checkpoint: {second}\n"
-    found = checkpoint.load(second, tiles)
-    assert (found.epoch, found.seed) == (2, 3)
+    conversion = run.invoke(cli, ["convert", str(first), str(second), "--network", "digits-cnn", "--winograd", "4",
+                                  "--weights", "winograd"])
+    assert conversion.output == f"checkpoint: {second}\n"
+    loaded = checkpoint.load(second, tiles)
+    assert (loaded.epoch, loaded.seed) == (2, 3)
     with pytest.raises(UserError, match=r"holds 288 weights of Winograd tiles, .*; say --winograd 4 --weights winograd,"
                                         " as it was trained .* those nearest to them, another function"):
         checkpoint.load(second, DIGITS)
-    made = run.invoke(cli, ["convert", str(second), str(third), "--network", "digits-cnn"])
-    assert made.output == f"checkpoint: {third}\n", "these tiles are a kernel's"
+    conversion = run.invoke(cli, ["convert", str(second), str(third), "--network", "digits-cnn"])
+    assert conversion.output == f"checkpoint: {third}\n", "these tiles are a kernel's"
     for name, values in checkpoint.load(third, DIGITS).parameters.items():
         assert np.allclose(values, plain[name], atol=1e-6)
 
@@ -173,14 +173,14 @@ def test_what_becomes_another_function_is_said(outputs: int, options: list[str],
     noise *= 0.75 * np.linalg.norm(elements) / np.linalg.norm(noise)
     parameters["conv1.weights"] = (elements + noise).astype(np.float32)
     checkpoint.save(Path(first), tiles, checkpoint.Checkpoint(parameters, 2, 3))
-    made = CliRunner().invoke(cli, ["convert", first, second, "--network", "digits-cnn", *options])
-    assert made.output == (
+    conversion = CliRunner().invoke(cli, ["convert", first, second, "--network", "digits-cnn", *options])
+    assert conversion.output == (
         "note: this is another function: no kernel has the tiles that were trained, so it is that of the nearest "
         f"kernels, which leave out 60.00% of conv1; `plinth eval` says what either is worth\ncheckpoint: {second}\n")
     loss = {}
     for path, more in ((first, ["--winograd", str(outputs), "--weights", "winograd"]), (second, options)):
-        found = CliRunner().invoke(cli, ["eval", path, "--network", "digits-cnn", *more, "--json"])
-        loss[path] = json.loads(found.output)["test_loss"]
+        evaluation = CliRunner().invoke(cli, ["eval", path, "--network", "digits-cnn", *more, "--json"])
+        loss[path] = json.loads(evaluation.output)["test_loss"]
     assert abs(loss[first] - loss[second]) > 1e-3
 
 
@@ -202,8 +202,8 @@ def of_fp16(values: np.ndarray) -> np.ndarray:
 
 def windows(maps: np.ndarray, reach: tuple[int, ...], step: tuple[int, ...]) -> np.ndarray:
     """[image, tile down, tile across, place down, place across, channel]."""
-    found = np.lib.stride_tricks.sliding_window_view(maps, reach, axis=(1, 2))[:, ::step[0], ::step[1]]
-    return np.moveaxis(found, 3, -1)
+    views = np.lib.stride_tricks.sliding_window_view(maps, reach, axis=(1, 2))[:, ::step[0], ::step[1]]
+    return np.moveaxis(views, 3, -1)
 
 
 def overlapped(tiles: np.ndarray, step: tuple[int, ...]) -> np.ndarray:
@@ -224,8 +224,8 @@ def passes(kernel, outputs, x, w, dy, rounded) -> list[np.ndarray]:
         return [np.einsum("ntuklc,klcd->ntud", parts, w), overlapped(np.einsum("ntud,klcd->ntuklc", dy, w), (1, 1)),
                 np.einsum("ntuklc,ntud->klcd", parts, dy)]
     down, across = form(kernel, outputs).transforms
-    (a, g, b), (a2, g2, b2) = ([np.array(matrix, dtype=np.float64) for matrix in (one.a, one.g, one.b)]
-                               for one in (down, across))
+    (a, g, b), (a2, g2, b2) = ([np.array(matrix, dtype=np.float64)
+                                for matrix in (transform.a, transform.g, transform.b)] for transform in (down, across))
     step = down.outputs, across.outputs
     v = rounded(np.einsum("up,vq,ntspqc->ntsuvc", b, b2, windows(x, (down.size, across.size), step)))
     u = rounded(np.einsum("iu,jv,ntsijd->ntsuvd", a, a2, windows(dy, step, step)))
@@ -239,26 +239,27 @@ def passes(kernel, outputs, x, w, dy, rounded) -> list[np.ndarray]:
 def test_errors_of_fp16_operands_grow_as_stated(kernel, outputs) -> None:
     """Of standard normal data, in the root of the mean of squares, over those of direct convolution; exact sums."""
     generator = np.random.default_rng(0)
-    made = [8 if taps > 1 else 9 for taps in kernel]
+    map_sides = [8 if taps > 1 else 9 for taps in kernel]
     x, w, dy = (generator.standard_normal(shape) for shape in (
-        (4, *(side + taps - 1 for side, taps in zip(made, kernel, strict=True)), 8), (*kernel, 8, 8), (4, *made, 8)))
+        (4, *(side + taps - 1 for side, taps in zip(map_sides, kernel, strict=True)), 8), (*kernel, 8, 8),
+        (4, *map_sides, 8)))
     exact = passes(kernel, None, x, w, dy, lambda values: values)
-    assert all(np.allclose(one, other) for one, other in zip(
+    assert all(np.allclose(direct, tiled) for direct, tiled in zip(
         exact, passes(kernel, outputs, x, w, dy, lambda values: values), strict=True))
-    found, plain = ([np.sqrt(np.mean((one - other)**2)) for one, other in zip(
+    tile_errors, direct_errors = ([np.sqrt(np.mean((rounded_sums - exact_sums)**2)) for rounded_sums, exact_sums in zip(
         passes(kernel, some, x, w, dy, of_fp16), exact, strict=True)] for some in (outputs, None))
     stated = growth(form(kernel, outputs))
-    for one, other in zip(found, plain, strict=True):
-        assert abs(one / other / stated - 1) < 0.25, (one / other, stated)
+    for tile_error, direct_error in zip(tile_errors, direct_errors, strict=True):
+        assert abs(tile_error / direct_error / stated - 1) < 0.25, (tile_error / direct_error, stated)
     assert fit(form(kernel, outputs)) == (max(form(kernel, outputs).sides) == 4) == (stated <= 2)
 
 
 @pytest.mark.parametrize(("kernel", "outputs"), FORMS)
 def test_numbers_of_fit_tiles_stay_near_those_of_maps(kernel, outputs) -> None:
     """Of the largest tile, over the largest number of a map or a kernel: two bits of what FP16 holds at most."""
-    sums = [max(sum(map(abs, row)) for row in matrix) for one in form(kernel, outputs).transforms
-            for matrix in (one.b, transposed(one.a), one.g)]
-    gains = [float(one * other) for one, other in zip(sums[:3], sums[3:], strict=True)]
+    sums = [max(sum(map(abs, row)) for row in matrix) for transform in form(kernel, outputs).transforms
+            for matrix in (transform.b, transposed(transform.a), transform.g)]
+    gains = [float(down * across) for down, across in zip(sums[:3], sums[3:], strict=True)]
     assert (max(gains) <= 4) == fit(form(kernel, outputs)), gains
     if outputs == 4:
         assert gains[:2] == [100, 225]
@@ -270,7 +271,7 @@ def test_numbers_of_fit_tiles_stay_near_those_of_maps(kernel, outputs) -> None:
     ({"kernel": (1, 3), "padding": (0, 1)}, (2, "spatial")),
     ({"stride": (2, 2)}, ("off", "spatial")), ({"winograd": 4}, (4, "spatial"))])
 def test_layers_that_may_choose_take_what_is_fit(settings, chosen) -> None:
-    one = layer(**({"winograd": "auto"} | settings))
-    (found, *_) = with_fit(Network(name="x", input=MAP, layers=(
-        one, Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss")))).layers
-    assert (found.winograd, found.weights) == chosen
+    convolution = layer(**({"winograd": "auto"} | settings))
+    (fitted, *_) = with_fit(Network(name="x", input=MAP, layers=(
+        convolution, Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss")))).layers
+    assert (fitted.winograd, fitted.weights) == chosen

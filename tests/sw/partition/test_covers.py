@@ -20,12 +20,12 @@ OWNERS = st.lists(st.integers(0, DIES - 1), min_size=SIZE, max_size=SIZE)
 
 
 def cover(sets: list[set[int]], owners: tuple[int, ...] | None = None) -> Region:
-    return Region.of(owners, samples=(), channels=(Cover((0, 1), tuple(runs_of(sorted(one)) for one in sets)),))
+    return Region.of(owners, samples=(), channels=(Cover((0, 1), tuple(runs_of(sorted(indices)) for indices in sets)),))
 
 
 def partition(owner: list[int]) -> tuple[Region, list[set[int]]]:
     sets = [{index for index, die in enumerate(owner) if die == number} for number in range(DIES)]
-    return Region.of(channels=(Listed((0, 1), tuple(runs_of(sorted(one)) for one in sets)),)), sets
+    return Region.of(channels=(Listed((0, 1), tuple(runs_of(sorted(indices)) for indices in sets)),)), sets
 
 
 def exchange(source: Region, target: Region, positions: int = 2) -> ExchangeDefinition:
@@ -44,8 +44,8 @@ def test_what_moves_is_what_is_needed_and_not_owned(sets: list[set[int]], owner:
     kept = [len(here & there) for here, there in zip(owned, sets, strict=True)]
     assert (common(CHANNELS, SIZE, owners, needs, FACTORS) == kept).all()
     assert overlap(owners, needs, plane(BATCH, SIZE), FACTORS) == BATCH * sum(kept)
-    for one, two in ((owners, needs), (needs, owners)):
-        moved = exchange(one, two)
+    for source, target in ((owners, needs), (needs, owners)):
+        moved = exchange(source, target)
         assert exchange_words(moved, BATCH, FACTORS) == words(moved, BATCH, FACTORS).sum() == 2 * BATCH * wanted.sum()
 
 
@@ -54,18 +54,18 @@ def test_what_moves_is_what_is_needed_and_not_owned(sets: list[set[int]], owner:
 def test_every_die_gets_what_it_needs_piece_by_piece(sets: list[set[int]], owner: list[int]) -> None:
     owners, _ = partition(owner)
     whole = np.arange(BATCH * 2 * SIZE).reshape(BATCH, 2, SIZE)
-    made, target = (Tensor(name, BATCH, 2, SIZE, region, FACTORS) for name, region in (
+    source, target = (Tensor(name, BATCH, 2, SIZE, region, FACTORS) for name, region in (
         ("owned", owners), ("needed", cover(sets))))
     for die in range(DIES):
         there = target.part(die)
-        found = np.full((BATCH, 2, there.channels), -1)
+        received = np.full((BATCH, 2, there.channels), -1)
         for sender in range(DIES):
-            here = made.part(sender)
+            here = source.part(sender)
             values = whole[here.index()]
             for mine, theirs in here.meet(there):
-                found[:, :, theirs.channel:theirs.channel + theirs.channels] = values[
+                received[:, :, theirs.channel:theirs.channel + theirs.channels] = values[
                     :, :, mine.channel:mine.channel + mine.channels]
-        assert (found == whole[:, :, sorted(sets[die])]).all()
+        assert (received == whole[:, :, sorted(sets[die])]).all()
 
 
 @given(SETS, st.permutations(range(DIES)))

@@ -71,12 +71,12 @@ def test_what_is_read_twice_is_one_edge() -> None:
             Convolution(name="one", channels=4, kernel=(1, 1)), Convolution(name="two", channels=4, kernel=(1, 1)),
             Join(name="join", inputs=("one", "two", *inputs)), MeanSquaredError(name="loss"))))
 
-    found = graph("one", "input", "two", "one", "input")
-    assert found.edges == (Edge(0, 1, 64, 4), Edge(0, 2, 64, 4), Edge(1, 2, 64, 4), Edge(2, 3, 64, 4))
-    assert found.feeds(2) == (1, 2, 1, None, 2, 1, None)
-    assert found.outputs[:2] == ((0, 1), (2,))
+    repeated = graph("one", "input", "two", "one", "input")
+    assert repeated.edges == (Edge(0, 1, 64, 4), Edge(0, 2, 64, 4), Edge(1, 2, 64, 4), Edge(2, 3, 64, 4))
+    assert repeated.feeds(2) == (1, 2, 1, None, 2, 1, None)
+    assert repeated.outputs[:2] == ((0, 1), (2,))
     splits = (("mp",), ("op",), ("dp",), ("dp",))
-    assert total_words(found, splits, 10) == total_words(graph(), splits, 10)
+    assert total_words(repeated, splits, 10) == total_words(graph(), splits, 10)
     further: list[tuple[str, ...]] = [(), ("one",), ("two",), ("one", "one"), ("one", "two")]
     assert len({fingerprint(graph(*inputs)) for inputs in further}) == len(further)
 

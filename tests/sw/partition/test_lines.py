@@ -19,10 +19,10 @@ def words(array: Array | None, levels: int, phase: str, kind: str, outputs: int 
           ) -> tuple[int, int]:
     """Of conv2 of the digits' network: maps of 4 x 4."""
     graph = from_network(with_tiles(NETWORKS["digits-cnn"], outputs, "winograd"))
-    given = array or RING
-    here = layouts(graph, grouped(graph, given, levels), (), given.factors)[1]
+    cut_array = array or RING
+    here = layouts(graph, grouped(graph, cut_array, levels), (), cut_array.factors)[1]
     assert graph.nodes[1].name == "conv2" and graph.nodes[1].window.size == (4, 4)
-    return lines.tile_words(graph.nodes[1], here, phase, kind, given.factors, coded, array)
+    return lines.tile_words(graph.nodes[1], here, phase, kind, cut_array.factors, coded, array)
 
 
 @pytest.mark.parametrize(("levels", "outputs", "lines_", "whole"), [
@@ -46,5 +46,5 @@ def test_a_link_carries_what_goes_over_it() -> None:
     way round."""
     graph = from_network(with_tiles(NETWORKS["digits-cnn"], 2, "winograd"))
     here = layouts(graph, grouped(graph, RING, 2), (), RING.factors)[1]
-    found = lines._link_cycles(RING, here.groups(TILES, RING.factors))
-    assert found == pytest.approx((1 + 2) / 4 / float(RING.rate))
+    cycles = lines._link_cycles(RING, here.groups(TILES, RING.factors))
+    assert cycles == pytest.approx((1 + 2) / 4 / float(RING.rate))

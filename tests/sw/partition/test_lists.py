@@ -41,12 +41,12 @@ class ListedModel(Model):
         return mask
 
     def _region(self, die: int, node: int, axes) -> np.ndarray:
-        found = self.lists[node] or Lists()
-        seat = die if found.owners is None else found.owners.index(die)
+        node_lists = self.lists[node] or Lists()
+        seat = die if node_lists.owners is None else node_lists.owners.index(die)
         sides = []
         for size, which, levels in axes:
             picks = [(self.digits(seat)[level], self.factors[level]) for level in levels]
-            sides.append(self._axis(size, getattr(found, which), picks))
+            sides.append(self._axis(size, getattr(node_lists, which), picks))
         return np.outer(*sides)
 
     def _levels(self, node: int, split: str) -> list[int]:
@@ -73,13 +73,13 @@ class ListedModel(Model):
                                         (self.graph.nodes[node].output_channels, "outputs", channels)))
 
     def weights(self, die: int, node: int) -> np.ndarray:
-        one = self.graph.nodes[node]
-        return self._region(die, node, ((one.input_channels, "inputs", self._levels(node, "mp")),
-                                        (one.output_channels, "outputs", self._levels(node, "op"))))
+        layer = self.graph.nodes[node]
+        return self._region(die, node, ((layer.input_channels, "inputs", self._levels(node, "mp")),
+                                        (layer.output_channels, "outputs", self._levels(node, "op"))))
 
     def rings(self):
         """Dies that have the same slice and together all samples, each once, in the order of their seats."""
-        found = {}
+        words = {}
         for number, node in enumerate(self.graph.nodes):
             if not node.weighted:
                 continue
@@ -92,15 +92,15 @@ class ListedModel(Model):
             each = node.weights // (node.input_channels * node.output_channels)
             for members in groups.values():
                 slices = [self.weights(die, number) for die in members]
-                assert all((one == slices[0]).all() for one in slices)
+                assert all((weights == slices[0]).all() for weights in slices)
                 samples = sum(self.input(die, number).any(axis=1).astype(int) for die in members)
                 assert samples.max(initial=0) <= 1
                 outputs = self.output(members[0], number)
                 # A bias lies with the slice, also where that has no rows.
                 columns = (outputs.any(axis=0).sum() if outputs.any() else
                            max(self.output(die, number).any(axis=0).sum() for die in members))
-                found[node.name, tuple(members)] = each * int(slices[0].sum()) + int(columns) * bool(node.bias)
-        return found
+                words[node.name, tuple(members)] = each * int(slices[0].sum()) + int(columns) * bool(node.bias)
+        return words
 
 
 def cases():
@@ -141,14 +141,15 @@ def test_words_of_even_lists_by_digits_are_those_without_lists() -> None:
         splits = random_splits(rng, graph, 2, SPLITS)
 
         def even(size: int, levels: list[int], factors=factors):
-            found = [list(range(size))]
+            parts = [list(range(size))]
             for level in levels:
-                found = [part for whole in found for part in np.array_split(whole, factors[level])]
-            return ranges_of(map(len, found)) if levels else None
+                parts = [part for whole in parts for part in np.array_split(whole, factors[level])]
+            return ranges_of(map(len, parts)) if levels else None
 
         lists = []
         for node, vector in zip(graph.nodes, splits, strict=True):
-            dp, mp, op, _ = ([level for level, one in enumerate(vector) if one == split] for split in SPLITS)
+            dp, mp, op, _ = ([level for level, level_split in enumerate(vector) if level_split == split]
+                             for split in SPLITS)
             lists.append(Lists(even(12, dp), even(node.input_channels, mp),
                                even(node.output_channels, op) if node.weighted else None, tuple(range(6))))
         assert exchanges.total_words(graph, splits, 12, factors, tuple(lists)) == exchanges.total_words(
@@ -165,9 +166,9 @@ def test_owners_move_what_is_sent_and_leave_how_much() -> None:
         lists = (Lists(owners=owners),) * len(graph.nodes)
         plain, moved = (list(exchanges.exchanges(graph, regions.layouts(graph, splits, some, factors), factors))
                         for some in ((), lists))
-        for one, two in zip(plain, moved, strict=True):
-            there = exchanges.words(two, 10, factors)
-            assert (exchanges.words(one, 10, factors) == there[np.ix_(owners, owners)]).all()
+        for exchange, moved_exchange in zip(plain, moved, strict=True):
+            there = exchanges.words(moved_exchange, 10, factors)
+            assert (exchanges.words(exchange, 10, factors) == there[np.ix_(owners, owners)]).all()
 
 
 @settings(deadline=None, max_examples=60, derandomize=True)
@@ -185,18 +186,19 @@ def test_runs_tell_the_indices(rng, size, count) -> None:
 @given(st.randoms(use_true_random=False), st.integers(1, 12))
 def test_pieces_are_what_two_parts_have_in_common(rng, size) -> None:
     """Each element once, where both have it, and one behind the other in a piece."""
-    one, two = (Listed((0,), tuple(map(runs_of, random_parts(rng, size, 3)))) for _ in range(2))
+    left_axis, right_axis = (Listed((0,), tuple(map(runs_of, random_parts(rng, size, 3)))) for _ in range(2))
     for mine in range(3):
         for theirs in range(3):
-            low, high = one.edges[mine:mine + 2].tolist()
-            first, last = two.edges[theirs:theirs + 2].tolist()
-            found = []
-            for here, there, count in pieces(one, low, high, two, first, last):
-                left = one.order[low + here:low + here + count].tolist()
-                assert left == two.order[first + there:first + there + count].tolist() and count > 0
-                found += left
-            assert sorted(found) == sorted({*one.order[low:high].tolist()} & {*two.order[first:last].tolist()})
-            assert len(found) == len(set(found))
+            low, high = left_axis.edges[mine:mine + 2].tolist()
+            first, last = right_axis.edges[theirs:theirs + 2].tolist()
+            common = []
+            for here, there, count in pieces(left_axis, low, high, right_axis, first, last):
+                left = left_axis.order[low + here:low + here + count].tolist()
+                assert left == right_axis.order[first + there:first + there + count].tolist() and count > 0
+                common += left
+            assert sorted(common) == sorted(
+                {*left_axis.order[low:high].tolist()} & {*right_axis.order[first:last].tolist()})
+            assert len(common) == len(set(common))
 
 
 @settings(deadline=None, max_examples=60, derandomize=True)
@@ -213,31 +215,31 @@ def test_regions_have_as_many_axes_as_are_named(rng, samples, channels, elements
         return Region.of(rng.choice((None, tuple(rng.sample(range(4), 4)))), **{axis: cuts(size)
                                                                                for axis, size in sizes})
 
-    def held(one, die):
-        seat = die if one.owners is None else one.owners.index(die)
-        found = []
+    def held(region, die):
+        seat = die if region.owners is None else region.owners.index(die)
+        indices = []
         for axis, size in sizes:
-            picks = one.cuts(axis)
+            picks = region.cuts(axis)
             if picks and isinstance(picks[0], Listed):
                 part = [index for first, end in picks[0].parts[seat // 2] for index in range(first, end)]
             else:
                 digit = [seat // 2, seat % 2]
                 part = np.flatnonzero(owned(size, [(digit[level], 2) for level in picks])).tolist()
-            found.append(part)
-        return {(x, y, z) for x in found[0] for y in found[1] for z in found[2]}
+            indices.append(part)
+        return {(x, y, z) for x in indices[0] for y in indices[1] for z in indices[2]}
 
-    one, two = region(), region()
-    ones, twos = [held(one, die) for die in range(4)], [held(two, die) for die in range(4)]
-    words = pattern(one, two, sizes, factors)
+    first, second = region(), region()
+    ones, twos = [held(first, die) for die in range(4)], [held(second, die) for die in range(4)]
+    words = pattern(first, second, sizes, factors)
     for die in range(4):
         for other in range(4):
             assert words[die, other] == (0 if die == other else len(ones[die] & twos[other]))
-    assert overlap(one, two, sizes, factors) == sum(len(a & b) for a, b in zip(ones, twos, strict=True))
-    if alike(one, two, sizes, factors):
+    assert overlap(first, second, sizes, factors) == sum(len(a & b) for a, b in zip(ones, twos, strict=True))
+    if alike(first, second, sizes, factors):
         assert ones == twos
 
 
-@pytest.mark.parametrize(("given", "message"), [
+@pytest.mark.parametrize(("lists", "message"), [
     (Lists(samples=(((0, 4),), ((3, 8),))), "layer 'fc': samples: index 3 is in parts 0 and 1; give each index"),
     (Lists(samples=(((0, 2), (1, 4)), ((4, 8),))), "samples: index 1 is twice in part 0"),
     (Lists(samples=(((0, 3),), ((4, 8),))), "samples: index 3 is in no part"),
@@ -248,9 +250,9 @@ def test_regions_have_as_many_axes_as_are_named(rng, samples, channels, elements
     (Lists(inputs=(((0, 4),), ())), "inputs: the list has 2 parts; no level splits this axis: leave the list out"),
     (Lists(owners=(0, 0)), "layer 'fc': owners are no partition of 2 dies: die 0 is in two; give each die one seat"),
     (Lists(owners=(0,)), "die 1 is in none"), (Lists(owners=(0, 2)), "2 is no die")])
-def test_lists_that_are_no_partition_are_refused(given, message) -> None:
+def test_lists_that_are_no_partition_are_refused(lists, message) -> None:
     with pytest.raises(UserError) as caught:
-        check_lists(chain("one", [dense("fc", 4, 4)]), (("dp",), ("dp",)), (given, None), 8, (2,))
+        check_lists(chain("one", [dense("fc", 4, 4)]), (("dp",), ("dp",)), (lists, None), 8, (2,))
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 

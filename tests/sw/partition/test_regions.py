@@ -37,11 +37,11 @@ class Model:
         self.dies = math.prod(factors)
 
     def digits(self, die: int) -> list[int]:
-        found = []
+        digits = []
         for factor in reversed(self.factors):
             die, digit = divmod(die, factor)
-            found.append(digit)
-        return found[::-1]
+            digits.append(digit)
+        return digits[::-1]
 
     def picks(self, die: int, node: int, *which: str) -> list[tuple[int, int]]:
         digits = self.digits(die)
@@ -72,19 +72,19 @@ class Model:
 
     def sent(self, source: list[np.ndarray], target: list[np.ndarray], positions: int) -> np.ndarray:
         words = np.zeros((self.dies, self.dies), dtype=np.int64)
-        for one in range(self.dies):
-            for two in range(self.dies):
-                if one != two:
-                    words[one, two] = positions * (source[one] & target[two]).sum()
+        for sender in range(self.dies):
+            for receiver in range(self.dies):
+                if sender != receiver:
+                    words[sender, receiver] = positions * (source[sender] & target[receiver]).sum()
         return words
 
     def transfers(self):
         graph, dies = self.graph, range(self.dies)
-        found = {}
+        transfers = {}
 
         def put(key, source, target, positions):
             words = self.sent(source, target, positions)
-            found[key] = found[key] + words if key in found else words
+            transfers[key] = transfers[key] + words if key in transfers else words
 
         for number, node in enumerate(graph.nodes):
             owned = [self.owned(die, number) for die in dies]
@@ -101,10 +101,10 @@ class Model:
                     need = [self.input(die, edge.consumer) for die in dies]
                     put((node.name, "fprop", "copy", reader), owned, need, edge.elements // edge.channels)
                     put((node.name, "bprop", "reduce", reader), need, owned, edge.elements // edge.channels)
-        return {key: words for key, words in found.items() if words.any()}
+        return {key: words for key, words in transfers.items() if words.any()}
 
     def rings(self):
-        found = {}
+        rings = {}
         for number, node in enumerate(self.graph.nodes):
             if not node.weighted:
                 continue
@@ -118,8 +118,8 @@ class Model:
                 words = each * int(np.outer(rows, columns).sum()) + int(columns.sum()) * bool(node.bias)
                 groups.setdefault((*other, words), []).append(die)
             for (*_, words), members in groups.items():
-                found[node.name, tuple(members)] = words
-        return found
+                rings[node.name, tuple(members)] = words
+        return rings
 
 
 def cases():
@@ -134,16 +134,16 @@ def cases():
 
 def check_transfers(graph, here, batch, factors, expected) -> None:
     """Words from every die to every other one, by exchange, are those expected."""
-    found: dict = {}
+    counted: dict = {}
     for exchange in exchanges.exchanges(graph, here, factors):
         words = exchanges.words(exchange, batch, factors)
         assert words.sum() == exchanges.exchange_words(exchange, batch, factors)
         key = (exchange.layer, exchange.phase, exchange.kind, exchange.consumer)
         if words.any():
-            found[key] = found[key] + words if key in found else words
-    assert found.keys() == expected.keys()
+            counted[key] = counted[key] + words if key in counted else words
+    assert counted.keys() == expected.keys()
     for key, words in expected.items():
-        assert (found[key] == words).all(), key
+        assert (counted[key] == words).all(), key
 
 
 @pytest.mark.parametrize(("graph", "splits", "batch", "factors"), list(cases()))
@@ -213,15 +213,15 @@ def test_words_of_many_dies_are_counted_in_closed_form_as_by_the_dies() -> None:
     rng = random.Random(11)
     for _ in range(300):
         factors = rng.choice(((3, 2, 2), (2, 3, 2), (3, 3), (5, 2), (2, 2, 2, 2), (3, 2, 5)))
-        one, two = random_region(rng, len(factors)), random_region(rng, len(factors))
+        left, right = random_region(rng, len(factors)), random_region(rng, len(factors))
         batch, channels = rng.choice((1, 12, 60, 7)), rng.choice((2, 30, 36, 13))
         marks = [[np.outer((np.arange(batch) >= low) & (np.arange(batch) < high),
                            (np.arange(channels) >= first) & (np.arange(channels) < last))
                   for low, high, first, last in zip(*bounds(batch, region.cuts("samples"), factors),
                                                     *bounds(channels, region.cuts("channels"), factors), strict=True)]
-                 for region in (one, two)]
-        assert overlap(one, two, plane(batch, channels), factors) == sum(
-            int((mine & theirs).sum()) for mine, theirs in zip(*marks, strict=True)), (one, two, factors)
+                 for region in (left, right)]
+        assert overlap(left, right, plane(batch, channels), factors) == sum(
+            int((mine & theirs).sum()) for mine, theirs in zip(*marks, strict=True)), (left, right, factors)
 
 
 @pytest.mark.parametrize(("splits", "message"), [

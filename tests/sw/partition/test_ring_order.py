@@ -20,11 +20,11 @@ STAR = Array(name="star", topology="links", dies=8, preset="ndp-demo", wiring=tu
 
 def links_between(array: Array, die: int, other: int) -> list[int]:
     """Numbers of the links on the way from a die to another, by the routes of dies and switches."""
-    found = []
+    links = []
     while die != other:
-        found.append(int(array.following[die, other]))
-        die = array.all_routes.links[found[-1]][2]
-    return found
+        links.append(int(array.following[die, other]))
+        die = array.all_routes.links[links[-1]][2]
+    return links
 
 
 def hops(array: Array, members: tuple[int, ...]) -> int:
@@ -78,16 +78,16 @@ def test_no_ring_is_longer_than_by_numbers(array: Array) -> None:
     for count in range(1, array.levels + 1):
         for over in combinations(range(array.levels), count):
             groups = process_groups(RING, over, array.factors)
-            found = along_links(array, groups)
-            assert [sorted(one) for one in found.members] == [sorted(one) for one in groups.members]
-            assert [one[0] for one in found.members] == [one[0] for one in groups.members]
+            ordered = along_links(array, groups)
+            assert [sorted(members) for members in ordered.members] == [sorted(members) for members in groups.members]
+            assert [members[0] for members in ordered.members] == [members[0] for members in groups.members]
             if array.topology == "h-tree":
-                assert found == groups
+                assert ordered == groups
                 continue
-            for one, other in zip(found.members, groups.members, strict=True):
-                assert hops(array, one) <= hops(array, other)
-                assert one == other or hops(array, one) < hops(array, other)
-                assert hops(array, one) == ring_hops(array.all_routes.hops[:array.dies].astype(np.int64), one)
+            for members, numbered in zip(ordered.members, groups.members, strict=True):
+                assert hops(array, members) <= hops(array, numbered)
+                assert members == numbered or hops(array, members) < hops(array, numbered)
+                assert hops(array, members) == ring_hops(array.all_routes.hops[:array.dies].astype(np.int64), members)
 
 
 def test_rings_of_rings_stay_as_they_are() -> None:
@@ -102,7 +102,7 @@ def test_rings_of_rings_stay_as_they_are() -> None:
 
 def test_cycles_that_are_searched() -> None:
     members, = along_links(CUBE, everything(CUBE)).members
-    assert hops(CUBE, members) == 8 and all((one ^ other).bit_count() == 1 for one, other in zip(
+    assert hops(CUBE, members) == 8 and all((die ^ neighbour).bit_count() == 1 for die, neighbour in zip(
         members, (*members[1:], members[0]), strict=True))
     # Five of eight dies have no links with each other: two hops at least between any two of them.
     members, = along_links(STAR, everything(STAR)).members
@@ -115,8 +115,8 @@ def test_other_seats_are_other_members_in_the_same_order() -> None:
     groups = process_groups(RING, (0, 1), (2, 2), owners)
     assert along_links(full(4), groups).members == ((3, 1, 0, 2),)
     assert along_links(None, groups) == groups
-    found, = along_links(ring(4), groups).members
-    assert found[0] == 3 and hops(ring(4), found) == 4 < hops(ring(4), owners)
+    members, = along_links(ring(4), groups).members
+    assert members[0] == 3 and hops(ring(4), members) == 4 < hops(ring(4), owners)
 
 
 def test_large_tori() -> None:
@@ -133,9 +133,9 @@ def test_no_order_on_clusters_is_better(sides: tuple[int, int], narrow: Fraction
     """All orders tried."""
     array = replace(clusters(*sides), narrow_rate=narrow)
     for groups in all_rings(array):
-        found = along_links(array, groups)
+        ordered = along_links(array, groups)
         if groups.size > 3:
-            assert [length(array, members) for members in found.members] == [
+            assert [length(array, members) for members in ordered.members] == [
                 shortest(array, members) for members in groups.members]
 
 
@@ -150,8 +150,8 @@ def test_no_order_on_eight_dies_of_clusters_is_better(sides: tuple[int, int], na
 def test_dies_of_a_cluster_are_a_cycle_of_neighbours(groups: int) -> None:
     """Of as many groups as one likes, also where the last row of their grid is short."""
     array = clusters(groups, 2)
-    found = along_links(array, process_groups(RING, tuple(range(array.group_levels)), array.factors))
-    for number, members in enumerate(found.members):
+    ordered = along_links(array, process_groups(RING, tuple(range(array.group_levels)), array.factors))
+    for number, members in enumerate(ordered.members):
         assert sorted(members) == list(range(number, 2 * groups, 2)) and members[0] == number
         assert hops(array, members) == groups
 
@@ -173,5 +173,5 @@ def test_large_arrays_of_clusters() -> None:
     array = clusters(32, 32)
     members, = along_links(array, everything(array)).members
     assert length(array, members) == (1 / array.rate, 1024 + 32)
-    found = along_links(array, process_groups(RING, tuple(range(5)), array.factors))
-    assert all(hops(array, members) == 32 for members in found.members[::8])
+    ordered = along_links(array, process_groups(RING, tuple(range(5)), array.factors))
+    assert all(hops(array, members) == 32 for members in ordered.members[::8])

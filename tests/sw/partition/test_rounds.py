@@ -14,14 +14,14 @@ def walked(array: Array, members: tuple[int, ...]) -> list[tuple[int, int]]:
     """Dies and ports by which the members send to the next."""
     table, links = routes(array.directed(), array.dies), array.directed()
     behind = {(die, port): other for die, port, other, _ in links}
-    found = []
+    walk = []
     for die, to in zip(members, (*members[1:], members[0]), strict=True):
         while die != to:
             port = table[die][to]
             assert port is not None
-            found.append((die, port))
+            walk.append((die, port))
             die = behind[die, port]
-    return found
+    return walk
 
 
 @pytest.mark.parametrize("array", [ring(4), ring(6), ring(8), ring(12), torus(2, 4), torus(3, 4), torus(4, 4), full(8)],
@@ -32,16 +32,17 @@ def test_rings_of_a_round_share_no_link_and_those_of_two_do(array: Array) -> Non
         for over in combinations(range(len(factors)), count):
             rings = process_groups(RING, over, factors)
             links = [walked(array, members) for members in rings.members]
-            assert all(len(set(one)) == len(one) for one in links)
-            assert [len(one) for one in ring_links(array, rings)] == [len(one) for one in links]
-            found = rounds(array, rings)
-            assert sorted(number for some in found for number in some) == list(range(len(rings.members)))
-            for some in found:
-                assert all(set(links[one]).isdisjoint(links[two]) for one, two in combinations(some, 2))
-            for place, some in enumerate(found):
-                for one in some:
-                    assert all(any(set(links[one]) & set(links[two]) for two in before) for before in found[:place])
-            met += len(found) > 1
+            assert all(len(set(walk)) == len(walk) for walk in links)
+            assert [len(walk) for walk in ring_links(array, rings)] == [len(walk) for walk in links]
+            ring_rounds = rounds(array, rings)
+            assert sorted(number for some in ring_rounds for number in some) == list(range(len(rings.members)))
+            for some in ring_rounds:
+                assert all(set(links[first]).isdisjoint(links[second]) for first, second in combinations(some, 2))
+            for place, some in enumerate(ring_rounds):
+                for ring_index in some:
+                    assert all(any(set(links[ring_index]) & set(links[earlier]) for earlier in before)
+                               for before in ring_rounds[:place])
+            met += len(ring_rounds) > 1
     assert (met == 0) == (array.topology == "full")
 
 

@@ -15,10 +15,10 @@ from plinth.partition.groups import RING
 
 def owned(size: int, digits: list[tuple[int, int]]) -> set[int]:
     """What is left of a range after it is cut in parts, one digit after the other."""
-    found = np.arange(size)
+    indices = np.arange(size)
     for digit, parts in digits:
-        found = np.array_split(found, parts)[digit]
-    return set(found.tolist())
+        indices = np.array_split(indices, parts)[digit]
+    return set(indices.tolist())
 
 
 class Ownership:
@@ -26,7 +26,8 @@ class Ownership:
 
     def __init__(self, node, vector, factors, batch) -> None:
         self.dies = list(product(*(range(factor) for factor in factors)))
-        levels = {split: [level for level, one in enumerate(vector) if one == split] for split in SPLITS}
+        levels = {split: [level for level, level_split in enumerate(vector) if level_split == split]
+                  for split in SPLITS}
 
         def had(size: int, *splits: str) -> list[set[int]]:
             return [owned(size, [(die[level], factors[level]) for split in splits for level in levels[split]])
@@ -41,11 +42,11 @@ class Ownership:
 
     def scattered(self, channels: list[set[int]], tiles: int) -> np.ndarray:
         """Words that die s (row) sends to die t."""
-        found = np.zeros((len(self.dies),) * 2, dtype=int)
-        for s, t in np.ndindex(found.shape):
+        words = np.zeros((len(self.dies),) * 2, dtype=int)
+        for s, t in np.ndindex(words.shape):
             if s != t and self.cluster[s] == self.cluster[t]:
-                found[s, t] = len(self.samples[s]) * len(self.elements[t]) * len(channels[s]) * tiles
-        return found
+                words[s, t] = len(self.samples[s]) * len(self.elements[t]) * len(channels[s]) * tiles
+        return words
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -56,12 +57,12 @@ def test_every_sender_receiver_and_word_follows_from_ownership(seed: int) -> Non
     splits = tuple(tuple(rng.choice(graph.choices(number)) for _ in factors) for number in range(len(graph.nodes)))
     batch = rng.choice((8, 16, 7, 12, 3))
     here = regions.layouts(graph, splits, (), factors)
-    found = {}
+    counted = {}
     for exchange in exchanges.exchanges(graph, here, factors):
         words = exchanges.words(exchange, batch, factors)
         assert words.sum() == exchanges.exchange_words(exchange, batch, factors)
         if exchange.kind in ("scatter", "gather", "bias"):
-            found[exchange.layer, exchange.phase, exchange.kind] = words
+            counted[exchange.layer, exchange.phase, exchange.kind] = words
     expected = {}
     for number, (node, vector) in enumerate(zip(graph.nodes, splits, strict=True)):
         if node.tiling is None or "ep" not in vector:
@@ -69,11 +70,11 @@ def test_every_sender_receiver_and_word_follows_from_ownership(seed: int) -> Non
         own = Ownership(node, vector, factors, batch)
         tiles = node.tiling.positions
         ins, outs = own.scattered(own.inputs, tiles), own.scattered(own.outputs, tiles)
-        (side, _), made = node.tiling.form.sides, outs.T
+        (side, _), gathered = node.tiling.form.sides, outs.T
         if len(own.elements[0]) % side == 0 and len({len(some) for some in own.elements}) == 1:
             # Whole columns, of which as many words as outputs go back.
-            made = made // side * node.tiling.outputs
-        expected |= {(node.name, "fprop", "scatter"): ins, (node.name, "fprop", "gather"): made,
+            gathered = gathered // side * node.tiling.outputs
+        expected |= {(node.name, "fprop", "scatter"): ins, (node.name, "fprop", "gather"): gathered,
                      (node.name, "bprop", "scatter"): outs}
         if graph.inputs[number]:
             expected[node.name, "bprop", "gather"] = ins.T
@@ -81,9 +82,9 @@ def test_every_sender_receiver_and_word_follows_from_ownership(seed: int) -> Non
             rows = [[len(own.outputs[s]) if s != t and own.cluster[s] == own.cluster[t] else 0
                      for t in range(len(own.dies))] for s in range(len(own.dies))]
             expected[node.name, "bprop", "bias"] = np.array(rows)
-    assert found.keys() == expected.keys()
+    assert counted.keys() == expected.keys()
     for key, words in expected.items():
-        assert (found[key] == words).all(), key
+        assert (counted[key] == words).all(), key
 
 
 def test_rings_of_tiles_are_those_of_equal_elements_and_of_kernels_all() -> None:
@@ -91,6 +92,6 @@ def test_rings_of_tiles_are_those_of_equal_elements_and_of_kernels_all() -> None
         graph = from_network(with_tiles(NETWORKS["digits-cnn"], 2, weights))
         splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
         node, here = graph.nodes[0], regions.layouts(graph, splits, (), (2, 2))[0]
-        ring = next(one for one in regions.ring_messages(node, here, (2, 2), here.groups(RING, (2, 2)))
-                    if 0 in one.members)
+        ring = next(message for message in regions.ring_messages(node, here, (2, 2), here.groups(RING, (2, 2)))
+                    if 0 in message.members)
         assert (ring.members, ring.words) == (members, words)

@@ -32,26 +32,26 @@ def plan_of(shares: tuple[float, ...] | None, rounds: int = 1) -> Plan:
 
 def coded(plan: Plan) -> dict[tuple[str, str, str], float]:
     """Words over those of all elements, of exchanges in codes."""
-    whole, found = ({(one.exchange.layer, one.exchange.phase, one.exchange.kind): one for one in some.transfers}
-                    for some in (plan_of(None, 0), plan))
+    whole, transfers = ({(transfer.exchange.layer, transfer.exchange.phase, transfer.exchange.kind): transfer
+                         for transfer in some.transfers} for some in (plan_of(None, 0), plan))
     # Without codes products are gathered by lines, half of the elements.
-    return {key: one.words / (whole[key].words * 16 / dict(whole[key].exchange.extra)["elements"])
-            for key, one in found.items() if one.exchange.coded}
+    return {key: transfer.words / (whole[key].words * 16 / dict(whole[key].exchange.extra)["elements"])
+            for key, transfer in transfers.items() if transfer.exchange.coded}
 
 
 def test_words_are_those_of_the_shares() -> None:
-    found = coded(plan_of(GIVEN))
+    word_shares = coded(plan_of(GIVEN))
     skipped = {("fprop", "scatter"): 0.5, ("bprop", "scatter"): 0.25, ("bprop", "gather"): 0.4}
-    assert {key[1:] for key in found} == {("fprop", "gather"), *skipped}
-    for (_, phase, kind), share in found.items():
+    assert {key[1:] for key in word_shares} == {("fprop", "gather"), *skipped}
+    for (_, phase, kind), share in word_shares.items():
         # Masks and lengths of strings beside them.
         assert share == pytest.approx(skipped.get((phase, kind), 0.2 + 0.1 + 1 / 32), abs=0.01)
 
 
 @pytest.mark.parametrize(("shares", "rounds"), [((0,) * 5, 1), ((1,) * 5, 1), ((0,) * 6, 2), ((1,) * 6, 2)])
 def test_words_never_leave_what_is_possible(shares: tuple[float, ...], rounds: int) -> None:
-    for one in plan_of(shares, rounds).transfers:
-        assert one.bounds[0] <= one.words <= one.bounds[1]
+    for transfer in plan_of(shares, rounds).transfers:
+        assert transfer.bounds[0] <= transfer.words <= transfer.bounds[1]
 
 
 def test_steps_take_longer_the_more_is_sent() -> None:
@@ -65,10 +65,10 @@ def test_a_plan_states_them_and_is_held_to_them(tmp_path) -> None:
     path, plan = tmp_path / "plan.json", plan_of(GIVEN)
     save_plan(path, plan)
     data = json.loads(path.read_text())
-    assert {tuple(one["coded"]["shares"]) for one in data["transfers"] if "coded" in one} == {
+    assert {tuple(transfer["coded"]["shares"]) for transfer in data["transfers"] if "coded" in transfer} == {
         (0.2, 0.1), (0.5,), (0.25,), (0.4,)}
     assert load_plan(path).graph == plan.graph
-    next(one for one in data["transfers"] if "coded" in one)["coded"]["shares"][0] = 0.75
+    next(transfer for transfer in data["transfers"] if "coded" in transfer)["coded"]["shares"][0] = 0.75
     path.write_text(json.dumps(data))
     with pytest.raises(UserError, match=r"coded\.shares\[0\] is 0.75, but 0.2 follows from the splits"):
         load_plan(path)
@@ -90,19 +90,19 @@ def test_a_network_keeps_them_and_its_plans_are_others() -> None:
     ("1", "", r"--shares '' are not numbers"),
     ("0", "0.1,0.2,0.3,0.4", r"no layer of network 'digits-cnn' is predicted, so --shares are of none")])
 def test_what_is_no_share_is_refused(predict: str, shares: str, why: str) -> None:
-    found = CliRunner().invoke(cli, ["plan", "digits-cnn", "--winograd", "2", "--array", "ring-4", "--predict", predict,
-                                     "--shares", shares], standalone_mode=False)
-    assert isinstance(found.exception, UserError)
-    assert found.exception.args[0].count("\n") == 0
+    refusal = CliRunner().invoke(cli, ["plan", "digits-cnn", "--winograd", "2", "--array", "ring-4",
+                                       "--predict", predict, "--shares", shares], standalone_mode=False)
+    assert isinstance(refusal.exception, UserError)
+    assert refusal.exception.args[0].count("\n") == 0
     with pytest.raises(UserError, match=why):
-        raise found.exception
+        raise refusal.exception
 
 
 @pytest.mark.parametrize("shares", [
     "much", [0.1, True, 0.3, 0.4], [float("nan")] * 4, [0.1, -0.2, 0.3, 0.4], [0.5] * 7])
 def test_files_are_held_to_them(shares: object) -> None:
     data = network_to_data(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", 1, GIVEN))
-    next(one for one in data["layers"] if "shares" in one)["shares"] = shares
+    next(layer for layer in data["layers"] if "shares" in layer)["shares"] = shares
     with pytest.raises(UserError, match="must be a list of up to 6 numbers from 0 to 1, not"):
         network_from_data(data, "x")
 

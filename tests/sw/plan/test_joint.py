@@ -30,10 +30,10 @@ def test_joint_is_never_worse_than_any_other_planner(trial: int) -> None:
     graph = random_chain(rng, rng.randint(1, 6), sizes) if trial % 2 else random_graph(rng, rng.randint(1, 2), sizes)
     array = (TORUS, ring(4, preset="ndp-tiny"), ARRAYS["full-2"])[trial % 3]
     for model in ("exact", "published"):
-        given = task(graph, array, model, rng.choice((7, 16, 64)))
-        best = given.time.seconds(PLANNERS["joint"](given))
+        problem = task(graph, array, model, rng.choice((7, 16, 64)))
+        best = problem.time.seconds(PLANNERS["joint"](problem))
         for name in OTHERS:
-            assert best <= given.time.seconds(PLANNERS[name](given)), name
+            assert best <= problem.time.seconds(PLANNERS[name](problem)), name
 
 
 @pytest.mark.slow
@@ -42,16 +42,16 @@ def test_the_gap_to_every_combination_is_small() -> None:
     gaps = []
     for _ in range(4):
         graph = random_chain(rng, 3, (4, 16, 64))
-        given = task(graph, ring(4, preset="ndp-tiny", link_rate=Fraction(1, 4)), "exact", 16)
-        best = given.time.seconds(exhaustive(graph, 2, given.time.cycles, SPLITS))
-        gaps.append(given.time.seconds(PLANNERS["joint"](given)) / best - 1)
+        problem = task(graph, ring(4, preset="ndp-tiny", link_rate=Fraction(1, 4)), "exact", 16)
+        best = problem.time.seconds(exhaustive(graph, 2, problem.time.cycles, SPLITS))
+        gaps.append(problem.time.seconds(PLANNERS["joint"](problem)) / best - 1)
     assert min(gaps) >= -1e-9
     assert max(gaps) < 0.025
 
 
 def test_the_published_model_keeps_joint_to_its_splits() -> None:
-    given = task(from_network(NETWORKS["sfc"]), ARRAYS["hypar-16"], "published", 256)
-    assert not any("op" in vector for vector in PLANNERS["joint"](given))
+    problem = task(from_network(NETWORKS["sfc"]), ARRAYS["hypar-16"], "published", 256)
+    assert not any("op" in vector for vector in PLANNERS["joint"](problem))
 
 
 def test_parts_of_a_step_add_up_and_one_die_has_no_communication() -> None:
@@ -59,9 +59,9 @@ def test_parts_of_a_step_add_up_and_one_die_has_no_communication() -> None:
     alone = task(graph, ring(1), "exact", 64)
     step = alone.time.step(PLANNERS["joint"](alone))
     assert step.transfers == 0 and step.exposed <= step.reductions
-    given = task(graph, TORUS, "exact", 64)
+    problem = task(graph, TORUS, "exact", 64)
     for name in OTHERS:
-        step = given.time.step(PLANNERS[name](given))
+        step = problem.time.step(PLANNERS[name](problem))
         assert step.cycles == pytest.approx(step.compute + step.transfers + step.exposed)
         assert 0 <= step.exposed <= step.reductions
         assert step.compute < alone.time.step(PLANNERS["data"](alone)).compute
@@ -72,8 +72,8 @@ def test_slower_links_and_dies_make_longer_steps() -> None:
     array = ring(4)
 
     def seconds(array: Array, planner: str = "model") -> float:
-        given = task(graph, array, "exact", 128)
-        return given.time.seconds(PLANNERS[planner](given))
+        problem = task(graph, array, "exact", 128)
+        return problem.time.seconds(PLANNERS[planner](problem))
 
     assert seconds(replace(array, link_rate=Fraction(1, 8))) > seconds(array)
     assert seconds(replace(array, link_latency=500)) > seconds(array)
@@ -85,30 +85,30 @@ def test_slower_links_and_dies_make_longer_steps() -> None:
 
 def test_a_ring_reduction_takes_what_its_links_allow() -> None:
     words = 100_000
-    given = task(chain("one", [dense("fc", 10, 10)]), ring(4, link_rate=Fraction(1, 2), link_latency=1), "exact", 4)
-    rings = process_groups(RING, (0, 1), given.factors)
-    assert given.time.links.ring(rings, words) == pytest.approx(2 * 3 / 4 * words / 0.5, rel=1e-3)
+    problem = task(chain("one", [dense("fc", 10, 10)]), ring(4, link_rate=Fraction(1, 2), link_latency=1), "exact", 4)
+    rings = process_groups(RING, (0, 1), problem.factors)
+    assert problem.time.links.ring(rings, words) == pytest.approx(2 * 3 / 4 * words / 0.5, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["alexnet-tower", "fractalnet-4-4"])
 def test_large_arrays_are_planned(name: str) -> None:
     side = Array(name="torus-256", topology="torus", dies=256, dimensions=(16, 16), preset="ndp-bench")
-    given = task(from_network(NETWORKS[name]), side, "exact", 250)
-    best = PLANNERS["hypar"](given)
-    assert given.time.seconds(best) > 0 and given.words.total_bytes(best) <= given.words.total_bytes(
-        PLANNERS["data"](given))
+    problem = task(from_network(NETWORKS[name]), side, "exact", 250)
+    best = PLANNERS["hypar"](problem)
+    assert problem.time.seconds(best) > 0 and problem.words.total_bytes(best) <= problem.words.total_bytes(
+        PLANNERS["data"](problem))
 
 
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
 @pytest.mark.parametrize("dies", [3, 5, 6, 12])
 def test_dies_that_are_no_power_of_two_are_planned_by_the_levels_of_their_factors(planner: str, dies: int) -> None:
-    found = plan_network(NETWORKS["digits-mlp"], ring(dies), planner=planner, batch=60)
-    assert found.plan.factors == prime_factors(dies) and found.plan.dies == dies
-    assert found.plan.words == found.outcome.injected_words
+    planned = plan_network(NETWORKS["digits-mlp"], ring(dies), planner=planner, batch=60)
+    assert planned.plan.factors == prime_factors(dies) and planned.plan.dies == dies
+    assert planned.plan.words == planned.outcome.injected_words
     if planner == "exhaustive":
-        assert found.outcome.injected_words < found.baselines["data"].injected_words
+        assert planned.outcome.injected_words < planned.baselines["data"].injected_words
     if planner == "joint":
-        assert found.outcome.predicted_seconds <= found.baselines["data"].predicted_seconds
+        assert planned.outcome.predicted_seconds <= planned.baselines["data"].predicted_seconds
 
 
 def test_the_published_model_knows_halves_only() -> None:
@@ -117,16 +117,16 @@ def test_the_published_model_knows_halves_only() -> None:
 
 
 def test_a_planned_network_states_its_baselines() -> None:
-    found = plan_network(NETWORKS["lenet-c"], ARRAYS["hypar-16"], batch=100)
-    assert found.plan.words == found.outcome.injected_words
-    assert set(found.baselines) == {"data", "model"}
-    assert found.outcome.predicted_seconds <= found.baselines["data"].predicted_seconds
-    assert all(split == DP for split in found.plan.splits[-1])
+    planned = plan_network(NETWORKS["lenet-c"], ARRAYS["hypar-16"], batch=100)
+    assert planned.plan.words == planned.outcome.injected_words
+    assert set(planned.baselines) == {"data", "model"}
+    assert planned.outcome.predicted_seconds <= planned.baselines["data"].predicted_seconds
+    assert all(split == DP for split in planned.plan.splits[-1])
 
 
 def test_weight_reductions_hide_behind_what_follows_them() -> None:
-    one = task(chain("one", [dense("fc", 32, 32)]), ring(4), "exact", 64)
-    step = one.time.step(PLANNERS["data"](one))
+    whole = task(chain("one", [dense("fc", 32, 32)]), ring(4), "exact", 64)
+    step = whole.time.step(PLANNERS["data"](whole))
     assert step.exposed == pytest.approx(step.reductions, rel=0.2)
     # Pieces of a larger one go while the next ones are computed.
     pieces = task(chain("pieces", [dense("fc", 128, 128)]), ring(4), "exact", 1024)
@@ -152,9 +152,9 @@ def test_splits_that_codes_cannot_take_are_left_out(channels: int, after: Relu |
     network = with_tiles(Network(name="one", input=Shape((8, 8, 8)), layers=(
         Convolution(name="a", channels=channels, kernel=(3, 3)), *((after,) if after else ()), Flatten(name="flatten"),
         SoftmaxCrossEntropy(name="loss"))), 2, "winograd", 1)
-    given = task(from_network(network), ring(4, preset="ndp-demo-predict", link_rate=Fraction(1, 4)), "exact", 2)
+    problem = task(from_network(network), ring(4, preset="ndp-demo-predict", link_rate=Fraction(1, 4)), "exact", 2)
     some = [("op", "dp"), ("ep", "mp"), ("dp", "dp"), ("dp", "ep"), ("ep", "ep"), ("op", "ep")]
-    assert {vector for vector in some if given.time.able(0, vector)} == able
-    splits = PLANNERS["joint"](given)
-    assert given.time.able(0, splits[0])
-    assert given.time.seconds(splits) <= given.time.seconds(PLANNERS["data"](given))
+    assert {vector for vector in some if problem.time.able(0, vector)} == able
+    splits = PLANNERS["joint"](problem)
+    assert problem.time.able(0, splits[0])
+    assert problem.time.seconds(splits) <= problem.time.seconds(PLANNERS["data"](problem))

@@ -55,12 +55,12 @@ def test_the_fullest_die_counts() -> None:
 def test_a_plan_that_does_not_fit_is_not_chosen_while_one_fits(planner: str, widths: tuple[int, ...]) -> None:
     """On two dies: memory for the need of the leanest plan of dp and mp, found by trying all."""
     network, array = perceptron("wide", widths), ring(2)
-    given = task(from_network(network), array, "exact", 32)
-    choices = [given.graph.choices(number, ("dp", "mp")) for number in range(len(given.graph.nodes))]
-    needs = {splits: memory_of(given, splits) for splits in
+    problem = task(from_network(network), array, "exact", 32)
+    choices = [problem.graph.choices(number, ("dp", "mp")) for number in range(len(problem.graph.nodes))]
+    needs = {splits: memory_of(problem, splits) for splits in
              (tuple((split,) for split in some) for some in product(*choices))}
-    assert memory_of(given, PLANNERS[planner](given)) > min(needs.values())
+    assert memory_of(problem, PLANNERS[planner](problem)) > min(needs.values())
     for limit in (min(needs.values()), sorted(needs.values())[len(needs) // 2], max(needs.values())):
-        found = plan_network(network, replace(array, memory_bytes=limit), planner=planner, batch=32)
-        assert found.fits_memory and found.memory_bytes <= limit
+        planned = plan_network(network, replace(array, memory_bytes=limit), planner=planner, batch=32)
+        assert planned.fits_memory and planned.memory_bytes <= limit
     assert not plan_network(network, replace(array, memory_bytes=64), planner=planner, batch=32).fits_memory

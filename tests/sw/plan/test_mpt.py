@@ -92,10 +92,11 @@ def test_any_groups_and_clusters_are_planned_and_simulated(capsys, name: str) ->
     cli.main(["plan", *arguments])
     planned = json.loads(capsys.readouterr().out)
     cli.main(["simulate", *arguments])
-    found = json.loads(capsys.readouterr().out)
-    assert planned["dies"] == found["dies"] == array.dies == prod(array.dimensions)
-    assert found["injected_words"] == planned["predicted_injected_words"] > 0 and found["seconds"] > 0
-    assert {one["groups"] * one["clusters"] for one in found["winograd"].values()} == {array.dies}
+    simulated = json.loads(capsys.readouterr().out)
+    assert planned["dies"] == simulated["dies"] == array.dies == prod(array.dimensions)
+    assert simulated["injected_words"] == planned["predicted_injected_words"] > 0 and simulated["seconds"] > 0
+    assert {arrangement["groups"] * arrangement["clusters"] for arrangement in simulated["winograd"].values()} == {
+        array.dies}
 
 
 def test_dies_of_more_ports_than_a_router_has_are_not_lowered() -> None:
@@ -117,8 +118,9 @@ def test_data_parallel_workers_have_all_of_their_io_in_one_ring() -> None:
     assert 4 * (mpt_array.port_rates[0, 0] + narrow) == 4 * 30 and mpt_array.port_rates[0, 0] == narrow
     # A word of each worker's ring takes half of the time.
     groups = process_groups(RING, tuple(range(8)), (2,) * 8)
-    words, slower = ((routes := LinkRoutes(one)).ring(groups)[0].words / routes.rates[routes.ring(groups)[0].links]
-                     for one in (array, replace(array, ring_links=1)))
+    words, slower = ((routes := LinkRoutes(ring_array)).ring(groups)[0].words
+                     / routes.rates[routes.ring(groups)[0].links]
+                     for ring_array in (array, replace(array, ring_links=1)))
     assert max(words) == pytest.approx(max(slower) / 2)
 
 
@@ -126,10 +128,10 @@ def test_large_arrays_of_several_rates_are_walked_pair_by_pair() -> None:
     """As the simulator loads their links."""
     array = clusters(16, 8)
     links, routes = Links(array), LinkRoutes(array)
-    for one, two in ((Region.of(samples=tuple(range(7))), Region.of(samples=(4, 5, 6), channels=(0, 1, 2, 3))),
-                     (Region.of(samples=(4, 5, 6)), Region.of(samples=(0, 1, 2)))):
-        there, _ = links.exchanges(ExchangeFlow(one, two, plane(256, 32), 3))
-        groups = routes.exchange(one, two, plane(256, 32))
+    for source, target in ((Region.of(samples=tuple(range(7))), Region.of(samples=(4, 5, 6), channels=(0, 1, 2, 3))),
+                           (Region.of(samples=(4, 5, 6)), Region.of(samples=(0, 1, 2)))):
+        there, _ = links.exchanges(ExchangeFlow(source, target, plane(256, 32), 3))
+        groups = routes.exchange(source, target, plane(256, 32))
         loads = np.zeros(len(routes.rates))
         for group in groups:
             loads[group.links] += group.words
@@ -141,13 +143,13 @@ def test_levels_that_split_elements_anywhere_cut_samples_last() -> None:
     """So layers of any groups and clusters pass maps on without moving them."""
     network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
     graph = from_network(network)
-    for one, two in ((("ep", "dp", "dp"), ("dp", "dp", "dp")), (("dp", "ep", "dp"), ("dp", "ep", "ep")),
-                     (("ep", "ep", "ep"), ("dp", "dp", "ep"))):
-        given = iter((one, two))
-        splits = tuple(next(given) if node.tiling else ("dp",) * 3 for node in graph.nodes)
+    for first, second in ((("ep", "dp", "dp"), ("dp", "dp", "dp")), (("dp", "ep", "dp"), ("dp", "ep", "ep")),
+                          (("ep", "ep", "ep"), ("dp", "dp", "ep"))):
+        tile_vectors = iter((first, second))
+        splits = tuple(next(tile_vectors) if node.tiling else ("dp",) * 3 for node in graph.nodes)
         plan = plan_network(network, ring(8, preset="ndp-demo-winograd"), planner="data", batch=16).plan.resharded(
             splits=splits)
-        assert not [one for one in plan.transfers if one.exchange.kind in ("copy", "reduce")]
+        assert not [transfer for transfer in plan.transfers if transfer.exchange.kind in ("copy", "reduce")]
 
 
 def test_the_planner_takes_the_shortest_communication() -> None:
@@ -174,15 +176,15 @@ def in_parts(time: StepTime, vector: tuple[str, ...]) -> int:
     (clusters(12, 4), [1, 2, 3, 4, 6, 12]), (ring(30), [1, 2, 3, 5, 6, 10, 15, 30]), (ring(7), [1, 7]), (ring(1), [1])])
 def test_every_number_of_groups_is_looked_at(array: Array, numbers: list[int]) -> None:
     time = StepTime(from_network(with_tiles(NETWORKS["mpt-early"], 4, "winograd")), 60, array)
-    found = list(arrangements(time, 0))
-    assert [in_parts(time, vector) for vector in found] == numbers
+    vectors = list(arrangements(time, 0))
+    assert [in_parts(time, vector) for vector in vectors] == numbers
     # Where the last levels give a number, they are taken.
-    assert {in_groups(array, count) for count in range(array.group_levels + 1)} <= set(found)
+    assert {in_groups(array, count) for count in range(array.group_levels + 1)} <= set(vectors)
     # A group needs an element: F(2,3) of a line has four.
     lines = Convolution(name="a", channels=4, kernel=(1, 3), winograd=2)
     time = StepTime(from_network(Network(name="lines", input=Shape((4, 8, 8)), layers=(
         lines, Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss")))), 60, array)
-    assert [in_parts(time, vector) for vector in arrangements(time, 0)] == [one for one in numbers if one <= 4]
+    assert [in_parts(time, vector) for vector in arrangements(time, 0)] == [number for number in numbers if number <= 4]
 
 
 @pytest.mark.parametrize("array", [ring(8), ring(64), clusters(16, 16), clusters(1, 4)])
@@ -199,14 +201,14 @@ def test_groups_of_no_power_of_two_are_planned_read_and_lowered(tmp_path: Path, 
     save_plan(tmp_path / "plan.yaml", plan_network(network, array, planner="mpt", batch=batch).plan)
     plan = load_plan(tmp_path / "plan.yaml", network)
     check_prediction(plan, "plan.yaml")
-    assert [one.groups for one in plan.arrangements.values()] == groups
-    assert [one.groups * one.clusters for one in plan.arrangements.values()] == [dies] * 2
+    assert [arrangement.groups for arrangement in plan.arrangements.values()] == groups
+    assert [arrangement.groups * arrangement.clusters for arrangement in plan.arrangements.values()] == [dies] * 2
     assert groups[1] not in {prod(plan.factors[-count:]) for count in range(1, plan.levels + 1)} - {dies}
     program = lower_training(network, plan, array.die_parameters(), rule=UpdateRule(), steps=1,
                              memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, batch, np.random.default_rng(dies)), program)
-    next(iter(made.epoch(0)))
-    assert made.checks is not None and made.checks.failure is None
+    run = session(network, plan, random_data(network, batch, np.random.default_rng(dies)), program)
+    next(iter(run.epoch(0)))
+    assert run.checks is not None and run.checks.failure is None
 
 
 @pytest.mark.parametrize(("costs", "chosen"), [
@@ -229,12 +231,12 @@ def test_groups_of_layers_hold_each_other(monkeypatch, costs: tuple[dict[int, in
 
 def test_transforms_follow_the_arrangement() -> None:
     """MPT: one group takes F(4x4,3x3), several F(2x2,3x3)."""
-    found = {}
+    transforms = {}
     for name in ("mpt-early", "mpt-late-1", "mpt-late-2"):
         network = arranged(with_tiles(NETWORKS[name], "auto", "winograd"), ARRAYS["mpt-256"], "mpt", 256)
-        (one,) = plan_network(network, ARRAYS["mpt-256"], planner="mpt", batch=256).plan.arrangements.values()
-        found[name] = one.outputs, one.groups, one.clusters
-    assert found == {"mpt-early": (4, 1, 256), "mpt-late-1": (2, 16, 16), "mpt-late-2": (2, 16, 16)}
+        (arrangement,) = plan_network(network, ARRAYS["mpt-256"], planner="mpt", batch=256).plan.arrangements.values()
+        transforms[name] = arrangement.outputs, arrangement.groups, arrangement.clusters
+    assert transforms == {"mpt-early": (4, 1, 256), "mpt-late-1": (2, 16, 16), "mpt-late-2": (2, 16, 16)}
     plain = NETWORKS["lenet-c"]
     assert arranged(plain, ARRAYS["mpt-256"], "mpt", 256) == arranged(plain, ARRAYS["mpt-256"], "data", 256) == plain
 
@@ -243,17 +245,17 @@ def test_transforms_follow_the_arrangement() -> None:
     ("digits-cnn", 6, 6), ("mpt-late-1", 12, 12)])
 def test_joint_takes_elements_where_they_are_shorter(name: str, dies: int, batch: int) -> None:
     """Some layer splits elements of tiles, and no plan without them that it finds is as short, nor anybody else's."""
-    given = task(from_network(with_tiles(NETWORKS[name], 2, "winograd")), ring(dies, preset="ndp-demo-winograd"),
-                 "exact", batch)
-    splits = PLANNERS["joint"](given)
+    problem = task(from_network(with_tiles(NETWORKS[name], 2, "winograd")), ring(dies, preset="ndp-demo-winograd"),
+                   "exact", batch)
+    splits = PLANNERS["joint"](problem)
     assert any("ep" in vector for vector in splits)
-    seconds = given.time.seconds(splits)
-    others = {one: PLANNERS[one](given) for one in PLANNERS if one not in ("exhaustive", "joint")}
-    assert all(seconds < given.time.seconds(other) for other in others.values())
-    without = joint(given.time, [split for split in SPLITS if split != "ep"],
+    seconds = problem.time.seconds(splits)
+    others = {planner: PLANNERS[planner](problem) for planner in PLANNERS if planner not in ("exhaustive", "joint")}
+    assert all(seconds < problem.time.seconds(other) for other in others.values())
+    without = joint(problem.time, [split for split in SPLITS if split != "ep"],
                     [other for other in others.values() if not any("ep" in vector for vector in other)])
     assert not any("ep" in vector for vector in without)
-    assert seconds < 0.99 * given.time.seconds(without)
+    assert seconds < 0.99 * problem.time.seconds(without)
 
 
 @pytest.mark.parametrize(("array", "outputs"), [(ring(6), 4), (ring(12), 2), (ring(180), 4), (clusters(16, 16), 2)])
@@ -268,6 +270,6 @@ def test_a_step_of_clusters_is_simulated() -> None:
     array = replace(clusters(4, 2), preset="ndp-demo-winograd", link_rate=Fraction(2), narrow_rate=Fraction(1, 2))
     network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
     plan, _ = step.planned(network, array, planner="mpt", model="exact", batch=32)
-    found = step.simulated(plan, array)
-    assert found.result.seconds > 0
-    assert found.result.link_words[:found.work.links].sum() >= plan.words
+    simulation = step.simulated(plan, array)
+    assert simulation.result.seconds > 0
+    assert simulation.result.link_words[:simulation.work.links].sum() >= plan.words

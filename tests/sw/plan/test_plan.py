@@ -39,7 +39,7 @@ from plinth_hw.isa.parameters import preset
 GRAPH = from_network(NETWORKS["digits-cnn"])
 
 
-def made(levels: int = 2, seed: int = 1, batch: int = 10) -> Plan:
+def random_plan(levels: int = 2, seed: int = 1, batch: int = 10) -> Plan:
     return Plan(sharding=Sharding(graph=GRAPH, splits=random_splits(random.Random(seed), GRAPH, levels, SPLITS),
                                   batch=batch),
                 planner="joint", model="exact", array={2: "ring-4", 10: "hypar-1024"}[levels], predicted_seconds=0.25)
@@ -47,7 +47,7 @@ def made(levels: int = 2, seed: int = 1, batch: int = 10) -> Plan:
 
 def test_a_plan_comes_back_from_yaml_and_json(tmp_path) -> None:
     for seed in range(5):
-        plan = made(seed=seed).resharded(rule=FORMS[("sgd", "momentum", "adagrad-printed")[seed % 3]])
+        plan = random_plan(seed=seed).resharded(rule=FORMS[("sgd", "momentum", "adagrad-printed")[seed % 3]])
         for name, text in (("plan.yaml", plan.to_yaml()), ("plan.json", json.dumps(plan.to_data()))):
             (tmp_path / name).write_text(text)
             assert load_plan(tmp_path / name, NETWORKS["digits-cnn"]) == plan
@@ -67,7 +67,7 @@ def test_words_add_up_and_every_transfer_is_listed() -> None:
             assert sum(2 * (len(members) - 1) * words
                        for members, words in zip(rings, reduction["ring_words"], strict=True)) == reduction["words"]
             assert sorted(joined.from_iterable(rings)) == list(range(8))
-        assert data["words"] == sum(one["words"] for one in (*data["transfers"], *data["reductions"]))
+        assert data["words"] == sum(movement["words"] for movement in (*data["transfers"], *data["reductions"]))
         assert [layer["name"] for layer in data["layers"]] == [node.name for node in graph.nodes[:-1]]
 
 
@@ -75,16 +75,16 @@ def test_a_data_parallel_plan_only_reduces_weights() -> None:
     plan = Plan(sharding=Sharding(graph=GRAPH, splits=(("dp", "dp"),) * len(GRAPH.nodes), batch=8), planner="data",
                 model="exact", array="ring-4")
     assert not plan.transfers
-    assert {ring.members for one in plan.reductions for ring in plan.ring_messages(one)} == {(0, 1, 2, 3)}
+    assert {ring.members for reduction in plan.reductions for ring in plan.ring_messages(reduction)} == {(0, 1, 2, 3)}
     assert plan.words == 6 * NETWORKS["digits-cnn"].parameters
 
 
 def test_large_arrays_state_regions_only() -> None:
-    plan = made(levels=10, batch=256)
+    plan = random_plan(levels=10, batch=256)
     text = plan.to_yaml()
     assert len(text) < 1 << 16
     data = parse_yaml(text, "plan")
-    assert not any("pairs" in one for one in data["transfers"])
+    assert not any("pairs" in transfer for transfer in data["transfers"])
     assert plan_from_data(data, GRAPH, "plan") == plan
 
 
@@ -145,7 +145,7 @@ def edit(data, path, value) -> None:
     (["plannr"], 1, "unknown key 'plannr'"),
 ])
 def test_a_plan_that_was_edited_is_refused_in_one_line(path, value, message) -> None:
-    data = copy.deepcopy(made().to_data())
+    data = copy.deepcopy(random_plan().to_data())
     edit(data, path, value)
     with pytest.raises(UserError, match=message) as error:
         plan_from_data(data, GRAPH, "plan.yaml")
@@ -153,13 +153,13 @@ def test_a_plan_that_was_edited_is_refused_in_one_line(path, value, message) -> 
 
 
 def test_another_split_needs_other_transfers() -> None:
-    data = made().to_data()
+    data = random_plan().to_data()
     for layer in data["layers"]:
         layer["splits"] = ["dp", "dp"]
     with pytest.raises(UserError, match=r"rings of layer '.*' are not those of the dies that have the same of its"):
         plan_from_data(data, GRAPH, "plan.yaml")
     # Whose rings are the same.
-    data = made().to_data()
+    data = random_plan().to_data()
     for layer in data["layers"]:
         layer["splits"] = [{"mp": "op", "op": "mp"}.get(split, split) for split in layer["splits"]]
     with pytest.raises(UserError, match="follows from the splits"):
@@ -167,9 +167,9 @@ def test_another_split_needs_other_transfers() -> None:
 
 
 def test_what_may_be_left_out_of_a_reduction() -> None:
-    data = made().to_data()
+    data = random_plan().to_data()
     data["reductions"][0]["elements"] = False
-    assert plan_from_data(data, GRAPH, "plan.yaml") == made()
+    assert plan_from_data(data, GRAPH, "plan.yaml") == random_plan()
     del data["reductions"][0]["ring_words"]
     with pytest.raises(UserError, match=r"reductions\[0\] has no entry 'ring_words', but one follows"):
         plan_from_data(data, GRAPH, "plan.yaml")
@@ -202,10 +202,11 @@ def test_pieces_of_elements_are_those_that_dies_send(tiles: tuple[int, str], rul
     mine, _ = plan.sharding.syncs(0)
     assert isinstance(mine, Ring) and mine.elements == (not why)
     step = step_of(plan.sharding, preset("ndp-demo-winograd"))
-    sent = [one for one in step.operations if isinstance(one, Reduce) and one.node.name == "conv"]
-    assert (len(sent) == mine.pieces) if mine.elements else {one.piece.of for one in sent} == {1}
+    sent = [operation for operation in step.operations
+            if isinstance(operation, Reduce) and operation.node.name == "conv"]
+    assert (len(sent) == mine.pieces) if mine.elements else {reduction.piece.of for reduction in sent} == {1}
     data = plan.to_data()
-    entry = next(one for one in data["reductions"] if one["layer"] == "conv")
+    entry = next(reduction for reduction in data["reductions"] if reduction["layer"] == "conv")
     entry["pieces"], entry["elements"] = (37 if tiles[0] == 4 else 17), True
     if why:
         with pytest.raises(UserError, match=f"layer 'conv' cannot go in {entry['pieces']} pieces of elements: {why}"):
@@ -222,24 +223,24 @@ def test_another_order_is_predicted_as_it_is(tmp_path: Path) -> None:
                                   array=array), planner="data", model="exact", array="torus-2x4").to_data()
     data["rings"] = [[[0, 1, 2, 3, 4, 5, 6, 7]]]
     (tmp_path / "plan.json").write_text(json.dumps(data))
-    found = plinth.load_plan(tmp_path / "plan.json")
-    assert found.plan.predicted_seconds == predicted_seconds(found.plan, array)
-    usual = found.plan.resharded(copies=())
-    assert predicted_seconds(usual, array) < predicted_seconds(found.plan, array)
-    assert found.simulate().seconds > 0
+    loaded = plinth.load_plan(tmp_path / "plan.json")
+    assert loaded.plan.predicted_seconds == predicted_seconds(loaded.plan, array)
+    usual = loaded.plan.resharded(copies=())
+    assert predicted_seconds(usual, array) < predicted_seconds(loaded.plan, array)
+    assert loaded.simulate().seconds > 0
 
 
 def test_the_order_of_sums_is_the_files(tmp_path) -> None:
     """Members of rings, and pieces, whatever would be chosen today."""
     plan = data_parallel(NETWORKS["digits-mlp"], dies=4, batch=16)
     data = plan.to_data()
-    assert data["rings"] == [[[0, 1, 2, 3]]] and [one["pieces"] for one in data["reductions"]] == [1, 4, 4]
+    assert data["rings"] == [[[0, 1, 2, 3]]] and [reduction["pieces"] for reduction in data["reductions"]] == [1, 4, 4]
     data["rings"], data["reductions"][1]["pieces"] = [[[0, 3, 2, 1]]], 3
-    given = plan_from_data(data, plan.graph, "plan.yaml")
-    assert given != plan and given.to_data() == data
-    step = step_of(given.sharding, preset("ndp-demo"))
+    reordered = plan_from_data(data, plan.graph, "plan.yaml")
+    assert reordered != plan and reordered.to_data() == data
+    step = step_of(reordered.sharding, preset("ndp-demo"))
     reductions = [item.work for item in step.tasks(2) if isinstance(getattr(item, "work", None), Reduction)]
-    assert {one.ring for one in reductions} == {(0, 3, 2, 1)} and len(reductions) == 1 + 3 + 4
+    assert {reduction.ring for reduction in reductions} == {(0, 3, 2, 1)} and len(reductions) == 1 + 3 + 4
 
 
 def kept() -> Plan:
@@ -258,7 +259,7 @@ def test_copies_of_variables_come_back_from_files(tmp_path: Path) -> None:
         path.write_text(text)
         assert load_plan(path) == plan
     data = plan.to_data()
-    entries = {(one["layer"], one.get("variable")): one for one in data["reductions"]}
+    entries = {(reduction["layer"], reduction.get("variable")): reduction for reduction in data["reductions"]}
     assert list(entries) == [(layer, variable) for layer in ("fc3", "fc2", "fc1") for variable in ("weights", "bias")]
     assert set().union(*entries.values()) <= keys
     assert entries["fc1", "weights"]["server"] == {"owners": [0, 1, 2, 3, 0], "pieces": 5}
@@ -266,16 +267,16 @@ def test_copies_of_variables_come_back_from_files(tmp_path: Path) -> None:
     assert entries["fc2", "bias"]["local"] is True and entries["fc2", "bias"]["words"] == 0
     assert data["rings"] == [[[0, 1, 2, 3]], [[0, 3, 2, 1]]] and entries["fc3", "bias"]["rings"] == 1
     # Of three variables in rings: 64 x 10 weights, 10 and 128 biases.
-    assert [entries[one]["ring_words"] for one in (("fc3", "weights"), ("fc3", "bias"), ("fc1", "bias"))] == [
+    assert [entries[key]["ring_words"] for key in (("fc3", "weights"), ("fc3", "bias"), ("fc1", "bias"))] == [
         [640], [10], [128]]
     assert plan.words == 6 * (640 + 10 + 128) == data["words"]
     # Alike and no servers, they are one entry; and a plan may have no rings.
     names = plan.sharding.graph.variables
-    assert [one["local"] for one in plan.resharded(copies=tuple((name, Local()) for name in names)).to_data()[
-        "reductions"]] == [True] * 3
+    assert [reduction["local"] for reduction in plan.resharded(
+        copies=tuple((name, Local()) for name in names)).to_data()["reductions"]] == [True] * 3
     served = plan.resharded(copies=tuple((name, Server((0,), 1)) for name in names))
     assert plan_from_data(served.to_data(), plan.graph, "plan") == served and served.to_data()["rings"] == []
-    assert [one["variable"] for one in served.to_data()["reductions"]] == ["weights", "bias"] * 3
+    assert [reduction["variable"] for reduction in served.to_data()["reductions"]] == ["weights", "bias"] * 3
 
 
 def test_rows_of_servers_are_read_however_they_are_written() -> None:
@@ -329,17 +330,18 @@ def test_copies_of_variables_that_were_edited_are_refused_in_one_line(number: in
 
 
 def test_a_plan_with_other_copies_is_written_read_and_predicted_anew(tmp_path: Path) -> None:
-    found = plinth.plan("digits-mlp", planner="data")
-    rings = found.plan.sharding.copies
-    whole = found.plan.resharded(copies=tuple((name, replace(one, pieces=1)) for name, one in rings))
+    planned = plinth.plan("digits-mlp", planner="data")
+    rings = planned.plan.sharding.copies
+    whole = planned.plan.resharded(copies=tuple(
+        (name, replace(variable_ring, pieces=1)) for name, variable_ring in rings))
     (tmp_path / "plan.yaml").write_text(whole.to_yaml())
     again = plinth.load_plan(tmp_path / "plan.yaml")
-    assert whole.predicted_seconds is None and again.plan.sharding == whole.sharding != found.plan.sharding
-    assert again.totals.predicted_seconds > found.totals.predicted_seconds
+    assert whole.predicted_seconds is None and again.plan.sharding == whole.sharding != planned.plan.sharding
+    assert again.totals.predicted_seconds > planned.totals.predicted_seconds
 
 
 def test_the_first_of_several_unknown_keys_is_named() -> None:
-    data = made().to_data()
+    data = random_plan().to_data()
     data["reductions"][0].update(dict.fromkeys(map("more{}".format, range(64)), 1))
     with pytest.raises(UserError, match=r"reductions\[0\] has an entry 'more0', but none follows from the splits"):
         plan_from_data(data, GRAPH, "plan.yaml")
@@ -383,7 +385,7 @@ def test_the_schema_names_every_key() -> None:
     for key in ("layers", "transfers", "reductions"):
         keys = schema["properties"][key]["items"]["properties"]
         # Those of Winograd tiles stand in plans that split them, and rings in the place of others.
-        assert [one for one in keys if one not in ("elements", "copies", "rows", "coded", "variable", "server",
+        assert [key for key in keys if key not in ("elements", "copies", "rows", "coded", "variable", "server",
                                                    "local")] == list(data[key][0])
     parts = schema["properties"]["layers"]["items"]["properties"]["parts"]["properties"]
     assert list(parts) == ["samples", "inputs", "outputs", "owners"]
@@ -396,7 +398,7 @@ UNEVEN = Lists(samples=ranges_of((7, 0, 1, 2)), owners=(3, 1, 0, 2))
 def listed(batch: int = 10) -> Plan:
     lists = (UNEVEN, Lists(inputs=tuple(map(runs_of, ([0, 3, 4, 5], [1, 2, 6, 7])))),
              Lists(outputs=tuple(map(runs_of, (range(0, 384, 3), [x for x in range(384) if x % 3])))), None, UNEVEN)
-    return made(batch=batch).resharded(
+    return random_plan(batch=batch).resharded(
         splits=(("dp", "dp"), ("mp", "op"), ("op", "mp"), ("dp", "mp"), ("dp", "dp")), lists=lists)
 
 
@@ -410,12 +412,12 @@ def test_plans_of_tiles_come_back_from_files(tmp_path) -> None:
     path.write_text(plan.to_yaml())
     assert load_plan(path) == plan
     data = plan.to_data()
-    assert {one["kind"] for one in data["transfers"]} >= {"scatter", "gather", "bias"}
+    assert {transfer["kind"] for transfer in data["transfers"]} >= {"scatter", "gather", "bias"}
     for key in ("transfers", "reductions"):
         assert set().union(*data[key]) <= set(schema[key]["items"]["properties"])
     for end in ("from", "to"):
         known = schema["transfers"]["items"]["properties"][end]["properties"]
-        assert set().union(*(one[end] for one in data["transfers"])) <= set(known)
+        assert set().union(*(transfer[end] for transfer in data["transfers"])) <= set(known)
     first = data["transfers"][0]
     path.write_text(plan.to_yaml().replace(f"words: {first['words']}\n", f"words: {first['words'] + 1}\n", 1))
     with pytest.raises(UserError, match="follows from the splits"):
@@ -485,6 +487,6 @@ def test_lists_that_were_edited_are_refused_in_one_line(path, value, message) ->
 @settings(deadline=None, max_examples=25, derandomize=True)
 @given(st.randoms(use_true_random=False), st.integers(0, 9))
 def test_any_lists_come_back(rng, seed) -> None:
-    plan = made(seed=seed)
+    plan = random_plan(seed=seed)
     plan = plan.resharded(lists=random_lists(rng, plan.graph, plan.splits, plan.batch, plan.factors))
     assert plan_from_data(json.loads(json.dumps(plan.to_data())), GRAPH, "plan") == plan

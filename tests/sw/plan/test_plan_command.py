@@ -27,31 +27,31 @@ def refused(capsys, *arguments: str) -> str:
 
 
 def test_json_is_one_object_with_the_promised_keys(capsys) -> None:
-    found = json.loads(run(capsys, "vgg-a", "--array", "hypar-16", "--planner", "hypar", "--model", "published",
-                           "--batch", "256", "--json"))
-    assert {key: found[key] for key in ("network", "planner", "model", "levels", "batch")} == {
+    report = json.loads(run(capsys, "vgg-a", "--array", "hypar-16", "--planner", "hypar", "--model", "published",
+                            "--batch", "256", "--json"))
+    assert {key: report[key] for key in ("network", "planner", "model", "levels", "batch")} == {
         "network": "vgg-a", "planner": "hypar", "model": "published", "levels": 4, "batch": 256}
-    assert [len(row["splits"]) for row in found["layers"]] == [4] * 11
-    assert {row["layer"]: row["splits"] for row in found["layers"]}["conv5_2"] == ["dp", "dp", "dp", "mp"]
-    assert f"{4 * found['predicted_injected_words'] / 1e9:.3g}" == "1.47"
-    assert f"{4 * found['baselines']['data']['predicted_injected_words'] / 1e9:.3g}" == "15.9"
-    parts = found["predicted_cycles_by_part"]
-    assert found["predicted_cycles"] == parts["compute"] + parts["transfers"] + parts["exposed_reductions"]
-    assert found["predicted_seconds"] > 0 and set(found["baselines"]) == {"data", "model"}
+    assert [len(row["splits"]) for row in report["layers"]] == [4] * 11
+    assert {row["layer"]: row["splits"] for row in report["layers"]}["conv5_2"] == ["dp", "dp", "dp", "mp"]
+    assert f"{4 * report['predicted_injected_words'] / 1e9:.3g}" == "1.47"
+    assert f"{4 * report['baselines']['data']['predicted_injected_words'] / 1e9:.3g}" == "15.9"
+    parts = report["predicted_cycles_by_part"]
+    assert report["predicted_cycles"] == parts["compute"] + parts["transfers"] + parts["exposed_reductions"]
+    assert report["predicted_seconds"] > 0 and set(report["baselines"]) == {"data", "model"}
 
 
 def test_a_plan_beyond_the_memory_of_a_die_is_warned_of(capsys, tmp_path) -> None:
     array = tmp_path / "array.yaml"
     arguments = ("digits-mlp", "--planner", "data", "--batch", "32", "--array", str(array))
     array.write_text("{version: 1, name: small, topology: ring, dies: 4, preset: ndp-demo}\n")
-    found = json.loads(run(capsys, *arguments, "--json"))
-    need = found["needed_memory_bytes"]
-    assert found["fits_memory"] and 0 < need <= found["memory_bytes"] == 8 * 10**9
+    report = json.loads(run(capsys, *arguments, "--json"))
+    need = report["needed_memory_bytes"]
+    assert report["fits_memory"] and 0 < need <= report["memory_bytes"] == 8 * 10**9
     for have, fits in ((need, True), (need - 1, False)):
         array.write_text("{version: 1, name: small, topology: ring, dies: 4, preset: ndp-demo, "
                          f"memory_bytes: {have}}}\n")
-        found = json.loads(run(capsys, *arguments, "--json"))
-        assert (found["needed_memory_bytes"], found["memory_bytes"], found["fits_memory"]) == (need, have, fits)
+        report = json.loads(run(capsys, *arguments, "--json"))
+        assert (report["needed_memory_bytes"], report["memory_bytes"], report["fits_memory"]) == (need, have, fits)
         text = run(capsys, *arguments)
         assert text.count("warning: the fullest die needs") == (not fits)
         assert bool(re.search(r"warning: .*: \w+\.\w+ [\d.]+ \wB, .* others", text)) == (not fits)
@@ -111,10 +111,10 @@ def test_what_a_plan_predicts_is_compared_where_it_is_used(capsys, tmp_path) -> 
 
 
 def test_junctions_have_splits_of_their_own(capsys) -> None:
-    found = json.loads(run(capsys, "resnet-34", "--array", "hypar-16", "--planner", "hypar", "--json"))
-    kinds = [row["kind"] for row in found["layers"]]
+    report = json.loads(run(capsys, "resnet-34", "--array", "hypar-16", "--planner", "hypar", "--json"))
+    kinds = [row["kind"] for row in report["layers"]]
     assert kinds.count("add") == 16 and len(kinds) == 16 + len(NETWORKS["resnet-34"].weighted)
-    assert {len(row["splits"]) for row in found["layers"]} == {4}
+    assert {len(row["splits"]) for row in report["layers"]} == {4}
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
@@ -152,9 +152,9 @@ def test_what_cannot_be_planned_is_refused_in_one_line(capsys, tmp_path) -> None
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert "cannot be written" in refused(capsys, "lenet-c", "--planner", "data", "--out", str(blocked / "plan.yaml"))
-    made = tmp_path / "plan.yaml"
-    run(capsys, "lenet-c", "--planner", "data", "--out", str(made))
-    assert "plan.yaml: a plan, where a network is wanted; give the network" in refused(capsys, str(made))
+    plan_file = tmp_path / "plan.yaml"
+    run(capsys, "lenet-c", "--planner", "data", "--out", str(plan_file))
+    assert "plan.yaml: a plan, where a network is wanted; give the network" in refused(capsys, str(plan_file))
 
 
 def test_the_schema_is_printed(capsys) -> None:

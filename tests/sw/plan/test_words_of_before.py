@@ -25,7 +25,7 @@ BATCH = 256
 
 def state(name: str) -> dict[str, list[object]]:
     """For planners that count words, and random splits, on 2, 4 and 10 levels: what was chosen, and its words."""
-    graph, found = from_network(NETWORKS[name]), {}
+    graph, chosen = from_network(NETWORKS[name]), {}
     for levels in (2, 4, 10):
         plans: dict[str, Splits] = {planner: getattr(simple, planner)(graph, levels)
                                     for planner in ("data", "model", "one_weird_trick")}
@@ -34,9 +34,9 @@ def state(name: str) -> dict[str, list[object]]:
         plans |= {f"random-{seed}": random_splits(random.Random(seed), graph, levels, SPLITS) for seed in range(3)}
         for plan, splits in plans.items():
             text = " ".join("".join(split[0] for split in vector) for vector in splits)
-            found[f"{plan} {levels}"] = [hashlib.sha256(text.encode()).hexdigest()[:12],
-                                         total_words(graph, splits, BATCH)]
-    return found
+            chosen[f"{plan} {levels}"] = [hashlib.sha256(text.encode()).hexdigest()[:12],
+                                          total_words(graph, splits, BATCH)]
+    return chosen
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))

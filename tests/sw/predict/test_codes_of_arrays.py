@@ -54,27 +54,27 @@ def test_dies_that_cannot_code(settings: dict[str, str], why: str) -> None:
 def test_codes_that_keep_up_with_links_take_words_a_flit_a_cycle() -> None:
     array = clusters(4, 4, AT_LINKS)
     graph = from_network(with_tiles(late_layers(32, 8), 2, "winograd", 1))
-    given = step_of(Sharding(graph=graph, splits=grouped(graph, array, array.group_levels), batch=64,
-                             factors=array.factors, array=array), array.die_parameters())
+    step = step_of(Sharding(graph=graph, splits=grouped(graph, array, array.group_levels), batch=64,
+                            factors=array.factors, array=array), array.die_parameters())
     parameters, seen = array.die_parameters(), set()
     die = machine(parameters)
-    for work in (task.work for task in given.tasks(0) if isinstance(getattr(task, "work", None),
+    for work in (task.work for task in step.tasks(0) if isinstance(getattr(task, "work", None),
                                                                   (Encode, Decode, Predict))):
-        found = work_cost(die, work, AT_LINKS)
+        cost = work_cost(die, work, AT_LINKS)
         if not isinstance(work, Encode):
-            assert not (found.latency or found.interval or found.reads or found.writes or found.flits)
+            assert not (cost.latency or cost.interval or cost.reads or cost.writes or cost.flits)
             continue
         words = work.runs.rows * work.runs.columns
         string = work.runs.rows + work.part.share * words
         assert isinstance(work.part, CodePart)
         seen.add(work.part.number)
-        assert (found.latency * parameters.flit_words, found.reads, found.writes,
-                found.flits * parameters.flit_words) == pytest.approx(
+        assert (cost.latency * parameters.flit_words, cost.reads, cost.writes,
+                cost.flits * parameters.flit_words) == pytest.approx(
             (string, words, 0, string) if work.part.number == 0 else (string, 0, words, string))
-        assert found.latency < work_cost(die, work).latency
+        assert cost.latency < work_cost(die, work).latency
     assert seen == {0, 1}
     # Behind a ReLU three exchanges leave out words on the way; the images' scatter sends all.
-    assert {one.share for one in given.operations if type(one) in (Scatter, Gather)} == {
+    assert {operation.share for operation in step.operations if type(operation) in (Scatter, Gather)} == {
         1.0, *(share[2] for share in SKIPPED.values())}
 
 

@@ -15,9 +15,9 @@ convolutions = counted.convolution_shapes
 
 def check(tasks: list[Counted], least: float, most: float, average: float) -> None:
     """Whether ratios of counted to formula cycles are within bounds, and on the average how far from 1."""
-    for one in tasks:
-        assert all(least <= ratio <= most for ratio in one.ratios), one
-    assert mean(ratio for one in tasks for ratio in one.ratios) == pytest.approx(1, abs=average)
+    for task in tasks:
+        assert all(least <= ratio <= most for ratio in task.ratios), task
+    assert mean(ratio for task in tasks for ratio in task.ratios) == pytest.approx(1, abs=average)
 
 
 @pytest.mark.slow
@@ -32,11 +32,11 @@ def test_few_tasks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     copies, others = counted.on_a_ring(preset(name))
     # The large program does not fit the scratchpad.
     assert len(tasks) == 9 + 2 * len(PROGRAMS) + 2 and len(copies) == 4
-    vector = [one for one in tasks if one.name in PROGRAMS]
-    check([one for one in tasks if one not in vector and one.name != COPIES[0]], 0.5, 1.7, 0.15)
-    for one in vector:
-        assert one.ratios[0] == pytest.approx(1, abs=0.12), one
-    check([*copies, *(one for one in tasks if one.name == COPIES[0])], 0.8, 1.15, 0.05)
+    vector = [task for task in tasks if task.name in PROGRAMS]
+    check([task for task in tasks if task not in vector and task.name != COPIES[0]], 0.5, 1.7, 0.15)
+    for task in vector:
+        assert task.ratios[0] == pytest.approx(1, abs=0.12), task
+    check([*copies, *(task for task in tasks if task.name == COPIES[0])], 0.8, 1.15, 0.05)
     for key, cycles in (control | others).items():
         assert abs(cycles - CONTROL[key]) < 200, (key, cycles)
 
@@ -47,9 +47,9 @@ def test_few_tasks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_tasks(name: str) -> None:
     tasks, control = counted.on_one_die(preset(name))
     copies, others = counted.on_a_ring(preset(name))
-    check([one for one in tasks if one.name not in (*PROGRAMS, COPIES[0])], 0.7, 1.8, 0.03)
-    for one in tasks:
-        if one.name in PROGRAMS:
-            assert one.ratios[0] == pytest.approx(1, abs=0.1 if one.shape[0] > 2 else 0.15), one
-    check([*copies, *(one for one in tasks if one.name == COPIES[0])], 0.75, 1.15, 0.02)
+    check([task for task in tasks if task.name not in (*PROGRAMS, COPIES[0])], 0.7, 1.8, 0.03)
+    for task in tasks:
+        if task.name in PROGRAMS:
+            assert task.ratios[0] == pytest.approx(1, abs=0.1 if task.shape[0] > 2 else 0.15), task
+    check([*copies, *(task for task in tasks if task.name == COPIES[0])], 0.75, 1.15, 0.02)
     assert control["issue"] == CONTROL["issue"] and abs(others["arrival"] - CONTROL["arrival"]) < 20

@@ -24,22 +24,22 @@ BOUNDS = {"data": (0.74, 1.25), "one-weird-trick": (0.74, 1.25), "hypar": (0.74,
 @pytest.mark.slow
 @pytest.mark.parametrize("array", ["torus-2x4", "full-4"])
 def test_estimates_are_near_the_walk(array: str) -> None:
-    found = {}
+    ratios = {}
     for network in NETWORKS.values():
-        given = task(from_network(network), ARRAYS[array], "exact", 256)
+        problem = task(from_network(network), ARRAYS[array], "exact", 256)
         for planner in BOUNDS:
-            splits = PLANNERS[planner](given)
-            found[network.name, planner] = given.time.estimate(splits) / given.time.cycles(splits)
-    wrong = {key: ratio for key, ratio in found.items() if not BOUNDS[key[1]][0] < ratio < BOUNDS[key[1]][1]}
+            splits = PLANNERS[planner](problem)
+            ratios[network.name, planner] = problem.time.estimate(splits) / problem.time.cycles(splits)
+    wrong = {key: ratio for key, ratio in ratios.items() if not BOUNDS[key[1]][0] < ratio < BOUNDS[key[1]][1]}
     assert not wrong, wrong
-    assert 0.97 < sorted(found.values())[len(found) // 2] < 1.03
+    assert 0.97 < sorted(ratios.values())[len(ratios) // 2] < 1.03
 
 
 @pytest.mark.parametrize("planner", BOUNDS)
 def test_an_estimate_of_a_small_network_is_near_the_walk(planner: str) -> None:
-    given = task(from_network(NETWORKS["digits-mlp"]), ARRAYS["torus-2x4"], "exact", 256)
-    splits = PLANNERS[planner](given)
-    assert BOUNDS[planner][0] < given.time.estimate(splits) / given.time.cycles(splits) < BOUNDS[planner][1]
+    problem = task(from_network(NETWORKS["digits-mlp"]), ARRAYS["torus-2x4"], "exact", 256)
+    splits = PLANNERS[planner](problem)
+    assert BOUNDS[planner][0] < problem.time.estimate(splits) / problem.time.cycles(splits) < BOUNDS[planner][1]
 
 
 def moved(time: StepTime, splits: Splits) -> float:
@@ -54,12 +54,12 @@ def defined(time: StepTime, splits: Splits) -> float:
     """The same of the definitions that the step's operations realise, one by one."""
     sharding = Sharding(graph=time.graph, splits=splits, batch=time.batch, factors=time.factors, array=time.array)
     nodes = {node.name: node for node in time.graph.nodes}
-    found = 0.0
-    for one in sharding.exchanges:
-        there, _ = time.links.exchanges(one.flow(time.batch))
-        tiling = nodes[one.layer].tiling
-        found += there * (one.share(tiling) if one.coded and tiling else 1.0)
-    return found
+    cycles = 0.0
+    for exchange in sharding.exchanges:
+        there, _ = time.links.exchanges(exchange.flow(time.batch))
+        tiling = nodes[exchange.layer].tiling
+        cycles += there * (exchange.share(tiling) if exchange.coded and tiling else 1.0)
+    return cycles
 
 
 def random_cases() -> Iterator[tuple[PlanGraph, Splits, Array]]:
@@ -82,12 +82,12 @@ def zoo_cases() -> Iterator[tuple[PlanGraph, Splits, Array]]:
 def test_estimates_move_what_the_step_moves(cases: Callable[[], Iterator[tuple[PlanGraph, Splits, Array]]]) -> None:
     """Cycles of transfers are those of the step's definitions, and words all that they and its reductions move."""
     for graph, splits, array in cases():
-        given = task(graph, array, "exact", 256)
-        assert moved(given.time, splits) == pytest.approx(defined(given.time, splits), rel=1e-12)
+        problem = task(graph, array, "exact", 256)
+        assert moved(problem.time, splits) == pytest.approx(defined(problem.time, splits), rel=1e-12)
         sharding = Sharding(graph=graph, splits=splits, batch=256, factors=array.factors, array=array)
-        assert given.words.total_bytes(splits) == 4 * (
-            sum(exchange_words(one, 256, array.factors) for one in sharding.exchanges)
-            + sum(one.words for one in sharding.reductions)), (graph.name, splits)
+        assert problem.words.total_bytes(splits) == 4 * (
+            sum(exchange_words(exchange, 256, array.factors) for exchange in sharding.exchanges)
+            + sum(reduction.words for reduction in sharding.reductions)), (graph.name, splits)
 
 
 @pytest.mark.parametrize("how", [("auto", "spatial", 0), (2, "winograd", 0), (2, "winograd", 2)])

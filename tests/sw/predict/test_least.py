@@ -63,14 +63,14 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[Splits]:
 def test_joint_walks_few_steps_to_their_ends_and_finds_the_same(
         network: str, array: Array, walked: list[Splits], monkeypatch: pytest.MonkeyPatch) -> None:
     graph = from_network(NETWORKS[network])
-    given = task(graph, array, "exact", 128)
-    found = PLANNERS["joint"](given)
+    problem = task(graph, array, "exact", 128)
+    splits = PLANNERS["joint"](problem)
     few = len(walked)
     assert few == len(set(walked)), "no step is walked twice"
     walked.clear()
     monkeypatch.setattr(StepTime, "cycles", lambda self, splits, limit=0.0: self.step(splits).cycles)
-    assert PLANNERS["joint"](other := task(graph, array, "exact", 128)) == found
-    assert other.time.step(found) == given.time.step(found)
+    assert PLANNERS["joint"](other := task(graph, array, "exact", 128)) == splits
+    assert other.time.step(splits) == problem.time.step(splits)
     assert few < 0.6 * len(set(walked))
 
 
@@ -78,16 +78,16 @@ def test_joint_walks_few_steps_to_their_ends_and_finds_the_same(
 def test_what_is_kept_of_operations_is_that_of_a_step_alone(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where there is room for a few only."""
     array, graph = ring(4), from_network(NETWORKS["digits-cnn"])
-    made: list[str] = []
+    computed: list[str] = []
     works = StepSchedule._works
     monkeypatch.setattr(StepSchedule, "_works", lambda self, operation, *rest: (
-        made.append(operation.name), works(self, operation, *rest))[1])
+        computed.append(operation.name), works(self, operation, *rest))[1])
     monkeypatch.setattr(schedule, "MOST_KNOWN", most)
     kept = StepTime(graph, 128, array)
     plans = [(vector, *_random(kept, 0)[1:]) for vector in product(SPLITS[:3], repeat=2)]
     alone = [StepTime(graph, 128, array).step(splits) for splits in plans]
-    every = len(made)
-    made.clear()
+    every = len(computed)
+    computed.clear()
     assert [kept.step(splits) for splits in plans] == alone
     assert len(kept.schedule._known) <= most
-    assert (len(made) < 0.7 * every) == (most > 4), (len(made), every)
+    assert (len(computed) < 0.7 * every) == (most > 4), (len(computed), every)

@@ -46,10 +46,10 @@ def test_costs_are_those_of_the_tasks_that_are_lowered(shape: tuple[int, int, in
     groups = {"fprop": maker.dense_forward(x, w, z), "bprop": maker.dense_input_gradient(z, w, x),
               "update": maker.dense_weight_gradient(x, z, w)}
     for direction, bodies in groups.items():
-        found = work(die, row_stationary_parts(die, Product(direction, *shape)))
+        costs = work(die, row_stationary_parts(die, Product(direction, *shape)))
         tasks = [task_work(die, SimpleNamespace(**body)) for group in bodies for body in group]
-        assert found.row == pytest.approx(sum(task.row for task in tasks))
-        assert found.read + found.written == pytest.approx(sum(task.read + task.written for task in tasks))
+        assert costs.row == pytest.approx(sum(task.row for task in tasks))
+        assert costs.read + costs.written == pytest.approx(sum(task.read + task.written for task in tasks))
 
 
 @pytest.mark.parametrize("window", [square(7, 3, 2, 1), square(8, 3, 2, 1), square(9, 2, 3, 1), square(5, 1, 2, 0)])
@@ -113,8 +113,8 @@ def test_tasks_of_a_size_are_costed_once(product: Product) -> None:
         for task in tasks:
             row, around, *words = mappings.costs(PAPER, loops, mapping, *task)
             more, total = max(more, around), total + np.array([row, *words])
-    found = work(PAPER, parts)
-    assert (found.alone - found.row, found.row, found.read, found.written) == pytest.approx((more, *total))
+    costs = work(PAPER, parts)
+    assert (costs.alone - costs.row, costs.row, costs.read, costs.written) == pytest.approx((more, *total))
 
 
 def test_balanced_parts() -> None:

@@ -98,10 +98,10 @@ def test_turns_that_share_links_are_of_one_lane() -> None:
 
 
 def test_engines_work_no_longer_than_the_step() -> None:
-    found = step_time().schedule.step(plan(2, "dp", "dp", "op", "mp"))
-    for engine in (found.matrix, found.vector, found.transfer):
-        assert 0 < engine < found.cycles
-    assert 0 <= found.exposed < found.cycles
+    times = step_time().schedule.step(plan(2, "dp", "dp", "op", "mp"))
+    for engine in (times.matrix, times.vector, times.transfer):
+        assert 0 < engine < times.cycles
+    assert 0 <= times.exposed < times.cycles
 
 
 def test_less_of_everything_takes_longer() -> None:
@@ -123,11 +123,11 @@ def test_two_dies_are_faster_than_one_and_four_than_two() -> None:
 
 def test_tiles_are_what_the_first_die_sends() -> None:
     links = step_time().links
-    found = links.tiles(ExchangeFlow(Region.of(samples=(0, 1)), Region.of(channels=(0, 1)), plane(128, 20), 3), 0)
-    assert [(tile.samples, tile.channels) for tile in found] == [(32, 5)] * 4
-    assert [tile.hops for tile in found] == [0, 1, 2, 1]
+    tiles = links.tiles(ExchangeFlow(Region.of(samples=(0, 1)), Region.of(channels=(0, 1)), plane(128, 20), 3), 0)
+    assert [(tile.samples, tile.channels) for tile in tiles] == [(32, 5)] * 4
+    assert [tile.hops for tile in tiles] == [0, 1, 2, 1]
     # 32 samples of 5 channels at 3 positions over a link of 15/8 words a cycle; over two hops a link carries two.
-    assert found[1].cycles == pytest.approx(32 * 5 * 3 * 8 / 15) and found[2].cycles == 2 * found[1].cycles
+    assert tiles[1].cycles == pytest.approx(32 * 5 * 3 * 8 / 15) and tiles[2].cycles == 2 * tiles[1].cycles
 
 
 def test_a_row_compares_what_plans_count() -> None:
@@ -144,7 +144,7 @@ def embedded(rows: int, width: int, tokens: int) -> PlanGraph:
 def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cleared() -> None:
     die = machine(preset("ndp-demo"))
 
-    def found(rows: int, width: int, tokens: int, split: str = "dp") -> Times:
+    def times(rows: int, width: int, tokens: int, split: str = "dp") -> Times:
         return StepTime(embedded(rows, width, tokens), 128, ring(2), die).schedule.step(((split,), ("dp",), ("dp",)))
 
     samples = 64
@@ -157,24 +157,24 @@ def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cle
     assert die.rows(8 * samples, 16, 1e9) == die.rows(8 * samples, 16, 128) < die.rows(8 * samples, 16, 127)
     assert (ADD_PACKETS, die.parameters.chunk_words) == (BLOCKS, packet_words(die.parameters))
     assert die.rows(1000, 1)[1] == pytest.approx(1000 * INDEXED_CYCLES + MEMORY_LATENCY, rel=0.2)
-    small = found(100, 16, 8)
+    small = times(100, 16, 8)
     # Engines wait for what others take of the memory as well.
     assert 0.99 * (gathered + added) < small.transfer < 1.5 * (gathered + added)
-    assert found(100, 16, 24).transfer > 2.5 * small.transfer
-    assert found(10_000, 16, 8).vector > small.vector + 9_900 * 16 / die.parameters.beat_words
-    assert found(100, 16, 8, "op").transfer > small.transfer
-    assert found(100, 16, 8, "mp").cycles > small.cycles
+    assert times(100, 16, 24).transfer > 2.5 * small.transfer
+    assert times(10_000, 16, 8).vector > small.vector + 9_900 * 16 / die.parameters.beat_words
+    assert times(100, 16, 8, "op").transfer > small.transfer
+    assert times(100, 16, 8, "mp").cycles > small.cycles
     assert die.rows(0, 16, 100) == (0, 0)
 
 
 def test_barriers_between_sets_of_rings_that_share_a_block_take_time() -> None:
     schedule = StepTime(from_network(NETWORKS["digits-mlp"]), 128, ring(8)).schedule
     splits = (("op", "op", "dp"), ("dp", "dp", "mp"), ("dp", "dp", "dp"), ("dp", "dp", "dp"))
-    found, step = schedule.step(splits).cycles, schedule.built(splits, ())
-    assert any(isinstance(one, Barrier) for one in step.operations)
-    step.operations[:] = [replace(one, after=None) if isinstance(one, Reduce) else one for one in step.operations
-                          if not isinstance(one, Barrier)]
-    assert schedule.step(splits).cycles < found
+    cycles, step = schedule.step(splits).cycles, schedule.built(splits, ())
+    assert any(isinstance(operation, Barrier) for operation in step.operations)
+    step.operations[:] = [replace(operation, after=None) if isinstance(operation, Reduce) else operation
+                          for operation in step.operations if not isinstance(operation, Barrier)]
+    assert schedule.step(splits).cycles < cycles
 
 
 def test_what_others_move_slows_a_task_that_needs_what_they_leave() -> None:
@@ -185,17 +185,17 @@ def test_what_others_move_slows_a_task_that_needs_what_they_leave() -> None:
         die = DieEngines(machine(parameters), [(share, 0.0, 0.0)] * 3, 1.0)
         ends[share] = [die.task("matrix", 0, (1000, 1000), (parameters.beat_words * asked, 0)) for asked in (250, 750)]
         ends[share].append(die.vector(0, (1000 + MEMORY_LATENCY, 10, 60), (parameters.beat_words * 1000, 0)))
-    one, two, three = (slow - fast for fast, slow in zip(ends[0.0], ends[0.5], strict=True))
-    assert (one, two, three) == (0, 500, 1000)
+    quarter, three_quarters, vector = (slow - fast for fast, slow in zip(ends[0.0], ends[0.5], strict=True))
+    assert (quarter, three_quarters, vector) == (0, 500, 1000)
 
 
 def test_dies_that_have_less_wait_for_those_that_have_more() -> None:
     """The first die has the only input channel: it adds what others send while it still sends to them, and they begin
     when it ends."""
-    found, splits = step_time(4).schedule, plan(2, "mp", "mp", "mp", "mp")
-    step = found.built(splits, ())
+    schedule, splits = step_time(4).schedule, plan(2, "mp", "mp", "mp", "mp")
+    step = schedule.built(splits, ())
     assert len(step.classes()) > 1
     which = np.array([0, 1, 1, 1])
-    first, other = (found._walked([_ScheduleWalk(found, step, die,
-                                                 np.zeros(4, dtype=np.int64))]).cycles for die in range(2))
-    assert found._walked([_ScheduleWalk(found, step, die, which) for die in range(2)]).cycles > first > other
+    first, other = (schedule._walked([_ScheduleWalk(schedule, step, die,
+                                                    np.zeros(4, dtype=np.int64))]).cycles for die in range(2))
+    assert schedule._walked([_ScheduleWalk(schedule, step, die, which) for die in range(2)]).cycles > first > other

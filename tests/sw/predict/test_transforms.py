@@ -66,25 +66,25 @@ def test_to_add_takes_no_longer_than_to_store() -> None:
 def test_links_wait_for_the_first_flit_of_a_scatter() -> None:
     """Also where they take longer than the engine: nothing hides the time until then, of any descriptor."""
     plan, array = _plan(16, 2, 8)
-    work, cost = next(one for one in _costs(16, 2, 8) if one[0].members is not None)
-    found = simulated(plan, array)
-    names = [one.name for one in found.work.activities]
+    work, cost = next(costed_task for costed_task in _costs(16, 2, 8) if costed_task[0].members is not None)
+    simulation = simulated(plan, array)
+    names = [activity.name for activity in simulation.work.activities]
     begun = [place for place, name in enumerate(names) if name.startswith("c.scatter") and name.endswith("@0 begin")]
     cycle = 1 / (float(array.clock_mhz) * 1e6)
     assert len(begun) == work.descriptors
     links = 10 * cost.flits / 8 / float(array.die_parameters().link_rate)
     for place in begun:
         sent = names.index(names[place].removesuffix(" begin"))
-        assert found.result.starts[sent] >= found.result.starts[place] + cost.begin * cycle * (1 - 1e-9)
-        assert found.result.ends[sent] - found.result.starts[sent] >= links * cycle * (1 - 1e-9)
+        assert simulation.result.starts[sent] >= simulation.result.starts[place] + cost.begin * cycle * (1 - 1e-9)
+        assert simulation.result.ends[sent] - simulation.result.starts[sent] >= links * cycle * (1 - 1e-9)
         assert links > cost.interval - cost.begin
 
 
 @pytest.mark.parametrize(("dies", "stands"), [(8, False), (6, True)])
 def test_what_goes_to_several_dies_in_turn_shares_links_as_an_equal(dies, stands) -> None:
     """It stands in no queue behind a link; what goes to one die does, as tiles of six do, whose parts are uneven."""
-    found = simulated(*_plan(16, 2, dies))
-    queues = {place for place, link in enumerate(found.work.machine.links) if link.queue}
-    tiles = [bool(queues & set(one.links.tolist())) for one in found.work.activities
-             if isinstance(one, Flow) and one.engine == "transfer" and len(one.links) > 3]
+    simulation = simulated(*_plan(16, 2, dies))
+    queues = {place for place, link in enumerate(simulation.work.machine.links) if link.queue}
+    tiles = [bool(queues & set(activity.links.tolist())) for activity in simulation.work.activities
+             if isinstance(activity, Flow) and activity.engine == "transfer" and len(activity.links) > 3]
     assert set(tiles) == {stands}

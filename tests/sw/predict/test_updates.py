@@ -57,10 +57,10 @@ def counted(parameters: DieParameters, rule: UpdateRule, rows: int, columns: int
         **{name: {"offset": FIRST + SLOT * slot, "base": 0} for slot, name in enumerate(names)}}
     operation = {"sgd": OptimiserOperation.SGD, "momentum": OptimiserOperation.MOMENTUM,
                  "adagrad": OptimiserOperation.ADAGRAD}[rule.kind]
-    one, two = (engine(parameters).run(
+    once, twice = (engine(parameters).run(
         [(operation.value, body_words(OptimiserBody, body))] * count, [0] * 16, memory.copy(),
         latency=MEMORY_LATENCY).cycles for count in (1, 2))
-    return two - one
+    return twice - once
 
 
 @pytest.mark.parametrize("name", ["fpga-demo", "fpga-tiny"])
@@ -70,11 +70,11 @@ def test_the_optimisers_formula_is_the_engine(name: str) -> None:
     parameters = preset(name)
     for rule in (FORMS[title] for title in ("sgd", "momentum", "adagrad wide", "sgd wide", "momentum stochastic")):
         for rows, columns in ((1, 8), (1, 64), (8, 64), (1, 4096), (9, 100), (64, 10), (32, 64)):
-            found = optimiser_formula(parameters, rows, columns, len(rule.vectors), stochastic=rule.stochastic)
+            cost = optimiser_formula(parameters, rows, columns, len(rule.vectors), stochastic=rule.stochastic)
             cycles = counted(parameters, rule, rows, columns)
-            assert cycles == pytest.approx(found.interval, rel=0.15 if columns == 10 else 0.03, abs=40), (rule, rows)
+            assert cycles == pytest.approx(cost.interval, rel=0.15 if columns == 10 else 0.03, abs=40), (rule, rows)
             beats = rows * -(-columns // parameters.beat_words) + rule.stochastic / (2 + len(rule.vectors))
-            assert found.reads == pytest.approx((2 + len(rule.vectors)) * beats * parameters.beat_words)
+            assert cost.reads == pytest.approx((2 + len(rule.vectors)) * beats * parameters.beat_words)
 
 
 @pytest.mark.parametrize("members", [1, 2, 3, 8])
@@ -93,7 +93,7 @@ def test_simulated_and_predicted_steps_of_a_rule_agree(name: str, dies: int) -> 
     array = ring(dies, preset=name)
     rules = [FORMS[title] for title in (("sgd", "adagrad", "adagrad wide") if rule_for(array.die_parameters()).wide
                                         else ("sgd", "momentum"))]
-    found = []
+    seconds = []
     for rule in rules:
         plan = plan_network(MLP, array, planner="data", batch=64, rule=rule).plan
         assert plan.rule == rule and plan.predicted_seconds is not None
@@ -102,8 +102,8 @@ def test_simulated_and_predicted_steps_of_a_rule_agree(name: str, dies: int) -> 
         groups = simulated(plan, array, most_tasks=0)
         assert len(groups.work.activities) < len(step.work.activities)
         assert groups.result.seconds == pytest.approx(plan.predicted_seconds, rel=0.2)
-        found.append(plan.predicted_seconds)
-    assert found == sorted(found) and found[-1] > 1.03 * found[0]
+        seconds.append(plan.predicted_seconds)
+    assert seconds == sorted(seconds) and seconds[-1] > 1.03 * seconds[0]
 
 
 def test_a_fixed_point_step_is_predicted_as_it_was_counted() -> None:
@@ -192,7 +192,7 @@ def test_rules_that_cannot_be_are_refused_in_one_line(arguments: tuple[str, ...]
     for name, update in (("PLAN", "momentum"), ("EDITED", "lars"), ("OTHER", "momentum wide")):
         (tmp_path / f"{name}.yaml").write_text(plan.to_yaml().replace("update: momentum", f"update: {update}"))
     with pytest.raises(SystemExit) as stop:
-        cli.main([str(tmp_path / f"{one}.yaml") if one.isupper() else one for one in arguments])
+        cli.main([str(tmp_path / f"{argument}.yaml") if argument.isupper() else argument for argument in arguments])
     error = capsys.readouterr().err
     assert stop.value.code == 2 and needle in error and error.count("\n") == 1
 
