@@ -44,7 +44,7 @@ def test_a_forged_length_is_reported_with_its_task(code: str) -> None:
     _, driver = started(GoldenArray, honest, words)
     driver.step(0)
     true = [int(driver.read(die, honest.buffers["strings"])[0, 0]) for die in range(2)]
-    wanted = [driver.read(die, honest.buffers["made"]) for die in range(2)]
+    wanted = [driver.read(die, honest.buffers["decoded"]) for die in range(2)]
     assert all(1 < length < ROOM - 1 for length in true)
     forged = coded_program(TINY, 2, code, memory_words=MEMORY_WORDS, forged=True)
     for make in (CosimArray, GoldenArray):
@@ -64,4 +64,4 @@ def test_a_forged_length_is_reported_with_its_task(code: str) -> None:
             driver.write(victim, forged.buffers["length"], np.array([[true[victim]]], dtype=np.uint32))
             driver.step(0)
             for die in range(2):
-                np.testing.assert_array_equal(driver.read(die, forged.buffers["made"]), wanted[die])
+                np.testing.assert_array_equal(driver.read(die, forged.buffers["decoded"]), wanted[die])
