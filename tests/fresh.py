@@ -64,9 +64,9 @@ def measured(root: Path, target: str) -> list[BenchRow]:
 @click.argument("targets", nargs=-1, type=click.Choice(TARGETS))
 def main(targets: tuple[str, ...]) -> None:
     """Measure TARGETS (train and test) as a newcomer meets them, in clones of the last commit."""
-    if (found := commit()) is None or shutil.which("git") is None:
+    if (revision := commit()) is None or shutil.which("git") is None:
         raise UserError("clones are measured: run this in a checkout with its history, where git is installed")
-    if found.endswith("-dirty"):
+    if revision.endswith("-dirty"):
         raise UserError("clones have the last commit alone: commit your changes, or stash them")
     for target in dict.fromkeys(targets or TARGETS):
         rows = measured(_ROOT, target)

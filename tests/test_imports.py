@@ -143,9 +143,9 @@ def test_every_room_is_known() -> None:
 
 
 def test_hardware_imports_no_software() -> None:
-    found = {(name, other) for name, imported in _modules() if name.startswith("plinth_hw")
-             for other in imported if other.split(".")[0] in ("plinth", "plinth_sim")}
-    assert not found
+    imports = {(name, other) for name, imported in _modules() if name.startswith("plinth_hw")
+               for other in imported if other.split(".")[0] in ("plinth", "plinth_sim")}
+    assert not imports
 
 
 def test_no_circle_of_rooms() -> None:
@@ -161,9 +161,9 @@ def test_no_circle_of_rooms() -> None:
 
 
 def test_the_contract_needs_no_amaranth() -> None:
-    found = {(name, other) for name, imported in _modules() if name.startswith((f"{ISA}.", "plinth.", "plinth_sim.g"))
-             for other in imported if other.split(".")[0] == "amaranth"}
-    assert not found
+    imports = {(name, other) for name, imported in _modules() if name.startswith((f"{ISA}.", "plinth.", "plinth_sim.g"))
+               for other in imported if other.split(".")[0] == "amaranth"}
+    assert not imports
 
 
 #: Packages that take long to load.

@@ -64,14 +64,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     subprocess.run([*pip, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder),
                     str(source)], check=True)
     (wheel,) = folder.glob("*.whl")
-    made = Installed(folder / "environment", folder / "home")
-    made.home.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made.environment)], check=True)
-    subprocess.run([*pip, "--python", str(made.environment / "bin" / "python"), "install", "--no-index", "--no-deps",
-                    "--no-compile", str(wheel)], check=True)
-    (made.packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    installation = Installed(folder / "environment", folder / "home")
+    installation.home.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(installation.environment)], check=True)
+    subprocess.run([*pip, "--python", str(installation.environment / "bin" / "python"), "install", "--no-index",
+                    "--no-deps", "--no-compile", str(wheel)], check=True)
+    (installation.packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     shutil.rmtree(source)
-    return made
+    return installation
 
 
 def test_only_three_packages_are_installed(installed: Installed, tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ async def compare(dut: Any, program: Any, buffers: Any, seed: int, *, stalls: fl
     golden = GoldenArray(program.parameters, DIES, words)
 
     def drive() -> None:
-        both = [images(one, program, buffers, seed, memory_words=words, steps=steps)
-                for one in (array, golden)]
-        for found, wanted in zip(*both, strict=True):
-            check_equal(found, wanted, program)
+        both = [images(array, program, buffers, seed, memory_words=words, steps=steps)
+                for array in (array, golden)]
+        for image, wanted in zip(*both, strict=True):
+            check_equal(image, wanted, program)
 
     await bridge(drive)()
 
@@ -72,7 +72,7 @@ async def images_for_comparison(dut: Any) -> None:
     program, buffers = random_program(TINY, DIES, seed, 40, MEMORY_WORDS)
 
     def drive() -> None:
-        found = images(array, program, buffers, seed, memory_words=MEMORY_WORDS, steps=2)
-        np.save(os.environ["IMAGES"], np.stack(list(found)))
+        memories = images(array, program, buffers, seed, memory_words=MEMORY_WORDS, steps=2)
+        np.save(os.environ["IMAGES"], np.stack(list(memories)))
 
     await bridge(drive)()

@@ -106,8 +106,8 @@ async def gemm_over_the_bus(dut: Any) -> None:
         golden = GoldenArray(DIE, 1, MEMORY_WORDS)
         both = [images(array, program, buffers, cocotb.RANDOM_SEED, memory_words=MEMORY_WORDS, steps=1)
                 for array in (hosted, golden)]
-        for found, wanted in zip(*both, strict=True):
-            check_equal(found, wanted, program)
-            assert any(found[0, buffer.address:buffer.address + buffer.words].any() for buffer in buffers)
+        for image, wanted in zip(*both, strict=True):
+            check_equal(image, wanted, program)
+            assert any(image[0, buffer.address:buffer.address + buffer.words].any() for buffer in buffers)
 
     await bridge(drive)()

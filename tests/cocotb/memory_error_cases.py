@@ -72,7 +72,7 @@ def graph() -> tuple[Program, dict[str, Buffer]]:
 def faults(program: Program, place: dict[str, Buffer]) -> list[tuple[str, bool, int, int, int | None]]:
     """What is refused: a name, whether writes are, word address; engine and task that the die is to name. Of records,
     which come in the order of completions, the task is the one that is written there."""
-    found = []
+    accesses = []
     step = program.step[0]
     for number, task in enumerate(step.tasks):
         address, beat = step.address + number * DESCRIPTOR_WORDS, TINY.beat_words
@@ -82,11 +82,11 @@ def faults(program: Program, place: dict[str, Buffer]) -> list[tuple[str, bool, 
         spans.append((f"result of the {task.name}", True, place[write].address, place[write].words, task.engine.value))
         spans.append((f"descriptor of the {task.name}", False, address, DESCRIPTOR_WORDS, SCHEDULER))
         for name, writes, first, words, engine in spans:
-            found += [(f"beat {at} of {name}", writes, first + at * beat, engine, address)
-                      for at in (0, words // beat // 2, words // beat - 1)]
-        found += [(f"beat {at} of record {number}", True, program.records + number * RECORD_WORDS + at * beat,
-                   SCHEDULER, None) for at in range(RECORD_WORDS // beat)]
-    return found
+            accesses += [(f"beat {at} of {name}", writes, first + at * beat, engine, address)
+                         for at in (0, words // beat // 2, words // beat - 1)]
+        accesses += [(f"beat {at} of record {number}", True, program.records + number * RECORD_WORDS + at * beat,
+                      SCHEDULER, None) for at in range(RECORD_WORDS // beat)]
+    return accesses
 
 
 def fill(driver: Driver, place: dict[str, Buffer]) -> None:

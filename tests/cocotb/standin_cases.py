@@ -44,8 +44,8 @@ async def copies_and_sends(dut: Any) -> None:
     def check() -> None:
         for number, die in enumerate(array.dies):
             assert die.read_register(Standin.STATUS) == 2
-            found = die.read_memory(100 * 4 * axi_ports, data.size)
-            assert np.array_equal(found, data + np.uint32(number + 1))
+            words = die.read_memory(100 * 4 * axi_ports, data.size)
+            assert np.array_equal(words, data + np.uint32(number + 1))
 
     await bridge(check)()
 

@@ -83,7 +83,7 @@ def test_processes_that_never_run_are_refused() -> None:
 @SLOW
 def test_the_verilog_holds_its_digest() -> None:
     """Of all of it but the module with the digest; a die of another parameter has another one."""
-    found = []
+    digests = []
     for words in (256, 512):
         die = preset("ndp-tiny", engines=frozenset({TRANSFER}), block_ram_words=words, axi_ports=0)
         text = emit.verilog(Die(die), "top")
@@ -91,8 +91,8 @@ def test_the_verilog_holds_its_digest() -> None:
         (digest,) = re.findall(r"32'h([0-9a-f]{8});", end)
         assert module and "top_digest" in rest
         assert digest == hashlib.sha256(rest.encode()).hexdigest()[:8] == f"{emit.held_digest(text, 'top'):08x}"
-        found.append(digest)
-    assert found[0] != found[1]
+        digests.append(digest)
+    assert digests[0] != digests[1]
 
 
 @pytest.mark.parametrize("name", PRESETS)

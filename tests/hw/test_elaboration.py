@@ -53,25 +53,25 @@ def _netlist(component: wiring.Component) -> str:
                                                                    Engine.OPTIMISER}))), id="die",
                  marks=pytest.mark.slow)])
 def test_elaborated_twice(component) -> None:
-    made = component()
+    instance = component()
     # Not `assert first == second`: the difference of two netlists of megabytes takes minutes to print.
-    same = _netlist(made) == _netlist(made)
+    same = _netlist(instance) == _netlist(instance)
     assert same
 
 
 def test_only_constructors_set_attributes() -> None:
     """So of every component, those of no die too."""
-    found = []
+    assignments = []
     for path in SOURCES:
         for kind in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(kind, ast.ClassDef) or "Component" not in {ast.unparse(base).rpartition(".")[2]
                                                                          for base in kind.bases}:
                 continue
-            found += [f"{path.name}:{node.lineno} {kind.name}.{method.name}: self.{node.attr}"
-                      for method in kind.body
-                      if isinstance(method, ast.FunctionDef) and method.name != "__init__"
-                      for node in ast.walk(method)
-                      if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-                      and ast.unparse(node.value) == "self"]
+            assignments += [f"{path.name}:{node.lineno} {kind.name}.{method.name}: self.{node.attr}"
+                            for method in kind.body
+                            if isinstance(method, ast.FunctionDef) and method.name != "__init__"
+                            for node in ast.walk(method)
+                            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+                            and ast.unparse(node.value) == "self"]
     assert len(SOURCES) > 100
-    assert found == []
+    assert assignments == []

@@ -39,7 +39,7 @@ def test_what_runs_is_a_commit_or_not_known(monkeypatch: pytest.MonkeyPatch, tmp
     root.mkdir(parents=True)
     monkeypatch.setattr(installation, "checkout", lambda: root)
 
-    def found() -> str | None:
+    def fresh_commit() -> str | None:
         installation.commit.cache_clear()
         return installation.commit()
 
@@ -49,21 +49,21 @@ def test_what_runs_is_a_commit_or_not_known(monkeypatch: pytest.MonkeyPatch, tmp
 
     git("init", "--quiet", folder=root.parent)
     git("commit", "--quiet", "--allow-empty", "-m", "x", folder=root.parent)
-    assert found() is None, "that is the commit of the repository around it"
+    assert fresh_commit() is None, "that is the commit of the repository around it"
     git("init", "--quiet")
-    assert found() is None
+    assert fresh_commit() is None
     (root / "file").write_text("one")
     git("add", "file")
     git("commit", "--quiet", "-m", "x")
     git("tag", "-a", "v1", "-m", "x")
-    first = found()
+    first = fresh_commit()
     assert first is not None and len(first) == 10 and set(first) <= set("0123456789abcdef")
     (root / "file").write_text("two")
-    assert found() == f"{first}-dirty"
+    assert fresh_commit() == f"{first}-dirty"
     monkeypatch.setenv("PATH", "")
-    assert found() is None
+    assert fresh_commit() is None
     monkeypatch.setattr(installation, "checkout", lambda: None)
-    assert found() is None
+    assert fresh_commit() is None
     installation.commit.cache_clear()
 
 

@@ -40,18 +40,18 @@ NETWORK = Network(name="small", input=Shape((2, 6, 6)), layers=(
 def program() -> TrainingProgram:
     """Convolutions split by samples, the others by features, so that every engine has its part."""
     plan = plan_network(NETWORK, ring(DIES, preset=DIE.name), planner="one-weird-trick", batch=BATCH).plan
-    made = lower_training(NETWORK, plan, DIE, rule=UpdateRule("adagrad", rate=0.01, wide=True), steps=1,
-                          memory_words=WORDS)
-    assert {task.engine for task in made.step[0].tasks} == DIE.engines
-    return made
+    program = lower_training(NETWORK, plan, DIE, rule=UpdateRule("adagrad", rate=0.01, wide=True), steps=1,
+                             memory_words=WORDS)
+    assert {task.engine for task in program.step[0].tasks} == DIE.engines
+    return program
 
 
 def step(array: DeviceArray, program: TrainingProgram) -> list[NDArray[np.uint16]]:
     """Memory of each die after a training step."""
-    made = Session(NETWORK, random_data(NETWORK, BATCH, np.random.default_rng(0)), program,
-                   Driver(array, program, memory_words=WORDS), None, None, BATCH, 0)
-    made.load_parameters(initial_parameters(NETWORK, 0))
-    (_,) = made.epoch(0)
+    session = Session(NETWORK, random_data(NETWORK, BATCH, np.random.default_rng(0)), program,
+                      Driver(array, program, memory_words=WORDS), None, None, BATCH, 0)
+    session.load_parameters(initial_parameters(NETWORK, 0))
+    (_,) = session.epoch(0)
     return [die.read_memory(0, WORDS) for die in array.dies]
 
 
@@ -62,12 +62,12 @@ def test_a_training_step(program: TrainingProgram, monkeypatch: pytest.MonkeyPat
     verilog, top = netlist(DIE)
     assert not re.search(r"\b(always|case)\b", verilog["netlist.v"])
     with CosimArray(DIE, DIES, WORDS, verilog=verilog, top=top) as cells, CosimArray(DIE, DIES, WORDS) as rtl:
-        found, timed, wanted = (step(array, program) for array in (cells, rtl, GoldenArray(DIE, DIES, WORDS)))
+        synthesised, timed, wanted = (step(array, program) for array in (cells, rtl, GoldenArray(DIE, DIES, WORDS)))
     for die, tasks in enumerate(graph.tasks for graph in program.step):
         records = slice(program.records, program.records + DIE.words_of(RECORD_WORDS) * len(tasks))
         assert np.any(timed[die][records]) and np.count_nonzero(wanted[die]) > 1000
         wanted[die][records] = timed[die][records]
-        np.testing.assert_array_equal(found[die], wanted[die], f"die {die}")
+        np.testing.assert_array_equal(synthesised[die], wanted[die], f"die {die}")
 
 
 @pytest.mark.parametrize(("module", "parameter", "message"), [

@@ -29,8 +29,8 @@ def test_a_gemm_on_the_paper_die(name: str, m: int, n: int, k: int) -> None:
     program = assemble([ring_setup(parameters, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS)
     with CosimArray(parameters, 1, MEMORY_WORDS) as rtl:
         golden = GoldenArray(parameters, 1, MEMORY_WORDS)
-        found, wanted = (list(images(array, program, [a, b, c], 3, memory_words=MEMORY_WORDS, steps=1))
-                         for array in (rtl, golden))
-    for one, other in zip(found, wanted, strict=True):
-        check_equal(one, other, program)
-        assert np.any(one[0, c.address:c.address + c.words])
+        rtl_images, wanted = (list(images(array, program, [a, b, c], 3, memory_words=MEMORY_WORDS, steps=1))
+                              for array in (rtl, golden))
+    for image, expected in zip(rtl_images, wanted, strict=True):
+        check_equal(image, expected, program)
+        assert np.any(image[0, c.address:c.address + c.words])

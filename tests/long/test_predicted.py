@@ -25,8 +25,8 @@ pytestmark = pytest.mark.long
 BATCH = 32
 
 
-def made(rounds: int, network: Network = NETWORKS["digits-cnn"], weights: str = "winograd", batch: int = BATCH, *,
-         rtl: bool = False) -> tuple[Network, Plan, Session]:
+def prepared(rounds: int, network: Network = NETWORKS["digits-cnn"], weights: str = "winograd", batch: int = BATCH, *,
+             rtl: bool = False) -> tuple[Network, Plan, Session]:
     """Four dies as two groups and two clusters."""
     network = with_tiles(network, 2, weights, rounds)
     graph = from_network(network)
@@ -39,46 +39,46 @@ def made(rounds: int, network: Network = NETWORKS["digits-cnn"], weights: str = 
     return network, plan, session(network, plan, data, program, rtl=rtl)
 
 
-def weights(one: Session) -> list[np.ndarray]:
-    return [one.driver.read(die, buffer) for layer in one.program.weights.values()
+def weights(session: Session) -> list[np.ndarray]:
+    return [session.driver.read(die, buffer) for layer in session.program.weights.values()
             for die, buffer in enumerate(layer.buffers)]
 
 
 def test_an_epoch_on_rtl() -> None:
-    found = []
+    run_weights = []
     for rounds in (0, 1):
-        _, plan, one = made(rounds, rtl=rounds > 0)
-        for step in one.epoch(0):
-            assert one.checks is not None and one.checks.failure is None and one.equal, step
-        found.append(weights(one))
+        _, plan, session = prepared(rounds, rtl=rounds > 0)
+        for step in session.epoch(0):
+            assert session.checks is not None and session.checks.failure is None and session.equal, step
+        run_weights.append(weights(session))
     least, most = plan.word_bounds
-    words = sum(one.driver.injected_words(die) for die in range(4))
-    steps = one.compared_steps
+    words = sum(session.driver.injected_words(die) for die in range(4))
+    steps = session.compared_steps
     assert steps > 40 and least * steps <= words <= most * steps
     everything = plan.resharded(graph=from_network(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", 0))).words
     print(f"{words / steps:,.0f} words a step, expected {plan.words:,}, of gathers that send everything {everything:,}")
     assert words < everything * steps
-    for one_, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one_, other)
+    for left, right in zip(*run_weights, strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_a_run_of_the_golden_model(rounds: int) -> None:
-    found = []
+    run_weights = []
     for predicted in (0, rounds):
-        *_, one = made(predicted)
+        *_, session = prepared(predicted)
         for epoch in range(8):
-            for _ in one.epoch(epoch):
+            for _ in session.epoch(epoch):
                 pass
-        found.append(weights(one))
-        assert one.losses[-1] < 0.5
-    for one_, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one_, other)
+        run_weights.append(weights(session))
+        assert session.losses[-1] < 0.5
+    for left, right in zip(*run_weights, strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 def test_an_epoch_of_a_lenet_on_rtl() -> None:
     """Kernels of 5x5 on maps of 28x28."""
-    *_, one = made(1, NETWORKS_28["lenet-28"], "spatial", 8, rtl=True)
-    for step in one.epoch(0):
-        assert one.checks is not None and one.checks.failure is None and one.equal, step
-    assert one.compared_steps > 150 and np.mean(one.losses[-5:]) < np.mean(one.losses[:5])
+    *_, session = prepared(1, NETWORKS_28["lenet-28"], "spatial", 8, rtl=True)
+    for step in session.epoch(0):
+        assert session.checks is not None and session.checks.failure is None and session.equal, step
+    assert session.compared_steps > 150 and np.mean(session.losses[-5:]) < np.mean(session.losses[:5])

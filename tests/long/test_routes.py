@@ -54,5 +54,5 @@ def test_tiles_and_chunks_of_a_step_take_their_own_routes() -> None:
             if task.engine is Engine.COLLECTIVE:
                 # Rings of two, of neighbours: a member sends as many words as the message has, the shorter way.
                 words[die, die % 2] += layout.unpack(CollectiveBody, body).words
-    found = np.array([driver.link_words(die) for die in range(DIES)])
-    assert (found == words).all() and words[:, 1].all() and words[::2, 0].all()
+    counted = np.array([driver.link_words(die) for die in range(DIES)])
+    assert (counted == words).all() and words[:, 1].all() and words[::2, 0].all()

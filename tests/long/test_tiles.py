@@ -67,7 +67,7 @@ def coded(elements: int, levels: list[tuple[int, int | None, int | None]], **oth
 
 def through(way: prediction.Way, words: Any, bias: Any, scheme: str) -> Any:
     """What the engine has of words ``[T, T', COLUMNS]`` in the end."""
-    numbers = [0 if one is None else MATRICES.index(one) for one in way]
+    numbers = [0 if matrix is None else MATRICES.index(matrix) for matrix in way]
     elements = words.shape[0] * words.shape[1]
     memory = np.zeros(WORDS, dtype=np.uint32)
     memory[SOURCE:][:words.size] = words.ravel()
@@ -113,17 +113,17 @@ def test_a_million_tiles_on_the_rtl(number: int) -> None:
                     words = np.ascontiguousarray(words[int(rng.integers(len(words)))][None])
                 bias = rng.standard_normal(CHANNELS).astype(np.float32) * np.float32(rng.random() < 0.5)
                 kept = through(way, words.view(np.uint32), bias, scheme).view(np.float32)
-                neurons, made = (prediction.plus((found, found), np.tile(bias, ROWS))[1] for found in (
-                    prediction.neurons(way, one) for one in (words, kept)))
-                wanted, found = np.maximum(neurons, 0), np.maximum(made, 0)
+                neurons, kept_neurons = (prediction.plus((sums, sums), np.tile(bias, ROWS))[1] for sums in (
+                    prediction.neurons(way, elements) for elements in (words, kept)))
+                wanted, computed = np.maximum(neurons, 0), np.maximum(kept_neurons, 0)
                 if scheme == "pooled":
-                    tops = prediction.largest(wanted), prediction.largest(found)
+                    tops = prediction.largest(wanted), prediction.largest(computed)
                     np.testing.assert_array_equal(*tops)
                     wins = (wanted == tops[0]) & (wanted > 0)
-                    np.testing.assert_array_equal(wins, (found == tops[1]) & (found > 0))
+                    np.testing.assert_array_equal(wins, (computed == tops[1]) & (computed > 0))
                 else:
-                    np.testing.assert_array_equal(wanted, found)
-                dead[scheme] += int((neurons != made).sum())
+                    np.testing.assert_array_equal(wanted, computed)
+                dead[scheme] += int((neurons != kept_neurons).sum())
                 done += COLUMNS
     print(f"{done:,} tiles; neurons of other words, all dead: {dead}")
     assert all(dead.values())

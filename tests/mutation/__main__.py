@@ -24,22 +24,22 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 def share(judged: Sequence[Judged]) -> float:
     """Killed mutants over those that can be killed."""
-    killed = sum(one.verdict == "killed" for one in judged)
-    return killed / max(1, sum(one.verdict != "equivalent" for one in judged))
+    killed = sum(judgement.verdict == "killed" for judgement in judged)
+    return killed / max(1, sum(judgement.verdict != "equivalent" for judgement in judged))
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def _place(one: Judged) -> str:
-    reason = f" ({one.by})" if one.by else ""
-    return f"{one.mutant.file}:{one.mutant.line} {one.mutant.function}{reason}\n{one.diff()}"
+def _place(judgement: Judged) -> str:
+    reason = f" ({judgement.by})" if judgement.by else ""
+    return f"{judgement.mutant.file}:{judgement.mutant.line} {judgement.mutant.function}{reason}\n{judgement.diff()}"
 
 
 def _say_progress(console: Console, judged: Sequence[Judged], total: int, started: float) -> None:
-    run = [one for one in judged if one.verdict != "equivalent"]
-    killed = sum(one.verdict == "killed" for one in run)
+    run = [judgement for judgement in judged if judgement.verdict != "equivalent"]
+    killed = sum(judgement.verdict == "killed" for judgement in run)
     if judged[-1].verdict == "survived":
         console.print(f"Survived: {_place(judged[-1])}", highlight=False, markup=False, soft_wrap=True)
     left = (time.monotonic() - started) / max(1, len(run)) * (total - len(judged))
@@ -52,25 +52,27 @@ def _table(judged: Sequence[Judged]) -> Table:
     table.add_column("room")
     for heading in ("mutants", "killed", "survived", "equivalent", "share", "s a mutant"):
         table.add_column(heading, justify="right")
-    rooms = dict.fromkeys(one.room for one in judged)
-    for name, found in [*((room, [one for one in judged if one.room == room]) for room in rooms), ("all", judged)]:
-        counts = [sum(one.verdict == verdict for one in found) for verdict in ("killed", "survived", "equivalent")]
+    rooms = dict.fromkeys(judgement.room for judgement in judged)
+    for name, group in [*((room, [judgement for judgement in judged if judgement.room == room]) for room in rooms),
+                        ("all", judged)]:
+        counts = [sum(judgement.verdict == verdict for judgement in group)
+                  for verdict in ("killed", "survived", "equivalent")]
         run = counts[0] + counts[1]
-        table.add_row(name, str(len(found)), *map(str, counts), f"{share(found):.3f}",
-                      f"{sum(one.seconds for one in found) / max(1, run):.1f}")
+        table.add_row(name, str(len(group)), *map(str, counts), f"{share(group):.3f}",
+                      f"{sum(judgement.seconds for judgement in group) / max(1, run):.1f}")
     return table
 
 
 def _report(console: Console, judged: Sequence[Judged]) -> None:
     for verdict, title in (("equivalent", "Equivalent"), ("survived", "Survived")):
-        for one in judged:
-            if one.verdict == verdict:
-                console.print(f"{title}: {_place(one)}", highlight=False, markup=False, soft_wrap=True)
+        for judgement in judged:
+            if judgement.verdict == verdict:
+                console.print(f"{title}: {_place(judgement)}", highlight=False, markup=False, soft_wrap=True)
     console.print(_table(judged))
 
 
 def _row(judged: Sequence[Judged], seed: int) -> BenchRow:
-    counts = {verdict: sum(one.verdict == verdict for one in judged)
+    counts = {verdict: sum(judgement.verdict == verdict for judgement in judged)
               for verdict in ("killed", "survived", "equivalent")}
     return BenchRow("mutants_killed", share(judged), "killed / mutants that are not equivalent", "tests",
                     {"seed": seed, **counts})
@@ -97,23 +99,24 @@ def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, 
         chosen = {name: room for name, room in ROOMS.items() if not rooms or name in rooms}
         if again:
             last = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {"mutants": []}
-            keys = {tuple(one[part] for part in ("file", "function", "before", "after"))
-                    for one in last["mutants"] if one["verdict"] == "survived"}
-            found = campaign.named(_ROOT, chosen, keys)
+            keys = {tuple(mutant[part] for part in ("file", "function", "before", "after"))
+                    for mutant in last["mutants"] if mutant["verdict"] == "survived"}
+            drawn = campaign.named(_ROOT, chosen, keys)
         else:
-            found = campaign.chosen(_ROOT, chosen, seed, count, equivalents)
+            drawn = campaign.chosen(_ROOT, chosen, seed, count, equivalents)
         for entry in campaign.unmatched(_ROOT, chosen, equivalents):
             console.print(f"equivalent.yaml: no mutant any more: {entry}", highlight=False, markup=False)
         judged += [Judged(name, mutant, "equivalent", equivalents[mutant.key])
-                   for name, mutant in found if mutant.key in equivalents]
+                   for name, mutant in drawn if mutant.key in equivalents]
         cache = output_root() / "mutate" / "reach.json"
         if fresh:
             cache.unlink(missing_ok=True)
         started = time.monotonic()
-        to_run = [(name, mutant) for name, mutant in found if mutant.key not in equivalents]
-        for one in campaign.run(_ROOT, chosen, to_run, jobs, cache, lambda text: console.print(text, highlight=False)):
-            judged.append(one)
-            _say_progress(console, judged, len(found), started)
+        to_run = [(name, mutant) for name, mutant in drawn if mutant.key not in equivalents]
+        for judgement in campaign.run(_ROOT, chosen, to_run, jobs, cache,
+                                      lambda text: console.print(text, highlight=False)):
+            judged.append(judgement)
+            _say_progress(console, judged, len(drawn), started)
         whole = True
     except KeyboardInterrupt:
         console.print("interrupted: what follows is of the mutants until then")
@@ -121,7 +124,8 @@ def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, 
         console.print(f"error: {error}", highlight=False, markup=False)
         sys.exit(2)
     _report(console, judged)
-    data = {"seed": seed, "whole": whole, "share": share(judged), "mutants": [one.to_data() for one in judged]}
+    data = {"seed": seed, "whole": whole, "share": share(judged),
+            "mutants": [judgement.to_data() for judgement in judged]}
     write_json(result, data)
     if whole and not again and not rooms:
         keep_rows(output_root() / "bench.json", [_row(judged, seed)])

@@ -129,7 +129,7 @@ class Judge:
         self._sound.add(test)
 
 
-def run(root: Path, rooms: dict[str, Room], found: Sequence[tuple[str, Mutant]], jobs: int, cache: Path,
+def run(root: Path, rooms: dict[str, Room], drawn: Sequence[tuple[str, Mutant]], jobs: int, cache: Path,
         say: Callable[[str], None]) -> Iterator[Judged]:
     """Judge mutants, ``jobs`` of them at once, and give each as it is done.
 
@@ -146,15 +146,15 @@ def run(root: Path, rooms: dict[str, Room], found: Sequence[tuple[str, Mutant]],
             idle.put(Judge(sandbox, reach))
 
         def judge(name: str, mutant: Mutant) -> Judged:
-            one = idle.get()
+            worker = idle.get()
             try:
-                return one.judge(name, rooms[name], mutant)
+                return worker.judge(name, rooms[name], mutant)
             finally:
-                idle.put(one)
+                idle.put(worker)
 
         pool = ThreadPoolExecutor(jobs)
         try:
-            for future in as_completed([pool.submit(judge, name, mutant) for name, mutant in found]):
+            for future in as_completed([pool.submit(judge, name, mutant) for name, mutant in drawn]):
                 yield future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

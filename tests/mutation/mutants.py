@@ -240,8 +240,8 @@ class _Finder(ast.NodeVisitor):
         if called not in _UNORDERED:
             for left, right in pairwise(node.args):
                 texts = self.text(left), self.text(right)
-                if texts[0] != texts[1] and not any(isinstance(one, ast.Starred) or _is_text(one)
-                                                    for one in (left, right)):
+                if texts[0] != texts[1] and not any(isinstance(argument, ast.Starred) or _is_text(argument)
+                                                    for argument in (left, right)):
                     start, stop = self.span(left)[0], self.span(right)[1]
                     between = self.source[self.span(left)[1]:self.span(right)[0]].decode()
                     self.add("arguments", start, stop, texts[1] + between + texts[0])

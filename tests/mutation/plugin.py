@@ -94,16 +94,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not _TESTS:
         return
     wanted = json.loads(Path(_TESTS).read_text(encoding="utf-8"))
-    found = {item.nodeid: item for item in items}
-    lost = [test for test in wanted if test not in found]
+    by_id = {item.nodeid: item for item in items}
+    lost = [test for test in wanted if test not in by_id]
     if lost:
         pytest.exit(f"{lost[0]} is no longer there", returncode=1)
-    items[:] = [found[test] for test in wanted]
+    items[:] = [by_id[test] for test in wanted]
 
 
 def pytest_sessionfinish() -> None:
     if not _REACH:
         return
     files = {_relative(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
-    found = {"tests": _tests, "imported": sorted(_imported), "files": sorted(file for file in files if file)}
-    Path(_REACH).write_text(json.dumps(found), encoding="utf-8")
+    reach = {"tests": _tests, "imported": sorted(_imported), "files": sorted(file for file in files if file)}
+    Path(_REACH).write_text(json.dumps(reach), encoding="utf-8")

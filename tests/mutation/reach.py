@@ -60,17 +60,17 @@ class _Imports:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
     def __call__(self, file: str) -> set[str]:
-        found, ahead = {file}, [file]
+        files, ahead = {file}, [file]
         while ahead:
-            one = ahead.pop()
-            if one not in self._direct:
-                names = {".".join(name.split(".")[:count]) for name in self._names(one)
+            loader = ahead.pop()
+            if loader not in self._direct:
+                names = {".".join(name.split(".")[:count]) for name in self._names(loader)
                          for count in range(1, name.count(".") + 2)}
-                self._direct[one] = {self._modules[name] for name in names if name in self._modules}
-            new = self._direct[one] - found
-            found |= new
+                self._direct[loader] = {self._modules[name] for name in names if name in self._modules}
+            new = self._direct[loader] - files
+            files |= new
             ahead += new
-        return found
+        return files
 
 
 class Reach:
@@ -109,7 +109,7 @@ class Reach:
         """
         known = self._kept.get(file, {}).get("digests", {})
         if "imported" not in self._kept.get(file, {}) or any(
-                known.get(one) != self._digests[one] for one in (file, source)):
+                known.get(path) != self._digests[path] for path in (file, source)):
             self._say(f"measuring {file}")
             result = self._sandbox.folder / "reach.json"
             result.unlink(missing_ok=True)
@@ -134,15 +134,15 @@ class Reach:
             return (function in test.functions if mutant.function
                     else any(entered.startswith(prefix) for entered in test.functions))
 
-        found: list[Test] = []
+        candidates: list[Test] = []
         for file in files:
             with self._lock:
                 if mutant.file not in self._imports(file):
                     continue
                 tests, loaded = self._measured(file, mutant.file)
             if any(map(near, tests)) or (function if mutant.function else mutant.file) in loaded:
-                found += tests
-        return sorted(found, key=lambda test: (not near(test), seconds(test, mutant), test.name))
+                candidates += tests
+        return sorted(candidates, key=lambda test: (not near(test), seconds(test, mutant), test.name))
 
 
 def seconds(test: Test, mutant: Mutant) -> float:

@@ -15,9 +15,9 @@ class Room:
 
     def files(self, root: Path) -> list[str]:
         """Its sources."""
-        found = (path.relative_to(root).as_posix() for folder in self.sources
+        paths = (path.relative_to(root).as_posix() for folder in self.sources
                  for path in sorted((root / folder).rglob("*.py")))
-        return [file for file in found if not file.endswith("__main__.py") and file not in self.skipped]
+        return [file for file in paths if not file.endswith("__main__.py") and file not in self.skipped]
 
     def test_files(self, root: Path) -> list[str]:
         """Its test files."""

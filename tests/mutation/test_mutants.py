@@ -58,31 +58,31 @@ def test_messages_of_errors_are_left_alone() -> None:
 def test_a_mutant_is_known_by_its_text_and_place() -> None:
     source = "class A:\n    def f(self):\n        def g():\n            return a < b\n"
     moved = "\n\nx = y\n" + source
-    one, = mutants.mutants("a.py", source.encode())
-    other, = mutants.mutants("a.py", moved.encode())
-    assert one.function == "A.f.<locals>.g" and one.line == 4
-    assert one.key == other.key and other.line == 7
-    assert other.applied(moved.encode()) == moved.replace("<", "<=").encode()
+    first, = mutants.mutants("a.py", source.encode())
+    second, = mutants.mutants("a.py", moved.encode())
+    assert first.function == "A.f.<locals>.g" and first.line == 4
+    assert first.key == second.key and second.line == 7
+    assert second.applied(moved.encode()) == moved.replace("<", "<=").encode()
 
 
 def test_the_draw_depends_on_seed_and_text_alone(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = a + b\ny = 1 if a else 2\nz = min(a, b)\n")
     (tmp_path / "b.py").write_text("u = f(a, b)\nv = a < b\n")
     files = ["a.py", "b.py"]
-    first = [one.key for one in mutants.draw(tmp_path, files, 1)]
-    assert first == [one.key for one in mutants.draw(tmp_path, files, 1)]
-    assert first != [one.key for one in mutants.draw(tmp_path, files, 2)]
+    first = [mutant.key for mutant in mutants.draw(tmp_path, files, 1)]
+    assert first == [mutant.key for mutant in mutants.draw(tmp_path, files, 1)]
+    assert first != [mutant.key for mutant in mutants.draw(tmp_path, files, 2)]
     (tmp_path / "a.py").write_text("x = a + b\n")
-    later = [one.key for one in mutants.draw(tmp_path, files, 1)]
+    later = [mutant.key for mutant in mutants.draw(tmp_path, files, 1)]
     assert later == [key for key in first if key in later] and len(later) < len(first)
 
 
 def test_what_does_not_compile_or_changes_nothing_is_not_drawn(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("for x in y:\n    continue\n")
-    assert [one.after for one in mutants.draw(tmp_path, ["a.py"], 1)] == ["pass"]
+    assert [mutant.after for mutant in mutants.draw(tmp_path, ["a.py"], 1)] == ["pass"]
     (tmp_path / "a.py").write_text("def f():\n    f(*a, 1 .real, -1)\n")
-    assert all("pass" in one.after or compile(one.applied((tmp_path / "a.py").read_bytes()), "a", "exec")
-               for one in mutants.draw(tmp_path, ["a.py"], 1))
+    assert all("pass" in mutant.after or compile(mutant.applied((tmp_path / "a.py").read_bytes()), "a", "exec")
+               for mutant in mutants.draw(tmp_path, ["a.py"], 1))
 
 
 def test_every_room_has_sources_and_tests_that_mirror_them() -> None:
@@ -138,8 +138,8 @@ def test_nearest_tests_run_first_and_all_before_a_mutant_survives(tree) -> None:
     near, far = "tests/src/sub/test_a.py::test_", "tests/src/test_b.py::test_"
     assert sandbox.ran == [[near + "1", near + "10"], [near + "100"], [far + "1", far + "10"], [far + "100"]]
     sandbox = _Sandbox(root, kill=near + "100")
-    found = judge(sandbox, room, mutant)
-    assert (found.verdict, found.by, len(sandbox.ran)) == ("killed", near + "100", 2)
+    judgement = judge(sandbox, room, mutant)
+    assert (judgement.verdict, judgement.by, len(sandbox.ran)) == ("killed", near + "100", 2)
 
 
 def test_a_test_that_fails_anyway_kills_nothing(tree) -> None:
@@ -152,9 +152,9 @@ def test_equivalents_are_extra(tree) -> None:
     root, room, _ = tree
     (root / "src/sub/a.py").write_text("x = 1\ny = 2\n")
     rooms = {"room": room}
-    drawn = [one.key for _, one in campaign.chosen(root, rooms, 1, 2, {})]
+    drawn = [mutant.key for _, mutant in campaign.chosen(root, rooms, 1, 2, {})]
     known = {drawn[0]: "reason"}
-    again = [one.key for _, one in campaign.chosen(root, rooms, 1, 2, known)]
+    again = [mutant.key for _, mutant in campaign.chosen(root, rooms, 1, 2, known)]
     assert again[:2] == drawn and len(again) == 3
     assert campaign.unmatched(root, rooms, known) == []
     gone = {("src/sub/a.py", "", "z = 1", "z = 2"): "reason"}

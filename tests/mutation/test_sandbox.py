@@ -58,23 +58,23 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def sandbox(tree: Path) -> Iterator[Sandbox]:
-    with Sandbox(tree) as made:
-        yield made
+    with Sandbox(tree) as sandbox:
+        yield sandbox
 
 
 def mutant_of(root: Path, kind: str, after: str) -> mutants.Mutant:
     file = "hw/counting/__init__.py"
-    found, = (one for one in mutants.mutants(file, (root / file).read_bytes())
-              if (one.kind, one.after) == (kind, after))
-    return found
+    mutant, = (candidate for candidate in mutants.mutants(file, (root / file).read_bytes())
+               if (candidate.kind, candidate.after) == (kind, after))
+    return mutant
 
 
 def judged(sandbox: Sandbox, kind: str, after: str) -> tuple[str, str]:
     mutant = mutant_of(sandbox.root, kind, after)
     reach = Reach(sandbox, sandbox.folder / "kept.json", lambda text: None)
-    found = Judge(sandbox, reach).judge("room", ROOM, mutant)
+    judgement = Judge(sandbox, reach).judge("room", ROOM, mutant)
     assert (sandbox.root / mutant.file).read_text() == _CODE
-    return found.verdict, found.by
+    return judgement.verdict, judgement.by
 
 
 def test_mutants_are_killed_and_survive_by_what_their_tests_see(sandbox: Sandbox) -> None:
@@ -99,11 +99,11 @@ def test_a_tree_whose_tests_fail_is_refused(sandbox: Sandbox) -> None:
 
 
 def test_several_at_once_and_an_early_end(tree: Path, tmp_path: Path) -> None:
-    found = [("room", mutant_of(tree, *change)) for change in (
+    drawn = [("room", mutant_of(tree, *change)) for change in (
         ("constant", "LIMIT = 4"), ("constant", "return 6"), ("comparison", "while number <= LIMIT:"))]
-    verdicts = {one.mutant.after: one.verdict for one in run(
-        tree, {"room": ROOM}, found, 2, tmp_path / "kept.json", lambda text: None)}
+    verdicts = {judgement.mutant.after: judgement.verdict for judgement in run(
+        tree, {"room": ROOM}, drawn, 2, tmp_path / "kept.json", lambda text: None)}
     assert verdicts == {"LIMIT = 4": "killed", "return 6": "survived", "while number <= LIMIT:": "killed"}
-    several = run(tree, {"room": ROOM}, found, 1, tmp_path / "kept.json", lambda text: None)
+    several = run(tree, {"room": ROOM}, drawn, 1, tmp_path / "kept.json", lambda text: None)
     next(several)
     several.close()  # type: ignore[attr-defined]

@@ -23,18 +23,19 @@ def _table(results: Sequence[Result]) -> Table:
     for heading in ("proof", "claims", "how", "verdict", "twins found", "s"):
         table.add_column(heading, justify="left" if heading in ("proof", "how", "verdict") else "right")
     for proof in PROOFS:
-        own = [one for one in results if one.proof is proof]
+        own = [result for result in results if result.proof is proof]
         if own:
-            twins = [one for one in own if one.twin is not None]
-            verdict = next((one.answer.verdict for one in own if one.twin is None), "not run")
+            twins = [result for result in own if result.twin is not None]
+            verdict = next((result.answer.verdict for result in own if result.twin is None), "not run")
             table.add_row(proof.name, str(len(own[0].claims)), proof.how, verdict,
-                          f"{sum(one.right for one in twins)} of {len(proof.twins)}",
-                          f"{sum(one.answer.seconds for one in own):.0f}")
+                          f"{sum(result.right for result in twins)} of {len(proof.twins)}",
+                          f"{sum(result.answer.seconds for result in own):.0f}")
     return table
 
 
-def _name(one: Result) -> str:
-    return one.proof.name + ("" if one.twin is None else f", twin {one.proof.twins.index(one.twin)} ({one.twin.claim})")
+def _name(result: Result) -> str:
+    return result.proof.name + (
+        "" if result.twin is None else f", twin {result.proof.twins.index(result.twin)} ({result.twin.claim})")
 
 
 @click.command()
@@ -49,29 +50,31 @@ def main(only: str | None, jobs: int, list_only: bool) -> None:
         return
     chosen = [proof for proof in PROOFS if only is None or only in proof.name]
     if not chosen:
-        console.print(f"error: no proof has {only!r} in its name; there are {', '.join(one.name for one in PROOFS)}",
-                      highlight=False, markup=False)
+        console.print(f"error: no proof has {only!r} in its name; "
+                      f"there are {', '.join(proof.name for proof in PROOFS)}", highlight=False, markup=False)
         sys.exit(2)
     results: list[Result] = []
     start, total, whole = time.monotonic(), sum(1 + len(proof.twins) for proof in chosen), False
     try:
-        for one in run(chosen, output_root().resolve() / "prove", jobs):
-            results.append(one)
-            if not one.right:
-                console.print(f"{_name(one)}: {one.answer.verdict}; see {one.answer.log}", highlight=False,
+        for result in run(chosen, output_root().resolve() / "prove", jobs):
+            results.append(result)
+            if not result.right:
+                console.print(f"{_name(result)}: {result.answer.verdict}; see {result.answer.log}", highlight=False,
                               markup=False)
             left = (time.monotonic() - start) / len(results) * (total - len(results))
-            console.print(f"{len(results)} of {total} runs, {sum(one.right for one in results)} as they should be, "
+            console.print(f"{len(results)} of {total} runs, "
+                          f"{sum(result.right for result in results)} as they should be, "
                           f"about {left:.0f} s left", highlight=False)
         whole = True
     except KeyboardInterrupt:
         console.print("interrupted: what follows is of the runs until then")
     console.print(_table(results))
     write_json(output_root() / "prove.json", {"whole": whole, "proofs": [{
-        "name": one.proof.name, "how": one.proof.how, "twin": one.twin and one.twin.claim, "claims": one.claims,
-        "verdict": one.answer.verdict, "right": one.right, "seconds": round(one.answer.seconds, 1)}
-        for one in results]})
-    sys.exit(130 if not whole else 0 if all(one.right for one in results) else 1)
+        "name": result.proof.name, "how": result.proof.how, "twin": result.twin and result.twin.claim,
+        "claims": result.claims, "verdict": result.answer.verdict, "right": result.right,
+        "seconds": round(result.answer.seconds, 1)}
+        for result in results]})
+    sys.exit(130 if not whole else 0 if all(result.right for result in results) else 1)
 
 
 if __name__ == "__main__":

@@ -32,9 +32,9 @@ def address_channel(harness: Harness, port: Any, prefix: str, data_bytes: int) -
 
 def count(harness: Harness, up: Any, down: Any, bits: int, name: str) -> Signal:
     """How often more ``up`` was than ``down``, before this cycle."""
-    found = Signal(bits, name=name)
-    harness.m.d.sync += found.eq(found + up - down)
-    return found
+    difference = Signal(bits, name=name)
+    harness.m.d.sync += difference.eq(difference + up - down)
+    return difference
 
 
 class Lengths:

@@ -34,7 +34,7 @@ def judge(proof: Proof, twin: Twin | None, root: Path) -> Result:
         If a claim has no twin, or a twin names no claim or no line of the block.
     """
     harness = proof.harness(twin)
-    named = {one.claim for one in proof.twins}
+    named = {broken.claim for broken in proof.twins}
     if named != set(harness.claims):
         raise ValueError(f"{proof.name}: claims {sorted(harness.claims)}, twins of {sorted(named)}")
     name = proof.name if twin is None else f"{proof.name}-{proof.twins.index(twin)}"

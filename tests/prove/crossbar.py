@@ -167,12 +167,12 @@ def crossbar(harness: Harness, code: ModuleType) -> None:
     write = Side("write", writers, block.memory_write, block.write_fault, inside(state["write"]), inside)
 
     beat = block.memory_read.data
-    given = read.follow(harness, beat.valid & beat.ready)
-    read.requests(harness, block.limit, given.count != OUTSTANDING)
+    awaited = read.follow(harness, beat.valid & beat.ready)
+    read.requests(harness, block.limit, awaited.count != OUTSTANDING)
     harness.claim("read: a beat goes to who asked for it, and to no other", Cat(
-        client.data.valid == (beat.valid & given.oldest(number)) for number, client in enumerate(readers)).all())
+        client.data.valid == (beat.valid & awaited.oldest(number)) for number, client in enumerate(readers)).all())
     harness.claim("read: it goes as it came, when it is taken", (
-        beat.ready == ((given.count != 0) & Array(client.data.ready for client in readers)[given.who[0]]))
+        beat.ready == ((awaited.count != 0) & Array(client.data.ready for client in readers)[awaited.who[0]]))
         & Cat(~client.data.valid | (client.data.payload.as_value() == beat.payload.as_value())
               for client in readers).all())
 
@@ -208,7 +208,7 @@ def crossbar(harness: Harness, code: ModuleType) -> None:
         harness.invariant((unanswered.count <= place) | (
             (unanswered.left[place] == 1) & (unanswered.who[place] < len(writers))
             & (queue.places[place] == Cat(_one_hot(unanswered.who[place], writers), unanswered.task[place]))))
-    for side, error, told, ledger in (("read", block.read_error, block.read_failed, given),
+    for side, error, told, ledger in (("read", block.read_error, block.read_failed, awaited),
                                       ("write", block.write_error, block.write_failed, unanswered)):
         harness.claim(f"{side}: an error is told of who asked, and of the task",
                       (told.valid == harness.past(error)) & (~harness.past(error & (ledger.count != 0)) | (

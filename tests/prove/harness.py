@@ -24,8 +24,8 @@ def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str
     state's name whether it is in it; ``signals`` are its own by their names; ``inside`` gives the same variables of a
     component within.
     """
-    found: dict[str, Any] = {}
-    within: dict[int, dict[str, Any]] = {id(block): found}
+    variables: dict[str, Any] = {}
+    within: dict[int, dict[str, Any]] = {id(block): variables}
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         owner = frame.f_locals.get("self")
@@ -38,7 +38,7 @@ def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str
         known.update(new)
         for name in peeked:
             if isinstance(new.get(name), Memory):
-                found.setdefault(f"{name}_peek", []).append(new[name].read_port(domain="comb"))
+                variables.setdefault(f"{name}_peek", []).append(new[name].read_port(domain="comb"))
 
     before = sys.getprofile()
     sys.setprofile(watch)
@@ -46,12 +46,12 @@ def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str
         fragment = Fragment.get(block, None)
     finally:
         sys.setprofile(before)
-    found["signals"] = {signal.name: signal for statements in fragment.statements.values() for statement in statements
-                        for signal in statement._lhs_signals()}
-    if "fsm_state" in found["signals"]:
-        found["in_state"] = _states(found["signals"]["fsm_state"])
-    found["inside"] = lambda component: within[id(component)]
-    return fragment, found
+    variables["signals"] = {signal.name: signal for statements in fragment.statements.values()
+                            for statement in statements for signal in statement._lhs_signals()}
+    if "fsm_state" in variables["signals"]:
+        variables["in_state"] = _states(variables["signals"]["fsm_state"])
+    variables["inside"] = lambda component: within[id(component)]
+    return fragment, variables
 
 
 def _states(state: Signal) -> Callable[..., Value]:

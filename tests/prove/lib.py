@@ -111,11 +111,11 @@ def round_robin(harness: Harness, code: ModuleType) -> None:
     watched = harness.fixed(range(width), "watched")
     mine, others = Signal(), Signal(range(width + 1))
     m.d.comb += mine.eq(arbiter.requests.bit_select(watched, 1))
-    given = arbiter.taken & arbiter.requests.any()
+    taken = arbiter.taken & arbiter.requests.any()
     granted = arbiter.grant.bit_select(watched, 1)
-    with m.If(~mine | (given & granted)):
+    with m.If(~mine | (taken & granted)):
         m.d.sync += others.eq(0)
-    with m.Elif(given):
+    with m.Elif(taken):
         m.d.sync += others.eq(others + 1)
     # Places from the one that was granted last to the watched one, going up, 1 to 4.
     last, away = Signal(range(width)), Signal(range(width + 1))
@@ -148,18 +148,18 @@ def choice(harness: Harness, code: ModuleType) -> None:
     harness.assume(index < count)
     wanted = Signal(count)
     m.d.comb += wanted.eq((1 << index)[:count])
-    one, none = code.one_of(wanted, words), code.one_of(Const(0, count), words)
+    picked, none = code.one_of(wanted, words), code.one_of(Const(0, count), words)
     chosen = Array(words)[index]
-    given = Signal()
+    enabled = Signal()
     with m.If(enable):
-        m.d.sync += given.eq(1)
+        m.d.sync += enabled.eq(1)
     kept = Signal(2)
     with m.If(enable):
         m.d.sync += kept.eq(chosen)
     registered = code.one_registered(m, "held", wanted, words, enable)
-    harness.invariant(~given | (registered == kept))
-    harness.claim("the one that is wanted, or zero", (one == chosen) & (none == 0))
-    harness.claim("the one that was wanted when it was enabled last", ~given | (registered == kept))
+    harness.invariant(~enabled | (registered == kept))
+    harness.claim("the one that is wanted, or zero", (picked == chosen) & (none == 0))
+    harness.claim("the one that was wanted when it was enabled last", ~enabled | (registered == kept))
     harness.claim("the one of an index", code.select(words, index) == chosen)
     harness.claim("the index of the one", (code.index_of(wanted) == index) & (code.index_of(Const(0, count)) == 0))
 
@@ -167,14 +167,14 @@ def choice(harness: Harness, code: ModuleType) -> None:
 def count(harness: Harness, code: ModuleType) -> None:
     """Of six bits."""
     bits = 6
-    one, other = harness.free(bits, "one"), harness.free(bits, "other")
+    left, right = harness.free(bits, "left"), harness.free(bits, "right")
     up, down = harness.free(1, "up"), harness.free(1, "down")
-    harness.claim("no two values are followed by the same one", (one == other) | (
-        code.following(one) != code.following(other)))
-    harness.claim("no two counts are followed by the same one", (one == other) | (
-        code.counted(one)[:bits] != code.counted(other)[:bits]))
-    harness.claim("one more, one less, or as many", code.stepped(one, up, down) == (one + up - down)[:bits])
-    harness.claim("as many as bits are set", code.population(one) == sum(one))
+    harness.claim("no two values are followed by the same one", (left == right) | (
+        code.following(left) != code.following(right)))
+    harness.claim("no two counts are followed by the same one", (left == right) | (
+        code.counted(left)[:bits] != code.counted(right)[:bits]))
+    harness.claim("one more, one less, or as many", code.stepped(left, up, down) == (left + up - down)[:bits])
+    harness.claim("as many as bits are set", code.population(left) == sum(left))
 
 
 def rotator(harness: Harness, code: ModuleType) -> None:
@@ -186,20 +186,20 @@ def rotator(harness: Harness, code: ModuleType) -> None:
         way = "up" if up else "down"
         rotated = Signal(2 * lanes, name=f"rotated_{way}")
         m.d.comb += rotated.eq(Cat(Array(words)[(lane - amount if up else lane + amount)[:3]] for lane in range(lanes)))
-        found = code.rotate(m, f"now_{way}", words, amount, 0, 3, up=up)
-        harness.claim("each lane goes so many on, in the same cycle", Cat(found) == rotated)
+        outputs = code.rotate(m, f"now_{way}", words, amount, 0, 3, up=up)
+        harness.claim("each lane goes so many on, in the same cycle", Cat(outputs) == rotated)
         spread = code.rotate_held(m, f"held_{way}", [words], 0, 3, lambda source, value, lane: amount == value, up=up)
         harness.claim("each lane goes so many on, a cycle later",
                       harness.first | (Cat(spread) == harness.past(rotated)))
-        given, last = Signal(name=f"given_{way}"), Signal(2 * lanes, name=f"last_{way}")
+        enabled, last = Signal(name=f"enabled_{way}"), Signal(2 * lanes, name=f"last_{way}")
         with m.If(enable):
-            m.d.sync += [given.eq(1), last.eq(rotated)]
+            m.d.sync += [enabled.eq(1), last.eq(rotated)]
         for late in (False, True):
             inner = Module()
             kept = code.rotate_registered(inner, words, amount, enable, up=up, late=late)
             m.submodules[f"{'late' if late else 'registered'}_{way}"] = inner
-            harness.invariant(~given | (Cat(kept) == last))
-            harness.claim("each lane went so many on when it was enabled last", ~given | (Cat(kept) == last))
+            harness.invariant(~enabled | (Cat(kept) == last))
+            harness.claim("each lane went so many on when it was enabled last", ~enabled | (Cat(kept) == last))
 
 
 PROOFS = (

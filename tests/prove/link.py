@@ -76,13 +76,13 @@ def replay(harness: Harness, code: ModuleType) -> None:
     harness.assume(~transmit.clear & ~receive.clear & receive.up)
     put, body = transmit.i.valid & transmit.i.ready, receive.frame.body
 
-    # All numbers, with bits enough: flits put in, known to have come, to be sent, sent ever, given, expected.
-    written, acked, upcoming, newest, given = (
-        Signal(_WIDE, name=f"number_{name}") for name in ("written", "acked", "upcoming", "newest", "given"))
+    # All numbers, with bits enough: flits put in, known to have come, to be sent, sent ever, delivered, expected.
+    written, acked, upcoming, newest, delivered = (
+        Signal(_WIDE, name=f"number_{name}") for name in ("written", "acked", "upcoming", "newest", "delivered"))
     expected, held = Signal(_WIDE), Signal(_WIDE)
     back = inside["asked"] | inside["late"] | inside["overtaken"]
-    m.d.comb += [expected.eq(given + receive.o.valid), held.eq(written - given)]
-    m.d.sync += [written.eq(written + put), given.eq(expected),
+    m.d.comb += [expected.eq(delivered + receive.o.valid), held.eq(written - delivered)]
+    m.d.sync += [written.eq(written + put), delivered.eq(expected),
                  upcoming.eq(Mux(back, acked, upcoming + inside["get"]))]
     with m.If(inside["get"] & (newest == upcoming)):
         m.d.sync += newest.eq(newest + 1)
@@ -109,7 +109,7 @@ def replay(harness: Harness, code: ModuleType) -> None:
     with m.Elif(watched & receive.o.valid):
         m.d.sync += [before.eq(before - 1), watched.eq(before != 0)]
     number, waits = Signal(_WIDE), Signal()
-    m.d.comb += [number.eq(given + before), waits.eq(watched & ~(receive.o.valid & (before == 0))),
+    m.d.comb += [number.eq(delivered + before), waits.eq(watched & ~(receive.o.valid & (before == 0))),
                  inside["flits_peek"][0].addr.eq(number[:_SEQUENCE_BITS - 1])]
 
     for register, wide in ((inside["written"], written), (inside["acked"], acked), (inside["upcoming"], upcoming),
@@ -117,8 +117,8 @@ def replay(harness: Harness, code: ModuleType) -> None:
                            *((way["sequence"], way["number"]) for way in flits.ways)):
         harness.invariant(register == wide[:_SEQUENCE_BITS])
     said = [acked, *(way["number"] for way in tellings.ways), newest, written]
-    for one, other in pairwise(said):
-        harness.invariant(_within(one, other, _WINDOW))
+    for earlier, later in pairwise(said):
+        harness.invariant(_within(earlier, later, _WINDOW))
     harness.invariant(_within(acked, written, _WINDOW))
     harness.invariant(_within(upcoming, newest, _WINDOW))
     frames = [*flits.ways[:-1], {"valid": transmit.o.valid, "number": offered, "flit": transmit.o.flit.as_value()}]
@@ -182,35 +182,37 @@ def credits(harness: Harness, code: ModuleType) -> None:
     def apart(before: Value, number: Value) -> Value:
         return Mux(number >= before, number - before, number + period - before)[:bits]
 
-    # Of each count how many steps from the first it is, modulo all; what is freed and not given is less than that.
-    freed, given, known = ([Signal(bits, name=f"number_{name}_{one}") for one in range(classes)]
-                           for name in ("freed", "given", "known"))
+    # Of each count how many steps from the first it is, modulo all; what is freed and not credited is less than that.
+    freed, credited, known = ([Signal(bits, name=f"number_{name}_{index}") for index in range(classes)]
+                              for name in ("freed", "credited", "known"))
     wires = _Wires(harness, "telling", {
-        "class": tells.told_class, "count": tells.told, **{f"number_{one}": freed[one] for one in range(classes)}})
+        "class": tells.told_class, "count": tells.told,
+        **{f"number_{index}": freed[index] for index in range(classes)}})
     come = wires.comes
     harness.assume(~hears.heard | ((hears.heard_class == come["class"]) & (hears.heard_count == come["count"])))
     harness.invariant(tells.told_class < classes)
-    for one in range(classes):
-        under_way = Signal(bits, name=f"under_way_{one}")
-        m.d.sync += [under_way.eq(under_way + tells.freed[one] - hears.credit[one]),
-                     freed[one].eq(after(freed[one], tells.freed[one])),
-                     given[one].eq(after(given[one], hearing["known"][one] != hearing["given"][one]))]
-        with m.If(hears.heard & (hears.heard_class == one)):
-            m.d.sync += known[one].eq(come[f"number_{one}"])
-        harness.assume(~tells.freed[one] | (under_way < places))
-        for register, number in ((telling["freed"], freed), (hearing["given"], given), (hearing["known"], known)):
-            harness.invariant((number[one] < period) & (register[one] == counts[number[one]]))
-        chain = [known[one], *(way[f"number_{one}"] for way in wires.ways)]
+    for index in range(classes):
+        under_way = Signal(bits, name=f"under_way_{index}")
+        m.d.sync += [under_way.eq(under_way + tells.freed[index] - hears.credit[index]),
+                     freed[index].eq(after(freed[index], tells.freed[index])),
+                     credited[index].eq(after(credited[index], hearing["known"][index] != hearing["given"][index]))]
+        with m.If(hears.heard & (hears.heard_class == index)):
+            m.d.sync += known[index].eq(come[f"number_{index}"])
+        harness.assume(~tells.freed[index] | (under_way < places))
+        for register, number in ((telling["freed"], freed), (hearing["given"], credited), (hearing["known"], known)):
+            harness.invariant((number[index] < period) & (register[index] == counts[number[index]]))
+        chain = [known[index], *(way[f"number_{index}"] for way in wires.ways)]
         for before, number in pairwise(chain):
-            harness.invariant((number < period) & (apart(given[one], before) <= apart(given[one], number)))
+            harness.invariant((number < period) & (apart(credited[index], before) <= apart(credited[index], number)))
         for way in wires.ways:
-            harness.invariant((way["class"] != one) | (way["count"] == counts[way[f"number_{one}"]]))
-        harness.invariant(apart(given[one], freed[one]) + hears.credit[one] == under_way)
+            harness.invariant((way["class"] != index) | (way["count"] == counts[way[f"number_{index}"]]))
+        harness.invariant(apart(credited[index], freed[index]) + hears.credit[index] == under_way)
         harness.invariant(under_way <= places)
-        harness.claim(_GIVEN, ~hears.credit[one] | (under_way != 0))
-        harness.claim(_NONE_LOST, (telling["freed"][one] != hearing["given"][one])
-                      | (under_way == hears.credit[one]))
-        harness.claim(_EACH_CYCLE, hears.credit[one] == harness.past(hearing["known"][one] != hearing["given"][one]))
+        harness.claim(_GIVEN, ~hears.credit[index] | (under_way != 0))
+        harness.claim(_NONE_LOST, (telling["freed"][index] != hearing["given"][index])
+                      | (under_way == hears.credit[index]))
+        harness.claim(_EACH_CYCLE, hears.credit[index] == harness.past(
+            hearing["known"][index] != hearing["given"][index]))
 
 
 PROOFS = (

@@ -89,14 +89,14 @@ def adaptor(harness: Harness, code: ModuleType) -> None:
     harness.claim("r: a beat that is given stands until it is taken", harness.stable(read.data))
 
     # Writes: beats offered on AW of port 0, and not given by the client.
-    asked, given = write.request.valid & write.request.ready, write.data.valid & write.data.ready
+    asked, sent = write.request.valid & write.request.ready, write.data.valid & write.data.ready
     answered = ports[0].bvalid & ports[0].bready
     new = ports[0].awvalid & ~harness.past(ports[0].awvalid & ~ports[0].awready)
     owed = Signal(8)
-    m.d.sync += owed.eq(owed + Mux(new, ports[0].awlen + 1, 0) - given)
-    harness.claim("w: a beat is taken for a burst that was offered", ~given | (owed > 0))
+    m.d.sync += owed.eq(owed + Mux(new, ports[0].awlen + 1, 0) - sent)
+    harness.claim("w: a beat is taken for a burst that was offered", ~sent | (owed > 0))
     stalled = Cat(port.wvalid & ~port.wready for port in ports).any()
-    harness.claim("w: data wait for no READY of their address", ~((owed > 0) & write.data.valid & ~stalled) | given)
+    harness.claim("w: data wait for no READY of their address", ~((owed > 0) & write.data.valid & ~stalled) | sent)
 
     _beats_in_order(harness, state, writes, owed)
 

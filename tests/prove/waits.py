@@ -56,8 +56,8 @@ def wait_poll(harness: Harness, code: ModuleType) -> None:
     state = harness.block(poll, peeked=("numbers",))
     engine, wait = harness.fixed(range(engines), "which_engine"), harness.fixed(range(WAITS), "which_wait")
     pending = Array(list(poll.pending))[engine]
-    for one in range(engines):
-        harness.assume(poll.waits[one] == poll.pending[one].any())
+    for index in range(engines):
+        harness.assume(poll.waits[index] == poll.pending[index].any())
     harness.assume(~poll.taken | (poll.valid & ~poll.look))
     kept = Signal(8)
     with m.If(poll.keep & (poll.keep_engine == engine)):
@@ -153,8 +153,8 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
     harness.hint((block.header_valid == (now <= HEADER_WORDS)) & (block.header_index == now[:4]))
     harness.hint((block.commit == (now == HEADER_WORDS)) & (block.delivered == (now == HEADER_WORDS + 1)))
     header = pack(TaskHeader, {"wait_enable": 1, "wait_counter": [5, 0, 0, 0], "wait_value": [100, 0, 0, 0]})
-    for index, given in enumerate((*header, 0)):
-        harness.hint((now != index) | (block.header_word == given))
+    for index, hinted in enumerate((*header, 0)):
+        harness.hint((now != index) | (block.header_word == hinted))
     harness.hint((wait == 0) & ((block.slack == 50) | (block.slack == 200)) & (block.cycle == 0))
     harness.hint(block.record_ready & block.local.ready & block.remote.ready)
     harness.hint(block.poll_ready & block.start_0.ready & ~block.done_0.valid & ~block.done_1.valid)

@@ -52,8 +52,8 @@ class Operation:
         size = self.operand.bits // 8
         make, soft = _SOFT[self.operand].from_bytes, self.soft
         columns = [array.astype(f">u{size}").tobytes() for array in operands]
-        made = [[make(column[at:at + size]) for at in range(0, len(column), size)] for column in columns]
-        raw = b"".join([soft(*numbers).to_bytes() for numbers in zip(*made, strict=True)])
+        converted = [[make(column[at:at + size]) for at in range(0, len(column), size)] for column in columns]
+        raw = b"".join([soft(*numbers).to_bytes() for numbers in zip(*converted, strict=True)])
         return np.frombuffer(raw, f">u{self.result.bits // 8}").astype(np.uint32)
 
 

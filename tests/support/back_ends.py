@@ -33,7 +33,7 @@ def images(array: DeviceArray, program: Program, buffers: Sequence[Buffer], seed
         yield image
 
 
-def check_equal(found: Image, wanted: Image, program: Program) -> None:
+def check_equal(image: Image, wanted: Image, program: Program) -> None:
     """Two images are equal.
 
     Raises
@@ -42,7 +42,7 @@ def check_equal(found: Image, wanted: Image, program: Program) -> None:
         The message names the dies, buffers and words that differ.
     """
     texts = []
-    for die, (mine, other) in enumerate(zip(found, wanted, strict=True)):
+    for die, (mine, other) in enumerate(zip(image, wanted, strict=True)):
         wrong = np.flatnonzero(mine != other)
         for buffer in program.buffers.values():
             inside = wrong[(wrong >= buffer.address) & (wrong < buffer.address + buffer.words)]

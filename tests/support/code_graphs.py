@@ -18,7 +18,7 @@ CODES: dict[str, dict[str, int]] = {
 def coded_graph(parameters: DieParameters, code: str, *, forged: bool) -> GraphBuilder:
     """Runs are coded, then the first string's length, if it is ``forged``, is overwritten, then strings decoded."""
     builder = GraphBuilder(parameters)
-    runs, made = (builder.allocate(name, ROWS, COLUMNS) for name in ("runs", "made"))
+    runs, decoded = (builder.allocate(name, ROWS, COLUMNS) for name in ("runs", "decoded"))
     strings, length = builder.allocate("strings", ROWS, ROOM), builder.allocate("length", 1, 1)
 
     def add(name: str, operation: TransferOperation, source: Any, destination: Any, rows: int = ROWS,
@@ -32,9 +32,9 @@ def coded_graph(parameters: DieParameters, code: str, *, forged: bool) -> GraphB
     if forged:
         add("forge", TransferOperation.COPY, length, strings, rows=1, columns=1)
     builder.add("decode", Engine.TRANSFER, TransferOperation.DECODE, {
-        "source": made.pointer, "source_row_stride": made.stride, "destination": made.pointer,
-        "destination_row_stride": made.stride, "codes": strings.pointer, "codes_row_stride": strings.stride,
-        "rows": ROWS, "columns": COLUMNS, "planes": 1, **CODES[code]}, reads=[strings], writes=[made])
+        "source": decoded.pointer, "source_row_stride": decoded.stride, "destination": decoded.pointer,
+        "destination_row_stride": decoded.stride, "codes": strings.pointer, "codes_row_stride": strings.stride,
+        "rows": ROWS, "columns": COLUMNS, "planes": 1, **CODES[code]}, reads=[strings], writes=[decoded])
     return builder
 
 

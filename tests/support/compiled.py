@@ -22,8 +22,8 @@ class _RunError(Exception):
 
     def __init__(self, error: Exception, start: int, stop: int):
         super().__init__(str(error))
-        found = re.search(r"die (\d+)", str(error))
-        self.die = int(found[1]) if found else 0
+        match = re.search(r"die (\d+)", str(error))
+        self.die = int(match[1]) if match else 0
         self.start, self.stop = max(start, stop - WINDOW_CYCLES), stop
 
 
@@ -35,8 +35,8 @@ def _compare(program: Program, buffers: Sequence[Buffer], seed: int, memory_word
                 for array in (rtl, golden)]
         start = 0
         try:
-            for found, wanted in zip(*both, strict=True):
-                check_equal(found, wanted, program)
+            for image, wanted in zip(*both, strict=True):
+                check_equal(image, wanted, program)
                 start = rtl.cycle
         except (AssertionError, DieError, CosimError) as error:
             raise _RunError(error, start, rtl.cycle) from error

@@ -101,19 +101,19 @@ def copy_shapes(parameters: DieParameters) -> list[tuple[int, int]]:
 
 def products(parameters: DieParameters) -> list[Product]:
     """Products that are counted."""
-    found = []
+    products = []
     for direction, (m, n, k) in product(DIRECTIONS, matrix_shapes(parameters)):
         samples, inputs, outputs = {FPROP: (m, k, n), BPROP: (m, n, k), UPDATE: (k, m, n)}[direction]
-        found.append(Product(direction, samples, inputs, outputs))
+        products.append(Product(direction, samples, inputs, outputs))
     for direction, (layer, images) in product(DIRECTIONS, convolution_shapes(parameters)):
-        found.append(Product(direction, images, layer.inputs, layer.outputs, ConvolutionWindow(
+        products.append(Product(direction, images, layer.inputs, layer.outputs, ConvolutionWindow(
             (layer.height, layer.width), layer.kernel, layer.stride, layer.padding,
             (layer.out_height, layer.out_width))))
-    return found
+    return products
 
 
-def _convolution(maker: Systolic | RowStationary, product: Product, window: ConvolutionWindow, one: Buffer, two: Buffer,
-                 three: Buffer) -> list[list[Body]]:
+def _convolution(maker: Systolic | RowStationary, product: Product, window: ConvolutionWindow, left: Buffer,
+                 right: Buffer, target: Buffer) -> list[list[Body]]:
     """Tasks of a convolution."""
     shape = ConvolutionShape(height=window.size[0], width=window.size[1], inputs=product.inputs,
                              outputs=product.outputs, kernel=window.kernel, stride=window.stride,
@@ -126,10 +126,10 @@ def _convolution(maker: Systolic | RowStationary, product: Product, window: Conv
         return FeatureMap(buffer, shape.height, shape.width)
 
     if product.direction == FPROP:
-        return maker.forward(shape, full(one), two, out(three))
+        return maker.forward(shape, full(left), right, out(target))
     if product.direction == BPROP:
-        return maker.input_gradient(shape, out(one), two, full(three))
-    return maker.weight_gradient(shape, full(one), out(two), three)
+        return maker.input_gradient(shape, out(left), right, full(target))
+    return maker.weight_gradient(shape, full(left), out(right), target)
 
 
 @dataclass
@@ -153,10 +153,10 @@ class _Session:
         """A matrix in a place."""
         words = -(-columns // 2) if packed else columns
         beat = 1 if dense else self.parameters.beat_words
-        found = Buffer(whole.name, whole.address, rows, columns, -(-words // beat) * beat, packed=packed)
-        if found.words > whole.words:
+        buffer = Buffer(whole.name, whole.address, rows, columns, -(-words // beat) * beat, packed=packed)
+        if buffer.words > whole.words:
             raise ValueError(f"A matrix of {rows} x {columns} does not fit {whole.words} words")
-        return found
+        return buffer
 
     def row(self, add: Callable[[int], None], count: int = ROW) -> None:
         """``count`` times the tasks that ``add`` adds for a number, behind a copy into their source."""
@@ -164,12 +164,12 @@ class _Session:
         self.builder.add("before", Engine.TRANSFER, TransferOperation.COPY, {
             "source": self.before.pointer, "destination": part.pointer, "columns": BEFORE, "rows": 1, "planes": 1},
             reads=[self.before], writes=[self.source])
-        found = []
+        row = []
         for number in range(count):
             first = len(self.builder._pending)
             add(number)
-            found.append(list(range(first, len(self.builder._pending))))
-        self.rows.append(found)
+            row.append(list(range(first, len(self.builder._pending))))
+        self.rows.append(row)
 
     def multiply(self, product: Product) -> None:
         """Rows of a product's tasks."""
@@ -183,18 +183,18 @@ class _Session:
         maker = MAKERS[self.parameters.machine](self.parameters, product.name)
 
         def add(number: int) -> None:
-            one, two = (self.matrix(place, *size, packed=packed, dense=window is not None)
-                        for place, size in zip((self.source, self.other), places, strict=False))
-            three = self.matrix(self.results[number], *places[2], dense=window is not None)
+            left, right = (self.matrix(place, *size, packed=packed, dense=window is not None)
+                           for place, size in zip((self.source, self.other), places, strict=False))
+            target = self.matrix(self.results[number], *places[2], dense=window is not None)
             if window is None:
                 make = {FPROP: maker.dense_forward, BPROP: maker.dense_input_gradient,
                         UPDATE: maker.dense_weight_gradient}[product.direction]
-                groups = make(one, two, three)
+                groups = make(left, right, target)
             else:
-                groups = _convolution(maker, product, window, one, two, three)
+                groups = _convolution(maker, product, window, left, right, target)
             for bodies in groups:
                 self.builder.add_parts([product.name] * len(bodies), Engine.MATRIX, maker.operation(window is None),
-                                       bodies, reads=[one, two], writes=[three])
+                                       bodies, reads=[left, right], writes=[target])
         self.row(add)
 
     def program(self, name: str, rows: int, columns: int) -> bool:
@@ -286,15 +286,15 @@ def _run(sessions: list[_Session], setup: Callable[[int], GraphBuilder]) -> list
     array, _ = cosim_array(parameters, dies, MEMORY_WORDS)
     driver = Driver(array, program, memory_words=MEMORY_WORDS)
     driver.step(0)
-    found = []
+    die_records = []
     for die in range(dies):
         order: dict[Engine, list[TaskRecord]] = {}
         for record in driver.records(die):
             order.setdefault(record.engine, []).append(record)
         # An engine's records come in the order of its tasks.
         rest = {engine: iter(records) for engine, records in order.items()}
-        found.append([next(rest[task.engine]) for task in program.step[die].tasks])
-    return found
+        die_records.append([next(rest[task.engine]) for task in program.step[die].tasks])
+    return die_records
 
 
 def _rows(session: _Session, records: list[TaskRecord]) -> Iterator[tuple[int, int]]:
@@ -316,9 +316,9 @@ def on_one_die(parameters: DieParameters) -> tuple[list[Counted], dict[str, floa
     """Products, vector programs and copies of one die; cycles from a descriptor to the next, and of a wait met."""
     session, machine = _Session(parameters, 1), DieCycles(parameters)
     asked: list[tuple[str, tuple[int, ...], Cycles]] = []
-    for one in products(parameters):
-        session.multiply(one)
-        asked.append((one.name, one.gemm, machine.product(one).cycles))
+    for multiplied in products(parameters):
+        session.multiply(multiplied)
+        asked.append((multiplied.name, multiplied.gemm, machine.product(multiplied).cycles))
     for size, (name, work) in product(vector_shapes(parameters), PROGRAMS.items()):
         if session.program(name, *size):
             stages = machine.vector(work, *size)
@@ -352,13 +352,13 @@ def on_a_ring(parameters: DieParameters) -> tuple[list[Counted], dict[str, float
             ring_setup(parameters, ring, die, group, builder)
         return builder
     rows = list(_rows(sessions[0], _run(sessions, setup)[0]))
-    four, two, one = (cycles for cycles, _ in rows[len(sizes):])
+    four, two, single = (cycles for cycles, _ in rows[len(sizes):])
     rate = float(parameters.flit_words * parameters.link_rate)
     half, whole = (2 * (size - 1) * 16 * chunk / size / rate for size in (2, dies))
     return ([Counted(kind, size, counted, _copied(parameters, kind, *size)) for (kind, size), counted in zip(
         sizes, rows, strict=False)],
             {"ring": two - half, "hop": (four - whole - two + half) / (2 * (dies - 2)),
-             "reduce": one - 16 * chunk / parameters.flit_words, "arrival": _arrival(parameters)})
+             "reduce": single - 16 * chunk / parameters.flit_words, "arrival": _arrival(parameters)})
 
 
 def _arrival(parameters: DieParameters) -> float:

@@ -86,7 +86,7 @@ _RAM_PORT = """
   function automatic [8:0] data_#(input [10:0] place);
     data_# = DATA_WIDTH_# >= 9 ? given_#[9 * (place & LAST_#) +: 9] : given_#[8:0] << shift_#;
   endfunction
-  wire [35:0] given_# = {given};
+  wire [35:0] given_# = {data_in};
   wire [3:0] shift_# = DATA_WIDTH_# >= 9 ? 4'd0 : {{1'b0, at_#[2:0] & ~3'(DATA_WIDTH_# - 1)}};
   localparam [10:0] LAST_# = DATA_WIDTH_# >= 9 ? DATA_WIDTH_# / 9 - 1 : 0;
   localparam [8:0] ONES_# = DATA_WIDTH_# >= 9 ? 9'h1ff : (9'd1 << DATA_WIDTH_#) - 9'd1;
@@ -113,8 +113,9 @@ _RAM_PORT = """
 
 
 def _ram_port(port: str, other: str) -> str:
-    given = f"{{{_vector('DIB', 18)}, {_vector('DIA', 18)}}}" if port == "A" else f"{{18'd0, {_vector('DIB', 18)}}}"
-    text = _RAM_PORT.format(address=_vector(f"AD{port}", 14), chosen=f"CS{port}0 | CS{port}1 | CS{port}2", given=given)
+    data_in = f"{{{_vector('DIB', 18)}, {_vector('DIA', 18)}}}" if port == "A" else f"{{18'd0, {_vector('DIB', 18)}}}"
+    text = _RAM_PORT.format(address=_vector(f"AD{port}", 14), chosen=f"CS{port}0 | CS{port}1 | CS{port}2",
+                            data_in=data_in)
     return text.replace("#", port).replace("%", other)
 
 

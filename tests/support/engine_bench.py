@@ -18,11 +18,11 @@ def body_words(layout: type[Struct], fields: Any) -> list[int]:
 
 def resolved(layout: type[Struct], words: Sequence[int], bases: Sequence[int]) -> list[int]:
     """The words of a body with addresses in place of pointers, as an engine gets them."""
-    found = list(words)
+    addressed = list(words)
     for place in pointer_words(layout):
-        pointer = unpack(Pointer, [found[place]])
-        found[place] = (bases[pointer.base] + pointer.offset) % (1 << WORD_BITS)
-    return found
+        pointer = unpack(Pointer, [addressed[place]])
+        addressed[place] = (bases[pointer.base] + pointer.offset) % (1 << WORD_BITS)
+    return addressed
 
 
 def run_tasks(engine: Any, layout: type[Struct], tasks: list[tuple[int, list[int]]], bases: Sequence[int],

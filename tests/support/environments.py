@@ -142,8 +142,8 @@ def command(name: str, out: str, files: Path) -> list[str]:
 
 
 def _variables(environment: Environment, build: Path) -> dict[str, str]:
-    found = {**os.environ, "PLINTH_BUILD": str(build), **environment.variables}
-    return {name: value for name, value in found.items() if value is not None}
+    variables = {**os.environ, "PLINTH_BUILD": str(build), **environment.variables}
+    return {name: value for name, value in variables.items() if value is not None}
 
 
 def ended(words: Sequence[str], environment: Environment, build: Path) -> Ended:
@@ -172,16 +172,16 @@ def killed(words: Sequence[str], number: signal.Signals, after: float, build: Pa
 
 def complaints(result: Ended, codes: Sequence[int]) -> list[str]:
     """What is wrong with how a command ended."""
-    found = [f"{word!r} in {stream}" for stream, text in (("output", result.out), ("error", result.err))
-             for word in ("Traceback", "Exception ignored", "Errno") if word in text]
+    problems = [f"{word!r} in {stream}" for stream, text in (("output", result.out), ("error", result.err))
+                for word in ("Traceback", "Exception ignored", "Errno") if word in text]
     if result.code not in codes:
-        found.append(f"exit code {result.code}, not one of {codes}")
+        problems.append(f"exit code {result.code}, not one of {codes}")
     lines = result.err.splitlines()
     if result.code in (MENDABLE, INTERRUPTED) and lines:
         word = "error: " if result.code == MENDABLE else "interrupted"
         if word not in lines[-1] or sum(word in line for line in lines) > 1:
-            found.append("no line of its own on standard error")
-    return found
+            problems.append("no line of its own on standard error")
+    return problems
 
 
 def broken_files(folder: Path) -> list[str]:

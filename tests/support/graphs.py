@@ -75,7 +75,7 @@ class RandomGraph:
     def _operands(self) -> tuple[Buffer, Buffer, Buffer]:
         """Operands of a product, and where its sums go."""
         (c,) = self.pick(1)
-        choices = [one for one in self.operands if one is not c]
+        choices = [buffer for buffer in self.operands if buffer is not c]
         a, b = (choices[int(index)] for index in self.rng.integers(0, len(choices), 2))
         return a, b, c
 

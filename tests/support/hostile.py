@@ -86,37 +86,37 @@ class Door:
 
 def mutated(generator: np.random.Generator, content: bytes, other: bytes, text: bool) -> bytes:
     """A file with one to four changes."""
-    found = bytearray(content)
+    changed = bytearray(content)
     for _ in range(int(generator.choice([1, 1, 1, 2, 4]))):
-        if not found:
+        if not changed:
             break
         # Where formats keep what decides most: at the beginning and the end.
         near = generator.integers(4)
-        place = int(generator.integers(len(found)) if near > 1 else generator.integers(min(120, len(found))) if near
-                    else len(found) - 1 - generator.integers(min(400, len(found))))
+        place = int(generator.integers(len(changed)) if near > 1 else generator.integers(min(120, len(changed))) if near
+                    else len(changed) - 1 - generator.integers(min(400, len(changed))))
         match generator.integers(9 if text else 7):
             case 0:
-                found[place] ^= 1 << int(generator.integers(8))
+                changed[place] ^= 1 << int(generator.integers(8))
             case 1:
-                found[place] = int(generator.choice([0, 1, 0x7F, 0x80, 0xFE, 0xFF, generator.integers(256)]))
+                changed[place] = int(generator.choice([0, 1, 0x7F, 0x80, 0xFE, 0xFF, generator.integers(256)]))
             case 2:
-                found[place:place + 4] = int(generator.choice([0, 1, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
-                                             ).to_bytes(4, "little")
+                changed[place:place + 4] = int(generator.choice([0, 1, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
+                                               ).to_bytes(4, "little")
             case 3:
-                del found[place:place + int(generator.integers(1, 64))]
+                del changed[place:place + int(generator.integers(1, 64))]
             case 4:
-                found[place:place] = found[place:place + int(generator.integers(1, 64))]
+                changed[place:place] = changed[place:place + int(generator.integers(1, 64))]
             case 5:
                 start = int(generator.integers(len(other)))
-                found[place:place] = other[start:start + int(generator.integers(1, 64))]
+                changed[place:place] = other[start:start + int(generator.integers(1, 64))]
             case 6:
-                del found[place:]
+                del changed[place:]
             case _:
-                words = list(re.finditer(rb"[\w./'\"-]+", bytes(found)))
+                words = list(re.finditer(rb"[\w./'\"-]+", bytes(changed)))
                 if words:
                     word = words[int(generator.integers(len(words)))]
-                    found[word.start():word.end()] = WORDS[int(generator.integers(len(WORDS)))]
-    return bytes(found)
+                    changed[word.start():word.end()] = WORDS[int(generator.integers(len(WORDS)))]
+    return bytes(changed)
 
 
 def _samples(deflated: bool) -> Door:
@@ -132,7 +132,7 @@ def _checkpoint() -> Door:
                            tile_options={"winograd": "off"}, preset="ndp-demo", array="ring-2", dies=2, planner="data")
     header = {"version": 3, "network": "small", "epoch": 3, "step": 1, "seed": 7, "layers": ["fc1", "fc2"],
               "generators": [5, 6], "settings": settings.to_data()}
-    arrays = [array_piece(name, np.ones(one.shape, np.float32)) for name, one in NETWORK.variables.items()]
+    arrays = [array_piece(name, np.ones(variable.shape, np.float32)) for name, variable in NETWORK.variables.items()]
     whole = zipped([array_piece("header", np.frombuffer(json.dumps(header).encode(), np.uint8)), *arrays])
     return Door(".npz", (whole,), lambda path: checkpoint.load(path, NETWORK), wrong_checkpoint(header, arrays))
 
@@ -145,17 +145,17 @@ def _networks() -> Door:
             {"name": "both", "kind": "add", "inputs": ["small", "large"], "shape": [4]},
             {"name": "fc", "kind": "dense", "outputs": 3, "bias": False},
             {"name": "loss", "kind": "softmax-cross-entropy"}]})
-    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data),
+    return Door(".yaml", tuple(dump_yaml(network).encode() for network in data),
                 lambda path: from_network(load_network(str(path))), wrong(data),
-                lambda found: from_network(network_from_data(found, "file")), text=True)
+                lambda content: from_network(network_from_data(content, "file")), text=True)
 
 
 def _arrays() -> Door:
     own = Array(name="own", topology="links", dies=3, preset="ndp-demo", wiring=((0, 0, 1, 1), (1, 0, 2, 1)))
     data = (*map(array_to_data, (ARRAYS["torus-2x4"], ARRAYS["hypar-16"], own)),
             {**array_to_data(ARRAYS["ring-2"]), "speeds": [1, "3/4"], "clock_mhz": 0.5, "link_rate": "15/16"})
-    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data), lambda path: _used(load_array(str(path))),
-                wrong(data), lambda found: _used(array_from_data(found, "file")), text=True)
+    return Door(".yaml", tuple(dump_yaml(array).encode() for array in data), lambda path: _used(load_array(str(path))),
+                wrong(data), lambda content: _used(array_from_data(content, "file")), text=True)
 
 
 def _used(array: Array) -> object:
@@ -170,9 +170,9 @@ def _plans(suffix: str) -> Door:
     uneven = Lists(samples=tuple(map(runs_of, ([0, 2, 3], [1, 4, 5, 6, 7]))), owners=(1, 0))
     plans[1] = plans[1].resharded(lists=(Lists(samples=ranges_of((8, 0))), *(uneven,) * (len(graph.nodes) - 1)))
     data = tuple(plan.to_data() for plan in plans)
-    texts = tuple((dump_yaml(one) if suffix == ".yaml" else json.dumps(one)).encode() for one in data)
+    texts = tuple((dump_yaml(plan_data) if suffix == ".yaml" else json.dumps(plan_data)).encode() for plan_data in data)
     return Door(suffix, texts, lambda path: load_plan(path, network), wrong(data),
-                lambda found: plan_from_data(found, graph, "file"), text=True)
+                lambda content: plan_from_data(content, graph, "file"), text=True)
 
 
 def _parts() -> Door:
@@ -184,13 +184,14 @@ def _parts() -> Door:
     def used(lists: dict[str, Lists]) -> object:
         return plan_network(network, array, planner="data", batch=8, lists=lists)
 
-    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data), lambda path: used(load_lists(path, graph)),
-                wrong(data), lambda found: used(layers_from_data(found, graph, "file")), text=True)
+    return Door(".yaml", tuple(dump_yaml(layers).encode() for layers in data),
+                lambda path: used(load_lists(path, graph)), wrong(data),
+                lambda content: used(layers_from_data(content, graph, "file")), text=True)
 
 
 def _onnx() -> Door:
     good = tuple(every_operator())
-    return Door(".onnx", tuple(made.SerializeToString() for made in good), lambda path: from_network(read_onnx(path)),
+    return Door(".onnx", tuple(model.SerializeToString() for model in good), lambda path: from_network(read_onnx(path)),
                 wrong_message(good))
 
 
@@ -235,8 +236,8 @@ def campaign(name: str, start: int, byte_cases: int, piece_cases: int, folder: P
     assert not tally.refused, f"{name}: a good file is refused"
     for case in range(start, start + byte_cases):
         generator = np.random.default_rng([case, zlib.crc32(name.encode())])
-        one, other = door.good[case % len(door.good)], door.good[(case + 1) % len(door.good)]
-        content = mutated(generator, one, other, door.text)
+        original, other = door.good[case % len(door.good)], door.good[(case + 1) % len(door.good)]
+        content = mutated(generator, original, other, door.text)
         try:
             tally.count(door, content, path)
         except Exception as error:

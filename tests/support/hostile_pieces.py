@@ -29,12 +29,12 @@ FIELDS = st.sampled_from([0, 1, 8, 9, 12, 0x7F, 0xFFFF, 1 << 16, (1 << 31) - 1, 
 
 def places(data: Any) -> list[tuple[Any, Any]]:
     """Every (container, key) of plain data."""
-    found = []
+    pairs = []
     for key, value in list(data.items() if isinstance(data, dict) else enumerate(data)):
-        found.append((data, key))
+        pairs.append((data, key))
         if isinstance(value, (dict, list)):
-            found += places(value)
-    return found
+            pairs += places(value)
+    return pairs
 
 
 @st.composite
@@ -42,17 +42,17 @@ def wrong(draw: st.DrawFn, good: tuple[Any, ...]) -> Any:
     """Plain data with one to three values replaced, removed, added, repeated or swapped."""
     data = copy.deepcopy(draw(st.sampled_from(good)))
     for _ in range(draw(st.integers(1, 3))):
-        found = places(data)
-        if not found:
+        pairs = places(data)
+        if not pairs:
             break
-        holder, key = draw(st.sampled_from(found))
+        holder, key = draw(st.sampled_from(pairs))
         match draw(st.integers(0, 5)):
             case 0 | 1 | 2:
                 holder[key] = copy.deepcopy(draw(st.sampled_from(VALUES) | SCALARS))
             case 3:
                 del holder[key]
             case 4:
-                other, place = draw(st.sampled_from(found))
+                other, place = draw(st.sampled_from(pairs))
                 holder[key] = copy.deepcopy(other[place])
             case _:
                 if isinstance(holder, dict):
@@ -125,9 +125,9 @@ def zipped(members: list[Piece], end: dict[int, int] | None = None, tail: bytes 
         common = [8 if piece.deflated else 0, 0, 0x21, zlib.crc32(data), len(packed), len(data), len(piece.name)]
         entry = [20, 20, 0, *common, 0, 0, 0, 0, 0, len(body)]
         local = [20, 0, *common, 0]
-        for made, changes in ((entry, piece.entry), (local, piece.local)):
+        for fields, changes in ((entry, piece.entry), (local, piece.local)):
             for place, value in changes.items():
-                made[place % len(made)] = value
+                fields[place % len(fields)] = value
         directory += b"PK\x01\x02" + _packed("HHHHHHIIIHHHHHII", entry) + piece.name
         body += b"PK\x03\x04" + _packed("HHHHHIIIHH", local) + piece.name + packed
     ends = [0, 0, len(members), len(members), len(directory), len(body), 0]
@@ -137,8 +137,8 @@ def zipped(members: list[Piece], end: dict[int, int] | None = None, tail: bytes 
 
 
 def _packed(form: str, values: list[int]) -> bytes:
-    return b"".join(struct.pack(f"<{one}", value & (0xFFFF if one == "H" else 0xFFFFFFFF))
-                    for one, value in zip(form, values, strict=True))
+    return b"".join(struct.pack(f"<{code}", value & (0xFFFF if code == "H" else 0xFFFFFFFF))
+                    for code, value in zip(form, values, strict=True))
 
 
 def array_piece(name: str, values: np.ndarray, deflated: bool = False) -> Piece:

@@ -116,9 +116,9 @@ class Injection:
         """Lower another rule, made of the right one and of how much larger gradients are in memory."""
         right = job.lower_training
 
-        def lower(*given: Any, rule: UpdateRule, **more: Any) -> TrainingProgram:
-            scale = right(*given, rule=rule, **more).gradient_scale
-            return right(*given, rule=change(rule, scale), **more)
+        def lower(*args: Any, rule: UpdateRule, **more: Any) -> TrainingProgram:
+            scale = right(*args, rule=rule, **more).gradient_scale
+            return right(*args, rule=change(rule, scale), **more)
         self.patch.setattr(job, "lower_training", lower)
 
     # Places.

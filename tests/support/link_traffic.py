@@ -90,8 +90,8 @@ class Traffic:
         setup = [ring_setup(self.parameters, range(DIES), die, 0) for die in range(DIES)]
         self.program = assemble(setup, builders, memory_words=MEMORY_WORDS)
         self.sources = (source[0], gradients[0], weights[0])
-        self.words = [rng.standard_normal((DIES, one.rows, one.columns)).astype(np.float32).view(np.uint32)
-                      for one in self.sources]
+        self.words = [rng.standard_normal((DIES, buffer.rows, buffer.columns)).astype(np.float32).view(np.uint32)
+                      for buffer in self.sources]
         golden = Driver(GoldenArray(self.parameters, DIES, MEMORY_WORDS), self.program, memory_words=MEMORY_WORDS)
         self._wanted = self._step(golden)
 
@@ -147,7 +147,7 @@ class Traffic:
                 else:
                     assert not reset
                     outcome.packets += self.packets
-                    for found, wanted in zip(self._found(driver), self._wanted, strict=True):
-                        assert np.array_equal(found, wanted)
+                    for words, wanted in zip(self._found(driver), self._wanted, strict=True):
+                        assert np.array_equal(words, wanted)
                 assert not any(die.read_register(Register.STATUS) & Status.ERROR for die in array.dies)
         return outcome

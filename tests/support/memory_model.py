@@ -47,13 +47,13 @@ class MemoryModel:
         def pattern(index: int) -> Iterator[bool]:
             return always() if seed is None else randomly(seed * 1000 + index, availability)
 
-        made: list[Callable[[Any], Any]] = []
+        benches: list[Callable[[Any], Any]] = []
         for index, port in enumerate(read_ports):
-            made.append(self._read_bench(index, port, latency, pattern(4 * index), pattern(4 * index + 1)))
+            benches.append(self._read_bench(index, port, latency, pattern(4 * index), pattern(4 * index + 1)))
         for index, port in enumerate(write_ports):
-            made.append(self._write_bench(index, port, response_delay, pattern(4 * index + 2),
-                                          pattern(4 * index + 3)))
-        return made
+            benches.append(self._write_bench(index, port, response_delay, pattern(4 * index + 2),
+                                             pattern(4 * index + 3)))
+        return benches
 
     def _check(self, kind: str, index: int, address: int, beats: int) -> None:
         assert 1 <= beats <= MAX_BEATS, f"{kind} port {index}: a request for {beats} beats"

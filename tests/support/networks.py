@@ -66,12 +66,12 @@ def random_network(generator: Generator, *, layers: int = 12, size: int = 12, ch
     def pair(limit: int, low: int = 1) -> tuple[int, int]:
         return below(limit, low), below(limit, low)
 
-    found: list[Layer] = []
+    added: list[Layer] = []
     shapes: dict[str, Shape] = {}
 
     def add(layer: Layer) -> None:
-        inputs = layer.inputs or (found[-1].name,)
-        found.append(layer)
+        inputs = layer.inputs or (added[-1].name,)
+        added.append(layer)
         shapes[layer.name] = layer.output([shapes[name] for name in inputs])
 
     embedded = generator.random() < 0.15
@@ -80,12 +80,12 @@ def random_network(generator: Generator, *, layers: int = 12, size: int = 12, ch
     if embedded:
         add(Embedding(name="rows", inputs=("input",), rows=below(100), width=below(channels)))
     for number in range(below(layers)):
-        last = found[-1].name if found else "input"
+        last = added[-1].name if added else "input"
         source = shapes[last]
         name = f"layer{number}"
         alike = [other for other, shape in shapes.items() if shape == source and other != "input"]
         choice = generator.random()
-        if choice < 0.05 and found and (not source.flat or isinstance(found[-1], Dense)):
+        if choice < 0.05 and added and (not source.flat or isinstance(added[-1], Dense)):
             add(Affine(name=name, inputs=(last,), bias=choice < 0.04))
         elif choice < 0.2:
             kind = [(Relu, LeakyRelu, Relu6, Gelu)[number % 4], Tanh, Sigmoid][below(3) - 1]
@@ -105,11 +105,11 @@ def random_network(generator: Generator, *, layers: int = 12, size: int = 12, ch
             kernel = (below(min(3, source[1])), below(min(3, source[2])))
             add(Convolution(name=name, inputs=(last,), channels=below(channels), kernel=kernel, stride=pair(2),
                             padding=pair(1, 0), bias=bool(below(2) - 1)))
-    if not shapes[found[-1].name].flat:
+    if not shapes[added[-1].name].flat:
         add(Flatten(name="flatten"))
     add(Dense(name="classifier", outputs=below(10, 2)))
     add([SoftmaxCrossEntropy, MeanSquaredError][below(2) - 1](name="loss"))
-    return Network(name="random", input=shapes["input"], layers=tuple(found))
+    return Network(name="random", input=shapes["input"], layers=tuple(added))
 
 
 def trainable_network(generator: Generator, *, layers: int = 6) -> Network:

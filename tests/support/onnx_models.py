@@ -29,9 +29,9 @@ def model(nodes, initializers=(), *, size=(1, 3, 8, 8), output="out", opset=13, 
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
 
 
-def read(tmp_path, made: onnx.ModelProto, loss: str | None = None) -> Network:
+def read(tmp_path, model: onnx.ModelProto, loss: str | None = None) -> Network:
     path = tmp_path / "net.onnx"
-    path.write_bytes(made.SerializeToString())
+    path.write_bytes(model.SerializeToString())
     return load_network(str(path), loss)
 
 

@@ -23,15 +23,15 @@ def random_lists(rng: random.Random, graph: PlanGraph, splits: Splits, batch: in
     dies = list(range(prod(factors)))
 
     def axis(number: int, split: str, size: int) -> tuple[Indices, ...] | None:
-        levels = [level for level, one in enumerate(splits[number]) if one == split]
+        levels = [level for level, level_split in enumerate(splits[number]) if level_split == split]
         if not levels or rng.random() > some:
             return None
         count = prod(factors[level] for level in levels[:rng.randint(1, len(levels))])
         return tuple(runs_of(part) for part in random_parts(rng, size, count))
 
-    found = []
+    lists = []
     for number, node in enumerate(graph.nodes):
         owners = tuple(rng.sample(dies, len(dies))) if rng.random() < some / 2 else None
-        found.append(Lists(axis(number, "dp", batch), axis(number, "mp", node.input_channels),
+        lists.append(Lists(axis(number, "dp", batch), axis(number, "mp", node.input_channels),
                            axis(number, "op", node.output_channels) if node.weighted else None, owners))
-    return tuple(found)
+    return tuple(lists)

@@ -31,19 +31,19 @@ def convolution(name: str, channels: int, outputs: int, kernel: int, side: int, 
 
 def random_chain(rng: random.Random, nodes: int, sizes: tuple[int, ...]) -> PlanGraph:
     """Convolutions with pooling, then fully connected layers."""
-    made: list[Node] = []
+    layers: list[Node] = []
     channels, side = rng.choice(sizes), 8
     for number in range(nodes):
         outputs = rng.choice(sizes)
         if number < nodes // 2 and side > 1:
             pooled = side // 2 if rng.random() < 0.5 else side
-            made.append(convolution(f"conv{number}", channels, outputs, rng.choice((1, 3)), side, side, pooled))
+            layers.append(convolution(f"conv{number}", channels, outputs, rng.choice((1, 3)), side, side, pooled))
             side = pooled
         else:
-            made.append(dense(f"fc{number}", channels * side * side, outputs, channels))
+            layers.append(dense(f"fc{number}", channels * side * side, outputs, channels))
             side = 1
         channels = outputs
-    return chain("chain", made)
+    return chain("chain", layers)
 
 
 def random_graph(rng: random.Random, blocks: int, sizes: tuple[int, ...]) -> PlanGraph:

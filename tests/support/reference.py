@@ -23,12 +23,12 @@ WEIGHTED = ("dense", "convolution", "winograd", "affine", "embedding")
 class Gradients:
     """What the reference finds, with gradients as pairs and sizes in order."""
 
-    found: reference.Gradients
+    named: reference.Gradients
     layers: list[Pair]
     sizes: list[float]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.found, name)
+        return getattr(self.named, name)
 
 
 def _weighted(layers: Sequence[ReferenceLayer]) -> list[str]:
@@ -55,9 +55,9 @@ def loss(layers: Sequence[ReferenceLayer], pairs: Sequence[Pair], x: Array, targ
     return reference.loss(layers, _named(layers, pairs), x, targets)
 
 
-def gradients(layers: Sequence[ReferenceLayer], pairs: Sequence[Pair], *given: Any) -> Gradients:
+def gradients(layers: Sequence[ReferenceLayer], pairs: Sequence[Pair], *args: Any) -> Gradients:
     """Forwards and backwards."""
-    found = reference.gradients(layers, _named(layers, pairs), *given)
+    named = reference.gradients(layers, _named(layers, pairs), *args)
     names = _weighted(layers)
-    return Gradients(found, [(found.variables[f"{name}.weights"], found.variables.get(f"{name}.bias"))
-                             for name in names], [found.scales.gradients[name] for name in names])
+    return Gradients(named, [(named.variables[f"{name}.weights"], named.variables.get(f"{name}.bias"))
+                             for name in names], [named.scales.gradients[name] for name in names])

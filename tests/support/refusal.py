@@ -16,7 +16,7 @@ def refused(error: type[Exception], match: str) -> Iterator[Any]:
         yield info
     traceback = info.tb
     while traceback is not None:
-        made = traceback.tb_frame.f_locals.get("self")
-        if isinstance(made, Elaboratable):
-            made._MustUse__used = True  # what Amaranth sets when a fragment is made
+        component = traceback.tb_frame.f_locals.get("self")
+        if isinstance(component, Elaboratable):
+            component._MustUse__used = True  # what Amaranth sets when a fragment is made
         traceback = traceback.tb_next

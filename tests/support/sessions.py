@@ -37,13 +37,13 @@ def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgra
 
     parameters = program.parameters
     golden = driver(golden_array(parameters, plan.dies, MEMORY_WORDS, transport))
-    found = golden
+    trained = golden
     if rtl:
         # The driver sets the links' rate: one model runs all rates.
         model = replace(parameters, link_rate=preset(parameters.name).link_rate)
-        found = driver(cosim_array(model, plan.dies, MEMORY_WORDS)[0])
-    made = Session(network, data, program, found, golden if rtl else None,
-                   against_float64(network, rule, parameters.number_format), plan.batch, 0)
-    made.load_parameters(initial_parameters(network, 0))
-    found.clear_counters()
-    return made
+        trained = driver(cosim_array(model, plan.dies, MEMORY_WORDS)[0])
+    session = Session(network, data, program, trained, golden if rtl else None,
+                      against_float64(network, rule, parameters.number_format), plan.batch, 0)
+    session.load_parameters(initial_parameters(network, 0))
+    trained.clear_counters()
+    return session

@@ -68,15 +68,15 @@ class Training:
         data = random_data(network, self.steps * plan.batch, np.random.default_rng(3))
         program = lower_training(network, plan, preset(self.preset), rule=self.rule, steps=self.steps,
                                  memory_words=MEMORY_WORDS)
-        made = session(network, plan, data, program, rule=self.rule, transport=transport)
-        driver = made.driver
-        assert isinstance(driver, Driver) and isinstance(driver.array, GoldenArray) and made.checks is not None
-        self.before_step(made)
-        for _ in made.epoch(0):
-            self.before_step(made)
-        read = {"losses": made.losses, "errors": made.checks.scaled, "kinks": made.checks.kinks.shares,
-                "parameters": made.parameters(driver), "kept": made.kept(driver), "levels": made.levels,
-                "generators": made.generators(driver), "saturated": driver.saturated(),
+        training = session(network, plan, data, program, rule=self.rule, transport=transport)
+        driver = training.driver
+        assert isinstance(driver, Driver) and isinstance(driver.array, GoldenArray) and training.checks is not None
+        self.before_step(training)
+        for _ in training.epoch(0):
+            self.before_step(training)
+        read = {"losses": training.losses, "errors": training.checks.scaled, "kinks": training.checks.kinks.shares,
+                "parameters": training.parameters(driver), "kept": training.kept(driver), "levels": training.levels,
+                "generators": training.generators(driver), "saturated": driver.saturated(),
                 "words": [die.injected_words for die in driver.statistics()],
                 "state": program.state_of(driver)}
         return memories(driver.array, program), read
@@ -84,9 +84,9 @@ class Training:
 
 def memories(array: GoldenArray, program: Program) -> dict[int, Image]:
     """The memory of each die of an array, but for the completion records, whose order is free."""
-    found = {}
+    images = {}
     for number, die in zip(array.numbers, array.dies, strict=True):
-        found[number] = die.read_memory(0, len(die.memory))
+        images[number] = die.read_memory(0, len(die.memory))
         records = die.parameters.words_of(RECORD_WORDS) * len(program.step[number].tasks)
-        found[number][program.records:program.records + records] = 0
-    return found
+        images[number][program.records:program.records + records] = 0
+    return images

@@ -70,8 +70,9 @@ class VerilatedArray:
             pointer(load), stride(load), pointer(drain), pointer(valid))
         self._library.array_close(handle)
         if whole:
-            found = np.unpackbits(drain, axis=1, count=columns * bits, bitorder="little").reshape(cycles, columns, bits)
-            drain = found @ np.append(1 << np.arange(bits - 1), -1 << (bits - 1))
+            unpacked = np.unpackbits(drain, axis=1, count=columns * bits, bitorder="little").reshape(
+                cycles, columns, bits)
+            drain = unpacked @ np.append(1 << np.arange(bits - 1), -1 << (bits - 1))
         return drain, valid
 
 
@@ -107,15 +108,15 @@ def numbers(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype: 
 
 def _whole(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> NDArray[np.int16]:
     info = np.iinfo(np.int16)
-    found = rng.integers(info.min, info.max, shape, dtype=np.int16, endpoint=True)
+    words = rng.integers(info.min, info.max, shape, dtype=np.int16, endpoint=True)
     if kind == "plain":
-        return found >> 3
+        return words >> 3
     if kind == "small":
-        return found >> 9
+        return words >> 9
     if kind == "special":
         return np.where(rng.random(shape) < 0.1, rng.choice([info.min, info.max, 0, -1, 1], shape),
-                        found >> 3).astype(np.int16)
-    return found
+                        words >> 3).astype(np.int16)
+    return words
 
 
 class Schedule:

@@ -31,15 +31,15 @@ def random_transform(rng: np.random.Generator, transforms: tuple[Pair, ...], sid
     """A scatter or a gather of a layer's inputs, outputs or their errors, without addresses: inputs of at most ``side``
     x ``side`` places of ``channels`` channels, ``words`` of tiles."""
     while True:
-        found = _drawn(rng, transforms, side, channels)
-        if found.pop("words") <= words:
-            return found
+        drawn = _drawn(rng, transforms, side, channels)
+        if drawn.pop("words") <= words:
+            return drawn
 
 
 def random_plain(rng: np.random.Generator, channels: int, words: int) -> dict[str, Any]:
     """A block whose places go as they are, without addresses: at most ``words`` of places of ``channels``."""
     while True:
-        sizes = tuple(int(one) for one in rng.choice(list(PLAIN_NUMBERS), 2))
+        sizes = tuple(int(size) for size in rng.choice(list(PLAIN_NUMBERS), 2))
         counts, count = tuple(rng.integers(1, 4, 2).tolist()), int(rng.integers(1, channels + 1))
         if sizes[0] * sizes[1] * counts[0] * counts[1] * count <= words:
             return {"planes": counts[0], "rows": counts[1], "columns": count, "down": PLAIN_NUMBERS[sizes[0]],
@@ -52,9 +52,9 @@ def _drawn(rng: np.random.Generator, transforms: tuple[Pair, ...], side: int, ch
     kernels = [kernel for kernel in OUTPUTS if max(kernel) == taps and outputs in OUTPUTS[kernel]]
     kernel = kernels[int(rng.integers(len(kernels)))]
     shape, count = tuple(rng.integers(taps, side + 1, 2).tolist()), int(rng.integers(1, channels + 1))
-    inputs, made = form(kernel, outputs).lattices(shape, tuple(int(rng.integers(size)) for size in kernel))
+    inputs, out_lattices = form(kernel, outputs).lattices(shape, tuple(int(rng.integers(size)) for size in kernel))
     of_inputs, scatters = bool(rng.integers(2)), bool(rng.integers(2))
-    pair, sides = (inputs, shape) if of_inputs else (made, tuple(
+    pair, sides = (inputs, shape) if of_inputs else (out_lattices, tuple(
         side - 2 * lattice.first - size + 1 for side, lattice, size in zip(shape, inputs, kernel, strict=True)))
     number = 1 + 4 * TRANSFORMS.index((outputs, taps)) + (not of_inputs) + 2 * (not scatters)
     counts, sizes = (inputs[0].count, inputs[1].count), (inputs[0].size, inputs[1].size)

@@ -16,8 +16,8 @@ _EDGES = np.array([0, 1, 2, 0x7FFF, 0x7FFE, 0x8000, 0x8001, 0xFFFF, 0x4000, 0xC0
 
 def halves(rng: np.random.Generator, count: int) -> NDArray[np.uint16]:
     """Numbers, or low halves of some."""
-    found = (rng.integers(-1 << 15, 1 << 15, count) >> rng.integers(0, 16, count)).astype(np.int16).view(np.uint16)
-    return np.where(rng.random(count) < 0.3, rng.choice(_EDGES, count), found).astype(np.uint16)
+    numbers = (rng.integers(-1 << 15, 1 << 15, count) >> rng.integers(0, 16, count)).astype(np.int16).view(np.uint16)
+    return np.where(rng.random(count) < 0.3, rng.choice(_EDGES, count), numbers).astype(np.uint16)
 
 
 def squares(rng: np.random.Generator, high: NDArray[np.uint16]) -> NDArray[np.uint16]:

@@ -151,8 +151,8 @@ class VerilatedEngine:
         message = ctypes.create_string_buffer(200)
         failed = self._engine_run(ctypes.byref(_Settings(models=models, tasks=most, words=size, **settings)),
                                   ctypes.byref(pointers), message, ctypes.c_uint64(len(message)))
-        for memory, found in zip(memories, arrays["memory"], strict=True):
-            memory[:] = found
+        for memory, image in zip(memories, arrays["memory"], strict=True):
+            memory[:] = image
         assert not failed, message.value.decode()
         return [self._outcome({name: array[model] for name, array in arrays.items()}) for model in range(models)]
 

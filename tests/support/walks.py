@@ -10,12 +10,12 @@ from plinth.predict.schedule import StepSchedule, Times
 
 def walked_splits(monkeypatch: pytest.MonkeyPatch) -> list[Splits]:
     """Splits of the steps that are walked to their ends from here on, in order."""
-    found: list[Splits] = []
+    walked: list[Splits] = []
     step: Callable[..., Times] = StepSchedule.step
 
     def noted(self: StepSchedule, splits: Splits, *rest: object) -> Times:
-        found.append(splits)
+        walked.append(splits)
         return step(self, splits, *rest)
 
     monkeypatch.setattr(StepSchedule, "step", noted)
-    return found
+    return walked

@@ -86,7 +86,7 @@ def _prediction_kinds() -> None:
     @_kind("loss x 0.9")
     def loss(at: Injection) -> None:
         right = Session._result
-        at.patch.setattr(Session, "_result", lambda *given: (0.9 * right(*given)[0], None))
+        at.patch.setattr(Session, "_result", lambda *args: (0.9 * right(*args)[0], None))
 
     @_kind("targets shifted by a sample")
     def shifted(at: Injection) -> None:
@@ -112,7 +112,7 @@ def _targets(at: Injection, change: Callable[[NDArray[Any]], NDArray[Any]]) -> N
     from plinth.train.data import Dataset
 
     right = Dataset.targets
-    at.patch.setattr(Dataset, "targets", lambda *given: change(right(*given)))
+    at.patch.setattr(Dataset, "targets", lambda *args: change(right(*args)))
 
 
 def _without_bias(at: Injection, place: Place) -> None:
@@ -283,8 +283,8 @@ def _between(at: Injection, change: Callable[[], Any]) -> None:
     """Do something behind the checks of a step, before the next one is looked at."""
     right = Checks.step
 
-    def step(checks: Checks, *given: Any) -> None:
-        right(checks, *given)
+    def step(checks: Checks, *args: Any) -> None:
+        right(checks, *args)
         change()
     at.patch.setattr(Checks, "step", step)
 
@@ -371,7 +371,7 @@ def _state_kinds() -> None:
             from plinth.lower import training
 
             right = training._Lowering._optimiser_body
-            at.patch.setattr(training._Lowering, "_optimiser_body", lambda *given: right(*given) | {flag: 0})
+            at.patch.setattr(training._Lowering, "_optimiser_body", lambda *args: right(*args) | {flag: 0})
 
     for name, change in (("random rounding biased by a quarter of a place", lambda bits: bits >> 1 & 0x7FFF7FFF),
                          ("random rounding always down", np.zeros_like),
@@ -379,7 +379,7 @@ def _state_kinds() -> None:
         @_kind(name, _random)
         def biased(at: Injection, change: Callable[[NDArray[Any]], NDArray[Any]] = change) -> None:
             right = optimiser.random_words
-            at.patch.setattr(optimiser, "random_words", lambda *given: change(right(*given)).astype(np.uint32))
+            at.patch.setattr(optimiser, "random_words", lambda *args: change(right(*args)).astype(np.uint32))
 
     @_kind("random bits of the first step in all steps", _random)
     def first_bits(at: Injection) -> None:
@@ -389,8 +389,8 @@ def _state_kinds() -> None:
     def same_bits(at: Injection) -> None:
         right = Session._seed_generators
 
-        def seed(session: Session, *given: Any) -> None:
-            right(session, *given)
+        def seed(session: Session, *args: Any) -> None:
+            right(session, *args)
             first = session.program.generators[0]
             for die, buffer in enumerate(session.program.generators):
                 session.driver.write(die, buffer, session.driver.read(0, first))
@@ -436,7 +436,7 @@ def cases() -> Iterator[tuple[str, Machine]]:
 def _injected(kind: str | None, machine: Machine) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # A picture takes longer than the steps.
-        patch.setattr("plinth.report.picture.draw", lambda *given: None)
+        patch.setattr("plinth.report.picture.draw", lambda *args: None)
         if kind is not None:
             injection = Injection(machine, patch)
             _KINDS[kind][0](injection)
@@ -464,8 +464,8 @@ def train(kind: str | None, machine: Machine, folder: Path, *, steps: int = STEP
 
 def failure(text: str) -> str:
     """The step and the error that a run failed by, out of what it printed."""
-    found = re.search(r"(step \d+|median of \d+ steps[^:]*): (\w+) ?(error|not finite)?", " ".join(text.split()))
-    return f"{found[1]}: {found[2]}" if found else "unknown"
+    match = re.search(r"(step \d+|median of \d+ steps[^:]*): (\w+) ?(error|not finite)?", " ".join(text.split()))
+    return f"{match[1]}: {match[2]}" if match else "unknown"
 
 
 def main() -> None:

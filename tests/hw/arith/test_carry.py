@@ -50,9 +50,10 @@ class Unit(wiring.Component):
         words = [Cat(self.a, self.a)[first:first + self.width] for first in range(0, 32, 5)]
         if self.form == "digits":
             total = table_sum(m, platform, "total", [
-                Digits((*words[kind:][:many], *self.b[1:1 + single]), one, other)
-                for kind, (many, single, one, other) in enumerate(DIGITS[:4])] + [
-                Digits((*words[:many], *self.b[1:1 + single]), one, other) for many, single, one, other in DIGITS[4:]],
+                Digits((*words[kind:][:many], *self.b[1:1 + single]), first, second)
+                for kind, (many, single, first, second) in enumerate(DIGITS[:4])] + [
+                Digits((*words[:many], *self.b[1:1 + single]), first, second)
+                for many, single, first, second in DIGITS[4:]],
                 self.b[0])
         elif self.form == "chosen":
             total = chosen_sum(m, platform, "total", self.b[0], words[0], words[1], words[2][1:], self.b[1])
@@ -80,9 +81,9 @@ class Unit(wiring.Component):
         if self.form == "loaded":
             return np.where(bits[0], words[0] >> np.uint64(1), words[1] + words[2]) & mask
         total = bits[0] & np.uint64(1)
-        for kind, (many, single, one, other) in enumerate(DIGITS):
+        for kind, (many, single, first, second) in enumerate(DIGITS):
             inputs = [*words[kind if kind < 4 else 0:][:many], *bits[1:1 + single]]
-            total += (one(*inputs) + other(*inputs)) << np.uint64(self.width * kind)
+            total += (first(*inputs) + second(*inputs)) << np.uint64(self.width * kind)
         return total & np.uint64((1 << min(32, self.width * len(DIGITS))) - 1)
 
 
@@ -123,7 +124,7 @@ class Bit:
 
 def test_nothing_unknown_is_kept_of_what_is_not_chosen(monkeypatch) -> None:
     digits = []
-    monkeypatch.setattr(carry, "table_sum", lambda m, platform, name, found, carry=None: digits.extend(found))
+    monkeypatch.setattr(carry, "table_sum", lambda m, platform, name, places, carry=None: digits.extend(places))
     select, word = Signal(), Signal(1)
     chosen_sum(Module(), None, "total", select, word, word, word)
     loaded_sum(Module(), None, "total", select, word, word, word)

@@ -122,8 +122,8 @@ def test_multiples_of_registered_operands(platform: Ecp5 | None) -> None:
                                    65535.4])
 def test_factors(value: float) -> None:
     """Half a unit in the last of sixteen bits off, or of what shifts reach."""
-    found = factor_value(Q3_12, factor_word(Q3_12, value))
-    assert abs(found - Fraction(value)) <= max(abs(Fraction(value)) / (1 << 16), Fraction(1, 1 << 32))
+    rounded = factor_value(Q3_12, factor_word(Q3_12, value))
+    assert abs(rounded - Fraction(value)) <= max(abs(Fraction(value)) / (1 << 16), Fraction(1, 1 << 32))
     assert factor_value(FP32, factor_word(FP32, value)) == Fraction(float(np.float32(value)))
 
 

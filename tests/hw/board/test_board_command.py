@@ -32,10 +32,10 @@ def test_what_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         return REPORT
 
     monkeypatch.setattr(flow, "build", build)
-    made = CliRunner().invoke(main, ["ulx3s-85f", "ndp-tiny", "--clock", "62.5", "--baud", "9600", "--seed", "4",
-                                     "--seeds", "2", "--out", str(tmp_path), "--design", HERE])
-    assert made.exit_code == 0, made.output
-    assert "margin +12.5 %" in made.output and made.output.endswith(f"{tmp_path / 'plinth.bit'}\n")
+    outcome = CliRunner().invoke(main, ["ulx3s-85f", "ndp-tiny", "--clock", "62.5", "--baud", "9600", "--seed", "4",
+                                        "--seeds", "2", "--out", str(tmp_path), "--design", HERE])
+    assert outcome.exit_code == 0, outcome.output
+    assert "margin +12.5 %" in outcome.output and outcome.output.endswith(f"{tmp_path / 'plinth.bit'}\n")
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

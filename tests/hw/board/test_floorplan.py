@@ -62,11 +62,12 @@ def test_what_does_not_fit_is_left_to_placement() -> None:
 
 def netlist(folder: Path, named: dict[str, str]) -> Path:
     """Cells that are connected to nothing, as Yosys writes them."""
-    made = {name: {"type": kind, "parameters": {}, "attributes": {"src": "x"}, "port_directions": {}, "connections": {}}
-            for name, kind in named.items()}
+    cells = {name: {"type": kind, "parameters": {}, "attributes": {"src": "x"}, "port_directions": {},
+                    "connections": {}}
+             for name, kind in named.items()}
     path = folder / "design.json"
     path.write_text(json.dumps({"creator": "test", "modules": {"design": {
-        "attributes": {"top": 1}, "ports": {}, "cells": made, "netnames": {}}}}))
+        "attributes": {"top": 1}, "ports": {}, "cells": cells, "netnames": {}}}}))
     return path
 
 

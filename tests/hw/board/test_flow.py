@@ -49,18 +49,18 @@ def build(folder: Path, clock_hz: int, seeds: tuple[int, ...] = (1,)) -> report.
 
 @pytest.mark.slow
 def test_a_bitstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = build(tmp_path, 50_000_000)
+    design = build(tmp_path, 50_000_000)
     bitstream = tmp_path / "plinth.bit"
     data = bitstream.read_bytes()
     # The header's comment, then the preamble and the ID of an LFE5U-85F, in clear before the compressed frames.
     assert b"\xff\xff\xbd\xb3" in data and b"\x41\x11\x30\x43" in data
-    assert made.met and made.clock_mhz == 50 and made.fmax_mhz > 50 and made.seeds == {1: made.fmax_mhz}
-    assert made.cells["EHXPLLL"] == (1, 4) and made.cells["TRELLIS_IO"][0] == 8
-    assert made.cells["TRELLIS_FF"][0] > 24 + ulx3s.HEARTBEAT_BITS
-    assert made.slowest["from"].startswith("die.") or "heartbeat" in made.slowest["from"]
-    assert 1000 / made.fmax_mhz == pytest.approx(made.slowest["logic_ns"] + made.slowest["routing_ns"], rel=0.02)
+    assert design.met and design.clock_mhz == 50 and design.fmax_mhz > 50 and design.seeds == {1: design.fmax_mhz}
+    assert design.cells["EHXPLLL"] == (1, 4) and design.cells["TRELLIS_IO"][0] == 8
+    assert design.cells["TRELLIS_FF"][0] > 24 + ulx3s.HEARTBEAT_BITS
+    assert design.slowest["from"].startswith("die.") or "heartbeat" in design.slowest["from"]
+    assert 1000 / design.fmax_mhz == pytest.approx(design.slowest["logic_ns"] + design.slowest["routing_ns"], rel=0.02)
     written = json.loads((tmp_path / "report.json").read_text())
-    assert written["met"] and written["fmax_mhz"] == made.fmax_mhz
+    assert written["met"] and written["fmax_mhz"] == design.fmax_mhz
     table = (tmp_path / "report.txt").read_text()
     assert re.match(r"clock 50.00 MHz, Fmax [\d.]+ MHz: met, margin \+", table) and "LUT4" in table
 
@@ -114,17 +114,17 @@ def test_a_report_is_read() -> None:
     path = [{"type": "clk-to-q", "delay": 0.5, "from": {"cell": "a", "port": "Q"}, "to": {"cell": "a", "port": "Q"}},
             {"type": "routing", "delay": 2.0, "from": {"cell": "a", "port": "Q"}, "to": {"cell": "b", "port": "A"}},
             {"type": "setup", "delay": 0.25, "from": {"cell": "b", "port": "A"}, "to": {"cell": "b", "port": "A"}}]
-    found = {"fmax": {"$glbnet$clk": {"achieved": 99.0, "constraint": 100.0},
-                      "crystal": {"achieved": 300.0, "constraint": 25.0}},
-             "critical_paths": [{"from": "posedge crystal", "to": "posedge crystal", "path": path[1:]},
-                                {"from": "posedge $glbnet$clk", "to": "posedge $glbnet$clk", "path": path}],
-             "utilization": {"TRELLIS_FF": {"used": 10, "available": 40}, "DP16KD": {"used": 0, "available": 8}}}
-    one = report.read(found, Fraction(100_000_000), {7: 99.0})
-    assert one == report.Report(100.0, 99.0, {"from": "a.Q", "to": "b.A", "logic_ns": 0.75, "routing_ns": 2.0},
-                                {"TRELLIS_FF": (10, 40)}, {7: 99.0})
-    assert not one.met and "NOT MET, margin -1.0 %" in one.text()
+    routed = {"fmax": {"$glbnet$clk": {"achieved": 99.0, "constraint": 100.0},
+                       "crystal": {"achieved": 300.0, "constraint": 25.0}},
+              "critical_paths": [{"from": "posedge crystal", "to": "posedge crystal", "path": path[1:]},
+                                 {"from": "posedge $glbnet$clk", "to": "posedge $glbnet$clk", "path": path}],
+              "utilization": {"TRELLIS_FF": {"used": 10, "available": 40}, "DP16KD": {"used": 0, "available": 8}}}
+    design = report.read(routed, Fraction(100_000_000), {7: 99.0})
+    assert design == report.Report(100.0, 99.0, {"from": "a.Q", "to": "b.A", "logic_ns": 0.75, "routing_ns": 2.0},
+                                   {"TRELLIS_FF": (10, 40)}, {7: 99.0})
+    assert not design.met and "NOT MET, margin -1.0 %" in design.text()
     with pytest.raises(ValueError, match="nextpnr constrained 0 clocks to 80 MHz, not one"):
-        report.read(found, Fraction(80_000_000), {})
+        report.read(routed, Fraction(80_000_000), {})
 
 
 def test_what_a_serial_die_is(tmp_path: Path) -> None:

@@ -26,23 +26,23 @@ def legal(input_hz: int, feedback: int, divider: int, output: int) -> bool:
 @settings(max_examples=15, deadline=None)
 @given(wanted=st.integers(4_000_000, 400_000_000), input_hz=st.sampled_from([CRYSTAL_HZ, 12_000_000, 100_000_000]))
 def test_nothing_comes_closer(wanted: int, input_hz: int) -> None:
-    found = pll.search(input_hz, wanted)
-    assert legal(input_hz, found.feedback_divider, found.input_divider, found.output_divider)
+    chosen = pll.search(input_hz, wanted)
+    assert legal(input_hz, chosen.feedback_divider, chosen.input_divider, chosen.output_divider)
     best = max(Fraction(input_hz * feedback, divider) for divider in range(1, 129) for feedback in range(1, 129)
                if input_hz * feedback <= wanted * divider
                # The least divider that takes the VCO to 400 MHz, if any does.
                and legal(input_hz, feedback, divider, math.ceil(400e6 * divider / (input_hz * feedback))))
-    assert found.output_hz == best <= wanted
+    assert chosen.output_hz == best <= wanted
 
 
 @pytest.mark.parametrize(("mhz", "dividers"), [(100, (1, 4, 6)), (80, (5, 16, 7)), (120, (5, 24, 5)), (25, (1, 1, 24))])
 def test_known_clocks(mhz: int, dividers: tuple[int, int, int]) -> None:
-    found = pll.search(CRYSTAL_HZ, mhz * 1_000_000)
-    assert (found.input_divider, found.feedback_divider, found.output_divider) == dividers
-    assert found.output_hz == mhz * 1_000_000
-    instance = found.instance(Signal(), Signal(), Signal())
+    chosen = pll.search(CRYSTAL_HZ, mhz * 1_000_000)
+    assert (chosen.input_divider, chosen.feedback_divider, chosen.output_divider) == dividers
+    assert chosen.output_hz == mhz * 1_000_000
+    instance = chosen.instance(Signal(), Signal(), Signal())
     # No shift against the clock that it follows: Lattice FPGA-TN-02200.
-    assert instance.parameters["CLKOP_CPHASE"] == found.output_divider - 1 and not instance.parameters["CLKOP_FPHASE"]
+    assert instance.parameters["CLKOP_CPHASE"] == chosen.output_divider - 1 and not instance.parameters["CLKOP_FPHASE"]
 
 
 @pytest.mark.slow

@@ -66,13 +66,13 @@ def test_transforms(flit_words: int) -> None:
 def cause(sides: tuple[Lattice, Lattice], maps: Any) -> Any:
     """Which elements ``[T, T', tiles, channels]`` of a map ``[rows, columns, channels]`` have one, one by one."""
     down, across = sides
-    found = np.zeros((down.size, across.size, down.count, across.count, maps.shape[2]), dtype=bool)
+    caused = np.zeros((down.size, across.size, down.count, across.count, maps.shape[2]), dtype=bool)
     for (u, v), (i, j), (y, x) in product(*(np.ndindex(*pair) for pair in (
             (down.size, across.size), (down.reach, across.reach), (down.count, across.count)))):
         row, column = y * down.step + down.first + i, x * across.step + across.first + j
         if (down.matrix[u][i] and across.matrix[v][j] and 0 <= row < maps.shape[0] and 0 <= column < maps.shape[1]):
-            found[u, v, y, x] |= maps[row, column] != 0
-    return found.reshape(down.size, across.size, -1, maps.shape[2])
+            caused[u, v, y, x] |= maps[row, column] != 0
+    return caused.reshape(down.size, across.size, -1, maps.shape[2])
 
 
 @pytest.mark.parametrize(("kernel", "outputs", "padding"), [
@@ -86,28 +86,28 @@ def test_masks_name_elements_with_a_cause(kernel: tuple[int, int], outputs: int,
     maps = memory[SOURCE:SOURCE + shape[0] * shape[1] * channels]
     maps[:] = mapped(rng, len(maps))
     number = 5 if outputs == 4 else 1
-    made = {"planes": counts[0], "rows": counts[1], "columns": channels, "down": number * (kernel[0] > 1),
-            "across": number * (kernel[1] > 1), **of_map("source", pair, shape, channels),
-            **of_tiles("destination", sizes, counts, channels)}
+    geometry = {"planes": counts[0], "rows": counts[1], "columns": channels, "down": number * (kernel[0] > 1),
+                "across": number * (kernel[1] > 1), **of_map("source", pair, shape, channels),
+                **of_tiles("destination", sizes, counts, channels)}
     run, elements = counts[0] * counts[1] * channels, sizes[0] * sizes[1]
     alone = body(ENCODE, elements, run, **SENT, maps=1, source=at(TILES), source_row_stride=run,
                  destination=at(STRINGS), destination_row_stride=2 + -(-run // 32))
-    found = []
+    images = []
     for marks in (1, 0):
         here = memory.copy()
-        tasks = [(TRANSFORM, tiles(**made, marks=marks)), (ENCODE, alone)][:1 + marks]
-        done = engine(2).run([(operation.value, body_words(CodeBody, one)) for operation, one in tasks], BASES,
-                             here).done
-        assert [one.error for one in done] == [ErrorCode.NONE] * len(tasks)
-        found.append(here)
-    marked, plain = (one[TILES:TILES + elements * run] for one in found)
+        tasks = [(TRANSFORM, tiles(**geometry, marks=marks)), (ENCODE, alone)][:1 + marks]
+        done = engine(2).run([(operation.value, body_words(CodeBody, code_body)) for operation, code_body in tasks],
+                             BASES, here).done
+        assert [completion.error for completion in done] == [ErrorCode.NONE] * len(tasks)
+        images.append(here)
+    marked, plain = (image[TILES:TILES + elements * run] for image in images)
     other = plain & 0x7FFFFFFF != 0
     np.testing.assert_array_equal(marked[other], plain[other])
     assert not (marked[~other] & 0x7FFFFFFF).any()
     wanted = cause(pair, maps.reshape(*shape, channels)).reshape(elements, run)
     assert (wanted != (marked.reshape(elements, run) & 0x7FFFFFFF != 0)).any()
     for element, named in enumerate(wanted):
-        string = found[0][STRINGS + element * alone["destination_row_stride"]:]
+        string = images[0][STRINGS + element * alone["destination_row_stride"]:]
         assert string[0] == -(-run // 32)
         np.testing.assert_array_equal(string[1:1 + string[0]], codes.packed(named))
 
@@ -134,18 +134,18 @@ def test_there_and_back() -> None:
 @pytest.mark.parametrize("change", [{"given": 1}, {"sent": 0, "given": 1}, {"skips": 0, "first": 0}])
 def test_masks_alone_that_are_none(change: dict[str, int]) -> None:
     """BAD_OPERAND, of both."""
-    given = {**body(ENCODE, 1, 40, **SENT, maps=1), **change}
+    code_body = {**body(ENCODE, 1, 40, **SENT, maps=1), **change}
     memory = np.zeros(WORDS, dtype=np.uint32)
     with pytest.raises(BadOperandError):
-        transfer.move(ENCODE, memory, memory.copy(), namespace(given), BASES)
-    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, given))], BASES, memory).done
+        transfer.move(ENCODE, memory, memory.copy(), namespace(code_body), BASES)
+    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == ErrorCode.BAD_OPERAND
 
 
 def test_masks_alone_without_room() -> None:
     """BAD_CODE, and nothing is written beyond the place."""
     memory = np.full(WORDS, 7, dtype=np.uint32)
-    given = body(ENCODE, 1, 65, **SENT, maps=1, destination_row_stride=3)
-    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, given))], BASES, memory).done
+    code_body = body(ENCODE, 1, 65, **SENT, maps=1, destination_row_stride=3)
+    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == ErrorCode.BAD_CODE
     assert (memory[STRINGS + 3:] == 7).all()

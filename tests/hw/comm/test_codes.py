@@ -57,24 +57,24 @@ def fields(operation: TransferOperation, rows: int, columns: int, levels: tuple[
             "follows": int(known is not None), "exact": int(known is not None and lower is None), **others}
 
 
-def namespace(given: dict[str, Any]) -> SimpleNamespace:
+def namespace(code_body: dict[str, Any]) -> SimpleNamespace:
     """A body as the golden model takes it."""
     return SimpleNamespace(**{name: SimpleNamespace(**value) if isinstance(value, dict) else value
-                              for name, value in given.items()})
+                              for name, value in code_body.items()})
 
 
 def check(flit_words: int, memory: Any, tasks: list[tuple[TransferOperation, dict[str, Any]]], seed: int) -> None:
     """Run tasks on both."""
     wanted = memory.copy()
     moved = []
-    for operation, given in tasks:
-        moved.append(transfer.move(operation, wanted, wanted, namespace(given), BASES,
+    for operation, code_body in tasks:
+        moved.append(transfer.move(operation, wanted, wanted, namespace(code_body), BASES,
                                    transforms=PARAMETERS[flit_words].transforms, lanes=flit_words))
-    found = memory.copy()
+    rtl_memory = memory.copy()
     outcome = engine(flit_words).run(
-        [(operation.value, body_words(CodeBody, given)) for operation, given in tasks], BASES, found, seed=seed,
-        availability=1 if seed % 2 else 0.6, latency=seed % 5 * 4, limit=100_000)
-    np.testing.assert_array_equal(found, wanted)
+        [(operation.value, body_words(CodeBody, code_body)) for operation, code_body in tasks], BASES, rtl_memory,
+        seed=seed, availability=1 if seed % 2 else 0.6, latency=seed % 5 * 4, limit=100_000)
+    np.testing.assert_array_equal(rtl_memory, wanted)
     assert [(done.error, done.payload_words) for done in outcome.done] == [(ErrorCode.NONE, words) for words in moved]
 
 
@@ -134,13 +134,13 @@ def test_forged_strings(forge, error):
     memory = memory_of(words, 1, 1)
     engine(2).run([(ENCODE.value, body_words(CodeBody, fields(ENCODE, 1, 100, (-2, None, None))))], BASES, memory)
     forge(memory)
-    given = fields(DECODE, 1, 100, (-2, None, None))
-    body = namespace(given)
+    code_body = fields(DECODE, 1, 100, (-2, None, None))
+    body = namespace(code_body)
     if error is not ErrorCode.NONE:
         with pytest.raises(transfer.CodeError):
             transfer.move(DECODE, memory, memory.copy(), body, BASES)
     kept = memory.copy()
-    (done,) = engine(2).run([(DECODE.value, body_words(CodeBody, given))], BASES, memory).done
+    (done,) = engine(2).run([(DECODE.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == error
     kept[MADE:MADE + 100] = memory[MADE:MADE + 100]
     np.testing.assert_array_equal(memory, kept)
@@ -150,9 +150,9 @@ def test_string_without_room():
     """Nothing is written beyond the place."""
     words = np.random.default_rng(2).standard_normal(100).astype(np.float32).view(np.uint32)
     memory = memory_of(words, 1, 1)
-    given = fields(ENCODE, 1, 100, (-9, None, None), destination_row_stride=30)
+    code_body = fields(ENCODE, 1, 100, (-9, None, None), destination_row_stride=30)
     kept = memory.copy()
-    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, given))], BASES, memory).done
+    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == ErrorCode.BAD_CODE
     kept[STRINGS:STRINGS + 30] = memory[STRINGS:STRINGS + 30]
     np.testing.assert_array_equal(memory, kept)
@@ -160,8 +160,8 @@ def test_string_without_room():
 
 def masks(rows: int, columns: int, ways: tuple[int, int], level: int, **others: Any) -> dict[str, Any]:
     """Of a body that predicts of elements ``PITCH`` apart."""
-    given = fields(PREDICT, 1, columns, (level, None, None), down=ways[0], across=ways[1])
-    return {**given, "rows": rows, "source_row_stride": columns, "source_plane_stride": PITCH,
+    code_body = fields(PREDICT, 1, columns, (level, None, None), down=ways[0], across=ways[1])
+    return {**code_body, "rows": rows, "source_row_stride": columns, "source_plane_stride": PITCH,
             "destination": place(MASKS), "destination_row_stride": 9,
             "source": place(SOURCE), **others}
 
@@ -226,12 +226,12 @@ def added_map(memory: Any, sides: dict[str, int], channels: int, number: int) ->
     {"destination_row_step": 2, "destination_column_step": 2, "destination_rows": 4, "source_across": 4}])
 def test_predictions_that_are_none(change):
     """BAD_OPERAND, of both."""
-    given = {**masks(2, 4, (4, 4), 0), **change}
+    code_body = {**masks(2, 4, (4, 4), 0), **change}
     memory = memory_of(np.zeros(40, dtype=np.uint32), 1, 1)
     with pytest.raises(BadOperandError):
-        transfer.move(PREDICT, memory, memory.copy(), namespace(given), BASES,
+        transfer.move(PREDICT, memory, memory.copy(), namespace(code_body), BASES,
                       transforms=PARAMETERS[2].transforms, lanes=2)
-    (done,) = engine(2).run([(PREDICT.value, body_words(CodeBody, given))], BASES, memory).done
+    (done,) = engine(2).run([(PREDICT.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == ErrorCode.BAD_OPERAND
 
 
@@ -262,10 +262,10 @@ def test_to_another_die():
     {"rows": 0}, {"columns": 0}])
 def test_bodies_that_are_none(change):
     """BAD_OPERAND, of both."""
-    given = {**fields(ENCODE, 1, 40, (4, 4, 0)), **change}
-    body = namespace(given)
+    code_body = {**fields(ENCODE, 1, 40, (4, 4, 0)), **change}
+    body = namespace(code_body)
     memory = memory_of(np.zeros(40, dtype=np.uint32), 1, 1)
     with pytest.raises(BadOperandError):
         transfer.move(ENCODE, memory, memory.copy(), body, BASES)
-    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, given))], BASES, memory).done
+    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == ErrorCode.BAD_OPERAND

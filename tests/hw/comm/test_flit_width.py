@@ -34,40 +34,40 @@ class Both(wiring.Component):
 
 def packet(rng: np.random.Generator, wide: int, address: int, words: int, kind: PacketKind) -> list[dict[str, object]]:
     """Wide flits of a packet: its words in the lanes of their addresses."""
-    found, at = [], address
+    flits, at = [], address
     while at < address + words:
         end = min(address + words, at // wide * wide + wide)
         lanes = [int(rng.integers(1 << 32)) if at % wide <= lane < at % wide + end - at else 0 for lane in range(wide)]
-        found.append({"data": lanes, "words": end - at - 1, "destination": 3, "kind": kind, "message": address & 0xFF,
+        flits.append({"data": lanes, "words": end - at - 1, "destination": 3, "kind": kind, "message": address & 0xFF,
                       "tail": int(end == address + words)})
         at = end
-    return found
+    return flits
 
 
 @pytest.mark.parametrize(("flit_words", "transfer_words", "offer", "accept"), [
     (1, 4, 1.0, 1.0), (2, 4, 0.7, 1.0), (2, 8, 1.0, 0.6), (4, 8, 0.8, 0.8)])
 def test_what_is_split_is_joined_as_it_was(flit_words: int, transfer_words: int, offer: float, accept: float) -> None:
     parameters = preset("ndp-demo", flit_words=flit_words, transfer_words=transfer_words)
-    rng, given = np.random.default_rng(flit_words + transfer_words), []
+    rng, sent = np.random.default_rng(flit_words + transfer_words), []
     for _ in range(40):
         if rng.random() < 0.2:
-            given.append({"kind": PacketKind.ADVANCE, "message": int(rng.integers(64)), "tail": 1})
+            sent.append({"kind": PacketKind.ADVANCE, "message": int(rng.integers(64)), "tail": 1})
         else:
-            given += packet(rng, transfer_words, int(rng.integers(256)), int(rng.integers(1, 3 * transfer_words)),
-                            PacketKind.STORE if rng.random() < 0.5 else PacketKind.ADD)
-    dut, found, counted = Both(parameters), [], []
+            sent += packet(rng, transfer_words, int(rng.integers(256)), int(rng.integers(1, 3 * transfer_words)),
+                           PacketKind.STORE if rng.random() < 0.5 else PacketKind.ADD)
+    dut, received, counted = Both(parameters), [], []
 
     async def source(ctx):
-        await send(ctx, dut.i, given, randomly(1, offer))
+        await send(ctx, dut.i, sent, randomly(1, offer))
 
     async def sink(ctx):
-        for flit in await receive(ctx, dut.o, len(given), randomly(2, accept)):
-            found.append(flit)
+        for flit in await receive(ctx, dut.o, len(sent), randomly(2, accept)):
+            received.append(flit)
         counted.append(ctx.get(dut.flits))
 
     simulate(dut, source, sink)
     begins, flits = True, 0
-    for flit, wanted in zip(found, given, strict=True):
+    for flit, wanted in zip(received, sent, strict=True):
         assert (flit.kind, flit.message, flit.tail) == (wanted["kind"], wanted["message"], wanted["tail"])
         if wanted["kind"] is not PacketKind.ADVANCE:
             first = wanted["message"] % transfer_words if begins else 0

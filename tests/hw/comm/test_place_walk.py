@@ -49,7 +49,7 @@ def test_places_are_those_of_loops(kernel, outputs, side, seed, offer, accept) -
              "ends_row": first + beat >= channels and j == across.count - 1}
             for i in range(down.count) for j in range(across.count) for first in range(0, channels, beat)]))
     wanted = [list(places(*task)) for task in tasks]
-    found: list[Any] = []
+    received: list[Any] = []
 
     async def source(ctx: Any) -> None:
         for number, (lattice, blocks) in enumerate(tasks):
@@ -59,17 +59,17 @@ def test_places_are_those_of_loops(kernel, outputs, side, seed, offer, accept) -
             await ctx.tick()
             ctx.set(dut.start, 0)
             await send(ctx, dut.block, blocks, randomly(seed, offer))
-            while len(found) < sum(map(len, wanted[:number + 1])):
+            while len(received) < sum(map(len, wanted[:number + 1])):
                 await ctx.tick()
 
     async def sink(ctx: Any) -> None:
         pattern = randomly(seed + 10, accept)
         for task in wanted:
             for _ in task:
-                found.extend(await receive(ctx, dut.o, 1, pattern, lambda o: (o.address, o.words, o.inside, o.last)))
+                received.extend(await receive(ctx, dut.o, 1, pattern, lambda o: (o.address, o.words, o.inside, o.last)))
 
     simulate(dut, source, sink)
-    assert found == [place for task in wanted for place in task]
+    assert received == [place for task in wanted for place in task]
 
 
 def test_a_place_a_cycle() -> None:
@@ -96,7 +96,7 @@ def test_a_place_a_cycle() -> None:
 
 def test_windows_beyond_all_maps_do_not_come_back() -> None:
     """Of one place each, in one row of tiles, farther than what places are counted in."""
-    dut, tiles, found = PlaceWalk(preset("ndp-tiny"), 6), 7000, []
+    dut, tiles, inside = PlaceWalk(preset("ndp-tiny"), 6), 7000, []
     lattice = {"row": 0, "column": 32767, "row_step": 15, "column_step": 15, "rows": 1, "columns": 65535}
 
     async def source(ctx: Any) -> None:
@@ -108,20 +108,20 @@ def test_windows_beyond_all_maps_do_not_come_back() -> None:
         ctx.set(dut.block.payload.ends_tile, 1)
         ctx.set(dut.block.valid, 1)
         ctx.set(dut.o.ready, 1)
-        while len(found) < tiles:
+        while len(inside) < tiles:
             _, _, valid, place = await ctx.tick().sample(dut.o.valid, dut.o.payload)
             if valid:
-                found.append(bool(place.inside))
+                inside.append(bool(place.inside))
 
     simulate(dut, source)
-    assert found == [32767 + 15 * tile < 65535 for tile in range(tiles)]
+    assert inside == [32767 + 15 * tile < 65535 for tile in range(tiles)]
 
 
 @pytest.mark.parametrize("accept", [1.0, 0.6])
 @pytest.mark.parametrize(("places", "longer", "count"), [(2, 0, 3), (2, 1, 3), (1, 2, 4), (4, 0, 1)])
 def test_places_of_several_dies(places: int, longer: int, count: int, accept: float) -> None:
     """Each die has those of a block from its first one on, the first ``longer`` one more."""
-    dut, step, found = PlaceWalk(preset("ndp-tiny"), 16, spreads=True), 3, []
+    dut, step, received = PlaceWalk(preset("ndp-tiny"), 16, spreads=True), 3, []
     sizes = [places + (member < longer) for member in range(count)]
     blocks = [{"address": 1000 * number + 40, "words": 2} for number in range(5)]
     wanted = [(5 + step * member, block["address"] + 6 * place)
@@ -136,7 +136,7 @@ def test_places_of_several_dies(places: int, longer: int, count: int, accept: fl
         await send(ctx, dut.block, blocks, randomly(2, 0.7))
 
     async def sink(ctx: Any) -> None:
-        found.extend(await receive(ctx, dut.o, len(wanted), randomly(3, accept), lambda o: (o.die, o.address)))
+        received.extend(await receive(ctx, dut.o, len(wanted), randomly(3, accept), lambda o: (o.die, o.address)))
 
     simulate(dut, source, sink)
-    assert found == wanted
+    assert received == wanted

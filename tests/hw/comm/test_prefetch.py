@@ -67,7 +67,7 @@ def test_random_chunks(changes: dict[str, int], seed: int | None, starts: float,
     simulate(dut, drive, check(dut.o_start, expected[ReadUse.START], starts),
              check(dut.o_add, expected[ReadUse.ADD], adds), limit_cycles=20_000,
              background=[never_waits, *memory.benches([dut.read], seed=seed, latency=latency)])
-    assert [address for _, address, _ in memory.reads] == [one["address"] for one in reads]
+    assert [address for _, address, _ in memory.reads] == [request["address"] for request in reads]
 
 
 def test_a_full_lane_holds_up_no_other() -> None:

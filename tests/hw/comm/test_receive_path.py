@@ -116,9 +116,9 @@ def test_an_add_waits_for_the_write_before_it(parameters: DieParameters, before:
 
     async def arrive(ctx: Any) -> None:
         ctx.set(dut.limit, AREA // PARAMETERS.beat_words)
-        one = np.float32(1).view(np.uint32).item()
-        flits = [flit for at, count in before for flit in _flits(at, [one] * count, STORE)]
-        flits += [*_flits(between, [one] * 4, ADD), *_flits(same, [one] * 2, ADD)]
+        fp32_one = np.float32(1).view(np.uint32).item()
+        flits = [flit for at, count in before for flit in _flits(at, [fp32_one] * count, STORE)]
+        flits += [*_flits(between, [fp32_one] * 4, ADD), *_flits(same, [fp32_one] * 2, ADD)]
         await send(ctx, dut.arrive, [_arriving(flit) for flit in flits])
 
     async def watch(ctx: Any) -> None:
@@ -151,8 +151,9 @@ def test_an_add_does_not_wait_for_what_came_long_ago() -> None:
 
     async def arrive(ctx: Any) -> None:
         ctx.set(dut.limit, AREA // PARAMETERS.beat_words)
-        one = np.float32(1).view(np.uint32).item()
-        flits = [*_flits(0, [one] * 2, STORE), *others * _flits(LONGEST, [one] * 2, STORE), *_flits(0, [one] * 2, ADD)]
+        fp32_one = np.float32(1).view(np.uint32).item()
+        flits = [*_flits(0, [fp32_one] * 2, STORE), *others * _flits(LONGEST, [fp32_one] * 2, STORE),
+                 *_flits(0, [fp32_one] * 2, ADD)]
         await send(ctx, dut.arrive, [_arriving(flit) for flit in flits])
 
     async def watch(ctx: Any) -> None:

@@ -56,9 +56,9 @@ def words_about(scale: int, bits: int, count: int, rng: Any) -> Any:
     n = 1 << bits - 3
     edges = [n * (2**region - 1) + step * 2**region for region in range(4) for step in range(n)] + [15 * n, 16 * n]
     sizes = np.where(rng.random(count) < 0.5, rng.choice(edges, count), 2.0**rng.uniform(-4, 9, count))
-    found = np.ldexp(sizes * rng.choice([1, -1], count), scale).astype(np.float32).view(np.uint32)
-    found = (found.astype(np.int64) + rng.integers(-1, 2, count)).clip(0, 0xFFFFFFFF).astype(np.uint32)
-    return np.where(rng.random(count) < 0.1, rng.choice(SPECIAL, count), found)
+    words = np.ldexp(sizes * rng.choice([1, -1], count), scale).astype(np.float32).view(np.uint32)
+    words = (words.astype(np.int64) + rng.integers(-1, 2, count)).clip(0, 0xFFFFFFFF).astype(np.uint32)
+    return np.where(rng.random(count) < 0.1, rng.choice(SPECIAL, count), words)
 
 
 @pytest.mark.parametrize("flit_words", [2, *(
@@ -106,7 +106,7 @@ class Both(wiring.Component):
 @pytest.mark.parametrize("flit_words", PARAMETERS)
 def test_flits_of_any_width(flit_words):
     """Fills of runs of several lengths, with idle cycles and stalls: of more words than codes come a cycle as well."""
-    rng, dut, found = np.random.default_rng(flit_words), Both(flit_words), []
+    rng, dut, fills = np.random.default_rng(flit_words), Both(flit_words), []
     cases = [(columns, bits, SCALES_TRIED[(columns + bits) % 3]) for columns in (1, 3, 4, 5, 16, 17, 39)
              for bits in REGION_BITS]
     runs = [words_about(scale, bits, columns, rng) for columns, bits, scale in cases]
@@ -119,22 +119,22 @@ def test_flits_of_any_width(flit_words):
             flits_now.append([{"data": flit + [0] * (flit_words - len(flit)), "words": len(flit),
                                "ends": int(number == len(flits) - 1)} for number, flit in enumerate(flits)])
             runs_now.append([columns])
-            made = []
+            run_fills = []
             for flit in await receive(ctx, dut.o, len(flits), randomly(columns, 0.7)):
-                made += [int(flit.data[lane]) for lane in range(flit.words)]
-            found.append(made)
+                run_fills += [int(flit.data[lane]) for lane in range(flit.words)]
+            fills.append(run_fills)
 
     flits_now, runs_now = [], []
 
-    def source(port, given):
+    def source(port, queue):
         async def bench(ctx):
             while True:
-                await (send(ctx, port, given.pop(0), randomly(len(found), 0.7)) if given else ctx.tick())
+                await (send(ctx, port, queue.pop(0), randomly(len(fills), 0.7)) if queue else ctx.tick())
         return bench
 
     simulate(dut, sink, background=[source(dut.i, flits_now), source(dut.run, runs_now)], limit_cycles=20_000)
-    for made, words, (_, bits, scale) in zip(found, runs, cases, strict=True):
-        assert made == regions.filled(regions.quantised(words, bits, scale), bits, scale).tolist()
+    for run_fills, words, (_, bits, scale) in zip(fills, runs, cases, strict=True):
+        assert run_fills == regions.filled(regions.quantised(words, bits, scale), bits, scale).tolist()
 
 
 def test_what_lies_there():
@@ -163,7 +163,7 @@ def test_predictions(flit_words, ways):
     """Masks of tiles and lines, of fills and words of any kind."""
     rng = np.random.default_rng(7)
     elements = prod(len(MATRICES[way][0]) for way in ways)
-    found = []
+    densities = []
     for number in range(12):
         channels = flit_words * int(rng.integers(1, 1 + 32 // flit_words))
         tiles, bits = int(rng.integers(1, 1 + PITCH // channels)), REGION_BITS[number % 3]
@@ -181,12 +181,13 @@ def test_predictions(flit_words, ways):
         memory[STRINGS + 9000:][:channels] = bias
         place = {"offset": STRINGS + 9000 - BASES[3], "base": 3}
         target = {"offset": 12000 + number - BASES[3], "base": 3}
-        given = masks(tiles, channels, ways, scale, codes=place, destination=target, regions=bits - 3)
-        check(flit_words, memory, [(PREDICT, given)], number)
-        rows = transfer.rows(PREDICT, memory, namespace(given), BASES, PARAMETERS[flit_words].transforms, flit_words)
-        found.append(np.unpackbits(rows.words.view(np.uint8)).mean())
+        code_body = masks(tiles, channels, ways, scale, codes=place, destination=target, regions=bits - 3)
+        check(flit_words, memory, [(PREDICT, code_body)], number)
+        rows = transfer.rows(PREDICT, memory, namespace(code_body), BASES, PARAMETERS[flit_words].transforms,
+                             flit_words)
+        densities.append(np.unpackbits(rows.words.view(np.uint8)).mean())
         np.testing.assert_array_equal(rows.words, rows.words[:1].repeat(elements, axis=0))
-    assert min(found) < 0.9 and np.mean(found) > 0.1
+    assert min(densities) < 0.9 and np.mean(densities) > 0.1
 
 
 @pytest.mark.parametrize("follows", [False, True])
@@ -198,14 +199,14 @@ def test_forged_strings(forge, error, follows):
     """A length beyond the room, or not what the codes, or the words that are named, take."""
     words = np.random.default_rng(2).standard_normal(100).astype(np.float32).view(np.uint32)
     memory = memory_of(words, 1, 1)
-    given = [body(operation, 1, 100, 5, -3, follows) for operation in (ENCODE, DECODE)]
-    engine(2).run([(ENCODE.value, body_words(CodeBody, given[0]))], BASES, memory)
+    code_bodies = [body(operation, 1, 100, 5, -3, follows) for operation in (ENCODE, DECODE)]
+    engine(2).run([(ENCODE.value, body_words(CodeBody, code_bodies[0]))], BASES, memory)
     memory[STRINGS] = forge(int(memory[STRINGS]))
     if error is not ErrorCode.NONE:
         with pytest.raises(transfer.CodeError):
-            transfer.move(DECODE, memory, memory.copy(), namespace(given[1]), BASES)
+            transfer.move(DECODE, memory, memory.copy(), namespace(code_bodies[1]), BASES)
     kept = memory.copy()
-    (done,) = engine(2).run([(DECODE.value, body_words(CodeBody, given[1]))], BASES, memory).done
+    (done,) = engine(2).run([(DECODE.value, body_words(CodeBody, code_bodies[1]))], BASES, memory).done
     assert done.error == error
     kept[MADE:MADE + 100] = memory[MADE:MADE + 100]
     np.testing.assert_array_equal(memory, kept)
@@ -214,9 +215,9 @@ def test_forged_strings(forge, error, follows):
 def test_string_without_room():
     """Nothing is written beyond the place."""
     memory = memory_of(np.arange(100, dtype=np.uint32), 1, 1)
-    given = body(ENCODE, 1, 100, 6, 0, destination_row_stride=region_words(100, 6))
+    code_body = body(ENCODE, 1, 100, 6, 0, destination_row_stride=region_words(100, 6))
     kept = memory.copy()
-    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, given))], BASES, memory).done
+    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == ErrorCode.BAD_CODE
     kept[STRINGS:STRINGS + 19] = memory[STRINGS:STRINGS + 19]
     np.testing.assert_array_equal(memory, kept)
@@ -228,13 +229,13 @@ def test_string_without_room():
     (ENCODE, {"skips": 1, "sent": 1}), (ENCODE, {"follows": 1, "exact": 0})])
 def test_bodies_that_are_none(operation, change):
     """BAD_OPERAND, of both."""
-    given = body(ENCODE, 1, 40, 4, 0) if operation is ENCODE else masks(2, 4, (4, 4), 0, regions=1)
-    given |= change
+    code_body = body(ENCODE, 1, 40, 4, 0) if operation is ENCODE else masks(2, 4, (4, 4), 0, regions=1)
+    code_body |= change
     memory = memory_of(np.zeros(40, dtype=np.uint32), 1, 1)
     with pytest.raises(BadOperandError):
-        transfer.move(operation, memory, memory.copy(), namespace(given), BASES,
+        transfer.move(operation, memory, memory.copy(), namespace(code_body), BASES,
                       transforms=PARAMETERS[2].transforms, lanes=2)
-    (done,) = engine(2).run([(operation.value, body_words(CodeBody, given))], BASES, memory).done
+    (done,) = engine(2).run([(operation.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == ErrorCode.BAD_OPERAND
 
 
@@ -249,7 +250,7 @@ def test_neurons_behind_the_relu_are_the_same(ways):
     words[at] = rng.choice(SPECIAL, int(at.sum())).view(np.float32)
     bias = np.array([0.5, -1, 2, -4], dtype=np.float32)
     memory = np.zeros(WORDS, dtype=np.uint32)
-    source, strings, made, named = 300, 4000, 12000, 16000
+    source, strings, fills, named = 300, 4000, 12000, 16000
     memory[100:104] = bias.view(np.uint32)
     memory[source:source + rows * run] = words.view(np.uint32).ravel()
 
@@ -259,17 +260,17 @@ def test_neurons_behind_the_relu_are_the_same(ways):
     common = {"mask": place(named), "mask_row_stride": 9, "codes_row_stride": 300}
     encode = {"source": place(source), "source_row_stride": run, "destination": place(strings),
               "destination_row_stride": 300, **common}
-    decode = {"source": place(made), "source_row_stride": run, "destination": place(made),
+    decode = {"source": place(fills), "source_row_stride": run, "destination": place(fills),
               "destination_row_stride": run, "codes": place(strings), **common}
-    predict = masks(tiles, channels, ways, -2, codes=place(100), source=place(made), source_plane_stride=run,
+    predict = masks(tiles, channels, ways, -2, codes=place(100), source=place(fills), source_plane_stride=run,
                     destination=place(named), regions=3)
-    outcome = engine(2).run([(operation.value, body_words(CodeBody, given)) for operation, given in (
+    outcome = engine(2).run([(operation.value, body_words(CodeBody, code_body)) for operation, code_body in (
         (ENCODE, body(ENCODE, rows, run, 6, -2, **encode)), (DECODE, body(DECODE, rows, run, 6, -2, **decode)),
         (PREDICT, predict), (ENCODE, body(ENCODE, rows, run, 6, -2, True, **encode)),
         (DECODE, body(DECODE, rows, run, 6, -2, True, **decode)))], BASES, memory)
     assert [done.error for done in outcome.done] == [ErrorCode.NONE] * 5
-    found = memory[made:made + rows * run].view(np.float32).reshape(rows, run)
-    assert 0.1 < np.isin(found.view(np.uint32), words.view(np.uint32)).mean() < 0.9
+    decoded = memory[fills:fills + rows * run].view(np.float32).reshape(rows, run)
+    assert 0.1 < np.isin(decoded.view(np.uint32), words.view(np.uint32)).mean() < 0.9
 
     def relu(elements: Any) -> Any:
         shaped = elements.reshape(*sizes, tiles, channels)
@@ -277,4 +278,4 @@ def test_neurons_behind_the_relu_are_the_same(ways):
             neurons = prediction.neurons(way, shaped) + bias
         return np.where(neurons <= 0, np.float32(0), neurons)
 
-    np.testing.assert_array_equal(relu(found), relu(words))
+    np.testing.assert_array_equal(relu(decoded), relu(words))

@@ -174,8 +174,8 @@ class Bench:
 
     async def _write(self, ctx, die, to, port):
         """A route of a die: a port, or one for each kind of traffic."""
-        for kind, one in enumerate(port if isinstance(port, tuple) else [port]):
-            ctx.set(getattr(self.ring, f"route_{die}"), {"valid": 1, "destination": to, "port": one} | (
+        for kind, kind_port in enumerate(port if isinstance(port, tuple) else [port]):
+            ctx.set(getattr(self.ring, f"route_{die}"), {"valid": 1, "destination": to, "port": kind_port} | (
                 {"traffic": 1 << kind} if isinstance(port, tuple) else {}))
             await ctx.tick()
 
@@ -474,7 +474,7 @@ def test_packets_do_not_turn_back():
 
 
 #: Of which each kind of traffic has routes of its own.
-SETTING, SETTING_AHEAD = (replace(one, sets_routes=True) for one in (PARAMETERS, AHEAD))
+SETTING, SETTING_AHEAD = (replace(parameters, sets_routes=True) for parameters in (PARAMETERS, AHEAD))
 
 
 @pytest.mark.parametrize("parameters", [SETTING, SETTING_AHEAD])
@@ -484,7 +484,7 @@ def test_kinds_of_traffic_have_routes_of_their_own(parameters):
     mine = [packets(rng, dies, die, 10) for die in range(dies)]
     wanted = np.zeros((dies, 2), int)
     for die, flits in enumerate(mine):
-        for number, bits in ((one, bits) for one in range(1, CLASSES) for bits in flits[one]):
+        for number, bits in ((traffic, bits) for traffic in range(1, CLASSES) for bits in flits[traffic]):
             if number < TRANSFER or field(LAYOUT, bits, "kind") != PacketKind.ADVANCE.value:
                 port = int(number == TRANSFER)
                 steps = (field(LAYOUT, bits, "destination") - die) % dies

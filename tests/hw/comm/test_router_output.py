@@ -162,7 +162,7 @@ def test_link(port: int, returned: float, parameters: DieParameters) -> None:
 def test_queue(dut: PacketQueue, sources: int, depth: int, ready: float) -> None:
     """What is taken fits the queue, and comes out in order, packet by packet."""
     rng = np.random.default_rng(3)
-    given: list[tuple[int, bool]] = []
+    granted: list[tuple[int, bool]] = []
     got: list[tuple[int, bool]] = []
 
     async def bench(ctx: Any) -> None:
@@ -192,13 +192,13 @@ def test_queue(dut: PacketQueue, sources: int, depth: int, ready: float) -> None
                 left[source] -= 1
                 holder = source if left[source] else None
                 read, taken = (source, cycle & 0xFF), taken + 1
-                given.append((cycle & 0xFF, not left[source]))
+                granted.append((cycle & 0xFF, not left[source]))
             await ctx.tick()
             if leaves:
                 got.append((flit.message, bool(flit.tail)))
 
     simulate(dut, bench)
-    assert len(got) > 100 and got == given[:len(got)]
+    assert len(got) > 100 and got == granted[:len(got)]
 
 
 @pytest.mark.parametrize("ready", [1.0, 0.4])
@@ -216,19 +216,19 @@ def test_merge(ready: float) -> None:
         sent, offers, before = [0] * sources, [False] * sources, None
         while len(got) < sources * each:
             offers = [sent[source] < each and (offers[source] or rng.random() < 0.8) for source in range(sources)]
-            for source, one in enumerate(streams):
-                ctx.set(one.valid, offers[source])
+            for source, stream in enumerate(streams):
+                ctx.set(stream.valid, offers[source])
                 if offers[source]:
-                    ctx.set(one.payload, {"message": sent[source], "group": source,
-                                          "tail": int(tails[source, sent[source]])})
+                    ctx.set(stream.payload, {"message": sent[source], "group": source,
+                                             "tail": int(tails[source, sent[source]])})
             accepts = rng.random() < ready
             ctx.set(dut.o.ready, accepts)
             valid, flit = ctx.get(dut.o.valid), ctx.get(dut.o.payload)
             seen = (flit.group, flit.message) if valid else None
             assert before is None or seen == before, "what was offered stays"
             before = None if accepts else seen
-            for source, one in enumerate(streams):
-                if offers[source] and ctx.get(one.ready):
+            for source, stream in enumerate(streams):
+                if offers[source] and ctx.get(stream.ready):
                     sent[source], offers[source] = sent[source] + 1, False
                     assert accepts and seen == (source, sent[source] - 1)
             if valid and accepts:
@@ -240,4 +240,4 @@ def test_merge(ready: float) -> None:
     for source, number in got:
         assert inside in (None, source), "packets are mixed"
         inside = None if tails[source, number] else source
-    assert all([number for source, number in got if source == one] == list(range(each)) for one in range(sources))
+    assert all([number for source, number in got if source == stream] == list(range(each)) for stream in range(sources))

@@ -76,9 +76,9 @@ def test_runs(flit_words):
                 tasks.append((ENCODE, body(ENCODE, rows, columns, **way, destination=string)))
                 to_memory = {"given": 1, "mask": at(STORED + 100 * index + number)}
                 for turn, masks in enumerate([{"given": 0}, to_memory] if "sent" in way else [{}]):
-                    made = at(12000 + 2000 * index + 1000 * turn)
+                    target = at(12000 + 2000 * index + 1000 * turn)
                     tasks.append((DECODE, body(DECODE, rows, columns, **{**way, **masks}, codes=string,
-                                               destination=made)))
+                                               destination=target)))
             check(flit_words, memory, tasks, number)
 
 
@@ -136,10 +136,10 @@ def test_forged_strings(way, forge):
     whole = memory.copy()
     forge(memory)
     assert not np.array_equal(memory, whole)
-    given = body(DECODE, 2, 100, **way, **({"mask": at(STORED)} if "sent" in way else {}))
+    code_body = body(DECODE, 2, 100, **way, **({"mask": at(STORED)} if "sent" in way else {}))
     with pytest.raises(transfer.CodeError):
-        transfer.move(DECODE, memory, memory.copy(), namespace(given), BASES)
-    kept, words = memory.copy(), body_words(CodeBody, given)
+        transfer.move(DECODE, memory, memory.copy(), namespace(code_body), BASES)
+    kept, words = memory.copy(), body_words(CodeBody, code_body)
     (done,) = engine(2).run([(DECODE.value, words)], BASES, memory).done
     assert done.error == ErrorCode.BAD_CODE
     for row in range(2):
@@ -156,9 +156,9 @@ def test_forged_strings(way, forge):
 def test_string_without_room(way, room):
     """Nothing is written beyond the place."""
     memory = memory_of(100, 1, 1)
-    given = body(ENCODE, 1, 100, **way, destination_row_stride=room)
+    code_body = body(ENCODE, 1, 100, **way, destination_row_stride=room)
     kept = memory.copy()
-    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, given))], BASES, memory).done
+    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == ErrorCode.BAD_CODE
     kept[STRINGS:STRINGS + room] = memory[STRINGS:STRINGS + room]
     np.testing.assert_array_equal(memory, kept)
@@ -168,9 +168,9 @@ def test_string_without_room(way, room):
 @pytest.mark.parametrize("operation", [ENCODE, DECODE])
 def test_bodies_that_are_none(operation, change):
     """BAD_OPERAND, of both."""
-    given = {**body(operation, 1, 40, **SENT), **change}
+    code_body = {**body(operation, 1, 40, **SENT), **change}
     memory = memory_of(40, 1, 1)
     with pytest.raises(BadOperandError):
-        transfer.move(operation, memory, memory.copy(), namespace(given), BASES)
-    (done,) = engine(2).run([(operation.value, body_words(CodeBody, given))], BASES, memory).done
+        transfer.move(operation, memory, memory.copy(), namespace(code_body), BASES)
+    (done,) = engine(2).run([(operation.value, body_words(CodeBody, code_body))], BASES, memory).done
     assert done.error == ErrorCode.BAD_OPERAND

@@ -21,7 +21,7 @@ def test_long_packets_follow_each_other_whatever_the_latency(latency: int) -> No
     dut = TileRead(parameters)
     memory = MemoryModel(parameters, count * words)
     memory.words[:] = range(count * words)
-    found: list[int] = []
+    received: list[int] = []
     cycles: list[int] = []
 
     async def pieces(ctx: Any) -> None:
@@ -32,15 +32,15 @@ def test_long_packets_follow_each_other_whatever_the_latency(latency: int) -> No
     async def flits(ctx: Any) -> None:
         ctx.set(dut.o.ready, 1)
         cycle = 0
-        while len(found) < count * words:
+        while len(received) < count * words:
             _, _, valid, payload = await ctx.tick().sample(dut.o.valid, dut.o.payload)
             cycle += 1
             if valid:
                 cycles.append(cycle)
-                found.extend(payload.data[lane] for lane in range(payload.words))
+                received.extend(payload.data[lane] for lane in range(payload.words))
 
     simulate(dut, pieces, flits, background=memory.benches([dut.read], latency=latency))
-    assert found == list(range(count * words))
+    assert received == list(range(count * words))
     assert cycles[-1] - cycles[0] + 1 == len(cycles) == count * words // parameters.flit_words
 
 
@@ -83,8 +83,8 @@ def test_random_pieces(flit_words: int, seed: int | None, ready: float) -> None:
             pieces.append({"source": 0, "run": {"address": number, "words": 1}, "use": PieceUse.ARRIVAL, "last": 1,
                            "tail": 1, "more": 0})
             expected.append((number, PieceUse.ARRIVAL, 1, 1, {}))
-        given, flits = _packet(rng, memory.words, packet_words(parameters), flit_words)
-        pieces += given
+        packet_pieces, flits = _packet(rng, memory.words, packet_words(parameters), flit_words)
+        pieces += packet_pieces
         expected += flits
 
     async def drive(ctx: Any) -> None:

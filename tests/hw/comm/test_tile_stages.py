@@ -122,13 +122,14 @@ def blocks_of(pair, channels, beat, source, destination):
 def test_scatter_and_gather(kernel, outputs, forward, flit_words, seed, offer, accept) -> None:
     """Of inputs and outputs forward, of outputs' and inputs' errors backward."""
     parameters, rng = preset("ndp-tiny", flit_words=flit_words, transforms=TRANSFORMS), np.random.default_rng(seed)
-    beat, found = parameters.beat_words, form(kernel, outputs)
+    beat, tile_form = parameters.beat_words, form(kernel, outputs)
     shape, channels = (int(rng.integers(5, 7)), int(rng.integers(5, 7))), int(rng.integers(2, 2 * beat))
     padding = tuple(int(rng.integers(taps)) for taps in kernel)
-    inputs, made = found.lattices(shape, padding)
+    inputs, out_lattices = tile_form.lattices(shape, padding)
     outputs_shape = tuple(side + 2 * pad - taps + 1 for side, pad, taps in zip(shape, padding, kernel, strict=True))
-    first, second = ((inputs, shape), (made, outputs_shape)) if forward else ((made, outputs_shape), (inputs, shape))
-    matrices = tuple(dict.fromkeys(both_ways(*(lattice.matrix for lattice in (*inputs, *made)))))
+    first, second = ((inputs, shape), (out_lattices, outputs_shape)) if forward else (
+        (out_lattices, outputs_shape), (inputs, shape))
+    matrices = tuple(dict.fromkeys(both_ways(*(lattice.matrix for lattice in (*inputs, *out_lattices)))))
     counts, sizes = [lattice.count for lattice in inputs], [lattice.size for lattice in inputs]
     base, target_base = int(rng.integers(100)), int(rng.integers(100))
     tiles, pitch = counts[0] * counts[1], counts[0] * counts[1] * channels

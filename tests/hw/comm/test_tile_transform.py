@@ -25,7 +25,7 @@ SMALL, LARGE, WIDE = transform(2, 3), transform(4, 3), transform(2, 5)
 
 def both_ways(*matrices):
     """And their transposes, and 1."""
-    return (ONE, *(one for matrix in matrices for one in (matrix, transposed(matrix))))
+    return (ONE, *(way for matrix in matrices for way in (matrix, transposed(matrix))))
 
 
 SETS = {"F(2,3)": both_ways(SMALL.a, SMALL.b), "F(4,3)": both_ways(LARGE.a, LARGE.b),
@@ -39,8 +39,8 @@ def numbers(rng, shape):
     special = rng.choice(np.array([0, 1 << 31, FP32.infinity, FP32.infinity | 1 << 31, FP32.quiet_nan, 0x7F800001,
                                    0xFFFFFFFF, 1, 0x007FFFFF, 0x00400000, 0x00800000, 0x7F7FFFFF, 0xFE7FFFFF],
                                   dtype=np.uint32), shape)
-    found = np.where(kinds < 6, plain, rng.integers(0, 1 << 32, shape, dtype=np.uint32))
-    return np.where(kinds == 7, special, found)
+    patterns = np.where(kinds < 6, plain, rng.integers(0, 1 << 32, shape, dtype=np.uint32))
+    return np.where(kinds == 7, special, patterns)
 
 
 class Power(wiring.Component):
@@ -59,35 +59,35 @@ def test_products_by_powers(fmt) -> None:
     """FP16 all numbers; FP32 all exponents and random numbers."""
     rng = np.random.default_rng(1)
     if fmt is FP16:
-        given, multiply = np.arange(1 << 16, dtype=np.uint32)[::7], None
+        operands, multiply = np.arange(1 << 16, dtype=np.uint32)[::7], None
     else:
-        given, multiply = np.concatenate([numbers(rng, 3000), np.arange(512, dtype=np.uint32) << 23,
-                                          rng.integers(0, 1 << 23, 500, dtype=np.uint32)]), arithmetic.multiply
+        operands, multiply = np.concatenate([numbers(rng, 3000), np.arange(512, dtype=np.uint32) << 23,
+                                             rng.integers(0, 1 << 23, 500, dtype=np.uint32)]), arithmetic.multiply
     dut = Power(fmt)
-    found: dict[tuple[int, int], list[int]] = {}
+    outputs: dict[tuple[int, int], list[int]] = {}
 
     async def bench(ctx: Any) -> None:
         for power, negative in ((0, 0), (1, 1), (2, 0), (3, 1)):
             ctx.set(dut.power, power)
             ctx.set(dut.negative, negative)
-            made = found[power, negative] = []
-            for number in given.tolist():
+            scaled = outputs[power, negative] = []
+            for number in operands.tolist():
                 ctx.set(dut.number, number)
-                made.append(ctx.get(dut.o))
+                scaled.append(ctx.get(dut.o))
 
     simulator = Simulator(dut)
     simulator.add_testbench(bench)
     simulator.run()
-    for (power, negative), made in found.items():
+    for (power, negative), scaled in outputs.items():
         factor = (-1 if negative else 1) * 2**power
         if multiply is None:
             with np.errstate(all="ignore"):
                 products = arithmetic.canonical(
-                    (given.astype(np.uint16).view(np.float16).astype(np.float32) * factor).astype(np.float16))
+                    (operands.astype(np.uint16).view(np.float16).astype(np.float32) * factor).astype(np.float16))
             wanted = products.view(np.uint16)
         else:
-            wanted = multiply(np.full(given.shape, factor, dtype=np.float32).view(np.uint32), given)
-        np.testing.assert_array_equal(np.array(made, dtype=wanted.dtype), wanted)
+            wanted = multiply(np.full(operands.shape, factor, dtype=np.float32).view(np.uint32), operands)
+        np.testing.assert_array_equal(np.array(scaled, dtype=wanted.dtype), wanted)
 
 
 def transformed(matrices, block, words):
@@ -105,30 +105,30 @@ def test_random_blocks(name, settings, offer, accept, seed) -> None:
     parameters = preset("ndp-tiny", **settings)
     flit_words, most = parameters.flit_words, parameters.beat_words // parameters.flit_words
     rng, matrices = np.random.default_rng(seed), SETS[name]
-    blocks, given, wanted = [], [], []
+    blocks, sent, wanted = [], [], []
     for _ in range(12):
         block = {"down": int(rng.integers(len(matrices))), "across": int(rng.integers(len(matrices))),
                  "down_first": int(rng.integers(2)), "sectors": int(rng.integers(most))}
         shape = [len(matrices[block[side]][0]) for side in ("down", "across")]
         words = numbers(rng, (*shape, (block["sectors"] + 1) * flit_words))
         blocks.append(block)
-        given += words.reshape(-1, flit_words).tolist()
-        made = transformed(matrices, block, words.view(np.float32))
-        wanted += made.view(np.uint32).reshape(-1, flit_words).tolist()
+        sent += words.reshape(-1, flit_words).tolist()
+        outputs = transformed(matrices, block, words.view(np.float32))
+        wanted += outputs.view(np.uint32).reshape(-1, flit_words).tolist()
     dut = TileTransform(parameters, matrices)
-    found: list[Any] = []
+    received: list[Any] = []
 
     async def commands(ctx: Any) -> None:
         await send(ctx, dut.block, blocks, randomly(seed, offer))
 
     async def source(ctx: Any) -> None:
-        await send(ctx, dut.i, given, randomly(seed + 10, offer))
+        await send(ctx, dut.i, sent, randomly(seed + 10, offer))
 
     async def sink(ctx: Any) -> None:
-        found.extend(await receive(ctx, dut.o, len(wanted), randomly(seed + 20, accept), list))
+        received.extend(await receive(ctx, dut.o, len(wanted), randomly(seed + 20, accept), list))
 
     simulate(dut, commands, source, sink)
-    assert found == wanted
+    assert received == wanted
 
 
 @pytest.mark.parametrize(("name", "down", "across"), [

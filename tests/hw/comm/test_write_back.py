@@ -46,11 +46,11 @@ def test_random_chunks(changes: dict[str, int], seed: int | None, idle: float, d
         owed = 0
         request, beats = dut.write.request, dut.write.data
         while True:
-            *_, valid, ready, size, given, taken = await ctx.tick().sample(
+            *_, valid, ready, size, offered, taken = await ctx.tick().sample(
                 request.valid, request.ready, request.payload.beats, beats.valid, beats.ready)
-            assert given or not owed
+            assert offered or not owed
             waits.append(valid and not ready)
-            owed += size * (valid and ready) - (owed > 0 and given and taken)
+            owed += size * (valid and ready) - (owed > 0 and offered and taken)
 
     simulate(dut, drive, limit_cycles=20_000, background=[
         watch, *memory.benches([], [dut.write], seed=seed, response_delay=delay)])

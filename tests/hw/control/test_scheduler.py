@@ -135,12 +135,12 @@ def test_random_graph(beat_words: int, engines: frozenset[Engine], seed: int, ep
             expected = [task for task in check.completions if task.header["record"]]
             records = len(expected)
             assert ctx.get(dut.record_count) == records
-            found = memory.words[RECORD_BASE:RECORD_BASE + 8 * records].reshape(-1, 8).tolist()
+            rows = memory.words[RECORD_BASE:RECORD_BASE + 8 * records].reshape(-1, 8).tolist()
             assert (memory.words[RECORD_BASE + 8 * records:] == 0xABABABAB).all()
             # Records of different engines may change places when they complete within one completion's time.
             by_address = {task.address: task for task in expected}
-            assert sorted(row[0] for row in found) == sorted(by_address)
-            for row in found:
+            assert sorted(row[0] for row in rows) == sorted(by_address)
+            for row in rows:
                 task = by_address[row[0]]
                 wanted = record_words(task)
                 assert row[:2] + row[4:] == wanted[:2] + wanted[4:]

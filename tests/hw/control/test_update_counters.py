@@ -48,8 +48,8 @@ def test_every_access_meets_its_counter(seed: int) -> None:
             ctx.set(dut.poll_valid, polls := int(rng.integers(2)))
 
             for at, what, wanted in [entry for entry in due if entry[0] == cycle]:
-                found = ctx.get(dut.slack if what == "slack" else dut.poll_base)
-                assert found == wanted, (cycle, what, at)
+                answer = ctx.get(dut.slack if what == "slack" else dut.poll_base)
+                assert answer == wanted, (cycle, what, at)
             granted = [name for name, ready in (("local", dut.local.ready), ("remote", dut.remote.ready))
                        if asked[name] and ctx.get(ready)]
             assert len(granted) <= 1

@@ -105,8 +105,8 @@ def test_random_accesses(die: DieParameters, seed: int | None) -> None:
                 continue
             value, response = await host.read(ctx, Register.WINDOW_DATA)
             if inside:
-                found = sum(int(words[address + word]) << word * bits for word in range(step))
-                assert (value, response) == (found, OKAY)
+                expected = sum(int(words[address + word]) << word * bits for word in range(step))
+                assert (value, response) == (expected, OKAY)
                 address += step
             else:
                 assert response == SLVERR

@@ -38,8 +38,8 @@ class Line:
 
     def answers(self) -> list[tuple[int, int, list[int]]]:
         """Sequence, response and data of all answers until the line is silent."""
-        while found := self.port.read(0.4):
-            self.rest += found
+        while received := self.port.read(0.4):
+            self.rest += received
             assert len(self.rest) < 1 << 14, "the bridge does not stop sending"
         *lines, self.rest = self.rest.split(b"\0")
         result = []
@@ -54,8 +54,8 @@ class Line:
 
     def sync(self, sequence: int = 0) -> None:
         self.ask(sequence, SYNC, MARK)
-        ((found, response, (limits,)),) = self.answers()
-        assert (found, response) == (sequence, 0)
+        ((echoed, response, (limits,)),) = self.answers()
+        assert (echoed, response) == (sequence, 0)
         assert layout.unpack(Limits, [limits]) == Limits(words=BRIDGE.words, slots=BRIDGE.slots, version=1)
 
     def accesses(self, sequence: int) -> int:
@@ -167,9 +167,9 @@ def test_no_more_is_read_than_an_answer_holds(line: Line) -> None:
     line.ask(1, READ, Register.ID, count=BRIDGE.words + 1, fixed=True)
     line.ask(2, READ, Register.ID, count=0xFFFF, fixed=True)
     line.ask(3, READ, Register.VERSION, count=1)
-    found = line.answers()
-    assert [sequence for sequence, _, _ in found] == [1, 2, 3]
-    assert all(len(data) <= BRIDGE.words for _, _, data in found)
+    answers = line.answers()
+    assert [sequence for sequence, _, _ in answers] == [1, 2, 3]
+    assert all(len(data) <= BRIDGE.words for _, _, data in answers)
 
 
 def test_the_next_frame_behind_a_delimiter_is_read(line: Line) -> None:

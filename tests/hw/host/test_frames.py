@@ -22,12 +22,12 @@ CORNERS = [bytes(8), bytes(range(1, 253)), b"\1" * 252, b"\1" * 256, b"\0" + b"\
 def cobs(line: bytes) -> bytes:
     """Words and check of a line, by the definition of COBS; nothing of ours takes part."""
     assert line[-1] == 0 and 0 not in line[:-1]
-    found, place = b"", 0
+    decoded, place = b"", 0
     while line[place]:
         code = line[place]
-        found += line[place + 1:place + code] + (b"\0" if code < 255 else b"")
+        decoded += line[place + 1:place + code] + (b"\0" if code < 255 else b"")
         place += code
-    return found[:-1] if code < 255 else found
+    return decoded[:-1] if code < 255 else decoded
 
 
 @pytest.mark.parametrize("words", CORNERS)
@@ -121,8 +121,8 @@ def test_the_bridge_reads_frames_among_garbage() -> None:
             await ctx.tick().repeat(10)
 
     async def sink(ctx: Any) -> None:
-        found = await receive(ctx, dut.o, len(wanted), randomly(1, 0.3), lambda word: (word.word, bool(word.last)))
-        assert found == wanted
+        received = await receive(ctx, dut.o, len(wanted), randomly(1, 0.3), lambda word: (word.word, bool(word.last)))
+        assert received == wanted
 
     simulate(dut, source, sink)
 
@@ -141,8 +141,8 @@ def test_a_full_ring_loses_a_frame_as_a_whole() -> None:
 
     async def sink(ctx: Any) -> None:
         await ctx.tick().repeat(1200)
-        found = await receive(ctx, dut.o, 14, None, lambda word: word.word)
-        assert found == [*_words(frames[0]), zlib.crc32(frames[0]), *_words(frames[1]), zlib.crc32(frames[1])]
+        received = await receive(ctx, dut.o, 14, None, lambda word: word.word)
+        assert received == [*_words(frames[0]), zlib.crc32(frames[0]), *_words(frames[1]), zlib.crc32(frames[1])]
         await ctx.tick().repeat(50)
         assert not ctx.get(dut.o.valid)
 

@@ -47,13 +47,13 @@ def test_bytes_come_over(rate: Fraction, percent: int) -> None:
         await send(ctx, dut.i, wanted, randomly(5, 0.03))
 
     async def receiver(ctx: Any) -> None:
-        found: list[int] = []
-        while len(found) < 2 * len(wanted):
+        received: list[int] = []
+        while len(received) < 2 * len(wanted):
             _, _, valid, broken, byte = await ctx.tick().sample(dut.valid, dut.broken, dut.byte)
             assert not broken
             if valid:
-                found.append(byte)
-        assert found == wanted * 2
+                received.append(byte)
+        assert received == wanted * 2
 
     simulate(dut, sender, receiver)
 
@@ -79,14 +79,14 @@ def test_a_bit_takes_what_it_is_to_take(rate: Fraction) -> None:
 
 async def _levels(ctx: Any, dut: Receiver, levels: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
     """Put levels on the line, each for so many cycles; what the receiver says."""
-    found = []
+    events = []
     for level, cycles in levels:
         ctx.set(dut.rx, level)
         for _ in range(cycles):
             _, _, valid, broken, byte = await ctx.tick().sample(dut.valid, dut.broken, dut.byte)
             if valid or broken:
-                found.append(("byte", byte) if valid else ("broken", 0))
-    return found
+                events.append(("byte", byte) if valid else ("broken", 0))
+    return events
 
 
 def _byte(value: int, rate: int) -> list[tuple[int, int]]:
@@ -110,8 +110,8 @@ def test_a_break_is_told_once_and_left() -> None:
     dut, rate = Receiver(10), 10
 
     async def bench(ctx: Any) -> None:
-        found = await _levels(ctx, dut, [(1, 20), *_byte(0x12, rate), (0, 1000), (1, 15), *_byte(0x34, rate), (1, 20)])
-        assert found == [("byte", 0x12), ("broken", 0), ("byte", 0x34)]
+        events = await _levels(ctx, dut, [(1, 20), *_byte(0x12, rate), (0, 1000), (1, 15), *_byte(0x34, rate), (1, 20)])
+        assert events == [("byte", 0x12), ("broken", 0), ("byte", 0x34)]
 
     simulate(dut, bench)
 

@@ -52,12 +52,12 @@ def parse(text: str) -> list[tuple[str, dict[str, str], str, list[str]]]:
 
 def check(text: str, ports: dict[str, tuple[str, int]], period: float) -> None:
     """Every port has a clock, or both delays, exactly once; no other is named."""
-    found: Counter[tuple[str, str]] = Counter()
+    constrained: Counter[tuple[str, str]] = Counter()
     for name, options, call, patterns in parse(text):
         assert call == ("get_clocks" if name == "set_clock_uncertainty" else "get_ports")
         if name == "create_clock":
             assert (options, patterns) == ({"-name": "clk", "-period": f"{period:.3f}"}, ["clk"])
-            found["clk", "clock"] += 1
+            constrained["clk", "clock"] += 1
         elif name == "set_clock_uncertainty":
             assert patterns == ["clk"] and 0 < float(options["uncertainty"]) < period / 10
         else:
@@ -67,9 +67,9 @@ def check(text: str, ports: dict[str, tuple[str, int]], period: float) -> None:
             for pattern in patterns:
                 port = pattern.removesuffix("[*]")
                 assert (ports[port][0], pattern != port) == (way, ports[port][1] > 1), pattern
-                found[port, which] += 1
+                constrained[port, which] += 1
     wanted = {(port, which) for port in ports if port != "clk" for which in ("-max", "-min")} | {("clk", "clock")}
-    assert found == Counter(wanted)
+    assert constrained == Counter(wanted)
 
 
 @pytest.mark.parametrize("name", ["ndp-tiny", pytest.param("ndp-tiny-links", marks=pytest.mark.slow),
@@ -91,8 +91,8 @@ def test_every_port_is_constrained(name: str) -> None:
 
 
 def test_files_in_the_folder_are_those_of_the_demo(tmp_path: Path) -> None:
-    made = CliRunner().invoke(main, ["ndp-demo", "--constraints", str(tmp_path)])
-    assert made.exit_code == 0
+    outcome = CliRunner().invoke(main, ["ndp-demo", "--constraints", str(tmp_path)])
+    assert outcome.exit_code == 0
     for dialect in constraints.DIALECTS:
         file = f"die.{dialect}"
         assert (tmp_path / file).read_text() == (FOLDER / file).read_text(), \

@@ -29,8 +29,8 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_fusesoc_takes_the_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # Of one engine, so that this is quick; `make lint` is for the rest.
     monkeypatch.setitem(PRESETS, "ndp-tiny", preset("ndp-tiny", engines=frozenset({Engine.TRANSFER})))
-    made = CliRunner().invoke(main, ["ndp-tiny", "--out", str(tmp_path / "die.v"), "--fusesoc", "--clock", "80"])
-    assert made.exit_code == 0, made.output
+    outcome = CliRunner().invoke(main, ["ndp-tiny", "--out", str(tmp_path / "die.v"), "--fusesoc", "--clock", "80"])
+    assert outcome.exit_code == 0, outcome.output
     for target, tool, files in (("ecp5", "yosys", ["die.v"]), ("vivado", "vivado", ["die.v", "die.xdc", "die.tcl"])):
         setup = run(tmp_path, "--setup", f"--target={target}")
         assert setup.returncode == 0, setup.stdout

@@ -47,9 +47,9 @@ def test_a_digest_is_the_same_in_every_run() -> None:
 
 
 def test_presets_are_told_apart() -> None:
-    found = [identity(die) for die in PRESETS.values()]
-    assert len({values[Register.PARAMETERS_DIGEST] for values in found}) == len(found)
-    assert all(tuple(values) == IDENTITY_REGISTERS for values in found)
+    identities = [identity(die) for die in PRESETS.values()]
+    assert len({values[Register.PARAMETERS_DIGEST] for values in identities}) == len(identities)
+    assert all(tuple(values) == IDENTITY_REGISTERS for values in identities)
     assert [register.value for register in IDENTITY_REGISTERS] == list(range(0xC0, 0xE0, 4))
 
 

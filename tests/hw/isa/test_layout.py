@@ -44,10 +44,11 @@ def _fields(constant: Any) -> Any:
     return {key: _fields(constant[key]) for key in keys}
 
 
-def _values(found: Any) -> Any:
-    if isinstance(found, list):
-        return [_values(item) for item in found]
-    return {name: _values(value) for name, value in vars(found).items()} if isinstance(found, Struct) else found
+def _values(unpacked: Any) -> Any:
+    if isinstance(unpacked, list):
+        return [_values(item) for item in unpacked]
+    return ({name: _values(value) for name, value in vars(unpacked).items()} if isinstance(unpacked, Struct)
+            else unpacked)
 
 
 def _named(kind: Any, value: Any, trial: int) -> Any:
@@ -66,9 +67,9 @@ def test_software_and_hardware_read_the_same_fields(layout: type[Struct]) -> Non
     assert layout.BITS == Shape.cast(shape).width == 32 * (layout.BITS // 32)
     for trial in range(8):
         words = rng.integers(1 << 32, size=layout.BITS // 32, dtype=np.uint64)
-        found = unpack(layout, words)
-        assert pack(layout, found) == tuple(words)
-        fields = _named(layout, found, trial)
+        unpacked = unpack(layout, words)
+        assert pack(layout, unpacked) == tuple(words)
+        fields = _named(layout, unpacked, trial)
         packed = pack(layout, fields)
         bits = sum(word << 32 * place for place, word in enumerate(packed))
         assert shape.const(fields).as_bits() == bits
@@ -76,8 +77,8 @@ def test_software_and_hardware_read_the_same_fields(layout: type[Struct]) -> Non
 
 
 def test_fields_that_are_not_given_are_zero_and_words_beyond_are_left_alone() -> None:
-    found = unpack(Record, [*pack(Record, {"tag": 5, "engine": Engine.TRANSFER}), 1, 2, 3])
-    assert (found.tag, found.engine, found.task, found.useful_macs) == (5, Engine.TRANSFER, 0, 0)
+    record = unpack(Record, [*pack(Record, {"tag": 5, "engine": Engine.TRANSFER}), 1, 2, 3])
+    assert (record.tag, record.engine, record.task, record.useful_macs) == (5, Engine.TRANSFER, 0, 0)
     assert pack(Mixed, {"pairs": [SimpleNamespace(offset=1, base=2)], "offset": -3}) == pack(
         Mixed, {"pairs": ({"offset": 1, "base": 2}, {}), "offset": -3})
 

@@ -106,7 +106,7 @@ def numbers(layout: type[Struct]) -> Iterator[tuple[str, Any, Any]]:
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
 def test_every_field_of_every_layout_holds_its_range_and_no_more(layout: type[Struct]) -> None:
-    found = 0
+    count = 0
     for name, shape, wrapped in numbers(layout):
         signed = isinstance(shape, Number) and shape.signed
         least, most = (-1 << shape.bits - 1, (1 << shape.bits - 1) - 1) if signed else (0, (1 << shape.bits) - 1)
@@ -118,8 +118,8 @@ def test_every_field_of_every_layout_holds_its_range_and_no_more(layout: type[St
         for value in (least - 1, most + 1):
             with pytest.raises(ValueError, match=rf"\.{name}\b.* must be from {least} to {most}, not {value}"):
                 pack(layout, {name: wrapped(value)})
-        found += 1
-    assert found
+        count += 1
+    assert count
 
 
 @pytest.mark.parametrize(("address", "name", "most"), [

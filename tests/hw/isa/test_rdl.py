@@ -58,12 +58,12 @@ def resets(node: RegNode) -> int | None:
 @pytest.mark.parametrize("parameters", [*PRESETS.values(), ALL, ALONE], ids=[*PRESETS, "all", "alone"])
 def test_the_map_is_as_declared(parameters: DieParameters, tmp_path: Path) -> None:
     """Addresses, widths, access and fields of every register; none overlap, which the compiler would refuse."""
-    found = {node.absolute_address: node for node in registers(compiled(parameters, tmp_path))}
+    nodes = {node.absolute_address: node for node in registers(compiled(parameters, tmp_path))}
     wanted = {entry.address + entry.step * number: entry
               for entry in register_map(parameters) for number in range(entry.count)}
-    assert set(found) == set(wanted)
+    assert set(nodes) == set(wanted)
     for address, entry in wanted.items():
-        node = found[address]
+        node = nodes[address]
         assert node.get_property("regwidth") == entry.bits and node.get_property("accesswidth") == 32
         assert [(field.inst_name, field.low, field.width) for field in node.fields()] == sorted(
             [(field.name, field.low, field.bits) for field in entry.fields], key=lambda field: field[1])
@@ -106,20 +106,20 @@ def test_the_die_answers_as_the_map_says(parameters: DieParameters, tmp_path: Pa
 
     async def bench(ctx: Any) -> None:
         for node in nodes:
-            found, bits, reset = await read(ctx, node), mask(node), resets(node)
-            assert found & ~bits == 0, node.inst_name
+            initial, bits, reset = await read(ctx, node), mask(node), resets(node)
+            assert initial & ~bits == 0, node.inst_name
             if node.has_sw_readable and reset is not None:
-                assert found == reset, node.inst_name
+                assert initial == reset, node.inst_name
             if not node.has_sw_readable:
                 await write(ctx, node, 0)
-                assert found == 0
+                assert initial == 0
             elif node.has_sw_writable:
-                for value in (bits, 0, found):
+                for value in (bits, 0, initial):
                     await write(ctx, node, value)
                     assert await read(ctx, node) == value, node.inst_name
             elif reset is not None:
-                await write(ctx, node, ~found)
-                assert await read(ctx, node) == found, node.inst_name
+                await write(ctx, node, ~initial)
+                assert await read(ctx, node) == initial, node.inst_name
         assert await host.get(ctx, Register.STATUS) == 0
         for address in (*range(0, 0x200, 4), *range(0x200, 0x10000, 0x41C)):
             if address not in taken:

@@ -39,16 +39,16 @@ def test_hardware_gives_the_same(bits: int) -> None:
     checks = [check_of(word, bits) ^ (word * 0x9E3779 & 0xFFFFFF if word % 2 else 0) for word in words]
 
     async def bench(ctx: Any) -> None:
-        found, came = {}, {}
+        computed, came = {}, {}
         for number in range(len(words) + 4):
             place = min(number, len(words) - 1)
             ctx.set(dut.i, words[place])
             # Bits of a check follow a word highest first.
             ctx.set(dut.check, int(f"{checks[place]:024b}"[::-1], 2))
             await ctx.tick()
-            found[ctx.get(dut.word)], came[ctx.get(dut.came)] = ctx.get(dut.o), ctx.get(dut.wrong)
+            computed[ctx.get(dut.word)], came[ctx.get(dut.came)] = ctx.get(dut.o), ctx.get(dut.wrong)
         for word, check in zip(words, checks, strict=True):
-            assert found[word] == check_of(word, bits)
+            assert computed[word] == check_of(word, bits)
             assert came[word] == check_of(word, bits) ^ check
 
     simulate(dut, bench)
@@ -88,12 +88,12 @@ def test_five_wrong_bits_show_in_words_up_to_a_length() -> None:
     left = syndromes(CRC24_SURE_BITS)
     assert all(value.bit_count() % 2 for value in left.tolist())
     assert len(np.unique(left)) == len(left)
-    one, other = np.triu_indices(len(left), 1)
-    assert len(np.unique(left[one] ^ left[other])) == len(one)
+    first, second = np.triu_indices(len(left), 1)
+    assert len(np.unique(left[first] ^ left[second])) == len(first)
     # One bit more, and four of them are not seen.
     left = syndromes(CRC24_SURE_BITS + 1)
-    one, other = np.triu_indices(len(left), 1)
-    assert len(np.unique(left[one] ^ left[other])) < len(one)
+    first, second = np.triu_indices(len(left), 1)
+    assert len(np.unique(left[first] ^ left[second])) < len(first)
 
 
 def test_all_bursts_of_24_bits_show() -> None:

@@ -40,7 +40,7 @@ def test_order(depth, storage, give, take):
 def test_latency_and_rate(depth, storage):
     """The first payload comes after ``latency`` cycles, the others a cycle each."""
     dut = FIFO(unsigned(16), depth, storage)
-    count, given, taken = 40, [], []
+    count, accepted, taken = 40, [], []
 
     async def source(ctx):
         ctx.set(dut.i.valid, 1)
@@ -50,12 +50,12 @@ def test_latency_and_rate(depth, storage):
         cycle = 0
         while len(taken) < count:
             _, _, i_ready, o_valid = await ctx.tick().sample(dut.i.ready, dut.o.valid)
-            given.extend([cycle] * i_ready)
+            accepted.extend([cycle] * i_ready)
             taken.extend([cycle] * o_valid)
             cycle += 1
 
     simulate(dut, source, watch, limit_cycles=500)
-    assert taken[0] - given[0] == dut.latency
+    assert taken[0] - accepted[0] == dut.latency
     if depth > 1:
         assert np.diff(taken).tolist() == [1] * (count - 1)
 

@@ -75,8 +75,8 @@ def run(name: str, bodies: list[Body], kind: str = "plain", errors: list[ErrorCo
         if error != ErrorCode.NONE:
             continue
         if "a_run" in fields:
-            found = convolution.execute(expected, body, BASES, parameters.multiply_format)
-            inside, useful[-1] = int(found.inside.sum()), found.useful_macs
+            golden = convolution.execute(expected, body, BASES, parameters.multiply_format)
+            inside, useful[-1] = int(golden.inside.sum()), golden.useful_macs
         else:
             inside, useful[-1] = body.m * body.k, gemm(expected, body, parameters.multiply_format)
         words += loaded_and_stored(body, inside, GEOMETRIES[name])

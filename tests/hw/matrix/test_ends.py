@@ -22,7 +22,7 @@ def test_words_that_are_written_are_counted(operands: Fixed) -> None:
     strobes, valid = rng.integers(0, 1 << die.beat_words, beats), rng.integers(0, 2, beats)
     values[0], strobes[0], valid[0] = least, (1 << die.beat_words) - 1, 1
     dut = SumsAtEnds(die)
-    found: list[int] = []
+    counts: list[int] = []
 
     async def drive(ctx: Any) -> None:
         for row, strobe, taken in zip(values.view(np.uint16), strobes, valid, strict=True):
@@ -30,15 +30,15 @@ def test_words_that_are_written_are_counted(operands: Fixed) -> None:
             ctx.set(dut.strobe, int(strobe))
             ctx.set(dut.valid, int(taken))
             await ctx.tick()
-            found.append(ctx.get(dut.count))
+            counts.append(ctx.get(dut.count))
         await ctx.tick()
-        found.append(ctx.get(dut.count))
+        counts.append(ctx.get(dut.count))
 
     simulate(dut, drive)
     written = (strobes[:, None] >> np.arange(die.beat_words) & 1).astype(bool)
-    assert found == [0] + [matrix.at_ends(operands, row[mask]) * int(taken)
-                           for row, mask, taken in zip(values, written, valid, strict=True)]
-    assert max(found) == die.beat_words
+    assert counts == [0] + [matrix.at_ends(operands, row[mask]) * int(taken)
+                            for row, mask, taken in zip(values, written, valid, strict=True)]
+    assert max(counts) == die.beat_words
 
 
 def test_the_ends_are_what_sums_saturate_to() -> None:

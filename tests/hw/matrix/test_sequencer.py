@@ -22,7 +22,7 @@ def _task(rng: np.random.Generator, number: int) -> dict[str, Any]:
     """A product of up to three blocks each way; every fifth has an option that does not exist."""
     option = int(rng.integers(GEOMETRY.options)) if number % 5 != 4 else GEOMETRY.options
     span = [values[option % GEOMETRY.options] for values in (GEOMETRY.a_span, GEOMETRY.b_span, GEOMETRY.panel_k)]
-    m, n, k = (int(rng.integers(1, 3 * one + 1)) for one in span)
+    m, n, k = (int(rng.integers(1, 3 * block + 1)) for block in span)
     return {"m": m, "n": n, "k": k, "interleave_m_log2": option, "transpose_a": int(rng.integers(2)),
             "transpose_b": int(rng.integers(2)), "accumulate": int(rng.integers(2)),
             "a": {"base": 1, "offset": 8}, "b": {"base": 2, "offset": 16}, "c": {"base": 3, "offset": 24},

@@ -98,11 +98,11 @@ def test_rules(rows: int, columns: int, interleave: int, accumulating: float, ea
     for drain, decided in zip(seen.drains, seen.captured[1:], strict=False):
         assert decided + FEED_LATENCY >= drain + array.capture_spacing, "a tile ended in the one before it"
     tokens = sorted({*seen.drains, *seen.loads})
-    assert all(later - one >= array.token_cycles for one, later in pairwise(tokens))
+    assert all(later - earlier >= array.token_cycles for earlier, later in pairwise(tokens))
     for (tile, taken), load in zip(sorted(seen.taken.items()), seen.loads, strict=True):
         assert taken + FEED_LATENCY >= load + array.load_latency, "a tile started before its words"
         assert tile == 0 or load >= seen.drains[tile - 1], "words for a tile came before the one before had left"
     if accumulating == 0 and eager == 1:
         # Nothing waits for anything but the array.
         spacing = max(array.token_cycles, array.capture_spacing + interleave - 1 + array.compute_latency)
-        assert max(later - one for one, later in pairwise(seen.drains)) <= spacing + 1
+        assert max(later - earlier for earlier, later in pairwise(seen.drains)) <= spacing + 1

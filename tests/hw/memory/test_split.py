@@ -142,8 +142,8 @@ def test_errors_come_with_what_they_are_of(slow: str) -> None:
                 if side == "high":
                     ctx.set(dut.high_write_error, ready and done in bad)
                 done += ready
-                *_, given = await ctx.tick().sample(write.data.valid)
-                if given:
+                *_, taken = await ctx.tick().sample(write.data.valid)
+                if taken:
                     queue.append(cycle + delay)
                 cycle += 1
 

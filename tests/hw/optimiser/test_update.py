@@ -46,19 +46,19 @@ def test_words_are_those_of_the_golden_model(operation: OptimiserOperation) -> N
                                "momentum": operation is OptimiserOperation.MOMENTUM,
                                "printed": operation is OptimiserOperation.ADAGRAD_PRINTED, "epsilon": rule["epsilon"],
                                **{name: vars(unpack(Factor, [rule[name]])) for name in ("rate", "decay")}})
-            found, ends = await run(ctx, dut, columns, rng)
+            outputs, ends = await run(ctx, dut, columns, rng)
             weights, state = number(columns, "weight", bool(wide_weights)), number(columns, "state", bool(wide_state))
             sgd = operation is OptimiserOperation.SGD
             taken = {"weights": weights, "state": None if sgd else state}
-            made = optimiser.update(operation, columns["gradient"], **taken, **rule,
-                                    generator=generator if stochastic else None)
-            generator = made.generator if stochastic else int(optimiser.random_words(generator, WORDS)[-1])
+            counts = optimiser.update(operation, columns["gradient"], **taken, **rule,
+                                      generator=generator if stochastic else None)
+            generator = counts.generator if stochastic else int(optimiser.random_words(generator, WORDS)[-1])
             for name, expected in (("weight", weights), ("state", state))[:1 if sgd else 2]:
-                np.testing.assert_array_equal(found[f"{name}_high"], expected.high)
+                np.testing.assert_array_equal(outputs[f"{name}_high"], expected.high)
                 if expected.low is not None:
-                    np.testing.assert_array_equal(found[f"{name}_low"], expected.low)
+                    np.testing.assert_array_equal(outputs[f"{name}_low"], expected.low)
             assert ctx.get(dut.generator) == generator
-            assert ends == made.saturated
+            assert ends == counts.saturated
 
     simulate(dut, bench)
 
@@ -67,7 +67,7 @@ async def run(ctx: Any, dut: UpdatePipeline, columns: dict[str, np.ndarray], rng
               ) -> tuple[dict[str, np.ndarray], int]:
     """Words through the pipeline, some cycles apart; the halves that come out, and how many sums were at ends."""
     begins = np.cumsum(rng.choice([1, 1, 1, 2, 5], WORDS))
-    found: dict[str, list[int]] = {name: [] for name in columns if name != "gradient"}
+    outputs: dict[str, list[int]] = {name: [] for name in columns if name != "gradient"}
     ends = 0
     for cycle in range(int(begins[-1]) + LATENCY + 1):
         words = {age: int(np.searchsorted(begins, cycle - age)) for age in (0, WEIGHT_CYCLES, STATE_LATENCY, LATENCY)}
@@ -79,7 +79,7 @@ async def run(ctx: Any, dut: UpdatePipeline, columns: dict[str, np.ndarray], rng
         for name, age in (("state", STATE_LATENCY), ("weight", LATENCY)):
             if age in there:
                 for half in ("high", "low"):
-                    found[f"{name}_{half}"].append(ctx.get(getattr(dut, f"new_{name}_{half}")))
+                    outputs[f"{name}_{half}"].append(ctx.get(getattr(dut, f"new_{name}_{half}")))
         ends += ctx.get(dut.ends)
         await ctx.tick()
-    return {name: np.array(column, np.uint16) for name, column in found.items()}, ends
+    return {name: np.array(column, np.uint16) for name, column in outputs.items()}, ends

@@ -43,16 +43,16 @@ def test_an_error_of_the_program_keeps_its_traceback() -> None:
 def test_signals_interrupt_and_are_given_back(capsys: pytest.CaptureFixture[str], number: signal.Signals) -> None:
     # A shell's background jobs begin with SIGINT ignored, which programs leave so.
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
-    found = {one: signal.signal(one, handler) for one, handler in usual.items()}
-    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    previous = {signum: signal.signal(signum, handler) for signum, handler in usual.items()}
+    before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     with pytest.raises(SystemExit) as ended, program("toy", last=False):
         os.kill(os.getpid(), number)
         time.sleep(60)
     assert ended.value.code == 130
     assert capsys.readouterr().err == "toy: interrupted\n"
-    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
-    for one, handler in found.items():
-        signal.signal(one, handler)
+    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+    for signum, handler in previous.items():
+        signal.signal(signum, handler)
 
 
 def test_names_of_files_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

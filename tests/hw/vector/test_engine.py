@@ -209,8 +209,8 @@ def test_numbers_at_an_end_are_counted(op: VectorOp) -> None:
     counted: list[int] = []
 
     async def count(ctx: Any) -> None:
-        async for *_, found in ctx.tick().sample(dut.ends):
-            counted.append(found)
+        async for *_, saturations in ctx.tick().sample(dut.ends):
+            counted.append(saturations)
 
     results: list[Any] = []
     simulate(dut, *run_tasks(dut.engine, VectorBody, [(PROGRAM, words_of(body)) for body in fields], BASES, results),

@@ -15,7 +15,7 @@ MACHINE = SimulatedArray(dies=(SimulatedDie(words_per_second=10.0), SimulatedDie
 def task(name: str, seconds: float, *after: str, engine: str = "matrix", latency: float = 0.0, delay: float = 0.0,
          words: float = 0.0, die: int = 0) -> EngineTask:
     return EngineTask(name=name, die=die, engine=engine, seconds=seconds, latency=latency, words=words,
-                      waits=[Wait(one, 1, delay) for one in after])
+                      waits=[Wait(counter, 1, delay) for counter in after])
 
 
 def path(*tasks: EngineTask | Flow) -> dict[str, float]:
@@ -23,7 +23,7 @@ def path(*tasks: EngineTask | Flow) -> dict[str, float]:
     result = simulate(MACHINE, tasks)
     seconds = result.critical_seconds
     assert seconds.sum() == pytest.approx(result.seconds)
-    return {one.name: float(value) for one, value in zip(tasks, seconds, strict=True) if value}
+    return {task.name: float(value) for task, value in zip(tasks, seconds, strict=True) if value}
 
 
 def test_a_chain_is_its_own_path() -> None:
@@ -92,10 +92,11 @@ def test_paths_of_random_steps_add_up(data: some.DataObject) -> None:
     tasks: list[EngineTask] = []
     for number in range(data.draw(some.integers(1, 14))):
         before = data.draw(some.lists(some.integers(0, max(0, number - 1)), max_size=3, unique=True)) if number else []
-        tasks.append(task(f"{number}", data.draw(some.sampled_from((0.0, 0.5, 1.0))), *(f"{one}" for one in before),
-                          engine=data.draw(some.sampled_from("xy")), die=data.draw(some.integers(0, 1)),
-                          latency=data.draw(some.sampled_from((0.0, 0.5))), delay=data.draw(some.sampled_from(
-                              (0.0, 0.25))), words=data.draw(some.sampled_from((0.0, 5.0, 20.0)))))
+        tasks.append(task(f"{number}", data.draw(some.sampled_from((0.0, 0.5, 1.0))),
+                          *(f"{earlier}" for earlier in before), engine=data.draw(some.sampled_from("xy")),
+                          die=data.draw(some.integers(0, 1)), latency=data.draw(some.sampled_from((0.0, 0.5))),
+                          delay=data.draw(some.sampled_from((0.0, 0.25))),
+                          words=data.draw(some.sampled_from((0.0, 5.0, 20.0)))))
     _checked(simulate(MACHINE, tasks))
 
 

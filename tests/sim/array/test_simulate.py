@@ -78,10 +78,10 @@ def test_a_fetch_unit_is_an_engine() -> None:
         waits = (Wait(f"task {number - 2}"),) if number >= 2 else ()
         tasks.append(EngineTask(name=f"fetch {number}", die=0, engine="fetch", seconds=0.5, waits=waits))
         tasks.append(task(f"task {number}", 1.0, after=(f"fetch {number}",)))
-    found = dict(zip((one.name for one in tasks), done(simulate(machine(), tasks)), strict=True))
+    dones = dict(zip((task.name for task in tasks), done(simulate(machine(), tasks)), strict=True))
     # Fetched at .5 and 1; task 0 ends at 1.5, so 2 is fetched at 2 and runs when 1 has ended, at 2.5.
-    assert [found[f"fetch {number}"] for number in range(5)] == [0.5, 1.0, 2.0, 3.0, 4.0]
-    assert [found[f"task {number}"] for number in range(5)] == [1.5, 2.5, 3.5, 4.5, 5.5]
+    assert [dones[f"fetch {number}"] for number in range(5)] == [0.5, 1.0, 2.0, 3.0, 4.0]
+    assert [dones[f"task {number}"] for number in range(5)] == [1.5, 2.5, 3.5, 4.5, 5.5]
 
 
 def test_two_messages_share_a_link() -> None:
@@ -193,35 +193,36 @@ def stepped(limits: list[float], words: list[dict[int, float]], starts: list[flo
             step: float) -> list[float]:
     """Ends of activities by small steps of time, shared by bisection instead of filling."""
     left, ends, now = [1.0] * len(limits), [0.0] * len(limits), 0.0
-    weights = [max(one.values()) for one in words]
+    weights = [max(load_of.values()) for load_of in words]
     while any(share > 0 for share in left):
-        active = [one for one in range(len(limits)) if left[one] > 0 and starts[one] <= now]
+        active = [flow for flow in range(len(limits)) if left[flow] > 0 and starts[flow] <= now]
         paces = dict.fromkeys(active, 0.0)
         open_ = set(active)
         while open_:
-            low, high = 0.0, max(limits[one] * weights[one] for one in open_)
+            low, high = 0.0, max(limits[flow] * weights[flow] for flow in open_)
 
             def fits(level: float, open_=open_, paces=paces) -> bool:
-                rates = {one: min(limits[one], level / weights[one]) if one in open_ else paces[one] for one in paces}
-                return all(sum(rates[one] * words[one].get(resource, 0.0) for one in rates) <= capacity * (1 + 1e-12)
+                rates = {flow: min(limits[flow], level / weights[flow]) if flow in open_ else paces[flow]
+                         for flow in paces}
+                return all(sum(rates[flow] * words[flow].get(resource, 0.0) for flow in rates) <= capacity * (1 + 1e-12)
                            for resource, capacity in enumerate(capacities))
 
             if fits(high):
-                paces.update({one: limits[one] for one in open_})
+                paces.update({flow: limits[flow] for flow in open_})
                 break
             for _ in range(60):
                 middle = (low + high) / 2
                 low, high = (middle, high) if fits(middle) else (low, middle)
-            paces.update({one: min(limits[one], low / weights[one]) for one in open_})
-            used = [sum(paces[one] * words[one].get(resource, 0.0) for one in paces)
+            paces.update({flow: min(limits[flow], low / weights[flow]) for flow in open_})
+            used = [sum(paces[flow] * words[flow].get(resource, 0.0) for flow in paces)
                     for resource in range(len(capacities))]
-            open_ = {one for one in open_ if paces[one] < limits[one] * (1 - 1e-9) and not any(
-                used[resource] > capacities[resource] * (1 - 1e-9) for resource in words[one])}
+            open_ = {flow for flow in open_ if paces[flow] < limits[flow] * (1 - 1e-9) and not any(
+                used[resource] > capacities[resource] * (1 - 1e-9) for resource in words[flow])}
         now += step
-        for one, pace in paces.items():
-            left[one] -= pace * step
-            if left[one] <= 1e-9:
-                left[one], ends[one] = 0.0, now
+        for flow, pace in paces.items():
+            left[flow] -= pace * step
+            if left[flow] <= 1e-9:
+                left[flow], ends[flow] = 0.0, now
     return ends
 
 
@@ -236,14 +237,14 @@ def test_random_flows_end_as_small_steps_of_time_say(seed: int) -> None:
         flows.append(flow(f"{number}", {link: rng.uniform(2, 12) for link in links}, seconds=rng.choice((0.0, 1.5)),
                           waits=(Wait("go", 1, starts[-1]),)))
     result = simulate(machine(rates=tuple(rates)), [*flows, task("go", 0.0)])
-    words = [dict(zip(one.links.tolist(), one.words.tolist(), strict=True)) for one in flows]
-    limits = [1 / max(one.seconds, *(load / rates[link] for link, load in load_of.items()))
-              for one, load_of in zip(flows, words, strict=True)]
+    words = [dict(zip(flow.links.tolist(), flow.words.tolist(), strict=True)) for flow in flows]
+    limits = [1 / max(flow.seconds, *(load / rates[link] for link, load in load_of.items()))
+              for flow, load_of in zip(flows, words, strict=True)]
     step = 1 / 256
     expected = stepped(limits, words, starts, rates, step)
     assert np.allclose(result.ends[:-1], expected, atol=8 * step)
     # Words are conserved, and no link carries more than it can.
-    assert np.allclose(result.link_words, [sum(one.get(link, 0.0) for one in words) for link in range(4)])
+    assert np.allclose(result.link_words, [sum(load_of.get(link, 0.0) for load_of in words) for link in range(4)])
     assert (result.link_words <= np.array(rates) * result.seconds * (1 + 1e-9)).all()
 
 
@@ -257,55 +258,55 @@ def test_shares_are_feasible_and_max_min(seed: int) -> None:
              for _ in range(count)]
     capacities = [rng.uniform(1, 9) for _ in range(resources)]
     limits = [rng.uniform(0.1, 2) for _ in range(count)]
-    weights = [max(one.values()) for one in words]
-    loads = [{one: words[one][resource] for one in range(count) if resource in words[one]}
+    weights = [max(load_of.values()) for load_of in words]
+    loads = [{flow: words[flow][resource] for flow in range(count) if resource in words[flow]}
              for resource in range(resources)]
     paces = share(limits, weights, loads, capacities)
-    used = [sum(paces[one] * load for one, load in users.items()) for users in loads]
+    used = [sum(paces[flow] * load for flow, load in users.items()) for users in loads]
     assert all(total <= capacity * (1 + 1e-9) for total, capacity in zip(used, capacities, strict=True))
-    for one in range(count):
-        rate = paces[one] * weights[one]
-        assert paces[one] == pytest.approx(limits[one]) or any(
+    for flow in range(count):
+        rate = paces[flow] * weights[flow]
+        assert paces[flow] == pytest.approx(limits[flow]) or any(
             used[resource] > capacities[resource] * (1 - 1e-9)
             and all(paces[other] * weights[other] <= rate * (1 + 1e-9) for other in loads[resource])
-            for resource in words[one])
+            for resource in words[flow])
 
 
 def graph(seed: int, dies: int = 4, count: int = 200) -> tuple[SimulatedArray, list[EngineTask | Flow]]:
     rng = random.Random(seed)
-    found: list[EngineTask | Flow] = []
+    tasks: list[EngineTask | Flow] = []
     for number in range(count):
         waits = tuple(Wait(f"{other}") for other in rng.sample(range(number), min(number, rng.randint(0, 2))))
         if rng.random() < 0.3:
             links = rng.sample(range(6), 2)
-            found.append(flow(f"{number}", {link: rng.uniform(1, 9) for link in links}, waits=waits, latency=0.01,
+            tasks.append(flow(f"{number}", {link: rng.uniform(1, 9) for link in links}, waits=waits, latency=0.01,
                               dies=np.array([rng.randrange(dies)]), die_words=np.array([rng.uniform(1, 9)])))
         else:
-            found.append(EngineTask(name=f"{number}", die=rng.randrange(dies), engine=rng.choice(("matrix", "vector")),
+            tasks.append(EngineTask(name=f"{number}", die=rng.randrange(dies), engine=rng.choice(("matrix", "vector")),
                                     seconds=rng.uniform(0.1, 1), words=rng.uniform(0, 90), waits=waits, latency=0.1))
-    return machine(dies, (9.0,) * 6, speeds=(1.0, 0.9, 1.0, 0.5)), found
+    return machine(dies, (9.0,) * 6, speeds=(1.0, 0.9, 1.0, 0.5)), tasks
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_same_input_gives_the_same_result(seed: int) -> None:
-    one, two = (simulate(*graph(seed)) for _ in range(2))
-    assert one.dones.tobytes() == two.dones.tobytes() and one.engines == two.engines
+    first, second = (simulate(*graph(seed)) for _ in range(2))
+    assert first.dones.tobytes() == second.dones.tobytes() and first.engines == second.engines
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_random_graph_keeps_its_order_and_its_seconds(seed: int) -> None:
-    made, tasks = graph(seed)
-    result = simulate(made, tasks)
-    names = {one.name: number for number, one in enumerate(tasks)}
-    for number, one in enumerate(tasks):
-        for wait in one.waits:
+    array, tasks = graph(seed)
+    result = simulate(array, tasks)
+    names = {task.name: number for number, task in enumerate(tasks)}
+    for number, task in enumerate(tasks):
+        for wait in task.waits:
             assert result.starts[number] >= result.dones[names[wait.counter]] - 1e-9
         assert result.ends[number] <= result.dones[number] <= result.seconds
     for (die, engine), time in result.engines.items():
         assert time.busy + time.shared + time.waiting + time.idle == pytest.approx(result.seconds)
-        mine = [number for number, one in enumerate(tasks) if one.die == die and one.engine == engine]
-        assert all(result.starts[two] >= result.ends[first] - 1e-9
-                   for first, two in pairwise(mine))
+        mine = [number for number, task in enumerate(tasks) if task.die == die and task.engine == engine]
+        assert all(result.starts[second] >= result.ends[first] - 1e-9
+                   for first, second in pairwise(mine))
 
 
 def test_progress_is_told() -> None:
@@ -368,10 +369,10 @@ def test_energy_is_counted() -> None:
 
 def test_the_trace_has_a_track_an_engine_and_a_link(tmp_path) -> None:
     tasks = [task("a", 1.0), task("b", 2.0, die=1, engine="vector"), flow("x", {0: 10}), flow("y", {0: 30})]
-    made = machine(2, (10.0, 1.0))
+    array = machine(2, (10.0, 1.0))
     path = tmp_path / "trace.json"
     with path.open("w") as file:
-        count = write(file, made, tasks, simulate(made, tasks))
+        count = write(file, array, tasks, simulate(array, tasks))
     data = json.loads(path.read_text())["traceEvents"]
     assert len(data) == count
     names = [event["args"]["name"] for event in data if event["ph"] == "M"]
@@ -383,7 +384,7 @@ def test_the_trace_has_a_track_an_engine_and_a_link(tmp_path) -> None:
         if event["ph"] == "X":
             tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
     for spans_ in tracks.values():
-        assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(sorted(spans_)))
+        assert all(earlier[1] <= later[0] + 1e-6 for earlier, later in pairwise(sorted(spans_)))
 
 
 @pytest.mark.parametrize(("queue", "end"), [(False, 1.0), (True, 2.0)])

@@ -24,9 +24,9 @@ def test_single_roundings_and_one_nan(function: Callable) -> None:
         wanted = exact.astype(np.float32).view(np.uint32)
         # Binary64 holds products, and rounds sums without a trace (53 bits are 2 x 24 + 2 and more).
         wanted[np.isnan(exact)] = NAN
-    found = function(a, b)
-    assert found.dtype == np.uint32
-    assert found.tolist() == wanted.tolist()
+    computed = function(a, b)
+    assert computed.dtype == np.uint32
+    assert computed.tolist() == wanted.tolist()
     floats = function(a.view(np.float32), b.view(np.float32))
     assert floats.dtype == np.float32 and floats.view(np.uint32).tolist() == wanted.tolist()
 
@@ -47,10 +47,10 @@ def test_halves() -> None:
     a, b = every[::97], every[::-97]
     with np.errstate(all="ignore"):
         exact = a.view(np.float16).astype(np.float64) * b.view(np.float16).astype(np.float64)
-    found = arithmetic.fp16_multiply(a, b)
+    products = arithmetic.fp16_multiply(a, b)
     nan = np.isnan(exact)
-    assert (found[nan] == NAN).all()
-    assert (found[~nan].view(np.float32).astype(np.float64) == exact[~nan]).all()
+    assert (products[nan] == NAN).all()
+    assert (products[~nan].view(np.float32).astype(np.float64) == exact[~nan]).all()
 
 
 @pytest.mark.parametrize("operands", [

@@ -107,8 +107,8 @@ def test_random_graphs_of_several_arrays(die: str, seed: int, processes: Process
         return whole(array, program)
 
     wanted = run(None)
-    for found in in_threads(processes, run):
-        for number, image in found.items():
+    for images in in_threads(processes, run):
+        for number, image in images.items():
             assert np.array_equal(image, wanted[number])
 
 
@@ -130,8 +130,8 @@ def test_random_tiles_of_several_arrays(seed: int) -> None:
         return whole(array, program)
 
     wanted = run(None)
-    for found in in_threads(((0, 2), (1, 3)), run):
-        for number, image in found.items():
+    for images in in_threads(((0, 2), (1, 3)), run):
+        for number, image in images.items():
             assert np.array_equal(image, wanted[number])
 
 
@@ -244,8 +244,8 @@ def test_adds_that_nobody_waits_for_apply_in_die_order(transport: Transport | No
     driver = Driver(array, program, memory_words=MEMORY_WORDS)
     put_summands(program, array)
     driver.step(0)
-    found = array.dies[0].read_memory(program.buffers["total"].address, 1).view(np.float32)[0]
-    assert float(found) == ordered_sum()
+    total = array.dies[0].read_memory(program.buffers["total"].address, 1).view(np.float32)[0]
+    assert float(total) == ordered_sum()
 
 
 def test_silence_of_other_dies_is_a_time_out() -> None:

@@ -27,17 +27,17 @@ def words_of(string: str) -> list[int]:
 
 
 def mask_words(mask: list[bool]) -> list[int]:
-    return words_of("".join("01"[one] for one in mask))
+    return words_of("".join("01"[bit] for bit in mask))
 
 
 def near(rng: np.random.Generator, level: int, count: int) -> list[int]:
     """Words whose exponents lie about a level, blocks far above and below it, and zeros."""
     spread = rng.choice([-20, -4, 1, 9, 24], -(-count // 16)).repeat(16)[:count] + rng.integers(-6, 3, count)
-    found = rng.integers(0, 2, count) << 31 | np.clip(spread + level + 127, 1, 254) << 23 | rng.integers(
+    words = rng.integers(0, 2, count) << 31 | np.clip(spread + level + 127, 1, 254) << 23 | rng.integers(
         0, 1 << 23, count)
-    found[rng.random(count) < 0.2] = 0
-    found[rng.random(count) < 0.05] = SIGN
-    return [int(word) for word in found]
+    words[rng.random(count) < 0.2] = 0
+    words[rng.random(count) < 0.05] = SIGN
+    return [int(word) for word in words]
 
 
 def power(exponent: int) -> int:
@@ -57,32 +57,32 @@ def shown(word: int, level: int) -> int:
 
 def first_fills(run: list[int], level: int) -> list[int]:
     """By the table of fills."""
-    found: list[int] = []
+    fills: list[int] = []
     for block in (run[first:first + 16] for first in range(0, len(run), 16)):
         largest = max(max(e_of(word) for word in block), level - 12)
         if not any(block):
-            found += [0] * len(block)
+            fills += [0] * len(block)
         elif largest > level + 17:
-            found += [word if not word % SIGN or e_of(word) >= level else shown(word, level) for word in block]
+            fills += [word if not word % SIGN or e_of(word) >= level else shown(word, level) for word in block]
         elif largest >= level:
-            found += [shown(word, level) for word in block]
+            fills += [shown(word, level) for word in block]
         else:
-            found += [power(largest)] * len(block)
-    return found
+            fills += [power(largest)] * len(block)
+    return fills
 
 
 def next_fills(run: list[int], fills: list[int], mask: list[bool], level: int, lower: int | None) -> list[int]:
     """Of the next part, of words that a mask names."""
-    found = []
+    refined = []
     for word, fill, named in zip(run, fills, mask, strict=True):
         unsent = e_of(fill) < level and fill % SIGN not in (0, power(level - 1) | 1 << 22)
         if not named or not fill % SIGN or (lower is not None and unsent and e_of(fill) < lower):
-            found.append(fill)
+            refined.append(fill)
         elif lower is None:
-            found.append(word)
+            refined.append(word)
         else:
-            found.append(fill | shown(word, lower) if e_of(fill) >= level else shown(word, lower))
-    return found
+            refined.append(fill | shown(word, lower) if e_of(fill) >= level else shown(word, lower))
+    return refined
 
 
 def region_code(word: int, bits: int, scale: int) -> int:
@@ -150,7 +150,7 @@ def expect(operation: TransferOperation, fields: dict[str, Any], memory: np.ndar
 
 def drawn(seed: int, level: int) -> tuple[list[list[int]], list[list[bool]]]:
     rng = np.random.default_rng(seed)
-    return [near(rng, level, COUNT) for _ in range(3)], [[bool(one) for one in rng.random(COUNT) < 0.6]
+    return [near(rng, level, COUNT) for _ in range(3)], [[bool(named) for named in rng.random(COUNT) < 0.6]
                                                          for _ in range(3)]
 
 
@@ -187,12 +187,12 @@ def test_next_parts(levels: tuple[int, int, int | None], seed: int) -> None:
 
 
 def skip_string(run: list[int], mask: list[bool], sent: bool) -> list[int]:
-    found: list[int] = []
+    words: list[int] = []
     for first in range(0, len(run), 32):
         here = mask[first:first + 32]
-        found += mask_words(here) if sent else []
-        found += [word for word, named in zip(run[first:], here, strict=False) if named]
-    return found
+        words += mask_words(here) if sent else []
+        words += [word for word, named in zip(run[first:], here, strict=False) if named]
+    return words
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -203,11 +203,11 @@ def test_skip_code(sent: int, given: int, seed: int) -> None:
     strings = [skip_string(run, mask, bool(sent)) for run, mask in zip(runs, named, strict=True)]
     fields = coded_body(first=0, skips=1, sent=sent, given=given)
     expect(TransferOperation.ENCODE, fields, image(seed, runs, masks), (DESTINATION, lengths(strings)))
-    made = [[word if one else 0 for word, one in zip(run, mask, strict=True)]
-            for run, mask in zip(runs, named, strict=True)]
+    decoded = [[word if bit else 0 for word, bit in zip(run, mask, strict=True)]
+               for run, mask in zip(runs, named, strict=True)]
     stored = [(MASKS, [mask_words(mask) for mask in named])] if sent and given else []
     expect(TransferOperation.DECODE, fields, image(seed, masks=[] if sent else masks, strings=strings),
-           (DESTINATION, made), *stored)
+           (DESTINATION, decoded), *stored)
     if sent and not given:
         expect(TransferOperation.ENCODE, {**fields, "maps": 1}, image(seed, runs),
                (DESTINATION, lengths([mask_words(mask) for mask in named])))
@@ -305,8 +305,8 @@ def test_strings_of_another_length(fields: dict[str, Any], row: int) -> None:
         named = masks if fields.get("given") else [[word != 0 for word in run] for run in runs]
         strings = [skip_string(run, mask, bool(fields["sent"])) for run, mask in zip(runs, named, strict=True)]
     elif fields.get("follows"):
-        strings = [words_of(following_string(*one, 3, None if fields.get("exact") else 0))
-                   for one in zip(runs, fills, masks, strict=True)]
+        strings = [words_of(following_string(*operands, 3, None if fields.get("exact") else 0))
+                   for operands in zip(runs, fills, masks, strict=True)]
     else:
         strings = [words_of(first_string(run, 3)) for run in runs]
     refused(DECODE, coded_body(**fields), image(5, fills, masks, strings), None)
@@ -361,12 +361,12 @@ def fill_ends(fill: int, level: int) -> Ends:
     if not fill % SIGN:
         return 0.0, 0.0
     if e_of(fill) >= level:
-        found = value(fill), value(fill) + sign * size
+        ends = value(fill), value(fill) + sign * size
     elif fill % SIGN == power(level - 1) | 1 << 22:
-        found = 0.0, sign * size
+        ends = 0.0, sign * size
     else:
-        found = 2 * value(fill), -2 * value(fill)
-    return min(found), max(found)
+        ends = 2 * value(fill), -2 * value(fill)
+    return min(ends), max(ends)
 
 
 def region_ends(fill: int, bits: int, scale: int) -> Ends:
@@ -380,8 +380,9 @@ def region_ends(fill: int, bits: int, scale: int) -> Ends:
 
 def row_ends(row: tuple, ends: list[Ends]) -> Ends:
     """Sums of coefficients above zero times one end, below zero times the other."""
-    pairs = [(float(one), end) for one, end in zip(row, ends, strict=True) if one]
-    return (sum(one * end[one < 0] for one, end in pairs), sum(one * end[one > 0] for one, end in pairs))
+    pairs = [(float(coefficient), end) for coefficient, end in zip(row, ends, strict=True) if coefficient]
+    return (sum(coefficient * end[coefficient < 0] for coefficient, end in pairs),
+            sum(coefficient * end[coefficient > 0] for coefficient, end in pairs))
 
 
 def lives(way: tuple[int, int], ends: list[list[Ends]], added: Any, pooled: bool) -> list[list[bool]]:
@@ -389,14 +390,14 @@ def lives(way: tuple[int, int], ends: list[list[Ends]], added: Any, pooled: bool
     down, across = MATRICES[way[0]], MATRICES[way[1]]
     middle = [[row_ends(row, [line[v] for line in ends]) for v in range(len(across[0]))] for row in down]
     neurons = [[row_ends(row, line) for row in across] for line in middle]
-    found = []
+    alive = []
     for i, line in enumerate(neurons):
-        found.append([])
+        alive.append([])
         for j, (_, high) in enumerate(line):
             more = added(i, j)
             window = [neurons[i // 2 * 2 + a][j // 2 * 2 + b] for a in (0, 1) for b in (0, 1)] if pooled else []
-            found[-1].append(more is not None and not high + more <= 0 and not any(high < low for low, _ in window))
-    return found
+            alive[-1].append(more is not None and not high + more <= 0 and not any(high < low for low, _ in window))
+    return alive
 
 
 def added_to(fields: dict[str, Any], memory: np.ndarray, tile: int, channel: int) -> Callable[[int, int], float | None]:
@@ -408,13 +409,13 @@ def added_to(fields: dict[str, Any], memory: np.ndarray, tile: int, channel: int
 
     def added(i: int, j: int) -> float | None:
         y, x = line * height + i, place * width + j
-        found = value(memory[BIAS + channel])
+        total = value(memory[BIAS + channel])
         if rows and not (y < rows and x < columns):
             return None
         if fields.get("source_across"):
-            found += value(memory[MAPS + number * fields["mask_row_stride"] + y * fields["source_down"]
+            total += value(memory[MAPS + number * fields["mask_row_stride"] + y * fields["source_down"]
                                   + x * fields["source_across"] + channel])
-        return found
+        return total
 
     return added
 
@@ -437,7 +438,7 @@ def needed_masks(fields: dict[str, Any], memory: np.ndarray) -> list[list[int]]:
         for mask, (u, v) in zip(masks, elements, strict=True):
             mask.append(any(live[i][j] and (fields.get("regions") or down[i][u] * across[j][v]) for i, j in neurons))
     assert 0.02 < np.mean(masks) < 0.95
-    return [mask_words([bool(one) for one in mask]) for mask in masks]
+    return [mask_words([bool(bit) for bit in mask]) for mask in masks]
 
 
 def fills_of(rng: np.random.Generator, fields: dict[str, Any]) -> np.ndarray:
@@ -450,16 +451,16 @@ def fills_of(rng: np.random.Generator, fields: dict[str, Any]) -> np.ndarray:
                                                   range(CHANNELS)):
         kind, sign = rng.integers(0, 8), SIGN if rng.random() < 0.6 else 0
         if fields.get("regions"):
-            found = sign | number(int(rng.integers(0, 4 + 7 * kind * loud[tile, channel])), first - 1)
-            found = isa.NAN if rng.random() < 0.002 else found
+            fill = sign | number(int(rng.integers(0, 4 + 7 * kind * loud[tile, channel])), first - 1)
+            fill = isa.NAN if rng.random() < 0.002 else fill
         else:
             level = first - levels[place // len(across[0])][place % len(across[0])]
-            found = (sign if kind < 3 else sign | number(int(rng.integers(1, 8)), level) if kind < 5
-                     else sign | power(level - 1) | 1 << 22 if kind < 7 else power(level - int(rng.integers(1, 4))))
-        memory[FILLS + place * fields["source_plane_stride"] + tile * 7 + channel] = found
+            fill = (sign if kind < 3 else sign | number(int(rng.integers(1, 8)), level) if kind < 5
+                    else sign | power(level - 1) | 1 << 22 if kind < 7 else power(level - int(rng.integers(1, 4))))
+        memory[FILLS + place * fields["source_plane_stride"] + tile * 7 + channel] = fill
     size = 2.0**first
     for matrix in (down, across):
-        size *= max(sum(abs(float(one)) for one in row) for row in matrix)
+        size *= max(sum(abs(float(coefficient)) for coefficient in row) for row in matrix)
     size *= 1 if fields.get("regions") else 0.25
 
     def added(count: int, least: float, most: float) -> np.ndarray:

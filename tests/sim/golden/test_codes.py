@@ -106,8 +106,8 @@ def following_string(words, fills, mask, level, lower) -> str:
 def assert_within(words, fills, level) -> None:
     """Each word is between the ends of its fill, each fill too; where a word is no number, neither is an end."""
     low, high = codes.ends(fills, level)
-    for one in (words, fills):
-        values = one.view(np.float32)
+    for patterns in (words, fills):
+        values = patterns.view(np.float32)
         numbers = ~np.isnan(values)
         assert (low[numbers] <= values[numbers]).all() and (values[numbers] <= high[numbers]).all()
     nan = np.isnan(words.view(np.float32))
@@ -134,16 +134,16 @@ def test_strings_and_words(number) -> None:
         assert coded.bits == fields.bits.sum()
         assert not (fields.values >> fields.bits.astype(np.uint64))[fields.bits > 0].any(), "numbers fit their bits"
         assert text(coded) == following_string(words.tolist(), fills.tolist(), mask, here, there)
-        found = codes.read_following(coded, fills, mask, here, there)
-        np.testing.assert_array_equal(found[~mask], fills[~mask])
+        decoded = codes.read_following(coded, fills, mask, here, there)
+        np.testing.assert_array_equal(decoded[~mask], fills[~mask])
         if there is None:
-            np.testing.assert_array_equal(found[mask], words[mask])
+            np.testing.assert_array_equal(decoded[mask], words[mask])
         else:
             old = codes.ends(fills, here)
             fills = np.where(mask, codes.refined(words, fills, here, there), fills)
-            np.testing.assert_array_equal(found, fills)
-            assert_within(words[mask], found[mask], there)
-            new = codes.ends(found, there)
+            np.testing.assert_array_equal(decoded, fills)
+            assert_within(words[mask], decoded[mask], there)
+            new = codes.ends(decoded, there)
             numbers = ~np.isnan(new[0])
             assert (new[0] >= old[0])[numbers].all() and (new[1] <= old[1])[numbers].all(), "what is known shrinks"
 
@@ -204,8 +204,8 @@ def test_skip_code(count) -> None:
     coded = codes.skipped(words, mask)
     assert len(coded) == -(-count // 32) + mask.sum()
     assert coded[0] == sum(1 << bit for bit in np.flatnonzero(mask[:32]))
-    found, named = codes.read_skipped(coded, count)
-    np.testing.assert_array_equal(found, words)
+    decoded, named = codes.read_skipped(coded, count)
+    np.testing.assert_array_equal(decoded, words)
     np.testing.assert_array_equal(named, mask)
     for wrong in (coded[:-1], np.append(coded, np.uint32(1))):
         with pytest.raises(ValueError, match=f"does not fit a run of {count}"):
@@ -217,12 +217,12 @@ def test_skip_code_of_each_way(count) -> None:
     rng = np.random.default_rng(count)
     words = rng.choice(SPECIAL, count)
     mask = rng.random(count) < 0.5
-    found = codes.Skips(sent=True, given=False).string(words)
+    string = codes.Skips(sent=True, given=False).string(words)
     named = [int(word) for word in words if word]
-    assert len(found) == -(-count // 32) + len(named), "-0 is sent, +0 is not"
-    np.testing.assert_array_equal(codes.Skips(True, False).run(found, count), words)
+    assert len(string) == -(-count // 32) + len(named), "-0 is sent, +0 is not"
+    np.testing.assert_array_equal(codes.Skips(True, False).run(string, count), words)
     alone = codes.Skips(sent=False, given=True)
-    assert alone.string(words, mask).tolist() == [int(word) for word, one in zip(words, mask, strict=True) if one]
+    assert alone.string(words, mask).tolist() == [int(word) for word, bit in zip(words, mask, strict=True) if bit]
     np.testing.assert_array_equal(alone.run(alone.string(words, mask), count, mask=mask), np.where(mask, words, 0))
     both = codes.Skips(sent=True, given=True)
     np.testing.assert_array_equal(both.run(both.string(words, mask), count), np.where(mask, words, 0))
@@ -247,7 +247,7 @@ def test_shifts_of_levels() -> None:
         rows = [[1]] if down is None else down
         means = []
         for u, v in itertools.product(range(len(rows[0])), range(len(across[0]))):
-            parts = [abs(one[u] * other[v]) for one in rows for other in across if one[u] * other[v]]
+            parts = [abs(left[u] * right[v]) for left in rows for right in across if left[u] * right[v]]
             means.append(sum(parts) / len(parts))
         wanted = [round(math.log2(mean / min(means))) for mean in means]
         assert [shift for row in isa.shifts(down, across) for shift in row] == wanted

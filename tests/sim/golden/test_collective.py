@@ -55,9 +55,9 @@ def test_reduce_scatter_keeps_foreign_chunks() -> None:
 
 def test_nan_is_canonical_after_an_add_and_untouched_in_a_gather() -> None:
     odd = np.array([0xFFC12345], np.uint32).view(np.float32)
-    one = np.ones(1, np.float32)
-    assert all_reduce([odd, one], None, 0.0, 4)[1].view(np.uint32)[0] == 0x7FC00000
-    assert all_gather([odd, one], 4)[1].view(np.uint32)[0] == 0xFFC12345
+    ones = np.ones(1, np.float32)
+    assert all_reduce([odd, ones], None, 0.0, 4)[1].view(np.uint32)[0] == 0x7FC00000
+    assert all_gather([odd, ones], 4)[1].view(np.uint32)[0] == 0xFFC12345
     assert all_reduce([odd], None, 0.0, 4)[0].view(np.uint32)[0] == 0xFFC12345
 
 
@@ -67,12 +67,13 @@ def test_results_beyond_a_fixed_format_are_told() -> None:
     weights = np.array([[0, 0, 0, 0, 0, 0], [0, 0, -4, 0, 0, 0], [0, 0, 0, 0, -7, 5]])
     told = [[], [], []]
     targets = Q3_12.encode(weights).astype(np.int16).view(np.uint16)
-    ring = [member(CollectiveOperation.REDUCE_SCATTER, index, 3, Q3_12.encode(one).astype(np.int16).view(np.uint16),
-                   targets[index], factor_word(Q3_12, 1.5), 2, UpdateOperation.SGD, Q3_12, told[index].append)
-            for index, one in enumerate(gradients)]
-    sent = [resume(one, None) for one in ring]
+    ring = [member(CollectiveOperation.REDUCE_SCATTER, index, 3,
+                   Q3_12.encode(gradient).astype(np.int16).view(np.uint16), targets[index], factor_word(Q3_12, 1.5), 2,
+                   UpdateOperation.SGD, Q3_12, told[index].append)
+            for index, gradient in enumerate(gradients)]
+    sent = [resume(member, None) for member in ring]
     while sent[0] is not None:
-        sent = [resume(one, words) for one, words in zip(ring, sent[-1:] + sent[:-1], strict=True)]
+        sent = [resume(member, words) for member, words in zip(ring, sent[-1:] + sent[:-1], strict=True)]
     # Chunk 0 is summed by 1, 2, 0: 5 - 8 + 5; chunk 1 by 2, 0, 1: 6 + 0 + 3 and -6 + 6 + 6, times 1.5, from -4 and 0;
     # chunk 2 by 0, 1, 2: -5 - 4 + 1 and 1 + 1 - 3, times 1.5, from -7 and 5.
     assert told == [[0, 0, 0], [1, 1, 3], [0, 0, 1]]

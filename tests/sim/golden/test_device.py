@@ -68,7 +68,7 @@ def program(array: GoldenArray, die: int, tasks: list[Task]) -> None:
     device.write_register(Register.RECORD_BASE, RECORDS)
 
 
-def made(*graphs: list[Task], parameters: DieParameters = TINY) -> GoldenArray:
+def loaded(*graphs: list[Task], parameters: DieParameters = TINY) -> GoldenArray:
     """Dies with a graph each, and in word w of die d the number 1000 d + w, as FP32."""
     array = GoldenArray(parameters, len(graphs), WORDS)
     for number, tasks in enumerate(graphs):
@@ -120,7 +120,7 @@ RELU = (VectorOperation.PROGRAM, {
 
 
 def test_every_engine_works_on_memory() -> None:
-    array = run(made([task(GEMM), task(RELU), task(copy(7, 300, 3))]))
+    array = run(loaded([task(GEMM), task(RELU), task(copy(7, 300, 3))]))
     a, b = np.arange(1, 7, dtype=float).reshape(2, 3), np.arange(20, 32, dtype=float).reshape(3, 4)
     assert [floats(array, 0, 100 + 5 * row, 4) for row in range(2)] == (a @ b).tolist()
     assert floats(array, 0, 200, 2) == [10, 12] and floats(array, 0, 300, 3) == [7, 8, 9]
@@ -130,7 +130,7 @@ def test_every_engine_works_on_memory() -> None:
 def test_a_convolution_reads_zeros_outside_its_map() -> None:
     """The last place of the last window lies behind the map's five columns; the map may end with the memory."""
     operation, body = CONVOLUTION
-    array = made([task((operation, {**body, "map_columns": 5, "a": at(WORDS - 5), "c": at(WORDS - 25)}))])
+    array = loaded([task((operation, {**body, "map_columns": 5, "a": at(WORDS - 5), "c": at(WORDS - 25)}))])
     array.dies[0].write_memory(WORDS - 5, np.arange(1, 6).astype(np.float32).view(np.uint32))
     run(array)
     a, b = np.array([[1, 2, 3], [4, 5, 0]], dtype=float), np.arange(20, 32, dtype=float).reshape(3, 4)
@@ -141,7 +141,7 @@ def test_a_convolution_reads_zeros_outside_its_map() -> None:
 @pytest.mark.parametrize("turned", ["transpose_a", "transpose_b"])
 def test_products_of_turned_operands_are_added(turned: str) -> None:
     operation, body = GEMM
-    array = run(made([task((operation, {**body, turned: 1, "accumulate": 1, "a_stride": 6, "b_stride": 7}))]))
+    array = run(loaded([task((operation, {**body, turned: 1, "accumulate": 1, "a_stride": 6, "b_stride": 7}))]))
     memory = np.arange(1024, dtype=float)
 
     def stored(first: int, rows: int, columns: int, stride: int) -> np.ndarray:
@@ -159,7 +159,7 @@ def test_numbers_at_the_ends_of_a_fixed_format_are_counted() -> None:
     operation, body = GEMM
     twice = (VectorOperation.PROGRAM, {**RELU[1], "columns": 4, "immediates": [factor_word(Q3_12, 2), 0, 0, 0]})
     product = task((operation, {**body, "accumulate": 1, "a": at(400), "b": at(420)}))
-    array = made([product, product, task(twice)], parameters=preset("fpga-tiny"))
+    array = loaded([product, product, task(twice)], parameters=preset("fpga-tiny"))
     die = array.dies[0]
     for address, values in ((400, [0] * 60), (5, [3.5, -5, 4, -4.5]), (100, [8, -8, 7.999, 0]), (105, [1, 9, -1, 0])):
         die.write_memory(address, Q3_12.encode(np.array(values)).astype(np.int16).view(np.uint16))
@@ -174,7 +174,7 @@ def test_numbers_at_the_ends_of_a_fixed_format_are_counted() -> None:
 
 def test_pointers_have_bases() -> None:
     operation, fields = copy(3, 2, 2)
-    array = made([task((operation, {**fields, "source": at(3, 15), "destination": at(2, 4)}))])
+    array = loaded([task((operation, {**fields, "source": at(3, 15), "destination": at(2, 4)}))])
     array.dies[0].write_register(regs.BASES + 4 * 15, 40)
     array.dies[0].write_register(regs.BASES + 4 * 4, 500)
     assert floats(run(array), 0, 502, 2) == [43, 44]
@@ -182,10 +182,10 @@ def test_pointers_have_bases() -> None:
 
 def test_engines_run_their_own_tasks_in_order_and_wait_for_counters() -> None:
     """The vector task waits for the second transfer, the third transfer for the vector task."""
-    array = made([task((RELU[0], {**RELU[1], "load": [{"pointer": at(401), "region": 0}]}), advance_enable=1, advance=9,
-                       **waiting((7, 1), (8, 2))),
-                  task(copy(10, 400), advance_enable=1, advance=8), task(copy(20, 401), advance_enable=1, advance=8),
-                  task(copy(30, 402), advance_enable=1, advance=7), task(copy(200, 403, 2), **waiting((9, 1)))])
+    array = loaded([task((RELU[0], {**RELU[1], "load": [{"pointer": at(401), "region": 0}]}), advance_enable=1,
+                         advance=9, **waiting((7, 1), (8, 2))),
+                    task(copy(10, 400), advance_enable=1, advance=8), task(copy(20, 401), advance_enable=1, advance=8),
+                    task(copy(30, 402), advance_enable=1, advance=7), task(copy(200, 403, 2), **waiting((9, 1)))])
     assert floats(run(array), 0, 400, 5) == [10, 20, 30, 40, 60]
     assert [array.dies[0].read_register(regs.COUNTERS + 4 * counter) for counter in range(6, 11)] == [0, 1, 2, 1, 0]
 
@@ -194,7 +194,7 @@ def test_engines_run_their_own_tasks_in_order_and_wait_for_counters() -> None:
     (5, 3, 2, True), (4, 3, 2, False), (0x7FFFFFFF, 0xFFFFFFFF, 1, True), (0x80000000, 0xFFFFFFFF, 1, False),
     (2, 0xFFFFFFFE, 4, True), (1, 0xFFFFFFFE, 4, False), (0xFFFFFFFF, 0xFFFFFFFE, 4, False)])
 def test_waits_are_counted_from_a_base_and_go_round(counter: int, base: int, value: int, meets: bool) -> None:
-    array = made([task(copy(5, 600), **waiting((6, value)))])
+    array = loaded([task(copy(5, 600), **waiting((6, value)))])
     array.dies[0].write_register(regs.COUNTERS + 4 * 6, counter)
     array.dies[0].write_register(regs.COUNTER_BASES + 4 * 6, base)
     run(array)
@@ -203,7 +203,7 @@ def test_waits_are_counted_from_a_base_and_go_round(counter: int, base: int, val
 
 
 def test_a_die_that_waits_in_vain_says_for_what() -> None:
-    array = made([task(copy(5, 600)), task(copy(5, 601), **waiting((2, 0), (6, 4), (7, 9)))])
+    array = loaded([task(copy(5, 600)), task(copy(5, 601), **waiting((2, 0), (6, 4), (7, 9)))])
     array.dies[0].write_register(regs.COUNTER_BASES + 4 * 6, 11)
     run(array)
     block = regs.ENGINES + regs.ENGINE_SPAN * Engine.TRANSFER.value
@@ -216,30 +216,30 @@ def test_a_die_that_waits_in_vain_says_for_what() -> None:
 
 
 def test_records_follow_each_other() -> None:
-    array = made([task(copy(5, 600), record=1, tag=77), task(copy(5, 601)), task(RELU, record=1, tag=78,
-                                                                                **waiting((1, 0)))])
+    array = loaded([task(copy(5, 600), record=1, tag=77), task(copy(5, 601)), task(RELU, record=1, tag=78,
+                                                                                   **waiting((1, 0)))])
     array.dies[0].write_register(Register.RECORD_COUNT, 2)
     run(array)
     device = array.dies[0]
     assert device.read_register(Register.RECORD_COUNT) == 4
-    found = [unpack(Record, device.read_memory(RECORDS + RECORD_WORDS * number, RECORD_WORDS)) for number in (2, 3)]
-    assert sorted((record.task, record.tag, Engine(record.engine)) for record in found) == [
+    records = [unpack(Record, device.read_memory(RECORDS + RECORD_WORDS * number, RECORD_WORDS)) for number in (2, 3)]
+    assert sorted((record.task, record.tag, Engine(record.engine)) for record in records) == [
         (TASKS, 77, Engine.TRANSFER), (TASKS + 2 * DESCRIPTOR_WORDS, 78, Engine.VECTOR)]
 
 
 def test_counters_of_other_dies() -> None:
     remote = {"remote_enable": 1, "remote_die": 1, "remote_counter": 12}
-    array = run(made([task(copy(5, 600), **remote)],
-                     [task(copy(6, 601), **waiting((12, 1)))]))
+    array = run(loaded([task(copy(5, 600), **remote)],
+                       [task(copy(6, 601), **waiting((12, 1)))]))
     assert floats(array, 1, 601, 1) == [1006] and array.dies[1].counters[12] == 1 and array.dies[0].counters[12] == 0
 
 
 def test_tiles_go_to_other_dies_and_advance_counters_there() -> None:
     tile = {"remote": 1, "destination_die": 1, "arrival_enable": 1, "arrival": 13}
-    array = run(made([task(copy(5, 600, 2, **tile))], [task(copy(600, 700, 2), **waiting((13, 1)))]))
+    array = run(loaded([task(copy(5, 600, 2, **tile))], [task(copy(600, 700, 2), **waiting((13, 1)))]))
     assert floats(array, 1, 600, 2) == floats(array, 1, 700, 2) == [5, 6] and floats(array, 0, 600, 2) == [600, 601]
     operation, fields = copy(5, 600, 2, **tile)
-    array = run(made([task((TransferOperation.ADD, fields))], [task(copy(600, 700, 2), **waiting((13, 1)))]))
+    array = run(loaded([task((TransferOperation.ADD, fields))], [task(copy(600, 700, 2), **waiting((13, 1)))]))
     assert operation is TransferOperation.COPY and floats(array, 1, 700, 2) == [1605, 1607]
 
 
@@ -258,10 +258,10 @@ def test_collectives(operation: CollectiveOperation, order: tuple[int, ...]) -> 
                               "update": UpdateOperation.SGD if operation is not CollectiveOperation.ALL_GATHER else 0,
                               "rate": 0x3F000000}), advance_enable=1, advance=2),
             task(copy(400, 800), **waiting((2, 1)))])
-    array = run(made(*graphs))
+    array = run(loaded(*graphs))
     for die in range(3):
         assert status(array, die) == 2, error(array, die)
-        found = floats(array, die, 400, 140)
+        words = floats(array, die, 400, 140)
         for word in range(140):
             owner = order[word // 64]
             if operation is CollectiveOperation.ALL_GATHER:
@@ -270,8 +270,8 @@ def test_collectives(operation: CollectiveOperation, order: tuple[int, ...]) -> 
                 wanted = 1000 * owner + 400 + word - 0.5 * (3000 + 3 * (100 + word))
                 if operation is CollectiveOperation.REDUCE_SCATTER and owner != die:
                     wanted = 1000 * die + 400 + word
-            assert found[word] == wanted, (die, word)
-        assert floats(array, die, 800, 1) == found[:1]
+            assert words[word] == wanted, (die, word)
+        assert floats(array, die, 800, 1) == words[:1]
 
 
 #: The same product as a convolution: two positions of a grid, a kernel's row of three places each.
@@ -326,7 +326,7 @@ SELF = task((CollectiveOperation.SET_GROUP, {"group": 0, "members": 1, "index": 
     (ring(members=257), ErrorCode.BAD_DIE, Engine.COLLECTIVE),
     (ring(next_die=256), ErrorCode.BAD_DIE, Engine.COLLECTIVE)])
 def test_tasks_that_an_engine_refuses(bad: tuple[Any, dict[str, Any]], code: ErrorCode, engine: Engine) -> None:
-    array = made([SELF, task(copy(5, 700), advance_enable=1, advance=1), task(bad, **waiting((1, 1)))])
+    array = loaded([SELF, task(copy(5, 700), advance_enable=1, advance=1), task(bad, **waiting((1, 1)))])
     before = array.dies[0].read_memory(0, 700)
     run(array)
     assert error(array) == (code.value, TASKS + 2 * DESCRIPTOR_WORDS, engine.value) and status(array) == 5
@@ -339,7 +339,7 @@ def test_tasks_that_an_engine_refuses(bad: tuple[Any, dict[str, Any]], code: Err
     ({"remote_enable": 1, "remote_die": 256}, ErrorCode.BAD_DIE, 3),
     (waiting((TINY.counters, 0)), ErrorCode.BAD_COUNTER, 3 | TINY.counters << 8)])
 def test_descriptors_that_no_engine_knows(header: dict[str, Any], code: ErrorCode, info: int) -> None:
-    array = run(made([task(copy(5, 600)), task(copy(5, 601), **header)]))
+    array = run(loaded([task(copy(5, 600)), task(copy(5, 601), **header)]))
     assert error(array) == (code.value, TASKS + DESCRIPTOR_WORDS, info)
 
 
@@ -347,17 +347,17 @@ def test_descriptors_that_no_engine_knows(header: dict[str, Any], code: ErrorCod
                                    task(copy(5, 600), remote_enable=1, remote_die=2)])
 def test_what_is_for_a_die_that_there_is_not_is_lost(sends: Task) -> None:
     """Register DIES knows the array's dies: then the task is refused. Otherwise its packet finds no route."""
-    array = run(made([sends], [task(copy(5, 600), **waiting((1, 1)))]))
+    array = run(loaded([sends], [task(copy(5, 600), **waiting((1, 1)))]))
     assert error(array) == (ErrorCode.NO_ROUTE.value, 0, 0xFF | 2 << 16)
     assert error(array, 1) == (ErrorCode.REMOTE.value, 0, 0xFF)
-    array = made([sends], [task(copy(5, 600), **waiting((1, 1)))])
+    array = loaded([sends], [task(copy(5, 600), **waiting((1, 1)))])
     array.dies[0].write_register(Register.DIES, 2)
     assert error(run(array)) == (ErrorCode.BAD_DIE.value, TASKS, Engine.TRANSFER.value)
 
 
 @pytest.mark.parametrize(("die", "port"), [(2, 0), (1023, 0), (1, TINY.ports)])
 def test_routes_to_dies_and_ports_that_do_not_exist(die: int, port: int) -> None:
-    array = made([task(copy(5, 600))], [task(copy(5, 600))])
+    array = loaded([task(copy(5, 600))], [task(copy(5, 600))])
     device = array.dies[0]
     device.write_register(Register.DIES, 2)
     device.write_register(regs.ROUTES + 4, TINY.ports - 1)
@@ -368,20 +368,20 @@ def test_routes_to_dies_and_ports_that_do_not_exist(die: int, port: int) -> None
 
 
 def test_an_engine_that_a_die_does_not_have() -> None:
-    array = run(made([task(copy(5, 600)), task(RELU)],
-                     parameters=preset("ndp-tiny", engines=frozenset({Engine.TRANSFER, Engine.MATRIX}))))
+    array = run(loaded([task(copy(5, 600)), task(RELU)],
+                       parameters=preset("ndp-tiny", engines=frozenset({Engine.TRANSFER, Engine.MATRIX}))))
     assert error(array) == (ErrorCode.BAD_ENGINE.value, TASKS + DESCRIPTOR_WORDS, Engine.VECTOR.value)
 
 
 def test_the_largest_numbers_of_counters_and_words_are_there() -> None:
     last = TINY.counters - 1
-    array = run(made([task(copy(5, WORDS - 1), advance_enable=1, advance=last),
-                      task(copy(5, 601), **waiting((last, 1)))]))
+    array = run(loaded([task(copy(5, WORDS - 1), advance_enable=1, advance=last),
+                        task(copy(5, 601), **waiting((last, 1)))]))
     assert status(array) == 2 and floats(array, 0, WORDS - 1, 1) == floats(array, 0, 601, 1) == [5]
 
 
 def test_a_graph_without_an_end_leaves_the_memory() -> None:
-    array = made([task(copy(5, 600), last=0)])
+    array = loaded([task(copy(5, 600), last=0)])
     array.dies[0].write_register(Register.TASK_BASE, WORDS - DESCRIPTOR_WORDS)
     descriptor = array.dies[0].read_memory(TASKS, DESCRIPTOR_WORDS)
     array.dies[0].write_memory(WORDS - DESCRIPTOR_WORDS, descriptor)
@@ -389,7 +389,7 @@ def test_a_graph_without_an_end_leaves_the_memory() -> None:
 
 
 def test_an_error_stays_and_is_told() -> None:
-    array = run(made([task(copy(5, 600, 0))], [task(copy(5, 600), **waiting((1, 1)))]))
+    array = run(loaded([task(copy(5, 600, 0))], [task(copy(5, 600), **waiting((1, 1)))]))
     assert error(array) == (ErrorCode.BAD_OPERAND.value, TASKS, Engine.TRANSFER.value)
     assert error(array, 1) == (ErrorCode.REMOTE.value, 0, 0xFF) and status(array, 1) == 5
     array.dies[0].fail(ErrorCode.TIMEOUT, 7, 0)
@@ -397,14 +397,14 @@ def test_an_error_stays_and_is_told() -> None:
 
 
 def test_a_tile_that_does_not_fit_is_the_error_of_the_other_die() -> None:
-    array = run(made([task(copy(5, WORDS - 1, 2, remote=1, destination_die=1))],
-                     [task(copy(5, 600), **waiting((1, 1)))]))
+    array = run(loaded([task(copy(5, WORDS - 1, 2, remote=1, destination_die=1))],
+                       [task(copy(5, 600), **waiting((1, 1)))]))
     assert error(array, 1) == (ErrorCode.BAD_PACKET.value, 0, Engine.TRANSFER.value)
     assert error(array)[0] == ErrorCode.REMOTE.value
 
 
 def test_registers() -> None:
-    device = made([task(copy(5, 600))]).dies[0]
+    device = loaded([task(copy(5, 600))]).dies[0]
     assert device.read_register(Register.ID) == 0x504C494E
     assert device.read_register(Register.VERSION) == regs.ISA_VERSION
     device.write_register(regs.COUNTERS + 4 * 63, 8)
@@ -421,13 +421,13 @@ def test_registers() -> None:
 
 
 def test_registers_refuse_what_they_cannot_hold() -> None:
-    device = made([task(copy(5, 600))]).dies[0]
+    device = loaded([task(copy(5, 600))]).dies[0]
     with pytest.raises(ValueError, match=r"DIE must be from 0 to 255 \(8 bits\), not 256"):
         device.write_register(Register.DIE, 256)
 
 
 def test_counters_of_remote_advances_exist() -> None:
-    array = run(made([task(copy(5, 600), remote_enable=1, remote_die=1, remote_counter=64)], [task(copy(5, 600))]))
+    array = run(loaded([task(copy(5, 600), remote_enable=1, remote_die=1, remote_counter=64)], [task(copy(5, 600))]))
     assert error(array)[0] == ErrorCode.BAD_COUNTER.value
 
 
@@ -486,10 +486,10 @@ def test_dies_listen_to_others_for_as_long_as_they_have_nothing_to_do() -> None:
 def test_a_stop_throws_all_away_but_memory_and_errors() -> None:
     """Counters, their bases, the group table, what other dies have sent; only clearing the error ends it."""
     tile = {"remote": 1, "destination_die": 1, "arrival_enable": 1, "arrival": 13}
-    array = made([task(copy(5, 600, 2, **tile), remote_enable=1, remote_die=1, remote_counter=3)],
-                 [task((CollectiveOperation.SET_GROUP, {"group": 2, "members": 1, "index": 0, "next_die": 1}),
-                       record=1),
-                  task(copy(6, 701), advance_enable=1, advance=5)])
+    array = loaded([task(copy(5, 600, 2, **tile), remote_enable=1, remote_die=1, remote_counter=3)],
+                   [task((CollectiveOperation.SET_GROUP, {"group": 2, "members": 1, "index": 0, "next_die": 1}),
+                         record=1),
+                    task(copy(6, 701), advance_enable=1, advance=5)])
     run(array)
     device = array.dies[1]
     device.write_register(regs.COUNTER_BASES + 4 * 7, 9)
@@ -525,7 +525,7 @@ def test_routes_that_tasks_set_are_checked(fields: dict[str, Any], code: ErrorCo
     """Of a die of 256, with two ports; ports behind the last destination are none of its."""
     parameters = preset("ndp-tiny-routes")
     assert parameters.ports == 2
-    array = run(made([task((CollectiveOperation.SET_ROUTE, {**ROUTED, **fields}))], parameters=parameters))
+    array = run(loaded([task((CollectiveOperation.SET_ROUTE, {**ROUTED, **fields}))], parameters=parameters))
     if code is None:
         assert status(array) == 2
     else:

@@ -104,21 +104,21 @@ def arguments(function: VectorFunction) -> list[int]:
     """Both ends and one number within every binade and sign, numbers round the limits, and what overflows."""
     rng = np.random.default_rng(function.value)
     edges = [0, 1, 0x1FFFFF, 0x200000, 0x200001, 0x3FFFFF, 0x400000, 0x400001, 0x600000, 0x7FFFFF]
-    found = [exponent << 23 | fraction for exponent in range(256)
-             for fraction in (*(edges if exponent in (0, 1, 255) else (0, 1, 0x400000, 0x7FFFFF)),
-                              *map(int, rng.integers(0, 1 << 23, 2)))]
-    found += [1 << place | int(rng.integers(0, 1 << place)) for place in range(23)]
+    positive = [exponent << 23 | fraction for exponent in range(256)
+                for fraction in (*(edges if exponent in (0, 1, 255) else (0, 1, 0x400000, 0x7FFFFF)),
+                                 *map(int, rng.integers(0, 1 << 23, 2)))]
+    positive += [1 << place | int(rng.integers(0, 1 << place)) for place in range(23)]
     near = {EXPONENTIAL: (0x42800000, 0x43010000), RECIPROCAL: (0, 0x01000000), TANH: (0x39000000, 0x41500000),
             INVERSE_ROOT: (0, 0x01000000)}
-    found += [int(bits) for bits in rng.integers(*near[function], 600)]
-    return found + [bits | 1 << 31 for bits in found]
+    positive += [int(bits) for bits in rng.integers(*near[function], 600)]
+    return positive + [bits | 1 << 31 for bits in positive]
 
 
 @pytest.mark.parametrize("function", list(TABLES))
 def test_every_step_is_the_formula(function: VectorFunction) -> None:
     bits = arguments(function)
-    found = evaluate(function, np.array(bits, dtype=np.uint32))
-    for argument, result in zip(bits, map(int, found), strict=True):
+    computed = evaluate(function, np.array(bits, dtype=np.uint32))
+    for argument, result in zip(bits, map(int, computed), strict=True):
         sign, exponent, fraction = argument >> 31, argument >> 23 & 0xFF, argument & 0x7FFFFF
         wanted = NAN if exponent == 255 and fraction else SCALAR[function](sign, exponent, fraction)
         assert result == wanted, f"{function.name}({argument:#010x}): {result:#010x}, not {wanted:#010x}"
@@ -138,21 +138,21 @@ EXACT = {VectorFunction.TANH: math.tanh, VectorFunction.SIGMOID: lambda x: 1 / (
 def test_fixed_functions_of_all_numbers(function: VectorFunction) -> None:
     """One unit in the last place off at most; they rise or fall where the function does, and are odd if it is."""
     units = np.arange(-1 << 15, 1 << 15)
-    found = lanes_of(Q3_12).function(function, units.astype(np.int16).view(np.uint16)).view(np.int16).astype(int)
+    computed = lanes_of(Q3_12).function(function, units.astype(np.int16).view(np.uint16)).view(np.int16).astype(int)
     exact = np.array([EXACT[function](unit / 4096) for unit in units]) * 4096
     wanted = np.clip(exact, -1 << 15, (1 << 15) - 1)
-    assert np.abs(found - wanted).max() <= 1
-    assert (np.abs(found - np.floor(wanted + 0.5)) > 0).mean() < 0.05
-    order = np.diff(found)
+    assert np.abs(computed - wanted).max() <= 1
+    assert (np.abs(computed - np.floor(wanted + 0.5)) > 0).mean() < 0.05
+    order = np.diff(computed)
     if function is VectorFunction.RECIPROCAL:
-        assert (order[units[:-1] != -1] <= 0).all() and found[1 << 15] == (1 << 15) - 1
+        assert (order[units[:-1] != -1] <= 0).all() and computed[1 << 15] == (1 << 15) - 1
     else:
         assert (order >= 0).all()
     if function in (VectorFunction.TANH, VectorFunction.RECIPROCAL):
-        np.testing.assert_array_equal(np.maximum(found[1:1 << 15], 1 - (1 << 15)),
-                                      -np.minimum(found[:1 << 15:-1], (1 << 15) - 1))
+        np.testing.assert_array_equal(np.maximum(computed[1:1 << 15], 1 - (1 << 15)),
+                                      -np.minimum(computed[:1 << 15:-1], (1 << 15) - 1))
     if function is VectorFunction.SIGMOID:
-        np.testing.assert_array_equal(found[1:1 << 15], 4096 - found[:1 << 15:-1])
+        np.testing.assert_array_equal(computed[1:1 << 15], 4096 - computed[:1 << 15:-1])
 
 
 def test_fixed_arguments_are_bit_patterns() -> None:

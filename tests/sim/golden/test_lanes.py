@@ -42,9 +42,9 @@ def limited(value: int) -> tuple[int, int]:
     (VectorOp.COPY, lambda x, _: x)])
 def test_each_element_is_rounded_once_and_saturates(op: VectorOp, exact: Callable[[int, int], int]) -> None:
     a, b = image(1, 40, 50), image(2, 40, 50)
-    found, ends = LANES.apply(op, a, b, 0)
+    computed, ends = LANES.apply(op, a, b, 0)
     wanted = [limited(exact(x, y)) for x, y in zip(numbers(a), numbers(b), strict=True)]
-    assert numbers(found) == [value for value, _ in wanted]
+    assert numbers(computed) == [value for value, _ in wanted]
     assert ends == sum(beyond for _, beyond in wanted)
 
 
@@ -52,15 +52,15 @@ def test_each_element_is_rounded_once_and_saturates(op: VectorOp, exact: Callabl
 def test_scale_is_by_a_factor(value: float) -> None:
     a, word = image(3, 2000), factor_word(Q3_12, value)
     wanted = [limited(round(x * factor_value(Q3_12, word))) for x in numbers(a)]
-    found, ends = LANES.apply(VectorOp.SCALE, a, None, word)
-    assert (numbers(found), ends) == ([each for each, _ in wanted], sum(beyond for _, beyond in wanted))
+    computed, ends = LANES.apply(VectorOp.SCALE, a, None, word)
+    assert (numbers(computed), ends) == ([each for each, _ in wanted], sum(beyond for _, beyond in wanted))
     assert abs(factor_value(Q3_12, word) - Fraction(value)) <= abs(Fraction(value)) / (1 << 16)
 
 
 def test_an_immediate_is_the_low_half_of_its_word() -> None:
     a = image(4, 2000)
-    found, _ = LANES.apply(VectorOp.ADD_IMMEDIATE, a, None, 0xABCD_F000)
-    assert numbers(found) == [limited(x - UNIT)[0] for x in numbers(a)]
+    computed, _ = LANES.apply(VectorOp.ADD_IMMEDIATE, a, None, 0xABCD_F000)
+    assert numbers(computed) == [limited(x - UNIT)[0] for x in numbers(a)]
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -73,9 +73,9 @@ def test_sums_saturate_step_by_step(axis: int) -> None:
             total, beyond = limited(total + element)
             ends += beyond
         wanted.append(total)
-    found, counted = LANES.sums(x, axis)
-    assert (numbers(found), counted) == (wanted, ends)
-    assert found.shape == ((1, 20) if axis == 0 else (30, 1)) and ends
+    sums, counted = LANES.sums(x, axis)
+    assert (numbers(sums), counted) == (wanted, ends)
+    assert sums.shape == ((1, 20) if axis == 0 else (30, 1)) and ends
     assert numbers(LANES.largest(x, axis)) == [max(numbers(np.ascontiguousarray(row)))
                                                for row in (x.T if axis == 0 else x)]
 

@@ -69,16 +69,16 @@ def test_fixed_point_is_rounded_once_and_saturates(fmt: Fixed, small: int, accum
     rng = np.random.default_rng(6)
     a, b, c = (rng.integers(-1 << 15, 1 << 15, shape).astype(np.int16) >> small
                for shape in ((20, 40), (40, 30), (20, 30)))
-    found = multiply(fmt, a, b, c if accumulate else None)
-    np.testing.assert_array_equal(found, whole(a, b, c if accumulate else None, fmt))
-    assert (at_ends(fmt, found) > 0) == (small < 3)
+    product = multiply(fmt, a, b, c if accumulate else None)
+    np.testing.assert_array_equal(product, whole(a, b, c if accumulate else None, fmt))
+    assert (at_ends(fmt, product) > 0) == (small < 3)
 
 
 def test_ties_go_to_even() -> None:
     """Half a unit in the last place is 2^11 of a sum."""
     halves = np.arange(-9, 10, dtype=np.int16)
-    found = multiply(Q3_12, halves[:, None], np.array([[1 << 11]], np.int16))
-    assert found.ravel().tolist() == [round(Fraction(int(half), 2)) for half in halves]
+    rounded = multiply(Q3_12, halves[:, None], np.array([[1 << 11]], np.int16))
+    assert rounded.ravel().tolist() == [round(Fraction(int(half), 2)) for half in halves]
 
 
 def test_a_sum_beyond_its_format_stays_at_the_end() -> None:

@@ -32,8 +32,8 @@ def number(rng: np.random.Generator, wide: bool, most: int = 1 << 15) -> StoredN
     return StoredNumbers(words(rng, most), low)
 
 
-def copied(one: StoredNumbers) -> StoredNumbers:
-    return StoredNumbers(one.high.copy(), None if one.low is None else one.low.copy())
+def copied(stored: StoredNumbers) -> StoredNumbers:
+    return StoredNumbers(stored.high.copy(), None if stored.low is None else stored.low.copy())
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -91,13 +91,13 @@ def test_knots_are_the_nearest_numbers() -> None:
 
 def test_random_bits_are_the_generators() -> None:
     """Doubling up gives what step after step does."""
-    state, found = 0x12345678, []
+    state, generated = 0x12345678, []
     for _ in range(1000):
         state ^= state << 13 & 0xFFFFFFFF
         state ^= state >> 17
         state ^= state << 5 & 0xFFFFFFFF
-        found.append(state)
-    assert optimiser.random_words(0x12345678, 1000).tolist() == found
+        generated.append(state)
+    assert optimiser.random_words(0x12345678, 1000).tolist() == generated
     assert not optimiser.random_words(0, 5).any()
 
 
@@ -105,10 +105,10 @@ def test_rounding_at_random_is_right_in_the_mean() -> None:
     """A step of a tenth of a last place moves a tenth of the weights."""
     weights = StoredNumbers(np.zeros(1 << 16, np.uint16), None)
     g = np.full(1 << 16, 4096, np.uint16)
-    made = optimiser.update(OptimiserOperation.SGD, g, weights, None, rate=factor_word(Q3_12, UNIT / 10), generator=1)
-    found = weights.high.view(np.int16)
-    assert set(found) == {-1, 0} and abs(-found.mean() - 0.1) < 0.005
-    assert made.generator == optimiser.random_words(1, 1 << 16)[-1]
+    counts = optimiser.update(OptimiserOperation.SGD, g, weights, None, rate=factor_word(Q3_12, UNIT / 10), generator=1)
+    moves = weights.high.view(np.int16)
+    assert set(moves) == {-1, 0} and abs(-moves.mean() - 0.1) < 0.005
+    assert counts.generator == optimiser.random_words(1, 1 << 16)[-1]
     nearest = StoredNumbers(np.zeros(1 << 16, np.uint16), None)
     optimiser.update(OptimiserOperation.SGD, g, nearest, None, rate=factor_word(Q3_12, UNIT / 10))
     assert not nearest.high.any()
@@ -127,8 +127,8 @@ def test_ends_are_counted_and_kept() -> None:
         high = np.array([0x7FFF, 0x8000, 0], np.uint16)
         weights = StoredNumbers(high, np.zeros(3, np.uint16) if wide else None)
         g = np.array([0x8000, 0x7FFF, 0x7FFF], np.uint16)
-        made = optimiser.update(OptimiserOperation.SGD, g, weights, None, rate=factor_word(Q3_12, 1.0))
-        assert made.saturated == 2
+        counts = optimiser.update(OptimiserOperation.SGD, g, weights, None, rate=factor_word(Q3_12, 1.0))
+        assert counts.saturated == 2
         assert weights.high.tolist() == [0x7FFF, 0x8000, 0x8001]
 
 
@@ -138,9 +138,9 @@ def test_ends_are_counted_and_kept() -> None:
 def test_the_first_sum_beyond_its_end_counts(weight: int, gradient: int, low: int, beyond: int) -> None:
     """Of 2^-12 at a rate of one: 8 and what is above it, and what is below -8, not 8 - 2^-28 and -8."""
     weights = StoredNumbers(*(np.array([each], np.int16).view(np.uint16) for each in (weight, low)))
-    made = optimiser.update(OptimiserOperation.SGD, np.array([gradient], np.int16).view(np.uint16), weights, None,
-                            rate=factor_word(Q3_12, 1.0))
-    assert made.saturated == beyond
+    counts = optimiser.update(OptimiserOperation.SGD, np.array([gradient], np.int16).view(np.uint16), weights, None,
+                              rate=factor_word(Q3_12, 1.0))
+    assert counts.saturated == beyond
 
 
 @pytest.mark.parametrize(("operation", "epsilon", "beyond"), [
@@ -150,9 +150,9 @@ def test_quotients_beyond_their_ends_count(operation: OptimiserOperation, epsilo
     """Of gradients of 0, 2^-12 and 2^-11, whose squares a narrow state does not hold, and of a quarter."""
     g = np.array([0, 1, -2, 1 << 10], np.int16).view(np.uint16)
     weights, state = (StoredNumbers(np.zeros(4, np.uint16), None) for _ in range(2))
-    made = optimiser.update(operation, g, weights, None if operation is OptimiserOperation.SGD else state,
-                            rate=factor_word(Q3_12, 0.01), decay=factor_word(Q3_12, 0.9), epsilon=epsilon)
-    assert made.saturated == beyond
+    counts = optimiser.update(operation, g, weights, None if operation is OptimiserOperation.SGD else state,
+                              rate=factor_word(Q3_12, 0.01), decay=factor_word(Q3_12, 0.9), epsilon=epsilon)
+    assert counts.saturated == beyond
 
 
 FIXED = preset("fpga-tiny")
@@ -191,9 +191,9 @@ class Image:
 
     def clipped(self, value: int, bits: int) -> int:
         """To the ends of signed numbers; counted where it is beyond."""
-        found = min(max(value, -1 << bits - 1), (1 << bits - 1) - 1)
-        self.beyond += found != value
-        return found
+        limited = min(max(value, -1 << bits - 1), (1 << bits - 1) - 1)
+        self.beyond += limited != value
+        return limited
 
     def load(self, high: int, low: int | None) -> int:
         return (self.words[high] << 16) + (0 if low is None else self.words[low])

@@ -71,15 +71,15 @@ def test_the_same_bits(way, kind, after) -> None:
     shifts = np.array(isa.shifts(*way))
     levels = np.broadcast_to((100 if kind == "huge" else 0) - shifts, shape_of(way)[:2])
     for rounds in ([levels], [levels, levels - 3], [levels - 60]):
-        found = prediction.gathered(way, words, rounds, behind)
-        np.testing.assert_array_equal(found.elements[found.mask], words[found.mask])
-        made = prediction.neurons(way, found.elements.view(np.float32))
-        np.testing.assert_array_equal(relu(behind((made, made))[1]), wanted)
-        assert not wanted[~found.live].any()
+        gathered = prediction.gathered(way, words, rounds, behind)
+        np.testing.assert_array_equal(gathered.elements[gathered.mask], words[gathered.mask])
+        neurons = prediction.neurons(way, gathered.elements.view(np.float32))
+        np.testing.assert_array_equal(relu(behind((neurons, neurons))[1]), wanted)
+        assert not wanted[~gathered.live].any()
         once = prediction.gathered(way, words, rounds[:1], behind)
-        assert (found.live <= once.live).all() and (found.mask <= once.mask).all(), "what is dead remains dead"
+        assert (gathered.live <= once.live).all() and (gathered.mask <= once.mask).all(), "what is dead remains dead"
         if kind == "negative" and after == "bias":
-            assert (~found.live).mean() > 0.2
+            assert (~gathered.live).mean() > 0.2
 
 
 def pool(y):
@@ -91,22 +91,22 @@ def pool(y):
     y = y.view(np.uint32)
     windows = y.reshape(y.shape[0] // 2, 2, y.shape[1] // 2, 2, *y.shape[2:])
     middle = run(VectorOp.MAX, windows[:, 0], windows[:, 1])
-    made = run(VectorOp.MAX, middle[:, :, 0], middle[:, :, 1])
-    errors = np.random.default_rng(8).standard_normal(made.shape).astype(np.float32)
+    pooled = run(VectorOp.MAX, middle[:, :, 0], middle[:, :, 1])
+    errors = np.random.default_rng(8).standard_normal(pooled.shape).astype(np.float32)
     # Where there is a NaN all errors are.
-    errors[np.isnan(made.view(np.float32))] = 0
+    errors[np.isnan(pooled.view(np.float32))] = 0
 
     def back(largest, taps, error):
-        found = []
+        tap_errors = []
         for tap in taps:
             left = run(VectorOp.RELU_MASK, error, run(VectorOp.SUB, largest, tap))
-            found.append(run(VectorOp.SUB, error, left))
+            tap_errors.append(run(VectorOp.SUB, error, left))
             error = left
-        return found
+        return tap_errors
 
-    columns = np.stack(back(made, (middle[:, :, 0], middle[:, :, 1]), errors.view(np.uint32)), axis=2)
+    columns = np.stack(back(pooled, (middle[:, :, 0], middle[:, :, 1]), errors.view(np.uint32)), axis=2)
     rows = np.stack(back(middle, (windows[:, 0], windows[:, 1]), columns), axis=1)
-    return made, run(VectorOp.RELU_MASK, rows, windows)
+    return pooled, run(VectorOp.RELU_MASK, rows, windows)
 
 
 @pytest.mark.parametrize("after", AFTERS)
@@ -127,14 +127,14 @@ def test_the_same_bits_behind_a_pool(way, kind, after) -> None:
     first = {"huge": 100, "equal": -3, "steps": 1}.get(kind, -2)
     levels = np.broadcast_to(first - np.array(isa.shifts(*way)), words.shape[:2])
     for rounds in ([levels], [levels, levels - 3], [levels - 60]):
-        found = prediction.gathered(way, words, rounds, behind, pooled=True)
+        gathered = prediction.gathered(way, words, rounds, behind, pooled=True)
         plain = prediction.gathered(way, words, rounds, behind)
-        made = prediction.neurons(way, found.elements.view(np.float32))
-        for one, other in zip(pool(relu(behind((made, made))[1])), wanted, strict=True):
-            np.testing.assert_array_equal(one, other)
+        neurons = prediction.neurons(way, gathered.elements.view(np.float32))
+        for computed, expected in zip(pool(relu(behind((neurons, neurons))[1])), wanted, strict=True):
+            np.testing.assert_array_equal(computed, expected)
         once = prediction.gathered(way, words, rounds[:1], behind, pooled=True)
-        assert (found.live <= once.live).all() and (found.live <= plain.live).all()
-        assert kind not in ("normal", "equal") or found.live.sum() < 0.9 * plain.live.sum()
+        assert (gathered.live <= once.live).all() and (gathered.live <= plain.live).all()
+        assert kind not in ("normal", "equal") or gathered.live.sum() < 0.9 * plain.live.sum()
 
 
 @pytest.mark.parametrize(("highs", "lows", "live"), [
@@ -146,8 +146,8 @@ def test_below_another_is_strict(highs, lows, live) -> None:
     way = WAYS["F(2,3), 2-D"]
     ends = np.array(lows, dtype=np.float32).reshape(2, 2), np.array(highs, dtype=np.float32).reshape(2, 2)
     nothing = (np.zeros((4, 4), dtype=np.float32),) * 2
-    found = prediction.live(way, nothing, lambda _: ends, pooled=True)
-    assert found.ravel().tolist() == [bool(one) for one in live]
+    alive = prediction.live(way, nothing, lambda _: ends, pooled=True)
+    assert alive.ravel().tolist() == [bool(bit) for bit in live]
 
 
 def test_the_gather_itself_makes_the_same_map() -> None:
@@ -160,14 +160,14 @@ def test_the_gather_itself_makes_the_same_map() -> None:
     rows, columns = (np.arange(side.count) * 4 + np.arange(4)[:, None] for side in sides)
     inside = (rows < 13)[:, None, None, :, None, None] & (columns < 10)[None, :, None, None, :, None]
     levels = -np.array(isa.shifts(*way))
-    found = prediction.gathered(way, words, [levels, levels - 3], lambda ends: ends, inside)
-    got = np.moveaxis(found.elements.view(np.float32), (0, 1), (3, 4))
-    made, wanted = (winograd.gather(sides, some, (13, 10)) for some in (got, tiles))
-    np.testing.assert_array_equal(relu(made), relu(wanted))
-    assert not found.live[~np.broadcast_to(inside, found.live.shape)].any()
+    gathered = prediction.gathered(way, words, [levels, levels - 3], lambda ends: ends, inside)
+    got = np.moveaxis(gathered.elements.view(np.float32), (0, 1), (3, 4))
+    neurons, wanted = (winograd.gather(sides, some, (13, 10)) for some in (got, tiles))
+    np.testing.assert_array_equal(relu(neurons), relu(wanted))
+    assert not gathered.live[~np.broadcast_to(inside, gathered.live.shape)].any()
     # Masks of two rounds, of the 36 elements of all tiles.
-    assert found.total == sum(found.words) + 2 * 36 * -(-math.prod(words.shape[2:]) // 32)
-    assert found.mask.mean() < 0.99
+    assert gathered.total == sum(gathered.words) + 2 * 36 * -(-math.prod(words.shape[2:]) // 32)
+    assert gathered.mask.mean() < 0.99
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -192,13 +192,13 @@ def test_words_are_strings() -> None:
     way = WAYS["F(2,3), 2-D"]
     words = drawn(way, "negative", rng)
     levels = np.full(shape_of(way)[:2], 1)
-    found = prediction.gathered(way, words, [levels], lambda ends: ends)
+    gathered = prediction.gathered(way, words, [levels], lambda ends: ends)
     runs = words.reshape(16, -1)
     fills = np.array([codes.filled(run, 1) for run in runs])
-    assert found.words[0] == sum(len(codes.first(run, 1).coded().words) for run in runs)
-    assert found.words[1] == sum(len(codes.following(run, fill, mask, 1, None).coded().words)
-                                 for run, fill, mask in zip(runs, fills, found.mask.reshape(16, -1), strict=True))
-    assert found.mask_words == sum(len(codes.packed(mask)) for mask in found.mask.reshape(16, -1))
+    assert gathered.words[0] == sum(len(codes.first(run, 1).coded().words) for run in runs)
+    assert gathered.words[1] == sum(len(codes.following(run, fill, mask, 1, None).coded().words)
+                                    for run, fill, mask in zip(runs, fills, gathered.mask.reshape(16, -1), strict=True))
+    assert gathered.mask_words == sum(len(codes.packed(mask)) for mask in gathered.mask.reshape(16, -1))
 
 
 @pytest.mark.parametrize("bits", isa.REGION_BITS)
@@ -210,22 +210,22 @@ def test_codes_of_regions(bits) -> None:
         inner = np.array([size + part * step for size, step in zip(sizes, steps, strict=True)
                           for part in (0, 0.5, 1 - 2**-16)], dtype=np.float32)
         words = (sign * inner).astype(np.float32).view(np.uint32)
-        found = regions.quantised(words, bits, scale)
+        quantised = regions.quantised(words, bits, scale)
         # Beyond is the last step, of negative words the last two.
         last = 4 * n - 1 if sign > 0 else 4 * n - 2
         codes_wanted = np.minimum(np.arange(4 * n), last).repeat(3)
-        np.testing.assert_array_equal(found, codes_wanted + (4 * n if sign < 0 else 0))
-        values, gaps = regions.steps(found, bits, scale)
+        np.testing.assert_array_equal(quantised, codes_wanted + (4 * n if sign < 0 else 0))
+        values, gaps = regions.steps(quantised, bits, scale)
         np.testing.assert_array_equal(values, sign * np.array(sizes, dtype=np.float32)[codes_wanted])
         beyond = codes_wanted == last
         np.testing.assert_array_equal(gaps[~beyond], np.array(steps, dtype=np.float32)[codes_wanted[~beyond]])
         assert np.isinf(gaps[beyond]).all()
-        low, high = regions.ends(found, bits, scale)
+        low, high = regions.ends(quantised, bits, scale)
         assert ((low <= sign * inner) & (sign * inner <= high)).all()
     words = np.array([0x7F800000, 0x7F7FFFFF, 0xFF800000, 0xFF7FFFFF, 0x7FC00000, 0xFFC12345], dtype=np.uint32)
-    found = regions.quantised(words, bits, scale)
-    assert found.tolist() == [4 * n - 1, 4 * n - 1, 8 * n - 2, 8 * n - 2, 8 * n - 1, 8 * n - 1]
-    low, high = regions.ends(found, bits, scale)
+    quantised = regions.quantised(words, bits, scale)
+    assert quantised.tolist() == [4 * n - 1, 4 * n - 1, 8 * n - 2, 8 * n - 2, 8 * n - 1, 8 * n - 1]
+    low, high = regions.ends(quantised, bits, scale)
     assert (high[:2] == np.inf).all() and (low[2:4] == -np.inf).all() and (np.sign([*low[:2], *-high[2:4]]) > 0).all()
     assert np.isnan([*low[4:], *high[4:]]).all()
 
@@ -248,9 +248,9 @@ def test_the_printed_rule_drops_a_live_neuron() -> None:
     elements = tile.astype(np.float32)[:, :, None]
     y = prediction.neurons(way, elements)
     assert y[1, 1] == pytest.approx(1.96)
-    found = regions.quantised(elements.view(np.uint32), 6, 0)
-    printed = prediction.bounds(way, regions.printed_ends(found, 6, 0))[1]
-    sound = prediction.bounds(way, regions.ends(found, 6, 0))[1]
+    quantised = regions.quantised(elements.view(np.uint32), 6, 0)
+    printed = prediction.bounds(way, regions.printed_ends(quantised, 6, 0))[1]
+    sound = prediction.bounds(way, regions.ends(quantised, 6, 0))[1]
     assert printed[1, 1] == -1 and sound[1, 1] == 2
     assert (sound >= y).all()
 
@@ -267,8 +267,8 @@ def test_bounds_of_regions(way, scale) -> None:
         fills = regions.filled(regions.quantised(words, 6, scale), 6, scale)
         fills[..., 0, :] = words[..., 0, :]
         low, high = regions.fill_ends(fills, 6, scale)
-        for one in (words, fills):
-            values = one.view(np.float32)
+        for patterns in (words, fills):
+            values = patterns.view(np.float32)
             assert ((low <= values) & (values <= high))[~np.isnan(values)].all()
         live = prediction.live(way, (low, high), lambda ends: ends)
         assert (y[~live] <= 0).all() and (prediction.neurons(way, fills.view(np.float32))[~live] <= 0).all()

@@ -35,11 +35,11 @@ CEILED = [
 
 def chain(*kinds):
     """Layers from (kind, settings), each fed by the one before, named as their kind and place."""
-    found, before = [], "input"
+    layers, before = [], "input"
     for number, (kind, settings) in enumerate(kinds):
-        found.append(ReferenceLayer(f"{kind}{number}", kind, (before,), **settings))
-        before = found[-1].name
-    return found
+        layers.append(ReferenceLayer(f"{kind}{number}", kind, (before,), **settings))
+        before = layers[-1].name
+    return layers
 
 
 def window(kernel, stride, padding, ceil, _):
@@ -52,9 +52,9 @@ def parameters(rng, *shapes, bias=True):
 
 
 def assert_equal_to_differences(layers, weights, x, targets, step=1e-6):
-    found = reference.gradients(layers, weights, x, targets).layers
-    assert len(found) == len(weights)
-    for pair, gradient in zip(weights, found, strict=True):
+    gradients = reference.gradients(layers, weights, x, targets).layers
+    assert len(gradients) == len(weights)
+    for pair, gradient in zip(weights, gradients, strict=True):
         for values, wanted in zip(pair, gradient, strict=True):
             assert (values is None) == (wanted is None)
             for index in np.ndindex(() if values is None else values.shape):
@@ -153,8 +153,9 @@ def test_concatenations_equal_differences() -> None:
     weights = parameters(rng, (1, 1, 2, 3), (1, 1, 3, 1), (1, 1, 7, 2), (12, 2), (12, 3))
     x = rng.standard_normal((SAMPLES, 2, 3, 2))
     assert_equal_to_differences(layers, weights, x, rng.integers(0, 5, SAMPLES))
-    found = reference.forward(layers, weights, x)
-    np.testing.assert_array_equal(found["maps"], np.concatenate([found["b"], found["a"], x, found["b"]], axis=3))
+    outputs = reference.forward(layers, weights, x)
+    np.testing.assert_array_equal(outputs["maps"], np.concatenate(
+        [outputs["b"], outputs["a"], x, outputs["b"]], axis=3))
 
 
 def test_embedding_equals_differences() -> None:
@@ -226,17 +227,17 @@ def textbook(weights, x, labels, passed=None):
     error = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
     error[np.arange(len(x)), labels] -= 1.0
     error /= len(x)
-    found = []
+    gradients = []
     for number in reversed(range(len(weights))):
-        found.insert(0, (values[number].T @ error, error.sum(axis=0)))
+        gradients.insert(0, (values[number].T @ error, error.sum(axis=0)))
         if number:
             passes = values[number] > 0 if passed is None else passed[number - 1]
             error = (error @ weights[number][0].T) * passes
-    return found
+    return gradients
 
 
-def assert_close(one, two) -> None:
-    for pair, other in itertools.zip_longest(one, two):
+def assert_close(left, right) -> None:
+    for pair, other in itertools.zip_longest(left, right):
         for values, wanted in zip(pair, other, strict=True):
             np.testing.assert_allclose(values, wanted, rtol=1e-12, atol=1e-15)
 
@@ -249,9 +250,9 @@ def test_perceptron_equals_textbook(seed) -> None:
     rng = np.random.default_rng(seed)
     weights = parameters(rng, (5, 7), (7, 6), (6, 4))
     x, labels = rng.standard_normal((9, 5)), rng.integers(0, 4, 9)
-    found = reference.gradients(PERCEPTRON, weights, x, labels)
-    assert_close(found.layers, textbook(weights, x, labels))
-    assert found.kinks == 0
+    gradients = reference.gradients(PERCEPTRON, weights, x, labels)
+    assert_close(gradients.layers, textbook(weights, x, labels))
+    assert gradients.kinks == 0
 
 
 def tenths(rng, *shape):
@@ -259,12 +260,12 @@ def tenths(rng, *shape):
     return (rng.integers(-3, 4, shape) / np.float32(10)).astype(np.float32)
 
 
-def difference(one: reference.Gradients, other: reference.Gradients) -> float:
+def difference(left: reference.Gradients, right: reference.Gradients) -> float:
     """Distance of a layer's gradients, weights then bias, over the larger one's size; largest of all layers."""
-    pairs = [[np.concatenate([np.ravel(part) for part in layer]) for layer in each.layers] for each in (one, other)]
-    found = [np.linalg.norm(a - b) / max(np.linalg.norm(a), np.linalg.norm(b)) for a, b in zip(*pairs, strict=True)]
-    assert max(found) > 1e-3
-    return float(max(found))
+    pairs = [[np.concatenate([np.ravel(part) for part in layer]) for layer in each.layers] for each in (left, right)]
+    distances = [np.linalg.norm(a - b) / max(np.linalg.norm(a), np.linalg.norm(b)) for a, b in zip(*pairs, strict=True)]
+    assert max(distances) > 1e-3
+    return float(max(distances))
 
 
 def test_fp32_decides_relus_at_the_kink() -> None:
@@ -277,10 +278,11 @@ def test_fp32_decides_relus_at_the_kink() -> None:
         terms = np.concatenate([(outputs[-1] if outputs else x)[:, :, None] * w, np.tile(b, (64, 1, 1))], axis=1)
         outputs.append(np.maximum(np.cumsum(terms, axis=1, dtype=np.float32)[:, -1], 0))
     exact = [(w.astype(float), b.astype(float)) for w, b in weights]
-    found = reference.gradients(PERCEPTRON, exact, x, labels, {"relu1": outputs[0], "relu3": outputs[1]})
-    assert found.kinks > 10 and found.kinked == 64 * (60 + 50)
-    assert_close(found.layers, textbook(exact, x.astype(float), labels, [output > 0 for output in outputs]))
-    assert found.kink_difference == pytest.approx(difference(found, reference.gradients(PERCEPTRON, exact, x, labels)))
+    gradients = reference.gradients(PERCEPTRON, exact, x, labels, {"relu1": outputs[0], "relu3": outputs[1]})
+    assert gradients.kinks > 10 and gradients.kinked == 64 * (60 + 50)
+    assert_close(gradients.layers, textbook(exact, x.astype(float), labels, [output > 0 for output in outputs]))
+    assert gradients.kink_difference == pytest.approx(
+        difference(gradients, reference.gradients(PERCEPTRON, exact, x, labels)))
 
 
 def test_fp32_decides_max_pools_at_ties() -> None:
@@ -290,8 +292,8 @@ def test_fp32_decides_max_pools_at_ties() -> None:
     target = rng.standard_normal((16, 4, 4, 5))
     maps = np.cumsum(x[..., None] * w[0, 0], axis=3, dtype=np.float32)[..., -1, :] + b
     exact = [(w.astype(float), b.astype(float))]
-    found = reference.gradients(layers, exact, x, target, {"max-pool1": maps.reshape(16, -1)})
-    assert found.kinks > 10
+    gradients = reference.gradients(layers, exact, x, target, {"max-pool1": maps.reshape(16, -1)})
+    assert gradients.kinks > 10
     y = x.astype(float) @ exact[0][0][0, 0] + exact[0][1]
     error = np.zeros_like(y)
     for n, i, j, c in np.ndindex(target.shape):
@@ -299,11 +301,11 @@ def test_fp32_decides_max_pools_at_ties() -> None:
         best = y[n, 2 * i:2 * i + 2, 2 * j:2 * j + 2, c].max()
         error[n, 2 * i + u, 2 * j + v, c] = 2 * (best - target[n, i, j, c]) / target.size
     wanted = (np.einsum("nhwi,nhwo->io", x.astype(float), error)[None, None], error.sum(axis=(0, 1, 2)))
-    assert_close(found.layers, [wanted])
+    assert_close(gradients.layers, [wanted])
     plain = reference.gradients(layers, exact, x, target)
     assert not np.allclose(plain.layers[0][0], wanted[0], rtol=1e-9)
-    assert found.kinked == target.size and plain.kink_difference == 0
-    assert found.kink_difference == pytest.approx(difference(found, plain))
+    assert gradients.kinked == target.size and plain.kink_difference == 0
+    assert gradients.kink_difference == pytest.approx(difference(gradients, plain))
 
 
 def test_away_from_kinks_nothing_is_decided() -> None:
@@ -312,9 +314,9 @@ def test_away_from_kinks_nothing_is_decided() -> None:
     plain = reference.gradients(residual(), weights, x, labels)
     outputs = reference.forward(residual(), weights, x)
     wrong = {"relu1": -outputs["stem"], "relu2": -outputs["add"], "max": -outputs["relu2"]}
-    found = reference.gradients(residual(), weights, x, labels, wrong)
-    assert found.kinks == 0
-    assert_close(found.layers, plain.layers)
+    gradients = reference.gradients(residual(), weights, x, labels, wrong)
+    assert gradients.kinks == 0
+    assert_close(gradients.layers, plain.layers)
 
 
 @pytest.mark.parametrize(("equal", "winner"), [("1111", 0), ("0110", 2), ("0101", 1), ("0011", 2)])
@@ -324,9 +326,9 @@ def test_of_equal_taps_the_leftmost_wins_and_of_those_the_topmost(equal, winner)
     weights = [(np.array([[[[1.0], [0.0]]]]), np.zeros(1))]
     x = np.stack([np.array([float(tap) for tap in equal]), np.arange(4.0)], axis=-1).reshape(1, 2, 2, 2)
     for decided in ({}, {"max-pool1": x[..., 0]}):
-        found = reference.gradients(layers, weights, x, np.array([0.0]), decided)
-        assert found.kinks == 0
-        assert found.layers[0][0].ravel()[1] == 2 * winner
+        gradients = reference.gradients(layers, weights, x, np.array([0.0]), decided)
+        assert gradients.kinks == 0
+        assert gradients.layers[0][0].ravel()[1] == 2 * winner
 
 
 @pytest.mark.parametrize(("sum_of_both", "kinks"), [(1e-2, 1), (10.0, 0)])
@@ -336,8 +338,8 @@ def test_bound_behind_an_addition_is_that_of_what_was_added(sum_of_both, kinks) 
               ReferenceLayer("relu", "relu", ("add",)), ReferenceLayer("fc", "dense", ("relu",)),
               ReferenceLayer("loss", SQUARES, ("fc",))]
     weights = [(np.array([[value]]), np.zeros(1)) for value in (1e6, sum_of_both - 1e6, 1.0)]
-    one = np.ones((1, 1))
-    assert reference.gradients(layers, weights, one, 2 * one, {"relu": np.zeros(1)}).kinks == kinks
+    ones = np.ones((1, 1))
+    assert reference.gradients(layers, weights, ones, 2 * ones, {"relu": np.zeros(1)}).kinks == kinks
 
 
 def test_wrong_descriptions_are_refused() -> None:
@@ -361,21 +363,21 @@ def test_what_a_step_finds_and_what_its_errors_are_relative_to(loss) -> None:
     layers = chain(("dense", {}), ("tanh", {}), ("dense", {}), (loss, {}))
     weights, x = parameters(rng, (3, 4), (4, 6)), rng.standard_normal((samples, 3))
     targets = rng.integers(0, 6, samples) if loss == SOFTMAX else rng.standard_normal((samples, 6))
-    found = reference.gradients(layers, weights, x, targets)
+    gradients = reference.gradients(layers, weights, x, targets)
     z = reference.forward(layers, weights, x)["dense2"]
     wanted = np.eye(6)[targets] if loss == SOFTMAX else targets
     predictions = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True) if loss == SOFTMAX else z
-    np.testing.assert_allclose(found.predictions, predictions, rtol=1e-12)
-    assert found.loss == pytest.approx(reference.loss(layers, weights, x, targets), rel=1e-12)
+    np.testing.assert_allclose(gradients.predictions, predictions, rtol=1e-12)
+    assert gradients.loss == pytest.approx(reference.loss(layers, weights, x, targets), rel=1e-12)
     own, other = np.linalg.norm(predictions), np.linalg.norm(wanted)
-    assert found.scales.predictions == pytest.approx(own if loss == SOFTMAX else own + other)
+    assert gradients.scales.predictions == pytest.approx(own if loss == SOFTMAX else own + other)
     sizes = np.abs(z) + np.abs(targets) if loss == SQUARES else np.zeros(1)
-    assert found.scales.loss == pytest.approx(1 + found.loss if loss == SOFTMAX else np.mean(
+    assert gradients.scales.loss == pytest.approx(1 + gradients.loss if loss == SOFTMAX else np.mean(
         2 * np.abs(z - targets) * sizes + 64 * 2.0**-24 * sizes**2))
-    assert found.scales.cancellation == pytest.approx((own + other) / np.linalg.norm(predictions - wanted))
+    assert gradients.scales.cancellation == pytest.approx((own + other) / np.linalg.norm(predictions - wanted))
     single = [reference.gradients(layers, weights, x[[i]], targets[[i]]).layers for i in range(samples)]
-    for layer, (pair, terms) in enumerate(zip(found.layers, found.sizes, strict=True)):
-        magnitudes = [sum(np.abs(one[layer][part]) for one in single) / samples for part in (0, 1)]
+    for layer, (pair, terms) in enumerate(zip(gradients.layers, gradients.sizes, strict=True)):
+        magnitudes = [sum(np.abs(sample[layer][part]) for sample in single) / samples for part in (0, 1)]
         assert terms == pytest.approx(np.sqrt(sum((each**2).sum() for each in magnitudes))
                                       / np.sqrt(sum((each**2).sum() for each in pair)))
 
@@ -383,8 +385,8 @@ def test_what_a_step_finds_and_what_its_errors_are_relative_to(loss) -> None:
 def test_a_loss_is_read_from_probabilities_of_fp32() -> None:
     """Far from its class a sample counts as FP32's least normal number."""
     layers, x = chain((SOFTMAX, {})), np.array([[200.0, 0.0], [0.0, 1.0]])
-    found = reference.gradients(layers, [], x, np.array([1, 1]))
-    assert found.loss == pytest.approx((-np.log(np.finfo(np.float32).tiny) + np.log1p(np.exp(-1))) / 2)
+    gradients = reference.gradients(layers, [], x, np.array([1, 1]))
+    assert gradients.loss == pytest.approx((-np.log(np.finfo(np.float32).tiny) + np.log1p(np.exp(-1))) / 2)
     assert reference.loss(layers, [], x, np.array([1, 1])) > 100
 
 

@@ -26,8 +26,8 @@ MEMORY = 1 << 16
 
 def loops(memory: np.ndarray, body: Any, die: DieParameters) -> np.ndarray:
     """The memory after a task, sum by sum in the order of the specification; fixed-point ones are whole numbers."""
-    found, number = memory.copy(), int if die is FIXED else np.float32
-    words, result = (of.view(stored(die.multiply_format)) for of in (memory, found))
+    target, number = memory.copy(), int if die is FIXED else np.float32
+    words, result = (of.view(stored(die.multiply_format)) for of in (memory, target))
     packing, unit = die.packing, Q3_12.fraction_bits
     operand = memory.view(storage(die.multiply_format)).astype(np.int64 if die is FIXED else np.float32)
     zero = number(0)
@@ -57,7 +57,7 @@ def loops(memory: np.ndarray, body: Any, die: DieParameters) -> np.ndarray:
         if die is FIXED:
             total = min(max(round(Fraction(int(total), 1 << unit)), Q3_12.least), Q3_12.most)
         result[at] = total
-    return found
+    return target
 
 
 @pytest.mark.parametrize("die", [TINY, MIXED, FIXED], ids=["fp32", "mixed", "fixed"])
@@ -68,10 +68,10 @@ def test_every_sum_is_that_of_the_loops(seed: int, die: DieParameters) -> None:
     body = random_body(rng, die)
     memory = operands(rng, "plain", die, MEMORY)
     expected = loops(memory, body, die)
-    found = memory.copy()
-    useful = row_stationary.execute(found, body, [0] * 16, die).useful_macs
-    assert np.array_equal(found, expected)
-    assert np.array_equal(found, memory) != bool(useful) or not body.accumulate
+    computed = memory.copy()
+    useful = row_stationary.execute(computed, body, [0] * 16, die).useful_macs
+    assert np.array_equal(computed, expected)
+    assert np.array_equal(computed, memory) != bool(useful) or not body.accumulate
 
 
 def _plain_body(**changes: Any) -> Any:

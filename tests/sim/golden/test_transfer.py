@@ -149,12 +149,12 @@ def row_sum(row: tuple, lines: Words) -> np.ndarray:
     """A row of a matrix times lines: terms two by two, each a power of two, the largest of a coefficient first."""
     terms = [np.float32(bit if coefficient > 0 else -bit) * line for coefficient, line in zip(row, lines, strict=True)
              for bit in (8, 4, 2, 1) if abs(int(coefficient)) & bit]
-    found = None
+    total = None
     for first in range(0, len(terms), 2):
         pair = terms[first] + terms[first + 1] if first + 1 < len(terms) else terms[first]
-        found = pair if found is None else found + pair
-    assert found is not None
-    return found
+        total = pair if total is None else total + pair
+    assert total is not None
+    return total
 
 
 def tiled(fields: dict[str, Any], source: np.ndarray) -> Any:
@@ -172,17 +172,17 @@ def tiled(fields: dict[str, Any], source: np.ndarray) -> Any:
                               + j * fields["source_across"])
                 window[i][j] = source[word:word + channels].view(np.float32)
         if fields["down_first"]:
-            middle = [[row_sum(one, [line[j] for line in window]) for j in range(len(across[0]))] for one in down]
-            made = [[row_sum(one, line) for one in across] for line in middle]
+            middle = [[row_sum(coeffs, [line[j] for line in window]) for j in range(len(across[0]))] for coeffs in down]
+            outputs = [[row_sum(coeffs, line) for coeffs in across] for line in middle]
         else:
-            middle = [[row_sum(one, line) for one in across] for line in window]
-            made = [[row_sum(one, [line[t] for line in middle]) for t in range(len(across))] for one in down]
+            middle = [[row_sum(coeffs, line) for coeffs in across] for line in window]
+            outputs = [[row_sum(coeffs, [line[t] for line in middle]) for t in range(len(across))] for coeffs in down]
         for t, u in itertools.product(range(len(down)), range(len(across))) if fields["marks"] else ():
-            for channel in np.flatnonzero(made[t][u] == 0):
+            for channel in np.flatnonzero(outputs[t][u] == 0):
                 cause = any(window[i][j][channel:channel + 1].view(np.uint32)[0]
                             for i in range(len(down[0])) for j in range(len(across[0])) if down[t][i] * across[u][j])
-                made[t][u][channel] = -0.0 if cause else 0.0
-        yield plane, row, made
+                outputs[t][u][channel] = -0.0 if cause else 0.0
+        yield plane, row, outputs
 
 
 def store(target: np.ndarray, word: int, numbers: np.ndarray, adds: bool) -> None:
@@ -192,8 +192,8 @@ def store(target: np.ndarray, word: int, numbers: np.ndarray, adds: bool) -> Non
 
 def transformed(fields: dict[str, Any], source: np.ndarray, target: np.ndarray, adds: bool) -> None:
     first = fields["destination"]["offset"] + DIE_BASES.get(fields["destination"]["base"], 0)
-    for plane, row, made in tiled(fields, source.copy()):
-        for t, line in enumerate(made):
+    for plane, row, outputs in tiled(fields, source.copy()):
+        for t, line in enumerate(outputs):
             for u, numbers in enumerate(line):
                 y = fields["destination_row"] + plane * fields["destination_row_step"] + t
                 x = fields["destination_column"] + row * fields["destination_column_step"] + u
@@ -210,12 +210,12 @@ WAYS = [(1, 1), (1, 0), (0, 3), (2, 2), (3, 3), (4, 4), (3, 4), (13, 2), (14, 13
 
 @pytest.mark.parametrize("marks", [0, 1])
 @pytest.mark.parametrize("adds", [False, True])
-@pytest.mark.parametrize("made", [transform, gather])
+@pytest.mark.parametrize("make_fields", [transform, gather])
 @pytest.mark.parametrize("way", WAYS)
-def test_transforms_on_a_die(way: tuple[int, int], made: Any, adds: bool, marks: int) -> None:
+def test_transforms_on_a_die(way: tuple[int, int], make_fields: Any, adds: bool, marks: int) -> None:
     """To the bit, in all of its memory; each direction first."""
     for number, down_first in enumerate((0, 1)):
-        fields = made(down=way[0], across=way[1], down_first=down_first, marks=marks)
+        fields = make_fields(down=way[0], across=way[1], down_first=down_first, marks=marks)
         operation = TransferOperation.TRANSFORM_ADD if adds else TransferOperation.TRANSFORM
         array, (before,) = filled(CODING, image(number), [task((operation, fields))], bases=DIE_BASES)
         wanted = before.copy()
@@ -253,16 +253,16 @@ def test_places_of_tiles_go_to_several_dies(adds: bool, members: int, places: in
     operation = TransferOperation.TRANSFORM_ADD if adds else TransferOperation.TRANSFORM
     dies = 1 + (members - 1) * step + 2
     array, images = filled(CODING, image(4), [task((operation, fields))], *[rest] * (dies - 1), bases=DIE_BASES)
-    wanted = [one.copy() for one in images]
+    wanted = [image.copy() for image in images]
     owners = [(1 + member * step, place) for member in range(members) for place in range(places + (member < longer))]
     assert len(owners) == 16
-    for plane, row, made in tiled(fields, images[0]):
-        for (die, place), numbers in zip(owners, itertools.chain(*made), strict=True):
+    for plane, row, outputs in tiled(fields, images[0]):
+        for (die, place), numbers in zip(owners, itertools.chain(*outputs), strict=True):
             store(wanted[die], 1200 + 11 + 7 + plane * 13 + row * 4 + place * 61, numbers, adds)
     run(array)
     assert [status(array, die) for die in range(dies)] == [2] * dies
-    for die, one in zip(array.dies, wanted, strict=True):
-        assert die.read_memory(0, DIE_WORDS).tolist() == one.tolist()
+    for die, memory in zip(array.dies, wanted, strict=True):
+        assert die.read_memory(0, DIE_WORDS).tolist() == memory.tolist()
         assert die.read_register(regs.COUNTERS + 4 * 9) == (die.number in {owner for owner, _ in owners})
 
 

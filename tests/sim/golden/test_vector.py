@@ -30,7 +30,8 @@ def body(program: list[tuple[int, ...]], load: list[dict[str, Any]], store: list
     """Fields of a task; an instruction is (op, dst, a, b, immediate)."""
     return {"rows": ROWS, "columns": COLUMNS, "loads": len(load), "stores": len(store), "instructions": len(program),
             "regions": REGIONS, "load": load, "store": store, "immediates": [0x40200000, 0xBF000000, 0, 0],
-            "program": [dict(zip(("op", "dst", "a", "b", "immediate"), one, strict=False)) for one in program],
+            "program": [dict(zip(("op", "dst", "a", "b", "immediate"), instruction, strict=False))
+                        for instruction in program],
             **fields}
 
 
@@ -84,15 +85,15 @@ def run_one(op: VectorOp, a: np.ndarray, b: np.ndarray, dst: int = FULL, sources
 def test_elementwise(op: VectorOp) -> None:
     a = np.repeat(np.array(SPECIAL, dtype=np.uint32), len(SPECIAL)).reshape(13, 13)
     b = np.tile(np.array(SPECIAL, dtype=np.uint32), len(SPECIAL)).reshape(13, 13)
-    found = run_one(op, a, b)
-    for x, y, result in zip(a.flat, b.flat, found.flat, strict=True):
+    computed = run_one(op, a, b)
+    for x, y, result in zip(a.flat, b.flat, computed.flat, strict=True):
         assert int(result) == ELEMENTWISE[op](int(x), int(y)), f"{op.name} of {x:#x}, {y:#x}: {result:#x}"
 
 
 def test_operands_are_broadcast() -> None:
     row, column = bits([[1, 2, 3, 4, 5]]), bits([[10], [20], [30]])
-    found = run_one(VectorOp.ADD, row, column, FULL, (ROW, COLUMN))
-    assert found.view(np.float32).tolist() == [[11, 12, 13, 14, 15], [21, 22, 23, 24, 25], [31, 32, 33, 34, 35]]
+    computed = run_one(VectorOp.ADD, row, column, FULL, (ROW, COLUMN))
+    assert computed.view(np.float32).tolist() == [[11, 12, 13, 14, 15], [21, 22, 23, 24, 25], [31, 32, 33, 34, 35]]
     assert run_one(VectorOp.SCALE, row, column, FULL, (ROW, COLUMN), immediate=1).view(np.float32).tolist() == [
         [-0.5, -1, -1.5, -2, -2.5]] * 3
 
@@ -109,19 +110,19 @@ def test_reductions_go_up(dst: int, axis: int) -> None:
             total = np.float32(total + term)
         wanted.append(float(total))
     other = np.zeros((1, 1), np.uint32)
-    found = run_one(VectorOp.SUM, values.view(np.uint32), other, dst, (FULL, SINGLE))
-    assert found.shape == ((1, COLUMNS), (ROWS, 1))[axis]
-    assert found.view(np.float32).reshape(-1).tolist() == wanted
-    found = run_one(VectorOp.MAXIMUM, values.view(np.uint32), other, dst, (FULL, SINGLE))
-    assert found.view(np.float32).reshape(-1).tolist() == values.max(axis=axis).tolist()
+    reduced = run_one(VectorOp.SUM, values.view(np.uint32), other, dst, (FULL, SINGLE))
+    assert reduced.shape == ((1, COLUMNS), (ROWS, 1))[axis]
+    assert reduced.view(np.float32).reshape(-1).tolist() == wanted
+    reduced = run_one(VectorOp.MAXIMUM, values.view(np.uint32), other, dst, (FULL, SINGLE))
+    assert reduced.view(np.float32).reshape(-1).tolist() == values.max(axis=axis).tolist()
 
 
 def test_maxima_of_special_numbers() -> None:
     rows = [[0x80000000, 0, 0x80000000], [0xBF800000, 0xC0000000, 0xBF800001], [0x3F800000, 0x7F800001, 0x40000000],
             [0xFF800000, 0x80000000, 0xFF7FFFFF], [0xFFC12345, 0, 0]]
-    found = run_one(VectorOp.MAXIMUM, np.array(rows, dtype=np.uint32), np.zeros((1, 1), np.uint32), COLUMN,
-                    (FULL, SINGLE))
-    assert found.reshape(-1).tolist() == [0, 0xBF800000, NAN, 0x80000000, NAN]
+    maxima = run_one(VectorOp.MAXIMUM, np.array(rows, dtype=np.uint32), np.zeros((1, 1), np.uint32), COLUMN,
+                     (FULL, SINGLE))
+    assert maxima.reshape(-1).tolist() == [0, 0xBF800000, NAN, 0x80000000, NAN]
     assert run_one(VectorOp.SUM, np.array([[0x7F800001, 0]], dtype=np.uint32), np.zeros((1, 1), np.uint32), COLUMN,
                    (FULL, SINGLE)).tolist() == [[NAN]]
 
@@ -133,9 +134,9 @@ def test_a_row_is_reduced_to_a_single_number() -> None:
 
 
 def test_narrow_numbers() -> None:
-    found = run_one(VectorOp.NARROW, bits([[1, -2.5, 2**-24, 1e9]]), np.zeros((1, 1), np.uint32))
-    assert found.tolist() == [[0x3C00, 0xC100, 0x0001, 0x7C00]]
-    back = run_one(VectorOp.WIDEN, found | np.uint32(0xABCD0000), np.zeros((1, 1), np.uint32))
+    narrow = run_one(VectorOp.NARROW, bits([[1, -2.5, 2**-24, 1e9]]), np.zeros((1, 1), np.uint32))
+    assert narrow.tolist() == [[0x3C00, 0xC100, 0x0001, 0x7C00]]
+    back = run_one(VectorOp.WIDEN, narrow | np.uint32(0xABCD0000), np.zeros((1, 1), np.uint32))
     assert back.view(np.float32)[0, :2].tolist() == [1, -2.5]
 
 

@@ -36,8 +36,8 @@ def test_any_words_at_any_place(parameters: DieParameters) -> None:
         first = int(rng.integers(WORDS))
         count = int(rng.integers(min(8, WORDS - first) + 1))
         if rng.random() < 0.5:
-            found = window.read(first, count)
-            assert found.dtype == dtype and (found == expected[first:first + count]).all()
+            words = window.read(first, count)
+            assert words.dtype == dtype and (words == expected[first:first + count]).all()
         else:
             expected[first:first + count] = rng.integers(0, 1 << parameters.word_bits, count)
             window.write(first, expected[first:first + count])

@@ -97,9 +97,9 @@ def test_bandwidth_is_shared_by_reads_and_writes(axi_ports: int, rate: Fraction)
 
 def test_outstanding_bursts_hide_the_latency() -> None:
     with array(memory_rate=Fraction(8), memory_latency=200) as many, \
-            array(memory_rate=Fraction(8), memory_latency=200, outstanding=1) as one:
+            array(memory_rate=Fraction(8), memory_latency=200, outstanding=1) as single:
         assert copy(many, 1024) < 1024 + 300
-        assert copy(one, 1024) > 1024 / 16 * 200
+        assert copy(single, 1024) > 1024 / 16 * 200
 
 
 @pytest.mark.parametrize(("source", "target"), [(4096 - 16, 0), (0, 4096 - 16)])
@@ -156,9 +156,9 @@ def outcome(threads: int, unrest: int = 0) -> tuple[Any, ...]:
 
 
 def test_threads_change_nothing() -> None:
-    one = outcome(1)
-    assert outcome(2) == one
-    assert outcome(5) == one
+    single = outcome(1)
+    assert outcome(2) == single
+    assert outcome(5) == single
 
 
 @pytest.mark.parametrize(("threads", "unrest"), [(2, 1), (2, 2), (3, 3), (5, 4), (5, 5)])

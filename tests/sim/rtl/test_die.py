@@ -40,7 +40,7 @@ def test_random_graphs_of_other_dies(die: DieParameters, seed: int) -> None:
 @pytest.mark.parametrize("die", [FIXED, TINY_FIXED], ids=["fixed", "fixed rows"])
 def test_numbers_at_the_ends_of_their_format_are_counted_as_in_the_golden_model(die: DieParameters) -> None:
     program, buffers = random_program(die, 2, 3, 60, MEMORY_WORDS)
-    found = []
+    saturations = []
     for make in (CosimArray, GoldenArray):
         array, generator = make(die, 2, MEMORY_WORDS), np.random.default_rng(0)
         driver = Driver(array, program, memory_words=MEMORY_WORDS)
@@ -52,9 +52,9 @@ def test_numbers_at_the_ends_of_their_format_are_counted_as_in_the_golden_model(
         driver.step(0)
         driver.clear_counters()
         driver.step(0)
-        found.append([driver.saturations(number) for number in range(2)])
-    assert found[0] == found[1]
-    assert all(sum(counts[name] for counts in found[0]) > 0 for name in ("sums", "results"))
+        saturations.append([driver.saturations(number) for number in range(2)])
+    assert saturations[0] == saturations[1]
+    assert all(sum(counts[name] for counts in saturations[0]) > 0 for name in ("sums", "results"))
 
 
 @pytest.mark.parametrize(("memory_latency", "write_latency", "link_latency"), [(1, 1, 1), (200, 100, 40)])

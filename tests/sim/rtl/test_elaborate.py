@@ -44,15 +44,15 @@ class Whole(wiring.Component):
 
 def test_yosys_runs_once_for_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
-    made: list[str] = []
+    converted: list[str] = []
 
     def counted(make: Callable[[str], str], netlist: str) -> str:
         def once(text: str) -> str:
-            made.append(text)
+            converted.append(text)
             return make(text)
         return elaborate.module_text(once, netlist)
 
     texts = [emit.verilog(Whole(added), "whole", cache=counted) for added in (1, 1, 2)]
-    assert [text.count("module \\whole") + text.count("module \\part") for text in made] == [1, 1, 1]
+    assert [text.count("module \\whole") + text.count("module \\part") for text in converted] == [1, 1, 1]
     assert texts[0] == texts[1] == emit.verilog(Whole(1), "whole")
     assert texts[2] == emit.verilog(Whole(2), "whole") != texts[0]

@@ -26,12 +26,12 @@ FORGED: tuple[Callable[[int], int], ...] = (
     lambda length: length + 1, lambda length: length - 1, lambda _: ROOM, lambda _: 0, lambda _: 0xFFFFFFFF)
 
 
-def started(make: Callable[..., Any], made: Program, words: Any) -> tuple[Any, Driver]:
+def started(make: Callable[..., Any], program: Program, words: Any) -> tuple[Any, Driver]:
     """Two dies with their runs."""
     array = make(TINY, 2, MEMORY_WORDS)
-    driver = Driver(array, made, memory_words=MEMORY_WORDS, watchdog_cycles=20_000)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS, watchdog_cycles=20_000)
     for die in range(2):
-        driver.write(die, made.buffers["runs"], words[die])
+        driver.write(die, program.buffers["runs"], words[die])
     return array, driver
 
 
@@ -44,16 +44,16 @@ def test_a_forged_length_is_reported_with_its_task(code: str) -> None:
     _, driver = started(GoldenArray, honest, words)
     driver.step(0)
     true = [int(driver.read(die, honest.buffers["strings"])[0, 0]) for die in range(2)]
-    wanted = [driver.read(die, honest.buffers["made"]) for die in range(2)]
+    wanted = [driver.read(die, honest.buffers["decoded"]) for die in range(2)]
     assert all(1 < length < ROOM - 1 for length in true)
-    given = coded_program(TINY, 2, code, memory_words=MEMORY_WORDS, forged=True)
+    forged = coded_program(TINY, 2, code, memory_words=MEMORY_WORDS, forged=True)
     for make in (CosimArray, GoldenArray):
-        array, driver = started(make, given, words)
+        array, driver = started(make, forged, words)
         for victim, forge in ((number % 2, forge) for number, forge in enumerate(FORGED)):
-            address = given.step[victim].address + 2 * given.step[victim].spacing
+            address = forged.step[victim].address + 2 * forged.step[victim].spacing
             for die in range(2):
                 length = forge(true[die]) if die == victim else true[die]
-                driver.write(die, given.buffers["length"], np.array([[length]], dtype=np.uint32))
+                driver.write(die, forged.buffers["length"], np.array([[length]], dtype=np.uint32))
             with pytest.raises(DieError) as caught:
                 driver.step(0)
             assert str(caught.value) == f"die {victim}: task 'decode' at word {address:#x} stopped with BAD_CODE"
@@ -61,7 +61,7 @@ def test_a_forged_length_is_reported_with_its_task(code: str) -> None:
             assert array.dies[victim].read_register(Register.STATUS) & Status.ERROR
             assert array.dies[victim].read_register(Register.ERROR_CODE) == ErrorCode.BAD_CODE.value
             driver.recover()
-            driver.write(victim, given.buffers["length"], np.array([[true[victim]]], dtype=np.uint32))
+            driver.write(victim, forged.buffers["length"], np.array([[true[victim]]], dtype=np.uint32))
             driver.step(0)
             for die in range(2):
-                np.testing.assert_array_equal(driver.read(die, given.buffers["made"]), wanted[die])
+                np.testing.assert_array_equal(driver.read(die, forged.buffers["decoded"]), wanted[die])

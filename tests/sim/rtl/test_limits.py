@@ -78,9 +78,9 @@ def test_routes_to_what_does_not_exist(make: Any, die: int, port: int) -> None:
     """The first write is refused, and says so; the routes stay as they were."""
     devices = make(TINY, DIES, MEMORY_WORDS)
     Driver(devices, program(group={}), memory_words=MEMORY_WORDS, links=ring(DIES).directed())
-    one = devices.dies[1]
-    one.write_register(regs.ROUTES + 4 * die, port)
-    assert one.read_register(Register.STATUS) & 4
-    assert one.read_register(Register.ERROR_CODE) == ErrorCode.BAD_ROUTE.value
-    assert one.read_register(Register.ERROR_INFO) == 0xFF | die << 16
-    assert [one.read_register(regs.ROUTES + 4 * other) for other in (0, 2)] == [1, 0]
+    device = devices.dies[1]
+    device.write_register(regs.ROUTES + 4 * die, port)
+    assert device.read_register(Register.STATUS) & 4
+    assert device.read_register(Register.ERROR_CODE) == ErrorCode.BAD_ROUTE.value
+    assert device.read_register(Register.ERROR_INFO) == 0xFF | die << 16
+    assert [device.read_register(regs.ROUTES + 4 * other) for other in (0, 2)] == [1, 0]

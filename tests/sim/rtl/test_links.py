@@ -36,9 +36,9 @@ def test_a_share_of_the_campaign(kind: str) -> None:
 def test_a_die_reset_at_any_cycle() -> None:
     """Its neighbours stop with LINK, which names the port; what comes first is told."""
     outcome = traffic().campaign(1, KINDS["flips of 1e-05"], 0.9, seed=1)
-    found = {int(port) for error in outcome.errors for port in re.findall(
+    ports = {int(port) for error in outcome.errors for port in re.findall(
         r"stopped with LINK: the link of its port (\d) went down while it was in use", error)}
-    assert found == {0, 1} and outcome.resets >= 8
+    assert ports == {0, 1} and outcome.resets >= 8
 
 
 def test_a_die_reset_without_link_layers() -> None:
@@ -57,8 +57,8 @@ def test_a_die_reset_without_link_layers() -> None:
         golden = GoldenArray(die, dies, MEMORY_WORDS)
         both = (images(array, program, buffers, 5, memory_words=MEMORY_WORDS, steps=1, driver=its)
                 for array, its in ((rtl, driver), (golden, None)))
-        for found, wanted in zip(*both, strict=True):
-            check_equal(found, wanted, program)
+        for image, wanted in zip(*both, strict=True):
+            check_equal(image, wanted, program)
 
 
 def test_wires_that_are_cut() -> None:

@@ -28,10 +28,10 @@ def goes_on(driver: Driver, buffers: list[Buffer], seed: int) -> None:
     """The array runs a step as a fresh golden one does."""
     program, array = driver.program, driver.array
     golden = GoldenArray(program.parameters, program.dies, MEMORY_WORDS)
-    both = (images(one, program, buffers, seed, memory_words=MEMORY_WORDS, steps=1, driver=its)
-            for one, its in ((array, driver), (golden, None)))
-    for found, wanted in zip(*both, strict=True):
-        check_equal(found, wanted, program)
+    both = (images(array, program, buffers, seed, memory_words=MEMORY_WORDS, steps=1, driver=its)
+            for array, its in ((array, driver), (golden, None)))
+    for image, wanted in zip(*both, strict=True):
+        check_equal(image, wanted, program)
 
 
 @pytest.mark.parametrize("die", [TINY, preset("hypar-tiny")], ids=["ndp", "hypar"])
@@ -47,7 +47,7 @@ def test_stopped_at_any_cycle(die: DieParameters) -> None:
                 driver.start(number, 0)
             rtl.run(int(generator.integers(1, whole)))
             driver.recover()
-            assert all(one.read_register(Register.STATUS) == Status.DONE for one in rtl.dies)
+            assert all(device.read_register(Register.STATUS) == Status.DONE for device in rtl.dies)
         goes_on(driver, buffers, 11)
 
 
@@ -58,16 +58,16 @@ def test_a_stopped_die_starts_nothing_and_hears_nothing() -> None:
         for number in range(DIES):
             driver.start(number, 0)
         rtl.run(700)
-        one = rtl.dies[1]
-        one.write_register(Register.CONTROL, ControlBits.STOP)
-        assert one.read_register(Register.STATUS) == Status.BUSY
+        die = rtl.dies[1]
+        die.write_register(Register.CONTROL, ControlBits.STOP)
+        assert die.read_register(Register.STATUS) == Status.BUSY
         rtl.run(2000)
-        assert one.read_register(Register.STATUS) == Status.STOPPED
-        counters = [one.read_register(address + 4 * counter) for address in (regs.COUNTERS, regs.COUNTER_BASES)
+        assert die.read_register(Register.STATUS) == Status.STOPPED
+        counters = [die.read_register(address + 4 * counter) for address in (regs.COUNTERS, regs.COUNTER_BASES)
                     for counter in range(TINY.counters)]
-        one.write_register(Register.CONTROL, ControlBits.START)
+        die.write_register(Register.CONTROL, ControlBits.START)
         rtl.run(2000)
-        assert one.read_register(Register.STATUS) == Status.STOPPED and not any(counters)
+        assert die.read_register(Register.STATUS) == Status.STOPPED and not any(counters)
         driver.recover()
         goes_on(driver, buffers, 3)
 
@@ -76,10 +76,10 @@ def descriptor(**words: Callable[[int], int]) -> Callable[[Any, Program], None]:
     """Changes words of die 1's first task, named ``word0`` ..."""
     def change(array: Any, program: Program) -> None:
         address = program.step[1].address
-        found = array.dies[1].read_memory(address, 64)
+        descriptor = array.dies[1].read_memory(address, 64)
         for name, to in words.items():
-            found[int(name[4:])] = to(int(found[int(name[4:])]))
-        array.dies[1].write_memory(address, found)
+            descriptor[int(name[4:])] = to(int(descriptor[int(name[4:])]))
+        array.dies[1].write_memory(address, descriptor)
     return change
 
 

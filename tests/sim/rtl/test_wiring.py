@@ -54,8 +54,8 @@ def sent(array: Array) -> int:
             reads=[target], writes=[source])
     program = assemble([], builders, memory_words=MEMORY_WORDS)
     with CosimArray(die, 4, MEMORY_WORDS, links=array.timed()) as rtl:
-        drivers = [Driver(one, program, memory_words=MEMORY_WORDS, links=array)
-                   for one in (rtl, GoldenArray(die, 4, MEMORY_WORDS))]
+        drivers = [Driver(model, program, memory_words=MEMORY_WORDS, links=array)
+                   for model in (rtl, GoldenArray(die, 4, MEMORY_WORDS))]
         for driver in drivers:
             for number in range(4):
                 driver.write(number, source, np.arange(WORDS, dtype=np.uint32).reshape(1, WORDS) + number)
@@ -86,12 +86,12 @@ def test_random_tiles_are_the_same_at_any_rates() -> None:
         tiles.transfer(f"t{number}")
     program, images = tiles.finish(MEMORY_WORDS), []
     with CosimArray(parameters(), 4, MEMORY_WORDS, links=ARRAY.directed()) as rtl:
-        for one in (rtl, GoldenArray(parameters(), 4, MEMORY_WORDS)):
-            driver = Driver(one, program, memory_words=MEMORY_WORDS, links=ARRAY)
-            assert one.dies[1].read_register(regs.LINK_RATES + 8) == rate_word(NARROW)
-            tiles.fill(one, 3)
+        for model in (rtl, GoldenArray(parameters(), 4, MEMORY_WORDS)):
+            driver = Driver(model, program, memory_words=MEMORY_WORDS, links=ARRAY)
+            assert model.dies[1].read_register(regs.LINK_RATES + 8) == rate_word(NARROW)
+            tiles.fill(model, 3)
             driver.step(0)
-            images.append(np.stack([die.read_memory(0, program.records) for die in one.dies]))
+            images.append(np.stack([die.read_memory(0, program.records) for die in model.dies]))
     assert (images[0] == images[1]).all()
 
 

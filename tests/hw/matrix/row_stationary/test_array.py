@@ -125,27 +125,27 @@ def test_latencies(work):
         program = Program(rows.shape, np.random.default_rng(8))
         program.place(placement)
         program.add(placement, work)
-        made = rows.run(program, gates)
-        check(program, made)
-        return made, made.issued[:, 0].argmax()
+        trace = rows.run(program, gates)
+        check(program, trace)
+        return trace, trace.issued[:, 0].argmax()
 
-    made, first = run(1, 256, 256, 256)
-    assert first - made.pass_cycles[0] == 6 + max(work.tap_columns - 1, work.interleaved_windows)
-    made, first = run(256, 3, 256, 256)
-    assert first - made.loaded_cycles[0] == 3
-    made, first = run(256, 256, 10, 256)
+    trace, first = run(1, 256, 256, 256)
+    assert first - trace.pass_cycles[0] == 6 + max(work.tap_columns - 1, work.interleaved_windows)
+    trace, first = run(256, 3, 256, 256)
+    assert first - trace.loaded_cycles[0] == 3
+    trace, first = run(256, 256, 10, 256)
     line = ((work.interleaved_windows - 1) * work.window_step + work.span - 1) // rows.shape.feed_words
-    assert first - made.line_cycles[line] == 5
+    assert first - trace.line_cycles[line] == 5
 
 
 def test_rows_that_only_pass_sums_on():
     """What a row that is not active hands on has every bit of what came, whatever lies in its scratchpads."""
     rows = array("3x4", "cells")
     program = Program(rows.shape, np.random.default_rng(5), "special")
-    full, one = (Placement(sets=1, set_rows=count, images=1, image_rows=4) for count in (3, 1))
+    full, single = (Placement(sets=1, set_rows=count, images=1, image_rows=4) for count in (3, 1))
     work = Work(tap_columns=2, tap_channels=1, tap_step=1, window_step=1, windows=6, filter_step=3,
                 interleaved_windows=2)
-    for placement in (full, one, full, one, one):
+    for placement in (full, single, full, single, single):
         program.place(placement)
         program.add(placement, work)
     check(program, rows.run(program))

@@ -59,10 +59,10 @@ def body(name: str, **fields: Any) -> Any:
     ones = dict.fromkeys((*row_stationary.COUNTS, "row_stride", "column_stride", "row_dilation", "column_dilation"), 1)
     zeros = dict.fromkeys(("row_origin", "column_origin", "accumulate", "x_image", "x_row", "x_column", "x_channel",
                            "w_row", "w_column", "w_channel", "w_filter", "c_image", "c_row", "c_column", "c_run"), 0)
-    made = SimpleNamespace(**pointers, **(ones | zeros | {
+    task = SimpleNamespace(**pointers, **(ones | zeros | {
         key: value & ADDRESS_MASK if key[:2] in ("x_", "w_", "c_") else value for key, value in fields.items()}))
-    made.__dict__.update({key: value for key, value in derived(made, die).items() if key not in fields})
-    return made
+    task.__dict__.update({key: value for key, value in derived(task, die).items() if key not in fields})
+    return task
 
 
 def run(name: str, tasks: Sequence[Any], kind: str = "plain", errors: list[ErrorCode] | None = None,

@@ -53,37 +53,37 @@ LIMITS = {
 
 def body(die: DieParameters, **fields: int) -> Any:
     """One of everything, but for some fields; what follows from others does."""
-    made = SimpleNamespace(**dict.fromkeys(COUNTS, 1), row_origin=0, row_stride=1, column_origin=0, column_stride=1,
+    task = SimpleNamespace(**dict.fromkeys(COUNTS, 1), row_origin=0, row_stride=1, column_origin=0, column_stride=1,
                            row_dilation=1, column_dilation=1, accumulate=0,
                            **{name: 1 for name in RowStationaryBody.FIELDS if name[:2] in ("x_", "w_", "c_")})
-    made.__dict__.update(fields)
-    made.__dict__.update(derived(made, die))
-    return made
+    task.__dict__.update(fields)
+    task.__dict__.update(derived(task, die))
+    return task
 
 
-def fits(one: Any, die: DieParameters) -> bool:
+def fits(task: Any, die: DieParameters) -> bool:
     try:
-        row_stationary.check(one, die)
+        row_stationary.check(task, die)
     except BadOperandError:
         return False
     return True
 
 
-def task_bits(one: Any) -> int:
+def task_bits(task: Any) -> int:
     """The fields of a body that it has, as the hardware gets them."""
-    words = pack(RowStationaryBody, {name: getattr(one, name) for name in RowStationaryBody.FIELDS
-                                     if not name.startswith("reserved") and isinstance(getattr(one, name, None), int)})
+    words = pack(RowStationaryBody, {name: getattr(task, name) for name in RowStationaryBody.FIELDS
+                                     if not name.startswith("reserved") and isinstance(getattr(task, name, None), int)})
     return sum(word << 32 * place for place, word in enumerate(words))
 
 
 def checked(die: DieParameters, bodies: Iterable[Any]) -> list[bool]:
     """Whether the hardware takes each body."""
     dut = LimitCheck(Sizes(die))
-    found: list[bool] = []
+    verdicts: list[bool] = []
 
     async def bench(ctx: Any) -> None:
-        for one in bodies:
-            ctx.set(dut.task.as_value(), task_bits(one))
+        for task in bodies:
+            ctx.set(dut.task.as_value(), task_bits(task))
             ctx.set(dut.start, 1)
             await ctx.tick()
             ctx.set(dut.start, 0)
@@ -92,10 +92,10 @@ def checked(die: DieParameters, bodies: Iterable[Any]) -> list[bool]:
                 await ctx.tick()
                 cycles += 1
             assert cycles <= 28
-            found.append(not ctx.get(dut.bad))
+            verdicts.append(not ctx.get(dut.bad))
 
     simulate(dut, bench, limit_cycles=1_000_000)
-    return found
+    return verdicts
 
 
 def test_a_verdict_stays_until_the_next_start() -> None:
@@ -123,12 +123,12 @@ def test_each_limit_at_and_beyond(limit: str) -> None:
     """The golden model says the same, and no other limit is to blame."""
     tried = LIMITS[limit]
     good, beyond = [body(TINY, **at) for at, _ in tried], [body(TINY, **fields) for _, fields in tried]
-    assert any(needs(one, TINY)[limit][0] == needs(one, TINY)[limit][1] for one in good)
-    for one in beyond:
-        assert [name for name, (need, most) in needs(one, TINY).items() if need > most] == [limit]
-    bodies = [one for pair in zip(good, beyond, strict=True) for one in pair]
+    assert any(needs(task, TINY)[limit][0] == needs(task, TINY)[limit][1] for task in good)
+    for task in beyond:
+        assert [name for name, (need, most) in needs(task, TINY).items() if need > most] == [limit]
+    bodies = [task for pair in zip(good, beyond, strict=True) for task in pair]
     wanted = [True, False] * len(tried)
-    assert [fits(one, TINY) for one in bodies] == wanted
+    assert [fits(task, TINY) for task in bodies] == wanted
     assert checked(TINY, bodies) == wanted
 
 
@@ -141,7 +141,7 @@ def test_counts_and_runs() -> None:
     bodies += [body(TINY, window_run=2, windows=3), body(TINY, window_run=2, tap_channels=2),
                body(TINY, window_run=2, column_stride=2), body(TINY, tap_channels=2),
                body(TINY, tap_channels=2, x_channel=3), body(TINY, images=256, rows=4)]
-    wanted = [fits(one, TINY) for one in bodies]
+    wanted = [fits(task, TINY) for task in bodies]
     assert sum(wanted) == 3
     assert checked(TINY, bodies) == wanted
 
@@ -152,19 +152,19 @@ def test_random_bodies(name: str) -> None:
     die, rng = DIES[name], np.random.default_rng(len(name))
     bodies = []
     for number in range(60):
-        one = random_body(rng, die)
-        bodies.append(one)
-        other = SimpleNamespace(**vars(one))
+        task = random_body(rng, die)
+        bodies.append(task)
+        other = SimpleNamespace(**vars(task))
         changed = DERIVED[number % len(DERIVED)]
-        setattr(other, changed, getattr(one, changed) + int(rng.choice([-1, 1, 5])))
+        setattr(other, changed, getattr(task, changed) + int(rng.choice([-1, 1, 5])))
         if getattr(other, changed) >= 0:
             bodies.append(other)
-        other = SimpleNamespace(**vars(one))
+        other = SimpleNamespace(**vars(task))
         changed = str(rng.choice([*COUNTS, "row_stride", "column_stride", "row_dilation", "column_dilation"]))
         setattr(other, changed, int(rng.integers(1, 1 << int(rng.integers(1, 9)))))
         other.__dict__.update(derived(other, die))
         if all(getattr(other, field) < 1 << 16 for field in DERIVED):
             bodies.append(other)
-    wanted = [fits(one, die) for one in bodies]
+    wanted = [fits(task, die) for task in bodies]
     assert 60 <= sum(wanted) <= len(bodies) - 60
     assert checked(die, bodies) == wanted

@@ -74,8 +74,8 @@ def test_random_tasks(die: DieParameters, seed: int, slow: str | None) -> None:
     for body, kind in tasks:
         if kind is GOOD:
             jobs, region = _rounds(body, die, region)
-            for name, found in jobs.items():
-                expected[name] += found
+            for name, block_jobs in jobs.items():
+                expected[name] += block_jobs
         elif kind is OTHER:
             expected["store"].append({"error": ErrorCode.BAD_OPERATION})
         else:
