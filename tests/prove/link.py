@@ -194,11 +194,11 @@ def credits(harness: Harness, code: ModuleType) -> None:
         under_way = Signal(bits, name=f"under_way_{one}")
         m.d.sync += [under_way.eq(under_way + tells.freed[one] - hears.credit[one]),
                      freed[one].eq(after(freed[one], tells.freed[one])),
-                     given[one].eq(after(given[one], hearing["known"][one] != hearing["given"][one]))]
+                     given[one].eq(after(given[one], hearing["known"][one] != hearing["credited"][one]))]
         with m.If(hears.heard & (hears.heard_class == one)):
             m.d.sync += known[one].eq(come[f"number_{one}"])
         harness.assume(~tells.freed[one] | (under_way < places))
-        for register, number in ((telling["freed"], freed), (hearing["given"], given), (hearing["known"], known)):
+        for register, number in ((telling["freed"], freed), (hearing["credited"], given), (hearing["known"], known)):
             harness.invariant((number[one] < period) & (register[one] == counts[number[one]]))
         chain = [known[one], *(way[f"number_{one}"] for way in wires.ways)]
         for before, number in pairwise(chain):
@@ -208,9 +208,9 @@ def credits(harness: Harness, code: ModuleType) -> None:
         harness.invariant(apart(given[one], freed[one]) + hears.credit[one] == under_way)
         harness.invariant(under_way <= places)
         harness.claim(_GIVEN, ~hears.credit[one] | (under_way != 0))
-        harness.claim(_NONE_LOST, (telling["freed"][one] != hearing["given"][one])
+        harness.claim(_NONE_LOST, (telling["freed"][one] != hearing["credited"][one])
                       | (under_way == hears.credit[one]))
-        harness.claim(_EACH_CYCLE, hears.credit[one] == harness.past(hearing["known"][one] != hearing["given"][one]))
+        harness.claim(_EACH_CYCLE, hears.credit[one] == harness.past(hearing["known"][one] != hearing["credited"][one]))
 
 
 PROOFS = (
