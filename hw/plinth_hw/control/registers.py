@@ -81,8 +81,8 @@ class _Answers:
 
     def give(self, m: Module, word: Value) -> None:
         """Answer with ``word``, under the conditions in which this is called."""
-        answers, _ = self._words.setdefault(id(word), (Signal(name="answers"), word))
-        m.d.comb += [answers.eq(1), self.known.eq(1)]
+        selected, _ = self._words.setdefault(id(word), (Signal(name="selected"), word))
+        m.d.comb += [selected.eq(1), self.known.eq(1)]
 
     def word(self, m: Module) -> Value:
         """The one that was given a cycle ago, or else 0."""
