@@ -51,7 +51,7 @@ _ROOM_RESET = re.compile(r"^( *)(always @\(posedge clk\)\n *\w+_room_reset <=)",
 
 def _without_selections(text: str) -> str:
     """The same with names that select nothing: Yosys' ABC9 names bit 2 of ``a`` so, too, and would join both."""
-    return _SELECTION.sub(lambda found: "\\" + found[1].replace("[", ".").replace("]", "") + " ", text)
+    return _SELECTION.sub(lambda match: "\\" + match[1].replace("[", ".").replace("]", "") + " ", text)
 
 
 def _made(make: Callable[[str], str], text: str) -> str:
@@ -190,8 +190,8 @@ def text_digest(m: Module, platform: object) -> Value:
 
 def held_digest(text: str, name: str) -> int:
     """The digest that module ``name`` of a text of :func:`verilog` holds; 0 if it asks for none."""
-    found = re.search(rf"\nmodule {name}_digest\(.*?32'h([0-9a-f]{{8}});", text, re.DOTALL)
-    return int(found[1], 16) if found else 0
+    match = re.search(rf"\nmodule {name}_digest\(.*?32'h([0-9a-f]{{8}});", text, re.DOTALL)
+    return int(match[1], 16) if match else 0
 
 
 def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cells", *,

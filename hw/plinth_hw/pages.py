@@ -48,8 +48,8 @@ def _kib(parameters: DieParameters, words: int) -> str:
     return f"{words * parameters.word_bits / 8 / 1024:,g}"
 
 
-def _format(one: Format) -> str:
-    return f"FP{one.bits}" if isinstance(one, Float) else str(one).upper()
+def _format(fmt: Format) -> str:
+    return f"FP{fmt.bits}" if isinstance(fmt, Float) else str(fmt).upper()
 
 
 def _tile_words(parameters: DieParameters) -> int:
@@ -97,7 +97,7 @@ def table(names: Iterable[str], rows: dict[str, Row], first: Iterable[str] = ())
     """A table of presets, a column each."""
     parameters = [preset(name) for name in names]
     return [f"| | {' | '.join(f'`{name}`' for name in names)} |", "| --- " * (len(parameters) + 1) + "|", *first,
-            *(f"| {title} | {' | '.join(row(one) for one in parameters)} |" for title, row in rows.items())]
+            *(f"| {title} | {' | '.join(row(die) for die in parameters)} |" for title, row in rows.items())]
 
 
 def pages(root: Path) -> dict[Path, dict[str, list[str]]]:

@@ -95,7 +95,7 @@ def shape_of(declared: Any) -> Any:
     return CodeShape(declared)
 
 
-def either(condition: Any, one: Code, other: Code) -> Value:
-    """``one`` where the condition holds, else ``other``, of the same code and as wide as it."""
-    shape = shape_of(type(one))
-    return Mux(condition, shape.const(one), shape.const(other))
+def either(condition: Any, first: Code, second: Code) -> Value:
+    """``first`` where the condition holds, else ``second``, of the same code and as wide as it."""
+    shape = shape_of(type(first))
+    return Mux(condition, shape.const(first), shape.const(second))

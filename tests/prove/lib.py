@@ -48,7 +48,7 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
             m.d.comb += [at.eq(number[1] + before - shown), peek.addr.eq(Array(order)[Mux(at >= ring, at - ring, at)])]
             there = peek.data
         else:
-            there = state["found"]
+            there = state["stored"]
         harness.invariant(state["holds"] == (inside != 0))
         harness.invariant(held == inside + shown)
         harness.invariant(~watched | (before < held))
@@ -93,7 +93,7 @@ _FIFO_BLOCK = (
 #: A register slice: one place and the head.
 _FIFO_SLICE = (
     *_FIFO[1:],
-    Twin(_ORDER, "first.eq(Mux(holds, found, given))", "first.eq(given)"),
+    Twin(_ORDER, "first.eq(Mux(holds, stored, pushed))", "first.eq(pushed)"),
     Twin("an offer stands until it is taken", "with m.If(~self.o.valid | self.o.ready):", "with m.If(self.i.valid):"),
     Twin("what it holds is offered", "self.o.valid.eq(get | passes)", "self.o.valid.eq(get)"),
     Twin("empty: all that was taken has been given", "self.empty.eq(~holds & ~self.o.valid)", "self.empty.eq(~holds)"),

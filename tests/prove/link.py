@@ -195,11 +195,11 @@ def credits(harness: Harness, code: ModuleType) -> None:
         under_way = Signal(bits, name=f"under_way_{index}")
         m.d.sync += [under_way.eq(under_way + tells.freed[index] - hears.credit[index]),
                      freed[index].eq(after(freed[index], tells.freed[index])),
-                     credited[index].eq(after(credited[index], hearing["known"][index] != hearing["given"][index]))]
+                     credited[index].eq(after(credited[index], hearing["known"][index] != hearing["credited"][index]))]
         with m.If(hears.heard & (hears.heard_class == index)):
             m.d.sync += known[index].eq(come[f"number_{index}"])
         harness.assume(~tells.freed[index] | (under_way < places))
-        for register, number in ((telling["freed"], freed), (hearing["given"], credited), (hearing["known"], known)):
+        for register, number in ((telling["freed"], freed), (hearing["credited"], credited), (hearing["known"], known)):
             harness.invariant((number[index] < period) & (register[index] == counts[number[index]]))
         chain = [known[index], *(way[f"number_{index}"] for way in wires.ways)]
         for before, number in pairwise(chain):
@@ -209,10 +209,10 @@ def credits(harness: Harness, code: ModuleType) -> None:
         harness.invariant(apart(credited[index], freed[index]) + hears.credit[index] == under_way)
         harness.invariant(under_way <= places)
         harness.claim(_GIVEN, ~hears.credit[index] | (under_way != 0))
-        harness.claim(_NONE_LOST, (telling["freed"][index] != hearing["given"][index])
+        harness.claim(_NONE_LOST, (telling["freed"][index] != hearing["credited"][index])
                       | (under_way == hears.credit[index]))
         harness.claim(_EACH_CYCLE, hears.credit[index] == harness.past(
-            hearing["known"][index] != hearing["given"][index]))
+            hearing["known"][index] != hearing["credited"][index]))
 
 
 PROOFS = (

@@ -43,7 +43,7 @@ SETTINGS: list[tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]] = [
     ((), {}, {}),
     (("--dies", "2", "--machine", "fpga", "--batch", "64", "--seed", "3"), {"dies": 2, "machine": "fpga"},
      {"batch": 64, "seed": 3}),
-    (("--array", "full-4", "--planner", "model", "--update", "momentum", "--rate", "0.05"), {"given": "full-4"},
+    (("--array", "full-4", "--planner", "model", "--update", "momentum", "--rate", "0.05"), {"array": "full-4"},
      {"planner": "model", "update": "momentum", "rate": 0.05})]
 
 

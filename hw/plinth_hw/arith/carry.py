@@ -24,8 +24,8 @@ class Digits(NamedTuple):
     one bit are the same at all places."""
 
     inputs: tuple[Value, ...]
-    one: Callable[..., Any]
-    other: Callable[..., Any] = _zero
+    first: Callable[..., Any]
+    second: Callable[..., Any] = _zero
 
     @property
     def width(self) -> int:
@@ -84,7 +84,7 @@ def stepped_sum(m: Module, platform: Any, name: str, count: Value, up: Value, do
 
 
 def table_sum(m: Module, platform: Any, name: str, digits: Sequence[Digits], carry: Value | None = None) -> Value:
-    """The sum of the words ``one`` and ``other`` of all digits, the lowest first, and a carry, without the carry out.
+    """The sum of the words ``first`` and ``second`` of all digits, lowest places first, and a carry; no carry out.
 
     The platform chooses the form: one whose ``family`` is ``"ecp5"`` gets ``CCU2C``.
 
@@ -99,8 +99,8 @@ def table_sum(m: Module, platform: Any, name: str, digits: Sequence[Digits], car
         ones, others = [], []
         for part in digits:
             words = [word if len(word) == part.width else word.replicate(part.width) for word in part.inputs]
-            ones.append(part.one(*words)[:part.width])
-            others.append(part.other(*words)[:part.width])
+            ones.append(part.first(*words)[:part.width])
+            others.append(part.second(*words)[:part.width])
         m.d.comb += total.eq(Cat(ones) + Cat(others) + into)
         return total
     places = [(tuple(word[place if len(word) > 1 else 0] for word in part.inputs), carry_table(part))
@@ -135,11 +135,11 @@ def carry_table(digits: Digits) -> int:
     entries: dict[int, int] = {}
     carries: dict[int, set[int]] = {}
     for bits in product((0, 1), repeat=used):
-        one, other = digits.one(*bits) & 1, digits.other(*bits) & 1
+        first, second = digits.first(*bits) & 1, digits.second(*bits) & 1
         padded = (*bits, *(1,) * (_INPUTS - used))
-        entries[sum(bit << at for at, bit in enumerate(padded))] = one ^ other
-        if one == other:
-            carries.setdefault(padded[0] | padded[1] << 1, set()).add(one)
+        entries[sum(bit << at for at, bit in enumerate(padded))] = first ^ second
+        if first == second:
+            carries.setdefault(padded[0] | padded[1] << 1, set()).add(first)
     for entry, wanted in carries.items():
         if wanted != {entries.setdefault(entry, min(wanted))}:
             raise ValueError(f"A carry chain has no table for a place with carries {carries!r}")

@@ -24,10 +24,10 @@ def times_power(fmt: Float, number: Value, power: Value, negative: Value) -> Val
     fraction, exponent, sign = number[:bits], number[bits:-1], number[-1] ^ negative
     # A subnormal number becomes normal as soon as its fraction reaches over its bits.
     shifted = (fraction << power)[:bits + most]
-    made = Cat(shifted[:bits], Const(0, fmt.exponent_bits))
+    small = Cat(shifted[:bits], Const(0, fmt.exponent_bits))
     for over in range(1, most + 1):
-        made = Mux(shifted[bits + over - 1], Cat(shifted[over - 1:][:bits], Const(over, fmt.exponent_bits)), made)
+        small = Mux(shifted[bits + over - 1], Cat(shifted[over - 1:][:bits], Const(over, fmt.exponent_bits)), small)
     raised = (exponent + power)[:fmt.exponent_bits + 1]
     beyond = raised >= fmt.exponent_maximum
-    magnitude = Mux(exponent == 0, made, Mux(beyond, Const(fmt.infinity, fmt.bits - 1), Cat(fraction, raised[:-1])))
+    magnitude = Mux(exponent == 0, small, Mux(beyond, Const(fmt.infinity, fmt.bits - 1), Cat(fraction, raised[:-1])))
     return Mux(exponent.all() & fraction.any(), Const(fmt.quiet_nan, fmt.bits), Cat(magnitude, sign))

@@ -59,15 +59,15 @@ def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds
             raise click.UsageError("Missing argument 'PRESET'.")
         make, parameters = _design(design), preset(name)
         folder = out or output_root() / "bitstream" / board / name
-        made = flow.build(board, parameters, lambda clock_hz: make(parameters, clock_hz, baud), round(clock * 1e6),
-                          baud, folder, range(seed, seed + seeds))
+        report = flow.build(board, parameters, lambda clock_hz: make(parameters, clock_hz, baud), round(clock * 1e6),
+                            baud, folder, range(seed, seed + seeds))
     except (ToolError, ValueError) as error:
         click.echo(f"plinth_hw.board: error: {error}", err=True)
         sys.exit(2)
     except OSError as error:
         click.echo(f"plinth_hw.board: error: {error.filename}: {error.strerror}; name what can be written", err=True)
         sys.exit(2)
-    click.echo(made.text() + str(folder / f"{flow.NAME}.bit"))
+    click.echo(report.text() + str(folder / f"{flow.NAME}.bit"))
 
 
 if __name__ == "__main__":

@@ -109,10 +109,10 @@ def floorplan(cells: Mapping[str, str], device: FpgaDevice = LFE5U_85F) -> dict[
     sites = _elements(groups["element"], device)
     taken: set[Site] = set()
     for group, places in (("a", [rows[0], rows[1]]), ("b", [rows[0]]), ("half_0", [rows[2]]), ("half_1", [rows[3]])):
-        found = _side_by_side(ordered[group], [[site for site in row if site not in taken] for row in places],
-                              device.width * _ACROSS[group])
-        taken |= set(found.values())
-        sites |= found
+        placed = _side_by_side(ordered[group], [[site for site in row if site not in taken] for row in places],
+                               device.width * _ACROSS[group])
+        taken |= set(placed.values())
+        sites |= placed
     # The others take what is farthest from the engines.
     left = sorted((site for row in rows for site in row if site not in taken),
                   key=lambda site: -abs(site.x - device.width * _ACROSS["engines"]) - 2 * abs(site.y - rows[-1][0].y))

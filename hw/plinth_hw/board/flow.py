@@ -160,12 +160,12 @@ def _place(command: list[str], folder: Path, clock_hz: Fraction, seeds: Sequence
     for seed in seeds:
         _run([*command, "--placer", PLACER, "--seed", str(seed), "--timing-allow-fail", "--report", "nextpnr.json"],
              folder, f"-{seed}")
-        found = report.read(json.loads((folder / "nextpnr.json").read_text()), clock_hz, reached)
-        reached[seed] = found.fmax_mhz
-        reports.append(found)
-        if found.met:
-            return found
-    return max(reports, key=lambda one: one.fmax_mhz)
+        placement = report.read(json.loads((folder / "nextpnr.json").read_text()), clock_hz, reached)
+        reached[seed] = placement.fmax_mhz
+        reports.append(placement)
+        if placement.met:
+            return placement
+    return max(reports, key=lambda placement: placement.fmax_mhz)
 
 
 def _run(command: list[str], folder: Path, suffix: str = "") -> None:

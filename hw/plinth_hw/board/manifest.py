@@ -98,11 +98,11 @@ class Manifest:
                                 f"{parameters.name} ({wanted}); make that one with make bitstream BOARD={self.board} "
                                 f"PRESET={parameters.name}, or take preset {self.preset}")
         try:
-            found = hashlib.sha256(bitstream.read_bytes()).hexdigest()
+            digest = hashlib.sha256(bitstream.read_bytes()).hexdigest()
         except OSError as error:
             raise ManifestError(f"{bitstream}: {error.strerror}; make the bitstream with make bitstream "
                                 f"BOARD={self.board} PRESET={self.preset}") from None
-        if found != self.bitstream:
-            raise ManifestError(f"{bitstream} (SHA-256 {found[:8]}) is not the bitstream that {FILE} beside it "
+        if digest != self.bitstream:
+            raise ManifestError(f"{bitstream} (SHA-256 {digest[:8]}) is not the bitstream that {FILE} beside it "
                                 f"describes ({self.bitstream[:8]}); make it again with make bitstream "
                                 f"BOARD={self.board} PRESET={self.preset}")

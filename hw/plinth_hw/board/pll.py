@@ -77,15 +77,15 @@ def search(input_hz: int, wanted_hz: int) -> PLL:
         if not _within(Fraction(value), limits):
             raise ValueError(f"PLL {name} must be from {limits[0] / 1e6:g} to {limits[1] / 1e6:g} MHz, not "
                              f"{value / 1e6:g}")
-    found = []
+    plls = []
     for divider in range(1, MOST_DIVISION + 1):
         if not _within(Fraction(input_hz, divider), DETECTOR_HZ):
             continue
         feedback = min(MOST_DIVISION, wanted_hz * divider // input_hz)
-        found += [pll for output in range(1, MOST_DIVISION + 1) if feedback
-                  and _within((pll := PLL(input_hz, divider, feedback, output)).vco_hz, VCO_HZ)
-                  and _within(pll.output_hz, OUTPUT_HZ)]
-    if not found:
+        plls += [pll for output in range(1, MOST_DIVISION + 1) if feedback
+                 and _within((pll := PLL(input_hz, divider, feedback, output)).vco_hz, VCO_HZ)
+                 and _within(pll.output_hz, OUTPUT_HZ)]
+    if not plls:
         raise ValueError(f"PLL output of at most {wanted_hz / 1e6:g} MHz cannot be made of {input_hz / 1e6:g} MHz")
     middle = sum(VCO_HZ) // 2
-    return max(found, key=lambda pll: (pll.output_hz, -pll.input_divider, -abs(pll.vco_hz - middle)))
+    return max(plls, key=lambda pll: (pll.output_hz, -pll.input_divider, -abs(pll.vco_hz - middle)))

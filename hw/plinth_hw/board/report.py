@@ -80,6 +80,6 @@ def read(nextpnr: dict[str, Any], clock_hz: Fraction, seeds: dict[int, float]) -
               for kind, names in (("logic_ns", ("clk-to-q", "logic", "setup")), ("routing_ns", ("routing",)))}
     ends = {end: f"{place['cell']}.{place['port']}" for end, place in
             (("from", paths[0][0]["from"]), ("to", paths[0][-1]["to"]))}
-    cells = {kind: (found["used"], found["available"]) for kind in CELLS
-             if (found := nextpnr["utilization"].get(kind)) is not None and found["used"]}
+    cells = {kind: (usage["used"], usage["available"]) for kind in CELLS
+             if (usage := nextpnr["utilization"].get(kind)) is not None and usage["used"]}
     return Report(clock_mhz, achieved, ends | delays, cells, seeds)

@@ -87,7 +87,7 @@ class Aligner(wiring.Component):
         # and their parities tell which are more.
         head = self.piece.payload
         origin, destination = Signal(width, name="origin"), Signal(width, name="destination")
-        flits, made = Signal(len(head.run.words), name="flits"), Signal(len(head.run.words), name="made")
+        flits, flits_made = Signal(len(head.run.words), name="flits"), Signal(len(head.run.words), name="flits_made")
         left = Signal.like(flits, name="left")
         odd_sectors, shift = Signal(name="odd_sectors"), Signal(width, name="shift")
         opens, fresh = Signal(init=1, name="opens"), Signal(init=1, name="fresh")
@@ -100,7 +100,7 @@ class Aligner(wiring.Component):
         m.d.comb += [
             origin.eq(head.origin[:lane_bits]), destination.eq(head.run.address[:lane_bits]),
             shift.eq((origin - destination)[:lane_bits]),
-            flits.eq((destination + head.run.words + (flit_words - 1)) >> lane_bits), left.eq(flits - made),
+            flits.eq((destination + head.run.words + (flit_words - 1)) >> lane_bits), left.eq(flits - flits_made),
             odd_sectors.eq(((origin + head.run.words + (flit_words - 1)) >> lane_bits)[0]),
             alone.eq((flits == 1) & odd_sectors), primes.eq((origin > destination) & ~alone),
             spare.eq(flits[0] ^ primes ^ odd_sectors),
@@ -120,9 +120,9 @@ class Aligner(wiring.Component):
         with m.If(step):
             m.d.sync += [opens.eq(last), fresh.eq(last | prime)]
             with m.If(last):
-                m.d.sync += made.eq(0)
+                m.d.sync += flits_made.eq(0)
             with m.Elif(~prime):
-                m.d.sync += made.eq(made + 1)
+                m.d.sync += flits_made.eq(flits_made + 1)
         rotated = Signal(self.sector.shape())
         before = Signal.like(rotated)
         m.d.comb += rotated.as_value().eq(Cat(*rotate(

@@ -45,9 +45,10 @@ def line_layout(words: data.ArrayLayout, matrices: int) -> data.StructLayout:
     return data.StructLayout({"data": words, "tag": unsigned(index_bits(matrices)), "ends_line": unsigned(1)})
 
 
-def last_places(matrices: Sequence[Matrix], task: Any, *, made: bool) -> dict[str, Value]:
-    """Last row and column of a block that a task's matrices are multiplied with, or that they have ``made``."""
-    sizes = [len(matrix) - 1 if made else len(matrix[0]) - 1 for matrix in matrices]
+def last_places(matrices: Sequence[Matrix], task: Any, *, results: bool) -> dict[str, Value]:
+    """Last row and column of a block that a task's matrices are multiplied with, or, if ``results``, of the
+    block that they make of it."""
+    sizes = [len(matrix) - 1 if results else len(matrix[0]) - 1 for matrix in matrices]
     return {side: select(sizes, getattr(task, side)) for side in ("down", "across")}
 
 
@@ -127,17 +128,17 @@ class LineSums(wiring.Component):
                 m.d.sync += number_held.eq(Mux(place == at, i.data, number_coming))
         with m.Elif(begins):
             m.d.sync += [busy.eq(~ends), number.eq(number + 1)]
-        m.submodules.made = made = FIFO(self.words, SUMS)
-        wiring.connect(m, made.o, wiring.flipped(self.o))
+        m.submodules.queue = queue = FIFO(self.words, SUMS)
+        wiring.connect(m, queue.o, wiring.flipped(self.o))
         made_sums, latency = self._sums(m, held, Cat(number, matrix))
-        m.d.comb += [made.i.payload.eq(Cat(made_sums)), made.i.valid.eq(delayed(m, "begun", begins, latency))]
+        m.d.comb += [queue.i.payload.eq(Cat(made_sums)), queue.i.valid.eq(delayed(m, "begun", begins, latency))]
         return m
 
     def _sums(self, m: Module, held: list[Signal], row: Value) -> tuple[list[Value], int]:
         """Of each lane, the sum of a row's terms, and how many cycles later; ``row``: its matrix' number above its own.
         """
         lanes, number_bits = range(self.words.length), index_bits(self.sums)
-        found = []
+        scaled_terms = []
         for term in range(2 * self.pairs):
             chosen = Signal(self.words, name=f"chosen_{term}", reset_less=True)
             power = Signal(index_bits(self.largest.bit_length()), name=f"power_{term}")
@@ -155,13 +156,13 @@ class LineSums(wiring.Component):
             for lane in lanes:
                 turns = negative & (~self.marks | chosen[lane][:-1].any()) if self.marked else negative
                 m.d.sync += scaled[lane].eq(Mux(there, times_power(FP32, chosen[lane], power, turns), _MINUS_ZERO))
-            found.append(scaled)
-        made, latency = [], 0
+            scaled_terms.append(scaled)
+        totals, latency = [], 0
         for lane in lanes:
             total: Any = None
             for pair in range(self.pairs):
                 m.submodules[f"pair_{lane}_{pair}"] = both = FloatAdder(FP32)
-                m.d.comb += [both.a.eq(found[2 * pair][lane]), both.b.eq(found[2 * pair + 1][lane])]
+                m.d.comb += [both.a.eq(scaled_terms[2 * pair][lane]), both.b.eq(scaled_terms[2 * pair + 1][lane])]
                 if total is None:
                     total, latency = both.o, both.latency
                     continue
@@ -173,5 +174,5 @@ class LineSums(wiring.Component):
                 m.submodules[f"adder_{lane}_{pair}"] = added = FloatAdder(FP32)
                 m.d.comb += [added.a.eq(total), added.b.eq(waits)]
                 total, latency = added.o, latency + added.latency
-            made.append(total)
-        return made, 2 + latency
+            totals.append(total)
+        return totals, 2 + latency

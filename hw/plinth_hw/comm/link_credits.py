@@ -55,21 +55,21 @@ class LinkCredits(wiring.Component):
         m = Module()
         freed = [Signal(self._bits, name=f"freed_{number}") for number in range(self._classes)]
         known = [Signal(self._bits, name=f"known_{number}") for number in range(self._classes)]
-        given = [Signal(self._bits, name=f"given_{number}") for number in range(self._classes)]
+        credited = [Signal(self._bits, name=f"credited_{number}") for number in range(self._classes)]
         m.d.comb += self.told.eq(Array(freed)[self.told_class])
         with m.If(self.take):
             m.d.sync += self.told_class.eq(Mux(self.told_class == self._classes - 1, 0, self.told_class + 1))
         for number in range(self._classes):
             gives = Signal(name=f"gives_{number}")
-            m.d.comb += gives.eq(known[number] != given[number])
+            m.d.comb += gives.eq(known[number] != credited[number])
             m.d.sync += self.credit[number].eq(gives)
             with m.If(self.freed[number]):
                 m.d.sync += freed[number].eq(counted(freed[number]))
             with m.If(gives):
-                m.d.sync += given[number].eq(counted(given[number]))
+                m.d.sync += credited[number].eq(counted(credited[number]))
             with m.If(self.heard & (self.heard_class == number)):
                 m.d.sync += known[number].eq(self.heard_count)
             with m.If(self.clear):
-                m.d.sync += [freed[number].eq(0), known[number].eq(0), given[number].eq(0),
+                m.d.sync += [freed[number].eq(0), known[number].eq(0), credited[number].eq(0),
                              self.credit[number].eq(0)]
         return m

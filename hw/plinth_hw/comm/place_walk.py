@@ -141,14 +141,14 @@ class PlaceWalk(wiring.Component):
         base = Signal.like(place.address, name="base")
         # Places that are left of the member, one less, and members that have one more.
         left, longer = Signal.like(members.places, name="left_places"), Signal.like(members.longer, name="longer")
-        ends, given, before = Signal(name="member_ends"), Signal(name="longer_begins"), Signal.like(longer)
-        m.d.comb += [ends.eq(left == 0), before.eq(Mux(takes, members.longer, longer)), given.eq(before != 0)]
+        ends, is_longer, before = Signal(name="member_ends"), Signal(name="longer_begins"), Signal.like(longer)
+        m.d.comb += [ends.eq(left == 0), before.eq(Mux(takes, members.longer, longer)), is_longer.eq(before != 0)]
         with m.If(takes):
             m.d.sync += [base.eq(self.block.payload.address), place.die.eq(members.die)]
         with m.Elif(steps & ends):
             m.d.sync += place.die.eq(place.die + members.step)
         with m.If(takes | (steps & ends)):
-            m.d.sync += [left.eq(members.places + given), longer.eq(before - given)]
+            m.d.sync += [left.eq(members.places + is_longer), longer.eq(before - is_longer)]
         with m.Elif(steps):
             m.d.sync += left.eq(left - 1)
         return Mux(members.several, Mux(ends, base, place.address + self.lattice.across), following_line)

@@ -201,7 +201,7 @@ class ReceivePath(wiring.Component):
         note = data.StructLayout({"following": unsigned(number_bits), "begin": unsigned(reach_bits),
                                   "end": unsigned(reach_bits)})
         m.submodules.last_writes = last_writes = Memory(shape=note, depth=1 << set_bits, init=[])
-        noted, found = last_writes.write_port(), last_writes.read_port(domain="comb")
+        noted, lookup = last_writes.write_port(), last_writes.read_port(domain="comb")
         number = Signal(number_bits, name="number")
         unanswered = Signal(NUMBER_BITS + (parameters.transfer_words > 0), name="unanswered")
         following, age = Signal(number_bits, name="following"), Signal(number_bits, name="age")
@@ -214,14 +214,14 @@ class ReceivePath(wiring.Component):
         # First and last word of the packet, in its block.
         begin, end, crosses = Signal(reach_bits, name="begin"), Signal(reach_bits, name="end"), Signal(name="crosses")
         writes = issues & has_words & ~beyond
-        meets = open_writes & (begin <= found.data.end) & (found.data.begin <= end)
-        apart = self._apart(m, begin[lane_bits:], end[lane_bits:], noted, found.addr, fresh, open_writes)
+        meets = open_writes & (begin <= lookup.data.end) & (lookup.data.begin <= end)
+        apart = self._apart(m, begin[lane_bits:], end[lane_bits:], noted, lookup.addr, fresh, open_writes)
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE),
             begin.eq(packet.address), Cat(end, crosses).eq(begin + packet.rest),
             beyond.eq(has_words & (crosses | (Cat(end[beat_bits:], block) >= self.limit))),
             adds.eq((packet.kind == PacketKind.ADD) & ~beyond),
-            found.addr.eq(chosen), age.eq(number - found.data.following), open_writes.eq(age < unanswered),
+            lookup.addr.eq(chosen), age.eq(number - lookup.data.following), open_writes.eq(age < unanswered),
             waits.eq(meets if apart is None else meets & ~apart),
             reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~waits & ~fresh),
             reader.command.payload.address.eq(packet.address[beat_bits:]),
@@ -237,8 +237,8 @@ class ReceivePath(wiring.Component):
         with m.If(~fresh):
             m.d.comb += [
                 noted.data.following.eq(following),
-                noted.data.begin.eq(Mux(open_writes & (found.data.begin < begin), found.data.begin, begin)),
-                noted.data.end.eq(Mux(open_writes & (found.data.end > end), found.data.end, end)),
+                noted.data.begin.eq(Mux(open_writes & (lookup.data.begin < begin), lookup.data.begin, begin)),
+                noted.data.end.eq(Mux(open_writes & (lookup.data.end > end), lookup.data.end, end)),
             ]
         with m.If(writes):
             m.d.sync += number.eq(following)
@@ -257,12 +257,12 @@ class ReceivePath(wiring.Component):
         touched, apart = Signal(len(flits), name="touched"), Signal(name="apart")
         m.submodules.last_flits = last_flits = Memory(
             shape=unsigned(len(flits)), depth=_sets(self._parameters), init=[])
-        noted, found = last_flits.write_port(), last_flits.read_port(domain="comb")
+        noted, lookup = last_flits.write_port(), last_flits.read_port(domain="comb")
         m.d.comb += [
             touched.eq(Cat((first <= flit) & (last >= flit) for flit in flits)),
-            found.addr.eq(block), apart.eq(~(found.data & touched).any()),
+            lookup.addr.eq(block), apart.eq(~(lookup.data & touched).any()),
             noted.en.eq(note.en), noted.addr.eq(note.addr),
-            noted.data.eq(Mux(fresh, 0, touched | Mux(open_writes, found.data, 0))),
+            noted.data.eq(Mux(fresh, 0, touched | Mux(open_writes, lookup.data, 0))),
         ]
         return apart
 
@@ -400,7 +400,7 @@ class _Beats(wiring.Component):
         sector_write, beat = store.write_port(granularity=1), store.read_port(domain="comb")
         lanes_write, strobe = lanes.write_port(), lanes.read_port(domain="comb")
         runs = _runs(self._parameters)
-        written, given = Signal(range(depth), name="written"), Signal(range(depth), name="given")
+        written, sent = Signal(range(depth), name="written"), Signal(range(depth), name="sent")
         complete, gives = Signal(name="complete"), Signal(name="gives")
         room, filled, packets = (Signal(range(depth + 1), init=depth, name="places"),
                                  Signal(range(depth + 1), name="filled"), Signal(range(runs + 1), name="packets"))
@@ -411,7 +411,7 @@ class _Beats(wiring.Component):
             sector_write.addr.eq(written), sector_write.en.eq(Mux(self.i_valid, 1 << place.sector, 0)),
             strobes.eq(before | Cat(Mux(place.sector == number, place.lanes, 0) for number in range(sectors))),
             lanes_write.addr.eq(written), lanes_write.data.eq(strobes), lanes_write.en.eq(complete),
-            beat.addr.eq(given), strobe.addr.eq(given),
+            beat.addr.eq(sent), strobe.addr.eq(sent),
             self.o.payload.data.as_value().eq(beat.data.as_value()), self.o.payload.strobe.eq(strobe.data),
             *(sector_write.data[number].eq(self.i) for number in range(sectors)),
         ]
@@ -420,7 +420,7 @@ class _Beats(wiring.Component):
         with m.Elif(self.i_valid):
             m.d.sync += before.eq(strobes)
         m.d.sync += [
-            written.eq(written + complete), given.eq(given + gives),
+            written.eq(written + complete), sent.eq(sent + gives),
             room.eq(stepped(room, gives, self.takes)), filled.eq(stepped(filled, complete, gives)),
             packets.eq(stepped(packets, self.i_valid & place.packet_ends, self.requested)),
         ]

@@ -72,12 +72,12 @@ class RouteAhead(wiring.Component):
         looked_up = [Signal(len(ports), name="port") for _ in tables.port]
         m.d.comb += [
             tables.write.eq(self.route_write), tables.destination.eq(flit.destination),
-            *(port.eq(Mux(names, named, found)) for port, found in zip(looked_up, tables.port, strict=True)),
+            *(port.eq(Mux(names, named, route)) for port, route in zip(looked_up, tables.port, strict=True)),
         ]
         m.d.sync += [
             came.eq(Cat(self.valid & (flit.traffic_class == number) for number in range(len(came)))),
             place.eq(self.place), names.eq(self.is_error),
-            named.eq(Cat(flit.message[:port_bits(self.parameters)] == one for one in ports)),
+            named.eq(Cat(flit.message[:port_bits(self.parameters)] == port for port in ports)),
         ]
         for number, taken in enumerate(self.taken):
             m.submodules[f"ports_{number}"] = kept = Memory(shape=unsigned(len(ports)), depth=self.depth, init=[])

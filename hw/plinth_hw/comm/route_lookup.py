@@ -103,8 +103,8 @@ class RouteLookup(wiring.Component):
             with m.State("PORT"):
                 for place, (index, number) in enumerate(places):
                     with m.If(turn.last[place]):
-                        found = tables.port[table_of(self.parameters, number)]
-                        m.d.sync += [route[index][number].eq(Mux(names_port, named_port, found)),
+                        port = tables.port[table_of(self.parameters, number)]
+                        m.d.sync += [route[index][number].eq(Mux(names_port, named_port, port)),
                                      known[index][number].eq(1)]
                 m.next = "REQUEST"
         for index, number in places:

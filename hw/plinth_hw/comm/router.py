@@ -136,9 +136,9 @@ class Router(wiring.Component):
         for index, buffer in enumerate(buffers):
             m.submodules[f"choice_{index}"] = choice = InputChoice(parameters, index)
             moves = Signal(name=f"moves_{index}")
-            told, found, reads, chosen = self._routes(lookup, index, buffer, choice, moves)
+            told, routed, reads, chosen = self._routes(lookup, index, buffer, choice, moves)
             m.d.comb += [
-                *told, choice.heads.eq(buffer.head), *found, lost[index].eq(choice.loses),
+                *told, choice.heads.eq(buffer.head), *routed, lost[index].eq(choice.loses),
                 moves.eq(Cat(choice.loses, *self._grants(m, buffer, choice, outputs, ejections, tiles)).any()),
                 buffer.pop.eq(moves), buffer.read.eq(reads), buffer.select.eq(index_of(chosen)),
             ]
@@ -197,22 +197,22 @@ class Router(wiring.Component):
 
     def _ejections(self, m: Module) -> list[list[tuple[PacketQueue, int]]]:
         """By class, what takes a link's flits that end here, and as which of its sources."""
-        parameters, found = self.parameters, []
+        parameters, ejections = self.parameters, []
         for number in range(parameters.classes):
-            given, ports = wiring.flipped(getattr(self, f"eject_{number}")), range(parameters.ports)
+            output, ports = wiring.flipped(getattr(self, f"eject_{number}")), range(parameters.ports)
             if parameters.looks_ahead and number == parameters.transfer_class:
                 layout = taken_layout(parameters, number)
                 m.submodules.ejected = merge = PacketMerge(layout, len(ports))
-                found.append([(PacketQueue(parameters, layout, 1, TILE_FLITS), 0) for _ in ports])
-                for port, (queue, _) in enumerate(found[-1]):
+                ejections.append([(PacketQueue(parameters, layout, 1, TILE_FLITS), 0) for _ in ports])
+                for port, (queue, _) in enumerate(ejections[-1]):
                     m.submodules[f"ejection_{number}_{port}"] = queue
                     wiring.connect(m, queue.o, getattr(merge, f"i_{port}"))
-                wiring.connect(m, merge.o, given)
+                wiring.connect(m, merge.o, output)
             else:
                 m.submodules[f"ejection_{number}"] = ejection = Ejection(parameters, number)
-                wiring.connect(m, ejection.o, given)
-                found.append([(ejection, port) for port in ports])
-        return found
+                wiring.connect(m, ejection.o, output)
+                ejections.append([(ejection, port) for port in ports])
+        return ejections
 
     def _tiles(self, m: Module, outputs: list[LinkOutput]) -> list[PacketQueue]:
         """Before each link, a queue of this die's tiles."""
@@ -251,8 +251,8 @@ class Router(wiring.Component):
             if len(classes) < len(may):
                 grants.append(self._takes(m, buffer, choice, tiles[port], 0, may[-1], asks[-1]))
         if choice.index < len(outputs):
-            for number, found in enumerate(ejections):
-                grants.append(self._takes(m, buffer, choice, *found[choice.index], choice.may_eject[number],
+            for number, queues in enumerate(ejections):
+                grants.append(self._takes(m, buffer, choice, *queues[choice.index], choice.may_eject[number],
                                           choice.asks_eject[number]))
         return grants
 

@@ -370,11 +370,11 @@ class PacketMerge(wiring.Component):
         m.submodules.turn = turn = RoundRobin(self.sources)
         m.submodules.hold = hold = PacketHold(self.sources)
         m.d.comb += [
-            turn.requests.eq(Cat(one.valid for one in streams) & hold.may), turn.taken.eq(1),
+            turn.requests.eq(Cat(stream.valid for stream in streams) & hold.may), turn.taken.eq(1),
             # What is offered stays until it is taken.
             hold.sends.eq(self.o.valid), hold.grant.eq(turn.grant), hold.tail.eq(self.o.ready & self.o.payload.tail),
             self.o.valid.eq(turn.grant.any()),
-            self.o.payload.eq(one_of(turn.grant, (one.payload.as_value() for one in streams))),
-            *(one.ready.eq(self.o.ready & granted) for one, granted in zip(streams, turn.grant, strict=True)),
+            self.o.payload.eq(one_of(turn.grant, (stream.payload.as_value() for stream in streams))),
+            *(stream.ready.eq(self.o.ready & granted) for stream, granted in zip(streams, turn.grant, strict=True)),
         ]
         return m

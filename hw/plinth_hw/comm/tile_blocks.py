@@ -105,11 +105,11 @@ class TileBlocks(wiring.Component):
 
         # A matrix' place among those of the die.
         known = {way: Signal(name=f"{way}_known") for way in ("down", "across")}
-        for way, found in known.items():
+        for way, is_known in known.items():
             with m.Switch(body[way]):
                 for place, number in enumerate(numbers):
                     with m.Case(number):
-                        m.d.comb += [getattr(stages, way).eq(place), found.eq(1)]
+                        m.d.comb += [getattr(stages, way).eq(place), is_known.eq(1)]
         rows = select([len(MATRICES[number]) for number in numbers], stages.down)
         columns = select([len(MATRICES[number]) for number in numbers], stages.across)
         members = stages.members

@@ -100,7 +100,7 @@ class TileRead(wiring.Component):
             "place": unsigned(index_bits(parameters.beat_words)), "run": run_layout(parameters), "use": PieceUse,
             "last": unsigned(1), "tail": unsigned(1), "keeps": unsigned(1)})
         m.submodules.pieces = pieces = FIFO(shape, max(PIECES, parameters.beat_words), Storage.SECTIONS)
-        piece, given = self.piece.payload, pieces.i.payload
+        piece, queued = self.piece.payload, pieces.i.payload
         # Where the piece ends, in words from its first beat on; it ends within a beat, which it reads unless the
         # next piece does.
         source_end = Signal(len(piece.run.words) + 1)
@@ -115,9 +115,9 @@ class TileRead(wiring.Component):
             reader.task.eq(self.task),
             self.piece.ready.eq(pieces.i.ready & (reader.command.ready | ~reads)),
             pieces.i.valid.eq(self.piece.valid & (reader.command.ready | ~reads)),
-            given.place.eq(piece.source[:beat_bits]),
-            *(given[name].eq(piece[name]) for name in ("run", "use", "last", "tail")),
-            given.keeps.eq(within & piece.more),
+            queued.place.eq(piece.source[:beat_bits]),
+            *(queued[name].eq(piece[name]) for name in ("run", "use", "last", "tail")),
+            queued.keeps.eq(within & piece.more),
         ]
 
         # The piece at the head, and its sectors, which lie in beats one behind the other.

@@ -111,10 +111,10 @@ class TileStages(wiring.Component):
             *(transform.block.payload[name].eq(getattr(self, name)) for name in ("down", "across", "down_first")),
             transform.block.payload.sectors.eq((block.words - 1) >> lane_bits),
         ]
-        for walk, given, lattice, address, last in sides:
-            m.d.comb += [walk.start.eq(self.start), walk.lattice.eq(lattice), given.payload.address.eq(address),
+        for walk, walk_block, lattice, address, last in sides:
+            m.d.comb += [walk.start.eq(self.start), walk.lattice.eq(lattice), walk_block.payload.address.eq(address),
                          walk.last_down.eq(select(last, self.down)), walk.last_across.eq(select(last, self.across)),
-                         *(given.payload[name].eq(block[name]) for name in ("words", "ends_tile", "ends_row"))]
+                         *(walk_block.payload[name].eq(block[name]) for name in ("words", "ends_tile", "ends_row"))]
         if parameters.codes:
             m.d.comb += transform.marks.eq(self.marks)
         m.d.sync += count.eq(stepped(count, takes, ends))

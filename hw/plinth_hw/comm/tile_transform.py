@@ -109,7 +109,7 @@ class TileTransform(wiring.Component):
         block, turns = self.block.payload, (before, between, behind)
         columns, rows = ({side: Signal(range(places), name=f"{side}_{many}") for side in ("down", "across")}
                          for many in ("columns", "rows"))
-        last_columns, last_rows = (last_places(matrices, block, made=made) for made in (False, True))
+        last_columns, last_rows = (last_places(matrices, block, results=results) for results in (False, True))
         for side in ("down", "across"):
             m.d.comb += [columns[side].eq(last_columns[side]), rows[side].eq(last_rows[side])]
         by_down, by_across = Cat(Order.DOWN), Cat(Order.ACROSS)
@@ -120,11 +120,12 @@ class TileTransform(wiring.Component):
                 (between, one_way, other_way, Mux(block.down_first, block.across, block.down),
                  {side: Mux(turned[side], rows[side], columns[side]) for side in columns}),
                 (behind, other_way, Cat(Order.PLACES), 0, rows)):
-            given = turn.block.payload
+            turned_block = turn.block.payload
             others = Cat(other.block.ready for other in turns if other is not turn)
             m.d.comb += [
-                Cat(given.put).eq(put), Cat(given.get).eq(get), given.tag.eq(tag),
-                given.sizes.sectors.eq(block.sectors), *(given.sizes[side].eq(size) for side, size in sizes.items()),
+                Cat(turned_block.put).eq(put), Cat(turned_block.get).eq(get), turned_block.tag.eq(tag),
+                turned_block.sizes.sectors.eq(block.sectors),
+                *(turned_block.sizes[side].eq(size) for side, size in sizes.items()),
                 turn.block.valid.eq(self.block.valid & others.all()),
             ]
         m.d.comb += self.block.ready.eq(Cat(turn.block.ready for turn in turns).all())
@@ -134,5 +135,5 @@ class TileTransform(wiring.Component):
         """Words, with the signs of zeros turned if results are marked."""
         if not self.parameters.codes:
             return words
-        found = [words[number] for number in range(self.words.length)]
-        return Cat(Cat(word[:-1], word[-1] ^ (self.marks & ~word[:-1].any())) for word in found)
+        lanes = [words[number] for number in range(self.words.length)]
+        return Cat(Cat(word[:-1], word[-1] ^ (self.marks & ~word[:-1].any())) for word in lanes)

@@ -164,31 +164,31 @@ class TransferEngine(wiring.Component):
         """
         flit = stream.Signature(tile_flit_layout(self.parameters.within))
         leaving = flit.create(path=("leaving",))
-        inside, made = Signal(name="inside"), Signal(name="made")
-        piece, given, read = walk.piece, tile_read.piece, tile_read.o
+        inside, read_tile = Signal(name="inside"), Signal(name="read_tile")
+        piece, read_piece, read = walk.piece, tile_read.piece, tile_read.o
         m.d.comb += [
             inside.eq(target.blocks & (piece.payload.use == PieceUse.TILE)),
-            made.eq(target.blocks & (read.payload.tag.use == PieceUse.TILE)),
+            read_tile.eq(target.blocks & (read.payload.tag.use == PieceUse.TILE)),
             walk.blocks.eq(target.blocks), blocks.ends_row.eq(walk.ends_row), blocks.ends_plane.eq(walk.ends_plane),
             blocks.walk.payload.eq(piece.payload), blocks.walk.valid.eq(piece.valid & inside),
             # What tells of the end goes behind all blocks.
-            given.payload.eq(Mux(blocks.idle, piece.payload, blocks.piece.payload)),
-            given.valid.eq(Mux(blocks.idle, piece.valid & ~inside, blocks.piece.valid)),
-            blocks.piece.ready.eq(given.ready & ~blocks.idle),
-            piece.ready.eq(Mux(inside, blocks.walk.ready, given.ready & blocks.idle)),
-            blocks.flit.payload.eq(read.payload), blocks.flit.valid.eq(read.valid & made),
+            read_piece.payload.eq(Mux(blocks.idle, piece.payload, blocks.piece.payload)),
+            read_piece.valid.eq(Mux(blocks.idle, piece.valid & ~inside, blocks.piece.valid)),
+            blocks.piece.ready.eq(read_piece.ready & ~blocks.idle),
+            piece.ready.eq(Mux(inside, blocks.walk.ready, read_piece.ready & blocks.idle)),
+            blocks.flit.payload.eq(read.payload), blocks.flit.valid.eq(read.valid & read_tile),
             leaving.payload.eq(Mux(blocks.o.valid, blocks.o.payload, read.payload)),
-            leaving.valid.eq(blocks.o.valid | (read.valid & ~made)),
+            leaving.valid.eq(blocks.o.valid | (read.valid & ~read_tile)),
             blocks.o.ready.eq(leaving.ready),
-            read.ready.eq(Mux(made, blocks.flit.ready, leaving.ready & ~blocks.o.valid)),
+            read.ready.eq(Mux(read_tile, blocks.flit.ready, leaving.ready & ~blocks.o.valid)),
         ]
         idle = tile_read.idle & blocks.idle
         if codes is not None:
             with m.If(target.codes):
                 coded = read.payload.tag.use != PieceUse.ARRIVAL
                 m.d.comb += [
-                    given.payload.eq(codes.piece.payload), given.valid.eq(codes.piece.valid),
-                    codes.piece.ready.eq(given.ready),
+                    read_piece.payload.eq(codes.piece.payload), read_piece.valid.eq(codes.piece.valid),
+                    codes.piece.ready.eq(read_piece.ready),
                     codes.flit.payload.eq(read.payload), codes.flit.valid.eq(read.valid & coded),
                     leaving.payload.eq(Mux(codes.o.valid, codes.o.payload, read.payload)),
                     leaving.valid.eq(codes.o.valid | (read.valid & ~coded)), codes.o.ready.eq(leaving.ready),
@@ -395,7 +395,7 @@ class TransferEngine(wiring.Component):
             m.submodules.leaving = waiting = FIFO(split.i.payload.shape(), self.parameters.leaving_flits, Storage.BLOCK)
             wiring.connect(m, waiting.o, split.i)
             send = waiting.i
-        flit, given, sent = leaving.payload, own.payload, send.payload
+        flit, loopback, sent = leaving.payload, own.payload, send.payload
         remote: Value = target.remote
         die: Value = target.die
         ends: Value | None = None
@@ -410,8 +410,8 @@ class TransferEngine(wiring.Component):
             own.valid.eq(leaving.valid & ~is_index & ~remote),
             send.valid.eq(leaving.valid & ~is_index & remote),
             leaving.ready.eq(Mux(is_index, walk.index.ready, taken if ends is None else taken & ends)),
-            *(given[name].eq(flit[name]) for name in ("data", "words", "address", "tail")),
-            given.last.eq(flit.tag.last), given.kind.eq(kind),
+            *(loopback[name].eq(flit[name]) for name in ("data", "words", "address", "tail")),
+            loopback.last.eq(flit.tag.last), loopback.kind.eq(kind),
             sent.data.eq(flit.data), sent.words.eq(flit.words - 1), sent.tail.eq(flit.tail),
             address_fields(sent).eq(flit.address), sent.kind.eq(kind),
             sent.destination.eq(die),

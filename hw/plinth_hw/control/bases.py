@@ -51,11 +51,11 @@ class BodyAddresses(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         pointer, is_pointer = Signal(shape_of(Pointer), name="pointer"), Signal(name="is_pointer")
-        given, base = Signal(WORD_BITS, name="given"), Signal(unsigned(self.parameters.address_bits), name="of")
-        m.d.comb += [pointer.eq(self.word), self.number.eq(pointer.base), self.o.eq(given + base)]
+        offset, base = Signal(WORD_BITS, name="offset"), Signal(unsigned(self.parameters.address_bits), name="of")
+        m.d.comb += [pointer.eq(self.word), self.number.eq(pointer.base), self.o.eq(offset + base)]
         with m.Switch(Cat(self.index, self.position)), m.Case(*(
                 position << len(self.index) | HEADER_WORDS + word for position, engine in enumerate(self.engines)
                 for word in pointer_words(self.parameters.body(engine)))):
             m.d.comb += is_pointer.eq(1)
-        m.d.sync += [given.eq(Mux(is_pointer, pointer.offset, self.word)), base.eq(Mux(is_pointer, self.base, 0))]
+        m.d.sync += [offset.eq(Mux(is_pointer, pointer.offset, self.word)), base.eq(Mux(is_pointer, self.base, 0))]
         return m

@@ -267,16 +267,16 @@ class Control(wiring.Component):
             m.d.comb += [cause.valid.eq(self.links_lost.any()), cause.code.eq(ErrorCode.LINK),
                          cause.engine.eq(SCHEDULER), cause.port.eq(index_of(lowest(self.links_lost)))]
         # A hang is to blame on the first engine whose task waits, or else runs.
-        hung, found = Signal(8, init=SCHEDULER, name="hung"), Signal(name="found")
+        hung, blamed = Signal(8, init=SCHEDULER, name="hung"), Signal(name="blamed")
         statuses = [getattr(scheduler, f"status_{e}") for e in range(len(self.engines))]
         for name in ("runs", "waits"):
             for kind, status in reversed(list(zip(self.engines, statuses, strict=True))):
                 with m.If(getattr(status, name)):
-                    m.d.comb += [hung.eq(kind.value), found.eq(1)]
+                    m.d.comb += [hung.eq(kind.value), blamed.eq(1)]
         m.d.comb += [
             errors.cause_3.valid.eq(watchdog.expired), errors.cause_3.code.eq(ErrorCode.TIMEOUT),
             errors.cause_3.task.eq(scheduler.fetch_address), errors.cause_3.engine.eq(hung),
-            errors.cause_3.lookup.eq(found),
+            errors.cause_3.lookup.eq(blamed),
         ]
 
     def _blame(self, m: Module, cause: data.View, scheduler: Scheduler) -> None:

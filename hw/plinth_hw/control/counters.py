@@ -114,22 +114,22 @@ class PerformanceCounters(wiring.Component):
         low = Signal(32)
         asked, second = Signal.like(place, name="asked"), Signal.like(place, name="second")
         clear, clears = Signal(name="clear_1"), Signal(2, name="clears")
-        found = Signal(4)  # in each stage: the counter to read, in the last one its high word
+        hits = Signal(4)  # in each stage: the counter to read, in the last one its high word
         ranges = Cat(select([Const(length > bit) for length in lengths], second[1:]) for bit in range(len(part)))
         m.d.comb += [
             Cat(known, before).eq(sums.o), moved.eq((part - before) & ranges),
             total.eq(word + addend), sums.i.eq(Cat(total[:32], reached)),
             wraps.eq(place == VISIT_CYCLES * visits - 1),
             self.read_data.eq(Cat(low, total[:32])),
-            self.read_ready.eq(found[-1]),
+            self.read_ready.eq(hits[-1]),
         ]
         m.d.sync += [
             asked.eq(place), second.eq(asked), clears.eq(Cat(clearing, clears)), visited.eq(Cat(wraps, visited)),
-            part.eq(one_registered(m, "held", [Cat(visited[VISIT_CYCLES * i] for i in one).any() for one in visits_of],
-                                   parts)),
+            part.eq(one_registered(m, "held", [
+                Cat(visited[VISIT_CYCLES * i] for i in counter_visits).any() for counter_visits in visits_of], parts)),
             word.eq(Mux(clears[-1], 0, known)), reached.eq(part),
             addend.eq(Mux(clears[-1], 0, Mux(second[0], total[32], moved))),
-            low.eq(total), found.eq(Cat(self.read_valid & (place == Cat(Const(0, 1), self.read_index)), found)),
+            low.eq(total), hits.eq(Cat(self.read_valid & (place == Cat(Const(0, 1), self.read_index)), hits)),
             place.eq(place + 1), clear.eq(self.clear),
         ]
         with m.If(wraps):

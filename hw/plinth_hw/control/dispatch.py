@@ -155,10 +155,10 @@ class Dispatch(wiring.Component):
               for wait in range(WAITS)),
             ((index == 4) & bad_die, ErrorCode.BAD_DIE, Const(0)),
         ]
-        found = Signal(len(faults))
-        m.d.sync += found.eq(Cat(fault & looks for fault, _, _ in faults))
-        m.d.comb += [self.error.valid.eq(found.any()), self.error.engine.eq(engine_number)]
+        raised = Signal(len(faults))
+        m.d.sync += raised.eq(Cat(fault & looks for fault, _, _ in faults))
+        m.d.comb += [self.error.valid.eq(raised.any()), self.error.engine.eq(engine_number)]
         for number, (_, code, counter) in reversed(list(enumerate(faults))):
-            with m.If(found[number]):
+            with m.If(raised[number]):
                 m.d.comb += [self.error.code.eq(code), self.error.counter.eq(counter)]
         return m

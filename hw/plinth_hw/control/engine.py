@@ -109,17 +109,17 @@ def account(m: Module, engine: Any, began: Value, most: int) -> TaskAccount:
     most : int
         Tasks between start and completion.
     """
-    made = TaskAccount(Signal(range(most + 1), name="tasks"), Signal(name="finished"), Signal(name="stalled"))
+    task_account = TaskAccount(Signal(range(most + 1), name="tasks"), Signal(name="finished"), Signal(name="stalled"))
     stall_cycles = Signal(32)
     m.d.comb += [
-        made.finished.eq(engine.done.valid & engine.done.ready),
-        made.stalled.eq((made.tasks != 0) & ~engine.done.valid & ~engine.strobes.busy),
+        task_account.finished.eq(engine.done.valid & engine.done.ready),
+        task_account.stalled.eq((task_account.tasks != 0) & ~engine.done.valid & ~engine.strobes.busy),
         engine.done.payload.stall_cycles.eq(stall_cycles),
     ]
-    m.d.sync += made.tasks.eq(made.tasks + began - made.finished)
+    m.d.sync += task_account.tasks.eq(task_account.tasks + began - task_account.finished)
     # What is late says whether the sum moves, not what it becomes.
-    with m.If(made.finished):
+    with m.If(task_account.finished):
         m.d.sync += stall_cycles.eq(0)
-    with m.Elif(made.stalled):
+    with m.Elif(task_account.stalled):
         m.d.sync += stall_cycles.eq(stall_cycles + 1)
-    return made
+    return task_account

@@ -96,10 +96,10 @@ class Errors(wiring.Component):
         m = Module()
         causes = [getattr(self, f"cause_{i}") for i in range(self.causes)]
         valid = Cat(cause.valid for cause in causes)
-        stops, found, cleared = Signal(), Signal(), Signal()
+        stops, looked_up, cleared = Signal(), Signal(), Signal()
         # Zero but in the cycle after the cause. One that came with ``clear`` is none.
         chosen = Cause(one_registered(m, "cause", [wins & ~self.halted for wins in lowest(valid)], causes))
-        m.d.comb += [stops.eq(chosen.valid & ~cleared), found.eq(self.lookup_valid & self.lookup_done)]
+        m.d.comb += [stops.eq(chosen.valid & ~cleared), looked_up.eq(self.lookup_valid & self.lookup_done)]
         m.d.sync += [self.raised.eq(stops), cleared.eq(self.clear)]
         with m.If(valid.any()):
             m.d.sync += self.halted.eq(1)
@@ -114,12 +114,12 @@ class Errors(wiring.Component):
                 self.info.die.eq(chosen.die),
                 self.info.port.eq(chosen.port),
             ]
-        with m.If(found):
+        with m.If(looked_up):
             m.d.sync += [self.lookup_valid.eq(0), self.error.eq(1)]
             with m.If(self.code == ErrorCode.TIMEOUT):
                 m.d.sync += self.info.counter.eq(self.lookup_counter)
-        with m.If(stops | found):
-            m.d.sync += self.task.eq(chosen.task | Mux(found, self.lookup_task, 0))
+        with m.If(stops | looked_up):
+            m.d.sync += self.task.eq(chosen.task | Mux(looked_up, self.lookup_task, 0))
         with m.If(self.clear):
             m.d.sync += [self.halted.eq(0), self.error.eq(0), self.lookup_valid.eq(0), self.code.eq(ErrorCode.NONE),
                          self.task.eq(0), self.info.eq(0)]

@@ -150,28 +150,28 @@ class DescriptorFetch(wiring.Component):
                 m.d.sync += [known.eq(1), final.eq(header_word(words[:32], 0).last)]
 
         # A word that has been found, and whether it is the very last one.
-        m.submodules.found = found = FIFO(data.StructLayout({"word": DescriptorWord, "ended": 1}), 2, Storage.HEAD)
-        there, given = found.i.valid, found.i.payload
+        m.submodules.queue = queue = FIFO(data.StructLayout({"word": DescriptorWord, "ended": 1}), 2, Storage.HEAD)
+        there, queued = queue.i.valid, queue.i.payload
         more = Signal(name="more")  # the row at ``index`` was there a cycle ago
         chosen, ended = Signal.like(index, name="chosen"), Signal(name="ended")
         lanes = [(number, lane) for number in range(_STORED) for lane in range(1 << row_log2)]
         m.d.comb += [
-            steps.eq(more & (~there | found.i.ready)),
-            given.word.index.eq(chosen), given.ended.eq(ended),
-            given.word.word.eq(one_registered(
+            steps.eq(more & (~there | queue.i.ready)),
+            queued.word.index.eq(chosen), queued.ended.eq(ended),
+            queued.word.word.eq(one_registered(
                 m, "lane", [(which == number) & (index[:row_log2] == lane) for number, lane in lanes],
                 [found_rows[number].word_select(lane, 32) for number, lane in lanes], steps)),
-            self.o.valid.eq(found.o.valid), found.o.ready.eq(self.o.ready),
-            self.o.payload.eq(found.o.payload.word),
+            self.o.valid.eq(queue.o.valid), queue.o.ready.eq(self.o.ready),
+            self.o.payload.eq(queue.o.payload.word),
         ]
         with m.If(self.o.valid & self.o.ready & self.o.payload.index.all()):
             m.d.sync += given_number.eq(given_number + 1)
-        with m.If(self.o.valid & self.o.ready & found.o.payload.ended):
+        with m.If(self.o.valid & self.o.ready & queue.o.payload.ended):
             m.d.sync += self.active.eq(0)
         m.d.sync += more.eq(row != arrived)
         with m.If(steps & (index[:row_log2] == (1 << row_log2) - 1)):
             m.d.sync += more.eq((row + 1)[:len(row)] != arrived)
-        with m.If(found.i.ready):
+        with m.If(queue.i.ready):
             m.d.sync += there.eq(0)
         with m.If(steps):
             m.d.comb += begins.eq(index == 0)

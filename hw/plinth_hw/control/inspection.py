@@ -62,7 +62,7 @@ class Inspection(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        loaded, pending, tail, head, old = (select(list(one), self.engine) for one in (
+        loaded, pending, tail, head, old = (select(list(by_engine), self.engine) for by_engine in (
             self.loaded, self.pending, self.tail, self.head, self.old))
         named = self.number.any()
         for index in reversed(range(WAITS)):

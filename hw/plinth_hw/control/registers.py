@@ -81,8 +81,8 @@ class _Answers:
 
     def give(self, m: Module, word: Value) -> None:
         """Answer with ``word``, under the conditions in which this is called."""
-        given, _ = self._words.setdefault(id(word), (Signal(name="given"), word))
-        m.d.comb += [given.eq(1), self.known.eq(1)]
+        selected, _ = self._words.setdefault(id(word), (Signal(name="selected"), word))
+        m.d.comb += [selected.eq(1), self.known.eq(1)]
 
     def word(self, m: Module) -> Value:
         """The one that was given a cycle ago, or else 0."""
@@ -429,11 +429,11 @@ class Registers(wiring.Component):
         is_base = Signal()
         m.submodules.bases = bases = memory.Memory(shape=len(self.base_address), depth=regs.BASE_COUNT, init=[],
                                                    attrs=LUT_RAM)
-        store, back, found = bases.write_port(), bases.read_port(domain="comb"), bases.read_port(domain="comb")
+        store, back, lookup = bases.write_port(), bases.read_port(domain="comb"), bases.read_port(domain="comb")
         m.d.comb += [
             store.addr.eq(_copy_of(address)), store.data.eq(Mux(cleared, 0, written)),
             store.en.eq(cleared | (is_base & write)), back.addr.eq(_copy_of(address)),
-            found.addr.eq(self.base_number), self.base_address.eq(found.data),
+            lookup.addr.eq(self.base_number), self.base_address.eq(lookup.data),
         ]
         return is_base, back.data
 

@@ -80,14 +80,14 @@ class RouterTables(wiring.Component):
         port = Mux(write.clears, 0, Cat(write.port == number for number in range(parameters.ports)))
         counts = Signal(name="counts")
         m.d.sync += counts.eq(~write.clears)
-        for number, found in enumerate(self.port):
+        for number, route in enumerate(self.port):
             kind = f"routes_{Traffic(number).name.lower()}" if parameters.sets_routes else "routes"
             m.submodules[kind] = routes = route_table(parameters, parameters.ports)
             store, read = routes.write_port(), routes.read_port()
             wanted = write.traffic[number] if parameters.sets_routes else 1
             m.d.comb += [
                 store.en.eq(write.valid & wanted), store.addr.eq(write.destination), store.data.eq(port),
-                read.en.eq(1), read.addr.eq(self.destination), found.eq(Mux(counts, read.data, 0)),
+                read.en.eq(1), read.addr.eq(self.destination), route.eq(Mux(counts, read.data, 0)),
             ]
         return m
 

@@ -66,7 +66,7 @@ class Bridge(wiring.Component):
         done, response = Signal(range(parameters.words + 1)), Signal(2)
         latest, behind, begun = Signal(8), Signal(8), Signal()  # the last request that was done
         kept = Signal(range(parameters.slots + 1))  # slots that hold answers since the last SYNC, its own among them
-        asked, given = requests.o, answers.i
+        asked, reply = requests.o, answers.i
         fresh, known = Signal(), Signal()
         m.d.comb += [
             behind.eq(latest - header.sequence),
@@ -82,9 +82,10 @@ class Bridge(wiring.Component):
         m.d.comb += failed.eq(response != 0)
         # An access is offered by registers, and its response taken into some.
         writes, reads, under_way, ends, ended_well = Signal(), Signal(), Signal(), Signal(), Signal()
-        came, its_response, found = Signal(), Signal.like(response), Signal.like(axil.rdata)
+        came, its_response, read_word = Signal(), Signal.like(response), Signal.like(axil.rdata)
         with m.If(axil.bvalid | axil.rvalid):
-            m.d.sync += [came.eq(1), its_response.eq(Mux(axil.rvalid, axil.rresp, axil.bresp)), found.eq(axil.rdata)]
+            m.d.sync += [came.eq(1), its_response.eq(Mux(axil.rvalid, axil.rresp, axil.bresp)),
+                         read_word.eq(axil.rdata)]
         with m.Elif(ends):
             m.d.sync += came.eq(0)
         m.d.comb += ended_well.eq(its_response == 0)
@@ -138,20 +139,20 @@ class Bridge(wiring.Component):
                 with m.Elif(asked.valid):
                     m.d.comb += [writes.eq(~under_way), asked.ready.eq(ends), ends.eq(came)]
             with m.State("READ"):
-                m.d.comb += [given.valid.eq(came & ended_well), given.payload.word.eq(found),
-                             ends.eq(came & given.ready)]
+                m.d.comb += [reply.valid.eq(came & ended_well), reply.payload.word.eq(read_word),
+                             ends.eq(came & reply.ready)]
                 with m.If(~under_way):
                     with m.If(failed | (done == header.count[:len(done)]) | (done == parameters.words)):
                         m.next = "ANSWER"
                     with m.Else():
                         m.d.comb += reads.eq(1)
             with m.State("SYNC"):
-                m.d.comb += [given.valid.eq(1), given.payload.word.eq(Const(parameters.limits, 32))]
-                with m.If(given.ready):
+                m.d.comb += [reply.valid.eq(1), reply.payload.word.eq(Const(parameters.limits, 32))]
+                with m.If(reply.ready):
                     m.next = "ANSWER"
             with m.State("ANSWER"):
-                m.d.comb += [given.valid.eq(1), given.payload.word.eq(Cat(answer)), given.payload.last.eq(1)]
-                with m.If(given.ready):
+                m.d.comb += [reply.valid.eq(1), reply.payload.word.eq(Cat(answer)), reply.payload.last.eq(1)]
+                with m.If(reply.ready):
                     m.next = "KEPT"
             with m.State("KEPT"), m.If(answers.done):
                 m.next = "SEND"

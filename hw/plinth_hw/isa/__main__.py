@@ -93,9 +93,9 @@ def _limit_table() -> Iterator[str]:
     yield "| parameter | at most | fields (bits) |"
     yield "| --- | ---: | --- |"
     for what in dict.fromkeys(limit.what for limit in PARAMETERS):
-        found = sorted((limit for limit in PARAMETERS if limit.what == what), key=lambda limit: limit.most)
-        fields = ", ".join(f"`{limit.field}` ({limit.bits})" for limit in found)
-        yield f"| {what} | {found[0].most} | {fields} |"
+        limits = sorted((limit for limit in PARAMETERS if limit.what == what), key=lambda limit: limit.most)
+        fields = ", ".join(f"`{limit.field}` ({limit.bits})" for limit in limits)
+        yield f"| {what} | {limits[0].most} | {fields} |"
 
 
 def tables() -> str:
@@ -155,20 +155,20 @@ def main(arguments: list[str]) -> int:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="write nothing; 1 if the tables are out of date")
     what.add_argument("--rdl", choices=list(PRESETS), metavar="PRESET", help="write a die's registers as SystemRDL")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        if given.rdl:
-            write_text(given.file, rdl(PRESETS[given.rdl]))
+        if options.rdl:
+            write_text(options.file, rdl(PRESETS[options.rdl]))
             return 0
-        old = given.file.read_text(encoding="utf-8")
+        old = options.file.read_text(encoding="utf-8")
         head, _, rest = old.partition(BEGIN)
         _, _, tail = rest.partition(END)
         new = f"{head}{BEGIN}\n{tables()}{END}{tail}"
-        if given.check:
+        if options.check:
             return int(new != old)
-        write_text(given.file, new)
+        write_text(options.file, new)
     except OSError as error:
-        print(f"plinth_hw.isa: error: {given.file}: {error.strerror}; name another file", file=sys.stderr)
+        print(f"plinth_hw.isa: error: {options.file}: {error.strerror}; name another file", file=sys.stderr)
         return 2
     return 0
 

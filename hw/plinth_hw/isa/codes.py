@@ -113,9 +113,9 @@ def checked_level(level: int, lower: int | None = None) -> None:
     ValueError
         If a level is not in :data:`LEVELS`, or ``lower`` not so far below as :data:`STEPS` says.
     """
-    for one in (level, level if lower is None else lower):
-        if one not in LEVELS:
-            raise ValueError(f"a level must be from {LEVELS.start} to {LEVELS.stop - 1}, not {one}")
+    for checked in (level, level if lower is None else lower):
+        if checked not in LEVELS:
+            raise ValueError(f"a level must be from {LEVELS.start} to {LEVELS.stop - 1}, not {checked}")
     if lower is not None and level - lower not in STEPS:
         raise ValueError(f"a level behind {level} must be from {level - STEPS[-1]} to {level - STEPS[0]}, not {lower}")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 def comments(declaration: Any) -> dict[str, str]:
     """The ``#:`` lines above each assignment or annotation of a class or module, by name."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     collected: list[str] = []
     for line in inspect.getsource(declaration).splitlines():
         text = line.strip()
@@ -15,17 +15,17 @@ def comments(declaration: Any) -> dict[str, str]:
             collected.append(text[2:].strip())
         elif match := re.match(r"(\w+)\s*[:=]", text):
             if collected:
-                found[match[1]] = " ".join(collected)
+                texts[match[1]] = " ".join(collected)
             collected = []
         else:
             collected = []
-    return found
+    return texts
 
 
 def shared_comments(enum: Any) -> dict[str, str]:
     """Those of all members of an enumeration; members below a comment that says "64 bits each" have it in common."""
-    own, shared, found = comments(enum), "", {}
+    own, shared, texts = comments(enum), "", {}
     for member in enum:
         shared = own.get(member.name, shared if "64 bits each" in shared else "")
-        found[member.name] = shared
-    return found
+        texts[member.name] = shared
+    return texts

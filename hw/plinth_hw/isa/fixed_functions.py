@@ -60,6 +60,7 @@ def lines(function: VectorFunction) -> tuple[tuple[int, int], ...]:
     with localcontext(Context(prec=40, rounding=ROUND_HALF_EVEN)):
         knots = [int((CURVES[function](Decimal(number) / SEGMENTS) * (1 << VALUE_BITS)).to_integral_value())
                  for number in range(SEGMENTS + 1)]
-    found = tuple((knot, after - knot) for knot, after in itertools.pairwise(knots))
-    assert all(0 <= knot < 1 << KNOT_BITS and -1 << RISE_BITS - 1 <= rise < 1 << RISE_BITS - 1 for knot, rise in found)
-    return found
+    segments = tuple((knot, after - knot) for knot, after in itertools.pairwise(knots))
+    assert all(0 <= knot < 1 << KNOT_BITS and -1 << RISE_BITS - 1 <= rise < 1 << RISE_BITS - 1
+               for knot, rise in segments)
+    return segments

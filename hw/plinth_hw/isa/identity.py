@@ -65,9 +65,9 @@ def identity(parameters: DieParameters, verilog_digest: int = 0) -> dict[Registe
     }
 
 
-def _name(found: NumberFormat) -> str:
-    integer, fraction = found.integer_bits, found.fraction_bits
-    text = f"q{integer}.{fraction}" if found.fixed else f"float{1 + integer + fraction}e{integer}m{fraction}"
+def _name(fmt: NumberFormat) -> str:
+    integer, fraction = fmt.integer_bits, fmt.fraction_bits
+    text = f"q{integer}.{fraction}" if fmt.fixed else f"float{1 + integer + fraction}e{integer}m{fraction}"
     return _NAMES.get(text, text)
 
 
@@ -80,11 +80,11 @@ def _told(values: Mapping[Register, int]) -> dict[str, str]:
         elif isinstance(register.holds, int):
             told[register.name.lower()] = f"{value:08x}" if register.name.endswith("DIGEST") else str(value)
         else:
-            for name, found in vars(unpack(register.holds, [value])).items():
-                if isinstance(found, NumberFormat):
-                    told[f"format of {name}"] = _name(found)
+            for name, field in vars(unpack(register.holds, [value])).items():
+                if isinstance(field, NumberFormat):
+                    told[f"format of {name}"] = _name(field)
                 elif not name.startswith("reserved"):
-                    told[name] = found.name.lower().replace("_", "-") if isinstance(found, Machine) else str(found)
+                    told[name] = field.name.lower().replace("_", "-") if isinstance(field, Machine) else str(field)
     return told
 
 
@@ -96,10 +96,10 @@ def described(values: Mapping[Register, int]) -> str:
     return f"{told['machine']} {numbers} die of {told['rows']} x {told['columns']} (digest {told['parameters_digest']})"
 
 
-def differences(found: Mapping[Register, int], wanted: Mapping[Register, int]) -> list[str]:
+def differences(registers: Mapping[Register, int], wanted: Mapping[Register, int]) -> list[str]:
     """What a die says otherwise than it should, as ``rows 8, not 12``; nothing if it does the same. Whether Verilog
     differs is left out: the same die may be written in other ways."""
-    there, here = _told(found), _told(wanted)
+    there, here = _told(registers), _told(wanted)
     texts = [f"{name} {there[name]}, not {here[name]}" for name in here
              if there[name] != here[name] and not name.endswith("digest")]
     if not texts and there["parameters_digest"] != here["parameters_digest"]:

@@ -148,8 +148,8 @@ def unpack(layout: type[S], words: Iterable[int]) -> S:
     A code's field is its member, or the number if that has no name.
     """
     bits = sum(int(word) << WORD_BITS * place for place, word in enumerate(words))
-    found: S = _decode(layout, bits)
-    return found
+    decoded: S = _decode(layout, bits)
+    return decoded
 
 
 def _encode(shape: Any, value: Any, where: str) -> int:

@@ -344,11 +344,11 @@ class DieParameters:
 
     def operations(self, engine: Engine) -> tuple[Code, ...]:
         """What an engine of the die can be asked for, as far as that is not said by the rest of a task."""
-        found = tuple(OPERATIONS[engine])
+        operations = tuple(OPERATIONS[engine])
         absent = (() if self.transforms else (TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD)) + (
             () if self.codes else (TransferOperation.ENCODE, TransferOperation.DECODE, TransferOperation.PREDICT)) + (
             () if self.sets_routes else (CollectiveOperation.SET_ROUTE,))
-        return tuple(operation for operation in found if operation not in absent)
+        return tuple(operation for operation in operations if operation not in absent)
 
     def body(self, engine: Engine) -> type[Struct]:
         """Layout of the bodies of an engine's tasks."""

@@ -44,8 +44,8 @@ class WindowMemory:
     def read(self, address: int, count: int) -> Words:
         """``count`` words from word address ``address``."""
         first, end = self._units(address, count)
-        found = self._read_units(first, end - first)
-        return found[address - first * self._step:][:count].copy()
+        words = self._read_units(first, end - first)
+        return words[address - first * self._step:][:count].copy()
 
     def write(self, address: int, words: Words) -> None:
         """Store words at word address ``address``; what is wider than a word as its words, low one first."""

@@ -107,10 +107,11 @@ def _last(count: int) -> tuple[Fraction, ...]:
 
 def _coefficients(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
     """Of prod (x - root), by rising powers."""
-    found: tuple[Fraction, ...] = (Fraction(1),)
+    coefficients: tuple[Fraction, ...] = (Fraction(1),)
     for root in roots:
-        found = tuple(low - root * high for low, high in zip((Fraction(0), *found), (*found, Fraction(0)), strict=True))
-    return found
+        coefficients = tuple(low - root * high for low, high in zip(
+            (Fraction(0), *coefficients), (*coefficients, Fraction(0)), strict=True))
+    return coefficients
 
 
 def transposed(matrix: Matrix) -> Matrix:
@@ -124,8 +125,8 @@ TRANSFORMS: tuple[Pair, ...] = ((2, 3), (4, 3), (2, 5))
 PLAIN: tuple[int, ...] = (2, 4)
 #: Matrices that tasks name by their numbers: 1, B^T, A, B, A^T of each transform, and those of :data:`PLAIN`.
 MATRICES: tuple[Matrix, ...] = (transform(1, 1).a, *(
-    matrix for one in (transform(*sizes) for sizes in TRANSFORMS)
-    for matrix in (one.b, transposed(one.a), transposed(one.b), one.a)), *(
+    matrix for form in (transform(*sizes) for sizes in TRANSFORMS)
+    for matrix in (form.b, transposed(form.a), transposed(form.b), form.a)), *(
     tuple(tuple(Fraction(row == column) for column in range(side)) for row in range(side)) for side in PLAIN))
 #: Numbers of matrices 1 by their sides.
 PLAIN_NUMBERS: dict[int, int] = {1: 0} | {
@@ -137,9 +138,9 @@ FROM_ELEMENTS: tuple[int, ...] = (0, *(4 * place + 4 for place in range(len(TRAN
 
 def matrix_numbers(transforms: Sequence[Pair]) -> tuple[int, ...]:
     """Of :data:`MATRICES`, those that dies with some transforms have: numbers, rising."""
-    made = (1 + 4 * TRANSFORMS.index(one) + place for one in sorted(transforms, key=TRANSFORMS.index)
-            for place in range(4))
-    return (0, *made, *(PLAIN_NUMBERS[side] for side in PLAIN if transforms))
+    numbers = (1 + 4 * TRANSFORMS.index(sizes) + place for sizes in sorted(transforms, key=TRANSFORMS.index)
+               for place in range(4))
+    return (0, *numbers, *(PLAIN_NUMBERS[side] for side in PLAIN if transforms))
 
 
 def plain_sides(places: int) -> Pair | None:
@@ -157,15 +158,15 @@ def terms(row: Sequence[Fraction]) -> list[tuple[int, int]]:
     ValueError
         If a coefficient is no integer, or all are zero.
     """
-    found = []
+    products = []
     for column, coefficient in enumerate(row):
         if coefficient.denominator != 1:
             raise ValueError(f"a coefficient must be an integer, not {coefficient}")
         size, sign = abs(coefficient.numerator), 1 if coefficient > 0 else -1
-        found += [(column, sign << bit) for bit in reversed(range(size.bit_length())) if size >> bit & 1]
-    if not found:
+        products += [(column, sign << bit) for bit in reversed(range(size.bit_length())) if size >> bit & 1]
+    if not products:
         raise ValueError("a row of a matrix must not be all zero")
-    return found
+    return products
 
 
 @dataclass(frozen=True)
@@ -240,18 +241,18 @@ class Form:
             If a padding is not in that range, or the kernel does not fit in the padded map.
         """
         inputs, outputs = [], []
-        for one, side, pad, far in zip(self.transforms, sides, padding[:2], padding[-2:], strict=True):
+        for form, side, pad, far in zip(self.transforms, sides, padding[:2], padding[-2:], strict=True):
             for each in (pad, far):
-                if not 0 <= each < one.taps:
-                    raise ValueError(f"a padding of {each} is not between 0 and {one.taps - 1}, a tap less than the "
+                if not 0 <= each < form.taps:
+                    raise ValueError(f"a padding of {each} is not between 0 and {form.taps - 1}, a tap less than the "
                                      "kernel has; use direct convolution")
-            made = side + pad + far - one.taps + 1
-            if made < 1:
-                raise ValueError(f"a kernel of {one.taps} taps does not fit in {side} places with padding "
+            windows = side + pad + far - form.taps + 1
+            if windows < 1:
+                raise ValueError(f"a kernel of {form.taps} taps does not fit in {side} places with padding "
                                  f"{pad if pad == far else f'{pad} and {far}'}")
-            count = -(-made // one.outputs)
-            inputs.append(Lattice(one.b, one.outputs, -pad, count))
-            outputs.append(Lattice(transposed(one.a), one.outputs, 0, count))
+            count = -(-windows // form.outputs)
+            inputs.append(Lattice(form.b, form.outputs, -pad, count))
+            outputs.append(Lattice(transposed(form.a), form.outputs, 0, count))
         return (inputs[0], inputs[1]), (outputs[0], outputs[1])
 
 

@@ -109,6 +109,6 @@ def crc(m: Module, word: Value, check: Value | None = None) -> tuple[int, Value,
     latency = max((bit.cycle for bit in left if bit is not None), default=0)
     # The check is linear but for where it starts.
     start = check_of(0, len(word))
-    found = Cat((Const(0) if bit is None else bit.at(m, latency)) ^ (start >> place & 1)
-                for place, bit in reversed(list(enumerate(left))))
-    return latency, Cat(bit.at(m, latency) for bit in bits), found
+    word_check = Cat((Const(0) if bit is None else bit.at(m, latency)) ^ (start >> place & 1)
+                     for place, bit in reversed(list(enumerate(left))))
+    return latency, Cat(bit.at(m, latency) for bit in bits), word_check

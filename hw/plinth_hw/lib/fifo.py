@@ -108,18 +108,18 @@ class FIFO(wiring.Component):
         m.d.comb += [
             self.i.ready.eq(~full), put.eq(self.i.valid & self.i.ready & ~passes),
         ]
-        given, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        pushed, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
         if places == 1 and not block:
             # What passes by is written as well, while the place is free.
-            found = Signal(len(given), name="place", reset_less=True)
+            stored = Signal(len(pushed), name="place", reset_less=True)
             with m.If(self.i.valid & ~full):
-                m.d.sync += found.eq(given)
+                m.d.sync += stored.eq(pushed)
         else:
             attributes = (UNCHECKED | (LUT_RAM if places <= SHORT else {}) if block else
                           FLIP_FLOPS if places <= FEW else {})
             m.submodules.storage = storage = Memory(shape=self.shape, depth=places, init=[], attrs=attributes)
             write, read = storage.write_port(), storage.read_port(domain="sync" if block else "comb")
-            found = Value.cast(read.data)
+            stored = Value.cast(read.data)
             # What passes by is written as well, where the next payload comes.
             m.d.comb += [write.addr.eq(written), write.data.eq(self.i.payload),
                          write.en.eq(self.i.valid & ~full), read.addr.eq(taken)]
@@ -134,17 +134,17 @@ class FIFO(wiring.Component):
 
         if not (block or head):
             m.d.comb += [self.o.valid.eq(holds), get.eq(holds & self.o.ready), self.empty.eq(~holds),
-                         offered.eq(found)]
+                         offered.eq(stored)]
             return
         # A place is read after the cycle in which it is written.
         m.d.comb += [get.eq(holds & (~self.o.valid | self.o.ready)), self.empty.eq(~holds & ~self.o.valid)]
         if block:
-            m.d.comb += [read.en.eq(get), offered.eq(found)]
+            m.d.comb += [read.en.eq(get), offered.eq(stored)]
         else:
             first = Signal(len(offered), reset_less=True)
             m.d.comb += [passes.eq(self.i.valid & ~holds & (~self.o.valid | self.o.ready)), offered.eq(first)]
             with m.If(~self.o.valid | self.o.ready):
-                m.d.sync += first.eq(Mux(holds, found, given))
+                m.d.sync += first.eq(Mux(holds, stored, pushed))
         with m.If(get | self.o.ready | passes):
             m.d.sync += self.o.valid.eq(get | passes)
 

@@ -49,7 +49,7 @@ def rotate_held(m: Module, name: str, sources: list[list[Value]], first_bit: int
     holds at most once. A lane for which it does not hold is zero.
     """
     lanes = range(len(sources[0]))
-    found = []
+    rotated = []
     for lane in lanes:
         conditions, words = [], []
         for index, source in enumerate(sources):
@@ -57,8 +57,8 @@ def rotate_held(m: Module, name: str, sources: list[list[Value]], first_bit: int
                 places = (-value if up else value) << first_bit
                 conditions.append(wanted(index, value, lane))
                 words.append(source[(lane + places) % len(lanes)])
-        found.append(one_registered(m, f"{name}_{lane}", conditions, words))
-    return found
+        rotated.append(one_registered(m, f"{name}_{lane}", conditions, words))
+    return rotated
 
 
 def rotate_registered(m: Module, lanes: list[Value], amount: Value, enable: Value, *, up: bool,
@@ -79,11 +79,11 @@ def rotate_registered(m: Module, lanes: list[Value], amount: Value, enable: Valu
         m.d.sync += [register.eq(Mux(amount[low:low + held] == value, rotated, 0))
                      for value, register in enumerate(registers)]
     words = [[register.word_select(lane, len(lanes[0])) for lane in range(count)] for register in registers]
-    found = [reduce(or_, (words[value][(lane + ((-value if up else value) << low)) % count]
-                          for value in range(len(registers)))) for lane in range(count)]
+    joined = [reduce(or_, (words[value][(lane + ((-value if up else value) << low)) % count]
+                           for value in range(len(registers)))) for lane in range(count)]
     if not late or bits == held:
-        return found
+        return joined
     rest = Signal(bits - held, reset_less=True)
     with m.If(enable):
         m.d.sync += rest.eq(amount[held:])
-    return rotate(m, "late", found, Cat(Const(0, held), rest), held, bits, up=up)
+    return rotate(m, "late", joined, Cat(Const(0, held), rest), held, bits, up=up)

@@ -29,13 +29,13 @@ def to_memory(m: Module, platform: Any, parameters: DieParameters, array: Format
     memory = parameters.memory_format
     if not isinstance(memory, Fixed) or not isinstance(array, Fixed):
         return list(words)
-    found = []
+    rounded = []
     for number, word in enumerate(words):
         unit = FixedRounder(array, memory)
         emit.place(m, platform, unit, name=f"to_memory_{number}", module=f"plinth_round_{identifiers(array, memory)}")
         m.d.comb += unit.a.eq(word)
-        found.append(unit.o)
-    return found
+        rounded.append(unit.o)
+    return rounded
 
 
 def from_memory(parameters: DieParameters, array: Format, words: Iterable[Value]) -> list[Value]:

@@ -231,10 +231,10 @@ class SystolicSequencer(wiring.Component):
                 panel.along_k.eq(along_k), panel.half.eq(half), panel.option.eq(option),
                 (self.feed.payload.a_half if name == "a" else self.feed.payload.b_half).eq(half),
             ]
-            given = emitted & ~failed
+            issued = emitted & ~failed
             for i, count in enumerate(users):
-                m.d.sync += count.eq(count + (given & (half == i)) - (self.release & (released == i)))
-            with m.If(given):
+                m.d.sync += count.eq(count + (issued & (half == i)) - (self.release & (released == i)))
+            with m.If(issued):
                 m.d.sync += current.eq(half)
             rooms.append(~needed | (stream_.ready & (Mux(half, users[1], users[0]) == 0)))
         preloads, stores, able = Signal(name="preloads"), Signal(name="stores"), Signal(name="able")

@@ -82,20 +82,20 @@ class BlockMemory(wiring.Component):
         m.submodules.writes = writes = _Burst(self.write)
         # Each RAM has a register beside it, and nothing that is late reaches all of them. A beat is read when the FIFO
         # has a place for it.
-        m.submodules.found = found = FIFO(self.read.data.payload.shape(), _FOUND)
+        m.submodules.queue = queue = FIFO(self.read.data.payload.shape(), _FOUND)
         read_data, near = Signal(width), Signal(width, reset_less=True)
-        fetched, given = Signal(2), Signal()
+        fetched, taken = Signal(2), Signal()
         places, room = Signal(range(_FOUND + 1), init=_FOUND), Signal(init=1)
-        places_left = stepped(places, given, reads.step)
+        places_left = stepped(places, taken, reads.step)
         m.d.comb += [
-            reads.step.eq(reads.busy & room), found.i.valid.eq(fetched[1]), Cat(found.i.payload).eq(near),
+            reads.step.eq(reads.busy & room), queue.i.valid.eq(fetched[1]), Cat(queue.i.payload).eq(near),
             self.write.data.ready.eq(writes.busy), writes.step.eq(writes.busy & self.write.data.valid),
         ]
         m.d.sync += [
             self.write.response.eq(writes.step & writes.last), fetched.eq(Cat(reads.step, fetched)), near.eq(read_data),
-            given.eq(found.o.valid & found.o.ready), places.eq(places_left), room.eq(places_left != 0),
+            taken.eq(queue.o.valid & queue.o.ready), places.eq(places_left), room.eq(places_left != 0),
         ]
-        connect(m, found.o, flipped(self.read.data))
+        connect(m, queue.o, flipped(self.read.data))
         for burst, port in ((reads, self.read), (writes, self.write)):
             connect(m, flipped(port.request), burst.request)
         written = Signal(width, reset_less=True)

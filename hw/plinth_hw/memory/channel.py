@@ -107,20 +107,20 @@ class RowLoad(wiring.Component):
         wiring.connect(m, cut.request, wiring.flipped(self.port.request))
         wiring.connect(m, cut.row, rows.i)
         wiring.connect(m, rows.o, walk.row)
-        beat, place, found = self.o.payload, walk.o.payload, self.port.data
+        beat, place, arriving = self.o.payload, walk.o.payload, self.port.data
         if on_chip(self.parameters):
             m.submodules.arrived = arrived = FIFO(beat_layout(self.parameters), _ARRIVED)
             wiring.connect(m, wiring.flipped(self.port.data), arrived.i)
-            found = arrived.o
+            arriving = arrived.o
         there = Signal()
         m.d.comb += [
-            beat.data.as_value().eq(found.payload.as_value()),
+            beat.data.as_value().eq(arriving.payload.as_value()),
             *(beat[name].eq(place[name]) for name, _ in place.shape()),
             # A beat of padding has no data to wait for.
-            there.eq(found.valid | ~walk.read),
+            there.eq(arriving.valid | ~walk.read),
             self.o.valid.eq(there & walk.o.valid),
             walk.o.ready.eq(there & self.o.ready),
-            found.ready.eq(walk.o.valid & walk.read & self.o.ready),
+            arriving.ready.eq(walk.o.valid & walk.read & self.o.ready),
         ]
         return m
 

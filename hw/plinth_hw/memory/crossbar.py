@@ -181,17 +181,18 @@ class MemoryCrossbar(wiring.Component):
             beat.ready.eq(((takes & read.data_whose).any() | ends) & read.data_valid),
         ]
         for index, client in enumerate(readers):
-            offered, given = client.data, Signal(name=f"given_{index}")
-            m.d.comb += given.eq(beat.valid & read.data_valid & read.data_whose[index])
+            offered, delivered = client.data, Signal(name=f"delivered_{index}")
+            m.d.comb += delivered.eq(beat.valid & read.data_valid & read.data_whose[index])
             if near:
-                m.submodules[f"found_{index}"] = found = FIFO(beat.payload.shape(), 2, Storage.HEAD)
+                m.submodules[f"queue_{index}"] = queue = FIFO(beat.payload.shape(), 2, Storage.HEAD)
                 m.d.comb += [
-                    found.i.payload.eq(beat.payload), found.i.valid.eq(given), takes[index].eq(found.i.ready),
-                    offered.payload.eq(found.o.payload), offered.valid.eq(found.o.valid),
-                    found.o.ready.eq(offered.ready | ends), answers_wait[index].eq(found.o.valid),
+                    queue.i.payload.eq(beat.payload), queue.i.valid.eq(delivered), takes[index].eq(queue.i.ready),
+                    offered.payload.eq(queue.o.payload), offered.valid.eq(queue.o.valid),
+                    queue.o.ready.eq(offered.ready | ends), answers_wait[index].eq(queue.o.valid),
                 ]
             else:
-                m.d.comb += [offered.payload.eq(beat.payload), offered.valid.eq(given), takes[index].eq(offered.ready)]
+                m.d.comb += [offered.payload.eq(beat.payload), offered.valid.eq(delivered),
+                             takes[index].eq(offered.ready)]
 
         m.d.sync += [
             self.words_read.eq(Mux(read.data_step, words, 0)),
@@ -200,7 +201,7 @@ class MemoryCrossbar(wiring.Component):
         ]
 
         # The register has a beat; it is loaded, with what is no beat if there is none; it can take one.
-        full, free, given = Signal(name="full"), Signal(name="free"), Signal(name="given")
+        full, free, loads = Signal(name="full"), Signal(name="free"), Signal(name="loads")
         # It has no word: what is drained is written as that.
         void = Signal(name="void")
         written = self.memory_write.data.payload
@@ -215,12 +216,12 @@ class MemoryCrossbar(wiring.Component):
             unanswered.i.valid.eq(self.memory_write.request.valid & self.memory_write.request.ready),
             unanswered.o.ready.eq(self.memory_write.response),
             write.data_step.eq(
-                ((Cat(client.data.valid for client in writers) & write.data_whose).any() | ends) & given),
+                ((Cat(client.data.valid for client in writers) & write.data_whose).any() | ends) & loads),
             taken.eq(one_registered(m, "data", write.data_whose, [client.data.payload for client in writers], free)),
             written.data.eq(taken.data), written.strobe.eq(Mux(void, 0, taken.strobe)),
             self.drained.eq(ends & ~(read.busy | answers_wait.any() | write.busy | full) & unanswered.empty),
             self.memory_write.data.valid.eq(full),
-            free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
+            free.eq(~full | self.memory_write.data.ready), loads.eq(write.data_valid & free),
         ]
         m.d.sync += [
             self.words_written.eq(Mux(full & self.memory_write.data.ready, population(written.strobe), 0)),
@@ -231,7 +232,7 @@ class MemoryCrossbar(wiring.Component):
             m.d.sync += [full.eq(write.data_step), void.eq(ends)]
         for index, client in enumerate(writers):
             m.d.comb += [
-                client.data.ready.eq(given & write.data_whose[index]),
+                client.data.ready.eq(loads & write.data_whose[index]),
                 client.response.eq(self.memory_write.response & oldest.whose[index]),
             ]
         return m

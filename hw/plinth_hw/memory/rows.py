@@ -207,7 +207,7 @@ class RowCut(wiring.Component):
         # No path leads from who takes requests to who gives rows.
         m.submodules.requests = requests = FIFO(
             data.StructLayout({"request": request_layout(self.parameters), "last": 1}), _REQUESTS)
-        cut, given = requests.i.payload, requests.o
+        cut, head = requests.i.payload, requests.o
         # All requests of a row but the last one have ``max_beats``: what is less than that is the same in all of them.
         # The sign of how many come after the next one says that there is none.
         piece_bits = exact_log2(self.max_beats)
@@ -228,8 +228,8 @@ class RowCut(wiring.Component):
                 Digits((Cat(split_rest, Const(0, 1)), Cat(split_final.replicate(piece_bits), Const(1, 1))),
                        lambda rest, final: rest | ~final)], carry=Const(1, 1))),
             cut.last.eq(split_final & split_last),
-            self.request.valid.eq(given.valid), given.ready.eq(self.request.ready),
-            self.request.payload.eq(given.payload.request), self.request_last.eq(given.payload.last),
+            self.request.valid.eq(head.valid), head.ready.eq(self.request.ready),
+            self.request.payload.eq(head.payload.request), self.request_last.eq(head.payload.last),
         ]
         with m.If(split_free):
             m.d.sync += [split_last.eq(span.last), split_task.eq(span.task), split_rest.eq(more[:piece_bits]),

@@ -219,12 +219,12 @@ class BeatUpdate(wiring.Component):
         get = memory.read_port()
         word_bits = self.parameters.word_bits
         pair = phase[1:exact_log2(self.parameters.beat_words)]
-        given, second = (Signal(bits, name=f"{name}_{what}", reset_less=True)
-                         for what, bits in (("pair", _PAIR * word_bits), ("second", word_bits)))
+        read_pair, second = (Signal(bits, name=f"{name}_{what}", reset_less=True)
+                             for what, bits in (("pair", _PAIR * word_bits), ("second", word_bits)))
         high = Signal(word_bits, name=f"{name}_high", reset_less=True)
-        first = given[:word_bits]
+        first = read_pair[:word_bits]
         m.d.comb += get.addr.eq(Cat(pair, place, phase[0]))
-        m.d.sync += [given.eq(get.data), second.eq(given[word_bits:]), high.eq(Mux(phase[0], second, first))]
+        m.d.sync += [read_pair.eq(get.data), second.eq(read_pair[word_bits:]), high.eq(Mux(phase[0], second, first))]
         return high, Mux(phase[0], first, second)
 
     def _write(self, m: Module, writes: Mapping[str, _Event], update: UpdatePipeline) -> None:

@@ -77,12 +77,12 @@ class InverseRoot(wiring.Component):
         m.submodules.lines = memory = Memory(shape=line, depth=len(lines), init=lines)
         read = memory.read_port()
         m.d.comb += read.addr.eq(fine[table.OFFSET_BITS:])
-        found = delayed(m, "line", read.data, 1)
+        segment = delayed(m, "line", read.data, 1)
         offset = delayed(m, "offset", fine[:table.OFFSET_BITS], 2)
         product = Signal(signed(_SLOPE_BITS + table.OFFSET_BITS), reset_less=True)
-        start = delayed(m, "start", found.start, 1)
+        start = delayed(m, "start", segment.start, 1)
         root = Signal(table.KNOT_FRACTION_BITS, reset_less=True)
-        m.d.sync += [product.eq(found.slope * offset),
+        m.d.sync += [product.eq(segment.slope * offset),
                      root.eq(start + (product >> table.OFFSET_BITS))]
         m.d.comb += [self.root.eq(root[-table.FRACTION_BITS:]), self.pairs.eq(delayed(m, "pairs", pairs, 4))]
         return m

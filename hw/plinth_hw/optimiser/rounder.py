@@ -74,10 +74,11 @@ class Rounder(wiring.Component):
         random, up = self.stochastic & ~self.wide, self.wide | inside[HALF]
         digits = []
         for place, wanted in ((slice(0, HALF - 1), ~up), (slice(HALF - 1, HALF), up)):
-            some, one = Signal(), Signal()
-            m.d.comb += [some.eq(random | wanted), one.eq(~random & wanted)]
-            digits.append(Digits((inside[place], self.noise[place], some, one), lambda kept, noise, some, one: kept,
-                                 lambda kept, noise, some, one: some & (noise | one)))
+            some, always = Signal(), Signal()
+            m.d.comb += [some.eq(random | wanted), always.eq(~random & wanted)]
+            digits.append(Digits((inside[place], self.noise[place], some, always),
+                                 lambda kept, noise, some, always: kept,
+                                 lambda kept, noise, some, always: some & (noise | always)))
         rounded = table_sum(m, platform, "rounded", [*digits, Digits((Const(0, 1),), lambda none: none)])
         carry, most = Signal(reset_less=True), Signal(reset_less=True)
         upper, rest = Signal(HALF - 1, reset_less=True), Signal(HALF, reset_less=True)

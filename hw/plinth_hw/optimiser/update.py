@@ -198,8 +198,9 @@ class UpdatePipeline(wiring.Component):
     def _random(self, m: Module, summed: Signal, new_state: Rounder, new_weight: Rounder) -> None:
         """Random bits of words whose state is summed."""
         bits = self.generator
-        one, two, stepped = Signal(32, name="one"), Signal(32, name="two"), Signal(32, name="stepped")
-        m.d.comb += [one.eq(bits ^ (bits << 13)[:32]), two.eq(one ^ one >> 17), stepped.eq(two ^ (two << 5)[:32])]
+        first, second, stepped = Signal(32, name="first"), Signal(32, name="second"), Signal(32, name="stepped")
+        m.d.comb += [first.eq(bits ^ (bits << 13)[:32]), second.eq(first ^ first >> 17),
+                     stepped.eq(second ^ (second << 5)[:32])]
         with m.If(self.seeded):
             m.d.sync += bits.eq(self.seed)
         with m.Elif(summed):

@@ -66,33 +66,34 @@ class BlockWrites(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        port, given, block = self.port, self.i.payload, Signal.like(self.i.payload, name="block", reset_less=True)
+        port, arriving, block = self.port, self.i.payload, Signal.like(self.i.payload, name="block", reset_less=True)
         updated, unanswered = Signal(range(WRITES + 1)), Signal(_UNANSWERED_BITS)
         begins, asks, reads = Signal(name="begins"), Signal(name="asks"), Signal(name="reads")
         left, last, place = Signal(BEATS_BITS, name="left"), Signal(name="last"), Signal(PLACE_BITS + 1)
         # A beat, and its strobes, found in memory; then given.
-        found, moves, ends, of_generator = (Signal(name=name) for name in ("found", "moves", "ends", "of_generator"))
+        fetched, moves, ends, of_generator = (
+            Signal(name=name) for name in ("fetched", "moves", "ends", "of_generator"))
         m.d.comb += [
-            begins.eq(self.i.valid & ~asks & ~reads & ~unanswered.all() & (~given.first | (updated != 0))),
+            begins.eq(self.i.valid & ~asks & ~reads & ~unanswered.all() & (~arriving.first | (updated != 0))),
             self.i.ready.eq(begins), last.eq(left == 1),
             port.request.valid.eq(asks), port.request.payload.address.eq(block.address),
             port.request.payload.beats.eq(block.beats), port.request.payload.task.eq(self.task),
-            moves.eq(~port.data.valid | port.data.ready), self.read.eq(reads & (~found | moves)),
+            moves.eq(~port.data.valid | port.data.ready), self.read.eq(reads & (~fetched | moves)),
             self.vector.eq(block.vector), self.place.eq(place),
             # Each request that is not answered, its beats on their way with it.
             self.idle.eq(~self.i.valid & (unanswered == 0)),
         ]
         m.d.sync += [
             asks.eq(begins | (asks & ~port.request.ready)), reads.eq(begins | (reads & ~(self.read & last))),
-            found.eq(self.read | (found & ~moves)), updated.eq(updated + self.updated - (begins & given.first)),
+            fetched.eq(self.read | (fetched & ~moves)), updated.eq(updated + self.updated - (begins & arriving.first)),
             unanswered.eq(unanswered + begins - port.response),
         ]
         with m.If(begins):
-            m.d.sync += [block.eq(given), left.eq(given.beats)]
+            m.d.sync += [block.eq(arriving), left.eq(arriving.beats)]
             # All vectors of a block have the same places.
-            with m.If(given.first):
+            with m.If(arriving.first):
                 m.d.sync += self.free.eq(place)
-            with m.Elif(~given.generator):
+            with m.Elif(~arriving.generator):
                 m.d.sync += place.eq(self.free)
         with m.If(self.read):
             m.d.sync += [left.eq(left - 1), place.eq(place + ~block.generator),
@@ -101,7 +102,7 @@ class BlockWrites(wiring.Component):
         state_bits = len(self.generator)
         with m.If(moves):
             m.d.sync += [
-                port.data.valid.eq(found),
+                port.data.valid.eq(fetched),
                 port.data.payload.data.eq(Cat(Mux(of_generator, self.generator, beat[:state_bits]), beat[state_bits:])),
                 port.data.payload.strobe.eq(Cat(
                     Mux(of_generator, lane < state_bits // self.parameters.word_bits, ~ends | (lane <= self.end_lane))

@@ -22,10 +22,10 @@ def replaced(page: str, name: str, lines: Lines) -> str:
     rows = page.split("\n")
     places = []
     for mark in (f"<!-- {name} -->", f"<!-- /{name} -->"):
-        found = [place for place, row in enumerate(rows) if row.rstrip() == mark]
-        if len(found) != 1:
-            raise MarkError(f"has {len(found) or 'no'} lines {mark}, which should stand once")
-        places += found
+        matches = [place for place, row in enumerate(rows) if row.rstrip() == mark]
+        if len(matches) != 1:
+            raise MarkError(f"has {len(matches) or 'no'} lines {mark}, which should stand once")
+        places += matches
     begin, end = places
     if end < begin:
         raise MarkError(f"has the line <!-- /{name} --> before <!-- {name} -->")

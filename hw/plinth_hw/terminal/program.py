@@ -35,13 +35,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, 
 
 def _parents() -> dict[int, list[int]]:
     """Of all processes of the system the children; nothing where there is no /proc."""
-    found: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             # The name, in parentheses, may hold anything.
             parent = int(entry.read_text(errors="replace").rpartition(")")[2].split()[1])
-            found.setdefault(parent, []).append(int(entry.parent.name))
-    return found
+            children.setdefault(parent, []).append(int(entry.parent.name))
+    return children
 
 
 def end_children() -> None:

@@ -108,7 +108,7 @@ class BodyChecks(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         index, counts = self.i.index, Signal(Summary, name="counts")
-        word, found = Signal(32, name="given"), Signal(name="found")
+        word, faulty = Signal(32, name="given"), Signal(name="faulty")
         # Of the word a cycle before: it is unfit; it is an instruction, to be looked at.
         bad, judged = Signal(name="bad"), Signal(name="judged")
         # Regions that loads and instructions so far write, and those that are stored, a bit each; one of these is none
@@ -126,16 +126,16 @@ class BodyChecks(wiring.Component):
         ]
         m.d.comb += self.summary.eq(counts)
         m.submodules.marks = marks = Memory(shape=_Marks, depth=VECTOR_REGIONS, init=[], attrs=LUT_RAM)
-        m.d.sync += found.eq(found | bad | (judged & self._bad_instruction(
+        m.d.sync += faulty.eq(faulty | bad | (judged & self._bad_instruction(
             m, marks, data.View(shape_of(VectorInstruction), word), written)))
         m.d.sync += unwritten.eq((stored & ~written).any())
         number = Signal(range(VECTOR_REGIONS), name="number")
         with m.If(self.i_valid & (index == 0)):
             rows, columns = self.i.word[:16], self.i.word[16:]
-            m.d.sync += [counts.rows.eq(rows), counts.columns.eq(columns), found.eq(~rows.any() | ~columns.any()),
+            m.d.sync += [counts.rows.eq(rows), counts.columns.eq(columns), faulty.eq(~rows.any() | ~columns.any()),
                          number.eq(0), written.eq(0), stored.eq(0)]
         wrong = self.operation != VectorOperation.PROGRAM.value
-        with m.If(wrong | found | unwritten):
+        with m.If(wrong | faulty | unwritten):
             m.d.comb += [self.summary.error.eq(Mux(wrong, ErrorCode.BAD_OPERATION, ErrorCode.BAD_OPERAND)),
                          *(getattr(self.summary, part).eq(0) for part in ("loads", "stores", "instructions"))]
 

@@ -158,8 +158,8 @@ class ComputeStage(wiring.Component):
         position = walk.o
         region = Signal(shape_of(VectorRegion))
         m.d.comb += region.eq(Mux(position.upper, instruction.b.as_value(), instruction.a.as_value()))
-        source, target = (operand(m, platform, name, Operand(banks, lines), given, position, walk.along_rows)
-                          for name, given in (("source", region), ("target", instruction.dst)))
+        source, target = (operand(m, platform, name, Operand(banks, lines), operand_region, position, walk.along_rows)
+                          for name, operand_region in (("source", region), ("target", instruction.dst)))
         valid, second, broadcasts = (Signal(name=name) for name in ("valid", "second", "broadcasts"))
         m.d.sync += [
             valid.eq(position.valid), second.eq(position.upper), broadcasts.eq(broadcast(region, walk.along_rows)),
@@ -214,7 +214,7 @@ class ComputeStage(wiring.Component):
         now = [result_latency == cycles for cycles in latencies]
         before = [steps[_LANES + cycles - 1] for cycles in latencies]
         m.d.comb += step.eq(one_registered(m, "result_step", now, before))
-        m.d.sync += valid.eq(one_of(now, [given.valid for given in before]))
+        m.d.sync += valid.eq(one_of(now, [earlier.valid for earlier in before]))
         for cycles in latencies[:-1]:
             # Done with: the next instruction may take its results later.
             with m.If(result_latency == cycles):

@@ -173,15 +173,15 @@ class FixedFunctionUnit(wiring.Component):
             Mux(by_one, shifted[1], shifted[0])))
         # Its negative, or what it lacks to one; the ends in a register each, as is anything else.
         turned = last.negative | last.complement
-        one = Cat(Const(0, FORMAT.fraction_bits), last.complement, Const(0, _BITS - FORMAT.fraction_bits - 1))
+        minuend = Cat(Const(0, FORMAT.fraction_bits), last.complement, Const(0, _BITS - FORMAT.fraction_bits - 1))
         ends = last.beyond | (size[-1] & ~last.negative)
-        found, most, least = (Signal(width, name=name, reset_less=True)
-                              for name, width in (("found", _BITS), ("most", 1), ("least", 1)))
+        in_range, most, least = (Signal(width, name=name, reset_less=True)
+                                 for name, width in (("in_range", _BITS), ("most", 1), ("least", 1)))
         result = table_sum(m, platform, "result", [
-            Digits((size, turned, one), lambda s, t, o: s ^ t, lambda s, t, o: o)], turned)
-        m.d.sync += [found.eq(Mux(ends | ~self.wanted, 0, result)), most.eq(ends & self.wanted & ~last.negative),
+            Digits((size, turned, minuend), lambda s, t, o: s ^ t, lambda s, t, o: o)], turned)
+        m.d.sync += [in_range.eq(Mux(ends | ~self.wanted, 0, result)), most.eq(ends & self.wanted & ~last.negative),
                      least.eq(ends & self.wanted & last.negative)]
-        m.d.comb += self.o.eq(found | Cat(most.replicate(_BITS - 1), least))
+        m.d.comb += self.o.eq(in_range | Cat(most.replicate(_BITS - 1), least))
 
 
 assert 1 << FORMAT.fraction_bits == 1 << VALUE_BITS - PLAIN_SHIFT

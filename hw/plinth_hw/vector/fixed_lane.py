@@ -96,16 +96,16 @@ class FixedLane(wiring.Component):
         ]
         over, negative = exact[-1] ^ exact[-2], exact[-1]
         # A register each, zero but for the one wanted: sum, x, y, the largest number, the least one.
-        total, found = Signal(bits, name="total"), Signal(bits, name="sum", reset_less=True)
+        total, exact_sum = Signal(bits, name="total"), Signal(bits, name="sum", reset_less=True)
         larger_x, larger_y = Signal(bits, reset_less=True), Signal(bits, reset_less=True)
         most, least = Signal(reset_less=True, name="most"), Signal(reset_less=True, name="least")
         m.d.sync += [
-            found.eq(Mux(sums & ~over, exact[:bits], 0)),
+            exact_sum.eq(Mux(sums & ~over, exact[:bits], 0)),
             larger_x.eq(Mux(chooses & ~negative, x_1, 0)), larger_y.eq(Mux(chooses & negative, y_1, 0)),
             most.eq(sums & over & ~negative), least.eq(sums & over & negative),
         ]
         m.d.comb += [
-            total.eq(found | larger_x | larger_y | Cat(most.replicate(bits - 1), least)),
+            total.eq(exact_sum | larger_x | larger_y | Cat(most.replicate(bits - 1), least)),
             scaler.a.eq(self.a), scaler.factor.eq(Cat(either, self.immediate[bits:])), scaler.below.eq(self.b[-1]),
             self.chosen.eq(x),
         ]

@@ -211,24 +211,24 @@ def operand(m: Module, platform: Any, name: str, shape: Operand, region: Any, po
     With an ``element`` lane 0 gets that element of the group. Lanes 1 .. of an operand that lacks the lanes'
     direction, or for which an element is wanted, carry junk.
     """
-    given = Signal(shape_of(VectorRegion), name=f"{name}_region")
+    view = Signal(shape_of(VectorRegion), name=f"{name}_region")
     command = Signal(shape, name=f"{name}_command")
     across, full = Signal(name=f"{name}_across"), Signal(name=f"{name}_full")
     # Lines from the region's first one on: of a full region, of another one; zero if it is not the kind, or an element.
     line, far, near = (Signal.like(command.line, name=f"{name}_{kind}") for kind in ("line", "far", "near"))
     skewed, moves = Signal.like(command.skew, name=f"{name}_skewed"), Signal.like(command.skew, name=f"{name}_moves")
     m.d.comb += [
-        given.eq(region), across.eq(broadcast(given, along_rows)), full.eq(~given.is_row & ~given.is_column),
+        view.eq(region), across.eq(broadcast(view, along_rows)), full.eq(~view.is_row & ~view.is_column),
         skewed.eq(Mux(full | across, position.k, 0)), moves.eq(Mux(full | ~across, position.element, 0)),
     ]
     m.d.sync += [
-        line.eq(given.line), command.along_rows.eq(along_rows & full), command.skew.eq(skewed + moves),
+        line.eq(view.line), command.along_rows.eq(along_rows & full), command.skew.eq(skewed + moves),
         far.eq(Mux(full, position.lines, 0)),
         near.eq(Mux(across, position.k[len(command.skew):], position.group)),
     ]
-    with m.If(full | (given.is_row & given.is_column)):
+    with m.If(full | (view.is_row & view.is_column)):
         m.d.sync += near.eq(0)
-    with m.If(given.is_row & given.is_column):
+    with m.If(view.is_row & view.is_column):
         m.d.sync += command.skew.eq(0)
     m.d.comb += command.line.eq(table_sum(m, platform, f"{name}_sum", [
         Digits((line, far, near), lambda x, f, n: x, lambda x, f, n: f | n)]))

@@ -78,10 +78,10 @@ class PairReader(wiring.Component):
             return Mux(turn_2.broadcast, (turn_2.skew - lane)[:first], turn_2.skew[:first])
 
         # Straight from the memories; zero but for the one wanted of both arrays and of the lowest places of a turn.
-        found = rotate_held(m, "found", [list(self.data_0), list(self.data_1)], 0, first,
-                            lambda array, value, lane: (self.half == array) & (low(lane) == value), up=False)
+        selected = rotate_held(m, "selected", [list(self.data_0), list(self.data_1)], 0, first,
+                               lambda array, value, lane: (self.half == array) & (low(lane) == value), up=False)
         chosen = Signal(self.width * self.banks, name="chosen", reset_less=True)
-        m.d.sync += chosen.eq(Cat(found))
+        m.d.sync += chosen.eq(Cat(selected))
         turned = Cat(rotate(m, "data", [chosen.word_select(lane, self.width) for lane in range(self.banks)],
                             turn_4.skew, first, half_bits, up=False, broadcast=turn_4.broadcast))
         with m.If(valid_4 & ~turn_4.second):

@@ -118,10 +118,10 @@ class StoreStage(wiring.Component):
         ]
         return m
 
-    def _pack(self, m: Module, store: StridedStore, given: Any) -> Signal:
+    def _pack(self, m: Module, store: StridedStore, read_step: Any) -> Signal:
         """From scratchpad groups to beats; returns a pulse at the end of each move."""
         banks = self.parameters.beat_words
-        step = delayed(m, "step", given, LineTracker.latency + SharedReadRotator.latency)
+        step = delayed(m, "step", read_step, LineTracker.latency + SharedReadRotator.latency)
         group = [self.read.data[lane] for lane in range(banks)]
         bits = self.parameters.word_bits
         # Where an even lane is not inside, its word is not written.

@@ -192,40 +192,42 @@ def check(machine: SimulatedArray, activities: Sequence[Activity]) -> None:
     dies, links = len(machine.dies), len(machine.links)
     raised: dict[str, int] = {}
     names: set[str] = set()
-    for one in activities:
-        if one.name in names:
-            raise ValueError(f"two tasks are called {one.name!r}")
-        names.add(one.name)
-        raised[one.name] = raised.get(one.name, 0) + 1
-        for counter in one.signals:
+    for activity in activities:
+        if activity.name in names:
+            raise ValueError(f"two tasks are called {activity.name!r}")
+        names.add(activity.name)
+        raised[activity.name] = raised.get(activity.name, 0) + 1
+        for counter in activity.signals:
             raised[counter] = raised.get(counter, 0) + 1
-        if one.die is not None and not 0 <= one.die < dies:
-            raise ValueError(f"{one.name!r} is for die {one.die}; dies are 0 to {dies - 1}")
-        numbers = [one.seconds, one.latency, one.adds, one.multiplies, one.sram_words]
-        if isinstance(one, EngineTask):
-            numbers += [one.words, *one.vaults.values()]
-            for vault in one.vaults:
-                if not 0 <= vault < machine.dies[one.die].vaults:
-                    raise ValueError(f"{one.name!r} uses vault {vault} of die {one.die}, which has "
-                                     f"{machine.dies[one.die].vaults}")
+        if activity.die is not None and not 0 <= activity.die < dies:
+            raise ValueError(f"{activity.name!r} is for die {activity.die}; dies are 0 to {dies - 1}")
+        numbers = [activity.seconds, activity.latency, activity.adds, activity.multiplies, activity.sram_words]
+        if isinstance(activity, EngineTask):
+            numbers += [activity.words, *activity.vaults.values()]
+            for vault in activity.vaults:
+                if not 0 <= vault < machine.dies[activity.die].vaults:
+                    raise ValueError(f"{activity.name!r} uses vault {vault} of die {activity.die}, which has "
+                                     f"{machine.dies[activity.die].vaults}")
         else:
-            for places, words, what, count in ((one.links, one.words, "link", links),
-                                               (one.dies, one.die_words, "die", dies)):
+            for places, words, what, count in ((activity.links, activity.words, "link", links),
+                                               (activity.dies, activity.die_words, "die", dies)):
                 if len(places) != len(words):
-                    raise ValueError(f"{one.name!r} names {len(places)} {what}s, but words for {len(words)}")
+                    raise ValueError(f"{activity.name!r} names {len(places)} {what}s, but words for {len(words)}")
                 if len(places) and not (places.min() >= 0 and places.max() < count):
-                    raise ValueError(f"{one.name!r} names a {what} that does not exist; there are {count}")
+                    raise ValueError(f"{activity.name!r} names a {what} that does not exist; there are {count}")
                 if len(places) > 1 and len(np.unique(places)) < len(places):
-                    raise ValueError(f"{one.name!r} names a {what} twice")
+                    raise ValueError(f"{activity.name!r} names a {what} twice")
                 if len(words):
                     numbers += [float(words.min()), float(words.max())]
         for number in numbers:
             if not (isfinite(number) and number >= 0):
-                raise ValueError(f"{one.name!r}: seconds, latencies, words and counts are at least 0, not {number}")
-    for one in activities:
-        for wait in one.waits:
+                raise ValueError(f"{activity.name!r}: seconds, latencies, words and counts are at least 0, not "
+                                 f"{number}")
+    for activity in activities:
+        for wait in activity.waits:
             if not (isfinite(wait.delay) and wait.delay >= 0):
-                raise ValueError(f"{one.name!r} waits {wait.delay} seconds behind {wait.counter!r}, not at least 0")
+                raise ValueError(f"{activity.name!r} waits {wait.delay} seconds behind {wait.counter!r}, not "
+                                 "at least 0")
             if wait.reaches > raised.get(wait.counter, 0):
-                raise ValueError(f"{one.name!r} waits for {wait.reaches} of {wait.counter!r}, which is raised "
+                raise ValueError(f"{activity.name!r} waits for {wait.reaches} of {wait.counter!r}, which is raised "
                                  f"{raised.get(wait.counter, 0)} times")

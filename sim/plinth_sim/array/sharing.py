@@ -46,28 +46,28 @@ def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Map
     if not queues:
         filling.fill(range(count))
         return filling.paces
-    first = [next((one for one in way if one in queues), None) for way in ways]
+    first = [next((resource for resource in way if resource in queues), None) for way in ways]
     before = [{other for other in loads[queue] if first[other] != queue} if queue is not None else set()
               for queue in first]
-    free = [one for one in range(count) if first[one] is None]
+    free = [activity for activity in range(count) if first[activity] is None]
     pending = set(range(count)).difference(free)
     equals = list(free)
     filling.fill(equals)
     while pending:
         # Those that nobody undecided goes before; if there are none they go before each other, as equals.
-        ready = sorted(one for one in pending if not before[one] & pending) or sorted(pending)
+        ready = sorted(activity for activity in pending if not before[activity] & pending) or sorted(pending)
         pending -= set(ready)
         joining, others = [], []
-        for one in ready:
-            queue = first[one]
+        for activity in ready:
+            queue = first[activity]
             assert queue is not None
             if any(filling.paces[other] and filling.full_behind(other, queue, filling.last_queue(other))
-                   for other in before[one] if other not in ready):
-                filling.paces[one] = 0.0
-            elif before[one] <= set(ready) or not filling.full_behind(one, queue):
-                joining.append(one)
+                   for other in before[activity] if other not in ready):
+                filling.paces[activity] = 0.0
+            elif before[activity] <= set(ready) or not filling.full_behind(activity, queue):
+                joining.append(activity)
             else:
-                others.append(one)
+                others.append(activity)
         filling.release(equals)
         equals += joining
         filling.fill(equals)
@@ -88,47 +88,47 @@ class _Filling:
         self.left = list(capacities)
         self.on: list[list[int]] = [[] for _ in limits]
         for resource, users in enumerate(loads):
-            for one in users:
-                self.on[one].append(resource)
+            for activity in users:
+                self.on[activity].append(resource)
 
-    def last_queue(self, one: int) -> int:
+    def last_queue(self, activity: int) -> int:
         """The last queue on an activity's way, which has one."""
-        return next(resource for resource in reversed(self.ways[one]) if resource in self.queues)
+        return next(resource for resource in reversed(self.ways[activity]) if resource in self.queues)
 
-    def full_behind(self, one: int, queue: int, last: int | None = None) -> bool:
+    def full_behind(self, activity: int, queue: int, last: int | None = None) -> bool:
         """Whether a resource on an activity's way behind a queue is full, up to ``last`` if it is given."""
-        way = self.ways[one]
+        way = self.ways[activity]
         end = len(way) if last is None else way.index(last) + 1
         return any(self.left[resource] <= LEFT * self.capacities[resource]
                    for resource in way[way.index(queue) + 1:end])
 
     def release(self, ones: Iterable[int]) -> None:
         """Take back what some activities were given."""
-        for one in ones:
-            for resource in self.on[one]:
-                self.left[resource] += self.loads[resource][one] * self.paces[one]
+        for activity in ones:
+            for resource in self.on[activity]:
+                self.left[resource] += self.loads[resource][activity] * self.paces[activity]
 
     def fill(self, ones: Iterable[int]) -> None:
         """Raise the rates of some activities together."""
         limits, weights, loads = self.limits, self.weights, self.loads
         rising = set(ones)
-        tops = sorted(rising, key=lambda one: (limits[one] * weights[one], one))
+        tops = sorted(rising, key=lambda activity: (limits[activity] * weights[activity], activity))
         slopes, users_left = [0.0] * len(loads), [0] * len(loads)
-        for one in tops:
-            for resource in self.on[one]:
-                slopes[resource] += loads[resource][one] / weights[one]
+        for activity in tops:
+            for resource in self.on[activity]:
+                slopes[resource] += loads[resource][activity] / weights[activity]
                 users_left[resource] += 1
         top = 0
         #: Level so far; what is left of a resource may be off by rounding, but never below it.
         reached = 0.0
 
-        def settle(one: int, level: float) -> None:
-            rising.remove(one)
-            self.paces[one] = min(limits[one], level / weights[one])
-            for resource in self.on[one]:
-                words = loads[resource][one]
-                self.left[resource] -= words * self.paces[one]
-                slopes[resource] -= words / weights[one]
+        def settle(activity: int, level: float) -> None:
+            rising.remove(activity)
+            self.paces[activity] = min(limits[activity], level / weights[activity])
+            for resource in self.on[activity]:
+                words = loads[resource][activity]
+                self.left[resource] -= words * self.paces[activity]
+                slopes[resource] -= words / weights[activity]
                 users_left[resource] -= 1
 
         while rising:
@@ -146,13 +146,14 @@ class _Filling:
                 elif meets <= lowest * (1 + SLACK) and meets <= level:
                     full.append(resource)
             if full:
-                held = [(one, resource) for resource in full for one in sorted(loads[resource]) if one in rising]
+                held = [(activity, resource) for resource in full for activity in sorted(loads[resource])
+                        if activity in rising]
                 while held:
-                    one, resource = held.pop()
-                    if one not in rising:
+                    activity, resource = held.pop()
+                    if activity not in rising:
                         continue
-                    settle(one, lowest)
-                    for before in self.ways[one][:self.ways[one].index(resource)] if self.queues else ():
+                    settle(activity, lowest)
+                    for before in self.ways[activity][:self.ways[activity].index(resource)] if self.queues else ():
                         if before in self.queues:
                             held += [(other, before) for other in sorted(loads[before]) if other in rising]
             else:

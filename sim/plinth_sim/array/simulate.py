@@ -73,14 +73,14 @@ class SimulatedRun:
         The critical path leads back from the task that is done last, from each task to the one that let it start. A
         task on it has the time from its own start to that of the next one on the path, or to the end of the step.
         """
-        found = np.zeros(len(self.dones))
-        one, until = int(self.dones.argmax()) if len(found) else -1, self.seconds
-        while one >= 0:
-            cause = int(self.causes[one])
-            begin = float(self.starts[one]) if cause >= 0 else 0.0
-            found[one] = until - begin
-            one, until = cause, begin
-        return found
+        seconds = np.zeros(len(self.dones))
+        task, until = int(self.dones.argmax()) if len(seconds) else -1, self.seconds
+        while task >= 0:
+            cause = int(self.causes[task])
+            begin = float(self.starts[task]) if cause >= 0 else 0.0
+            seconds[task] = until - begin
+            task, until = cause, begin
+        return seconds
 
 
 def simulate(machine: SimulatedArray, activities: Sequence[Activity],
@@ -125,13 +125,13 @@ class _Run:
         self.fresh: list[int] = []
         # Engines.
         keys: dict[tuple[int, str], int] = {}
-        self.engine = [-1 if one.die is None or not one.engine else keys.setdefault((one.die, one.engine), len(keys))
-                       for one in activities]
+        self.engine = [-1 if activity.die is None or not activity.engine else
+                       keys.setdefault((activity.die, activity.engine), len(keys)) for activity in activities]
         self.engines = list(keys)
         self.queues: list[list[int]] = [[] for _ in keys]
-        for one, engine in enumerate(self.engine):
+        for number, engine in enumerate(self.engine):
             if engine >= 0:
-                self.queues[engine].append(one)
+                self.queues[engine].append(number)
         self.place, self.held, self.freed = [0] * len(keys), [False] * len(keys), [0.0] * len(keys)
         self.busy, self.shared, self.waiting = [0.0] * len(keys), [0.0] * len(keys), [0.0] * len(keys)
         self._counters()
@@ -142,7 +142,7 @@ class _Run:
         self.capacity = [link.words_per_second for link in machine.links]
         self.queue = [link.queue for link in machine.links]
         self.queued = any(self.queue)
-        uneven = {one.die for one in self.activities if isinstance(one, EngineTask) and one.vaults}
+        uneven = {task.die for task in self.activities if isinstance(task, EngineTask) and task.vaults}
         memories: list[range] = []
         for number, die in enumerate(machine.dies):
             parts = die.vaults if number in uneven else 1
@@ -157,33 +157,33 @@ class _Run:
         self.limit: list[float] = []
         self.weight: list[float] = []
         self.latency: list[float] = []
-        for one in self.activities:
-            found: dict[int, float] = {}
+        for activity in self.activities:
+            way: dict[int, float] = {}
             speed = 1.0
-            if isinstance(one, EngineTask):
-                speed = machine.dies[one.die].speed
-                parts_of = memories[one.die]
-                if one.words:
-                    found = dict.fromkeys(parts_of, one.words / len(parts_of))
-                for vault, words in one.vaults.items():
+            if isinstance(activity, EngineTask):
+                speed = machine.dies[activity.die].speed
+                parts_of = memories[activity.die]
+                if activity.words:
+                    way = dict.fromkeys(parts_of, activity.words / len(parts_of))
+                for vault, words in activity.vaults.items():
                     if words:
-                        found[parts_of[vault]] = found.get(parts_of[vault], 0.0) + words
+                        way[parts_of[vault]] = way.get(parts_of[vault], 0.0) + words
             else:
-                found = {link: words for link, words in zip(one.links.tolist(), one.words.tolist(), strict=True)
-                         if words}
-                for number, words in zip(one.dies.tolist(), one.die_words.tolist(), strict=True):
+                way = {link: words for link, words in zip(activity.links.tolist(), activity.words.tolist(), strict=True)
+                       if words}
+                for number, words in zip(activity.dies.tolist(), activity.die_words.tolist(), strict=True):
                     if words:
-                        found |= dict.fromkeys(memories[number], words / len(memories[number]))
-            seconds = max(one.seconds / speed,
-                          max((words / self.capacity[resource] for resource, words in found.items()), default=0.0))
-            ways.append(found)
+                        way |= dict.fromkeys(memories[number], words / len(memories[number]))
+            seconds = max(activity.seconds / speed,
+                          max((words / self.capacity[resource] for resource, words in way.items()), default=0.0))
+            ways.append(way)
             self.limit.append(1 / seconds if seconds else float("inf"))
-            alone = max(found.values(), default=1.0)
-            self.weight.append(max(alone, one.together) if isinstance(one, Flow) else alone)
-            self.latency.append(one.latency / speed)
+            alone = max(way.values(), default=1.0)
+            self.weight.append(max(alone, activity.together) if isinstance(activity, Flow) else alone)
+            self.latency.append(activity.latency / speed)
         alike = self._alike(ways)
-        self.on = [tuple(resource for resource in found if resource not in alike) for found in ways]
-        self.loads = [tuple(words for resource, words in found.items() if resource not in alike) for found in ways]
+        self.on = [tuple(resource for resource in way if resource not in alike) for way in ways]
+        self.loads = [tuple(words for resource, words in way.items() if resource not in alike) for way in ways]
 
     def _alike(self, ways: Sequence[dict[int, float]]) -> set[int]:
         """Resources that are as full as an earlier one whatever goes on: the same activities take the same shares of
@@ -193,27 +193,27 @@ class _Run:
             for resource, words in way.items():
                 shares[resource] += (number, words / self.capacity[resource])
         known: set[tuple[float, ...]] = set()
-        found: set[int] = set()
+        alike: set[int] = set()
         for resource, mine in enumerate(map(tuple, shares)):
             if mine in known and not self.queue[resource]:
-                found.add(resource)
+                alike.add(resource)
             known.add(mine)
-        return found
+        return alike
 
     def _counters(self) -> None:
         """Who raises and who waits for what; waiters by falling count."""
         numbers: dict[str, int] = {}
-        for one in self.activities:
-            numbers.setdefault(one.name, len(numbers))
+        for activity in self.activities:
+            numbers.setdefault(activity.name, len(numbers))
         self.raises: list[tuple[int, ...]] = []
-        for one in self.activities:
-            self.raises.append((numbers[one.name], *(numbers.setdefault(counter, len(numbers))
-                                                     for counter in one.signals)))
+        for activity in self.activities:
+            self.raises.append((numbers[activity.name], *(numbers.setdefault(counter, len(numbers))
+                                                          for counter in activity.signals)))
         self.value = [0] * len(numbers)
         self.waiters: list[list[tuple[int, int, float]]] = [[] for _ in numbers]
         self.pending = [0] * len(self.activities)
-        for number, one in enumerate(self.activities):
-            for wait in one.waits:
+        for number, activity in enumerate(self.activities):
+            for wait in activity.waits:
                 if wait.reaches > 0 or wait.delay:
                     self.pending[number] += 1
                     self.waiters[numbers[wait.counter]].append((max(0, wait.reaches), number, wait.delay))
@@ -367,11 +367,11 @@ class _Run:
                 resource = stack.pop()
                 if self.many[resource]:
                     full.append(resource)
-                for one in self.users[resource]:
-                    if one not in paced:
-                        paced.add(one)
-                        part.append(one)
-                        for other in self.on[one]:
+                for user in self.users[resource]:
+                    if user not in paced:
+                        paced.add(user)
+                        part.append(user)
+                        for other in self.on[user]:
                             if self.many[other] and other not in seen:
                                 seen.add(other)
                                 stack.append(other)
@@ -386,19 +386,20 @@ class _Run:
         if full:
             # Whole ways through queues, for who enters where counts.
             if self.queued:
-                full = sorted({*full, *(resource for one in part for resource in self.on[one] if self.queue[resource])})
+                full = sorted({*full, *(resource for user in part for resource in self.on[user]
+                                         if self.queue[resource])})
             index = {number: place for place, number in enumerate(part)}
             place = {resource: place for place, resource in enumerate(full)}
             queues = {place[resource] for resource in full if self.queue[resource]}
-            ways = [[place[resource] for resource in self.on[one] if resource in place] if self.queued else []
-                    for one in part]
-            paces = share([self.limit[one] for one in part], [self.weight[one] for one in part],
-                          [{index[one]: words for one, words in self.users[resource].items()} for resource in full],
+            ways = [[place[resource] for resource in self.on[user] if resource in place] if self.queued else []
+                    for user in part]
+            paces = share([self.limit[user] for user in part], [self.weight[user] for user in part],
+                          [{index[user]: words for user, words in self.users[resource].items()} for resource in full],
                           [self.capacity[resource] for resource in full], ways, queues)
         else:
-            paces = [self.limit[one] for one in part]
-        for one, pace in zip(part, paces, strict=True):
-            self._go(one, pace)
+            paces = [self.limit[user] for user in part]
+        for user, pace in zip(part, paces, strict=True):
+            self._go(user, pace)
 
     def _go(self, number: int, pace: float) -> None:
         """Go on at another pace."""
@@ -428,14 +429,14 @@ class _Run:
         for counter, waiters in enumerate(self.waiters):
             for _, number, _ in waiters:
                 unmet.setdefault(number, by_counter[counter][0])
-        number = next(one for one in range(len(self.activities)) if self.dones[one] < 0)
+        number = next(task for task in range(len(self.activities)) if self.dones[task] < 0)
         way: dict[int, int] = {}
         while number not in way:
             way[number] = len(way)
             engine = self.engine[number]
             head = self.queues[engine][self.place[engine]] if engine >= 0 else number
             number = head if head != number else unmet[number]
-        circle = [self.activities[one].name for one, place in way.items() if place >= way[number]]
+        circle = [self.activities[task].name for task, place in way.items() if place >= way[number]]
         text = " waits for ".join(map(repr, circle[:LISTED]))
         more = f" (and {len(circle) - LISTED} more)" if len(circle) > LISTED else ""
         return f"tasks wait for each other in a cycle: {text}{more} waits for {circle[0]!r}"
@@ -445,15 +446,15 @@ class _Run:
         links, dies = len(self.machine.links), len(self.machine.dies)
         link_words, memory_words = np.zeros(links), np.zeros(dies)
         adds = multiplies = sram = 0.0
-        for one in self.activities:
-            adds += one.adds
-            multiplies += one.multiplies
-            sram += one.sram_words
-            if isinstance(one, EngineTask):
-                memory_words[one.die] += one.words + sum(one.vaults.values())
-            elif isinstance(one, Flow):
-                np.add.at(link_words, one.links, one.words)
-                np.add.at(memory_words, one.dies, one.die_words)
+        for activity in self.activities:
+            adds += activity.adds
+            multiplies += activity.multiplies
+            sram += activity.sram_words
+            if isinstance(activity, EngineTask):
+                memory_words[activity.die] += activity.words + sum(activity.vaults.values())
+            elif isinstance(activity, Flow):
+                np.add.at(link_words, activity.links, activity.words)
+                np.add.at(memory_words, activity.dies, activity.die_words)
         engines = {key: EngineTime(busy=self.busy[place], shared=self.shared[place], waiting=self.waiting[place],
                                    idle=max(0.0, seconds - self.freed[place]))
                    for place, key in enumerate(self.engines)}

@@ -20,7 +20,7 @@ def events(machine: SimulatedArray, activities: Sequence[Activity], result: Simu
     """The trace's events, tracks first."""
     tracks = {key: number for number, key in enumerate(sorted(result.engines))}
     dies, links = len(machine.dies), range(len(machine.links))
-    used = sorted({int(link) for one in activities if isinstance(one, Flow) for link in one.links
+    used = sorted({int(link) for activity in activities if isinstance(activity, Flow) for link in activity.links
                    if not machine.links[link].within})
     for die in sorted({die for die, _ in tracks}):
         yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": f"die {die}"}}
@@ -31,12 +31,12 @@ def events(machine: SimulatedArray, activities: Sequence[Activity], result: Simu
     for link in used:
         yield {"ph": "M", "name": "thread_name", "pid": dies, "tid": link, "args": {"name": machine.links[link].name}}
     on: list[list[tuple[float, float, str]]] = [[] for _ in links]
-    for one, start, end in zip(activities, result.starts.tolist(), result.ends.tolist(), strict=True):
-        if one.die is not None and one.engine:
-            yield _piece(one.name, one.die, tracks[one.die, one.engine], start, end)
-        if isinstance(one, Flow):
-            for link in one.links.tolist():
-                on[link].append((start, end, one.name))
+    for activity, start, end in zip(activities, result.starts.tolist(), result.ends.tolist(), strict=True):
+        if activity.die is not None and activity.engine:
+            yield _piece(activity.name, activity.die, tracks[activity.die, activity.engine], start, end)
+        if isinstance(activity, Flow):
+            for link in activity.links.tolist():
+                on[link].append((start, end, activity.name))
     for link in used:
         for start, end, name in _pieces(on[link]):
             yield _piece(name, dies, link, start, end)

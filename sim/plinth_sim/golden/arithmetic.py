@@ -100,7 +100,7 @@ class CountedWords(NamedTuple):
     ends: int
 
 
-def made(fmt: Fixed, units: Array) -> CountedWords:
+def counted(fmt: Fixed, units: Array) -> CountedWords:
     """Words of whole units, those beyond the format at its ends, and how many those are."""
     return CountedWords(saturated(fmt, units), int(np.count_nonzero((units < fmt.least) | (units > fmt.most))))
 
@@ -114,14 +114,14 @@ def halved(units: Array, places: int | Array) -> Array:
 
 def scaled(units: Array, factor: int, halvings: int = 0) -> Array:
     """Whole units times a factor as tasks hold it, halved so often, rounded to nearest, ties to even."""
-    found = unpack(Factor, [factor])
-    product = halved(units * found.mantissa, found.shift + halvings)
-    return -product if found.negative else product
+    fields = unpack(Factor, [factor])
+    product = halved(units * fields.mantissa, fields.shift + halvings)
+    return -product if fields.negative else product
 
 
 def add_words(fmt: Format, a: Array, b: Array) -> CountedWords:
     """Sums of words."""
-    return made(fmt, numbers(fmt, a) + numbers(fmt, b)) if isinstance(fmt, Fixed) else CountedWords(add(a, b), 0)
+    return counted(fmt, numbers(fmt, a) + numbers(fmt, b)) if isinstance(fmt, Fixed) else CountedWords(add(a, b), 0)
 
 
 def updated(fmt: Format, weights: Array, total: Array, rate: int) -> CountedWords:
@@ -129,6 +129,6 @@ def updated(fmt: Format, weights: Array, total: Array, rate: int) -> CountedWord
     differences that are beyond the format count each."""
     if not isinstance(fmt, Fixed):
         return CountedWords(sub(weights, multiply(np.full_like(total, rate), total)), 0)
-    steps = made(fmt, scaled(numbers(fmt, total), rate))
-    found = made(fmt, numbers(fmt, weights) - numbers(fmt, steps.words))
-    return CountedWords(found.words, steps.ends + found.ends)
+    steps = counted(fmt, scaled(numbers(fmt, total), rate))
+    differences = counted(fmt, numbers(fmt, weights) - numbers(fmt, steps.words))
+    return CountedWords(differences.words, steps.ends + differences.ends)

@@ -50,10 +50,11 @@ class GoldenArray:
                  transport: Transport | None = None, patience_seconds: float = PATIENCE_SECONDS):
         self.parameters = parameters
         self.size = dies
-        self._processes = [sorted(one) for one in transport.processes] if transport else [list(range(dies))]
+        self._processes = [sorted(process) for process in transport.processes] if transport else [list(range(dies))]
         self._own = transport.own if transport else 0
-        self._process_of = {die: number for number, one in enumerate(self._processes) for die in one}
-        if sorted(die for one in self._processes for die in one) != list(range(dies)) or not all(self._processes):
+        self._process_of = {die: number for number, process in enumerate(self._processes) for die in process}
+        if (sorted(die for process in self._processes for die in process) != list(range(dies))
+                or not all(self._processes)):
             raise ValueError(f"Processes must own dies 0 to {dies - 1}, each die once and each process at least one, "
                              f"not {self._processes!r}")
         self.numbers: Sequence[int] = self._processes[self._own]
@@ -118,11 +119,11 @@ class GoldenArray:
                     raise TimeoutError(f"dies {numbers} did not come to where all processes meet within "
                                        f"{self._patience_seconds:g} s")
         self._settle()
-        found = {**self._met, self._own: told}
+        reports = {**self._met, self._own: told}
         self._met.clear()
         self._kept.extend(self._later)
         self._later.clear()
-        return [found.get(number) for number in range(len(self._processes))]
+        return [reports.get(number) for number in range(len(self._processes))]
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:

@@ -59,10 +59,10 @@ class Fields(NamedTuple):
 
 def packed(bits: NDArray[Any]) -> Words:
     """Words of bits, the last one filled up with zeros."""
-    found = np.zeros(-(-len(bits) // 32), dtype="<u4")
+    words = np.zeros(-(-len(bits) // 32), dtype="<u4")
     octets = np.packbits(bits.astype(np.uint8), bitorder="little")
-    found.view(np.uint8)[:len(octets)] = octets
-    return found.astype(np.uint32)
+    words.view(np.uint8)[:len(octets)] = octets
+    return words.astype(np.uint32)
 
 
 def unpacked(words: Words, count: int) -> NDArray[np.uint8]:
@@ -151,10 +151,10 @@ def first_bits(words: Words, level: int) -> int:
 def filled(words: Words, level: int) -> Words:
     """Fills of a run after :func:`first`."""
     blocks, headers, largest = _blocks(words, level)
-    made = np.where((largest >= level)[:, None], _cut(blocks, level), (largest + BIAS << FRACTION_BITS)[:, None])
-    made = np.where((headers == ESCAPE)[:, None], _escaped(blocks, level), made)
-    made = np.where((headers == ZERO)[:, None], 0, made)
-    return made.astype(np.uint32).ravel()[:len(words)]
+    fills = np.where((largest >= level)[:, None], _cut(blocks, level), (largest + BIAS << FRACTION_BITS)[:, None])
+    fills = np.where((headers == ESCAPE)[:, None], _escaped(blocks, level), fills)
+    fills = np.where((headers == ZERO)[:, None], 0, fills)
+    return fills.astype(np.uint32).ravel()[:len(words)]
 
 
 def read_first(coded: Coded, count: int, level: int) -> Words:
@@ -165,9 +165,9 @@ def read_first(coded: Coded, count: int, level: int) -> Words:
     ValueError
         If the string ends before the run does, or goes on behind it.
     """
-    found, end = _read_first(unpacked(coded.words, coded.bits), count, level)
+    fills, end = _read_first(unpacked(coded.words, coded.bits), count, level)
     _ended(coded, end)
-    return found
+    return fills
 
 
 def _ended(coded: Coded, end: int) -> None:
@@ -295,9 +295,9 @@ def read_following(coded: Coded, fills: Words, mask: Mask, level: int, lower: in
     ValueError
         If the string ends before the run does, or goes on behind it.
     """
-    found, end = _read_following(unpacked(coded.words, coded.bits), fills, mask, level, lower)
+    words, end = _read_following(unpacked(coded.words, coded.bits), fills, mask, level, lower)
     _ended(coded, end)
-    return found
+    return words
 
 
 def _read_following(string: NDArray[np.uint8], fills: Words, mask: Mask, level: int, lower: int | None
@@ -315,17 +315,17 @@ def _read_following(string: NDArray[np.uint8], fills: Words, mask: Mask, level: 
         fixed = np.where(kinds.large, _below(old, level) - _below(old, lower), inner + (kinds.unsent & (inner > 0)))
         fixed, tailed = np.where(kinds.zero, 0, fixed), np.zeros_like(kinds.zero)
     starts, bits = _places(string, fixed, tailed, kinds.unsent)
-    found = _numbers(string, starts, bits)
-    signs = np.where(kinds.unsent, found & 1, old >> np.uint32(31)).astype(np.uint32) << np.uint32(31)
-    rest = np.where(kinds.large, 0, found >> kinds.unsent.astype(np.int64))
+    fields = _numbers(string, starts, bits)
+    signs = np.where(kinds.unsent, fields & 1, old >> np.uint32(31)).astype(np.uint32) << np.uint32(31)
+    rest = np.where(kinds.large, 0, fields >> kinds.unsent.astype(np.int64))
     if lower is None:
-        shown, others = found, signs | _of_tails(rest, tops)
+        shown, others = fields, signs | _of_tails(rest, tops)
     else:
-        shown, others = found << _below(old, lower), signs | _fills(rest, lower)
-    made = fills.copy()
+        shown, others = fields << _below(old, lower), signs | _fills(rest, lower)
+    words = fills.copy()
     large = old | np.where(kinds.large, shown, 0).astype(np.uint32)
-    made[mask] = np.where(kinds.large, large, np.where(kinds.zero | (bits == 0), old, others))
-    return made, int(bits.sum())
+    words[mask] = np.where(kinds.large, large, np.where(kinds.zero | (bits == 0), old, others))
+    return words, int(bits.sum())
 
 
 def _places(string: NDArray[np.uint8], fixed: Numbers, tailed: Mask, signed: Mask) -> tuple[Numbers, Numbers]:
@@ -350,8 +350,8 @@ def _numbers(string: NDArray[np.uint8], starts: Numbers, bits: Numbers) -> Numbe
     """Fields of a string as numbers."""
     lanes = np.arange(int(bits.max(initial=0)))
     inside = lanes < bits[:, None]
-    found = np.where(inside, string[np.where(inside, starts[:, None] + lanes, 0)] if len(string) else 0, 0)
-    return (found.astype(np.int64) << lanes).sum(axis=1)
+    field_bits = np.where(inside, string[np.where(inside, starts[:, None] + lanes, 0)] if len(string) else 0, 0)
+    return (field_bits.astype(np.int64) << lanes).sum(axis=1)
 
 
 def _of_tails(tails: Numbers, tops: Numbers) -> Words:
@@ -381,18 +381,18 @@ def read_skipped(coded: Words, count: int) -> tuple[Words, Mask]:
     ValueError
         If the code ends before the run does, or goes on behind it.
     """
-    made, mask = np.zeros(count, dtype=np.uint32), np.zeros(count, dtype=bool)
+    run, mask = np.zeros(count, dtype=np.uint32), np.zeros(count, dtype=bool)
     at = 0
     for begin in range(0, count, 32):
         named = begin + np.flatnonzero(unpacked(coded[at:at + 1], 32))
         at += 1
         if at + len(named) > len(coded) or (named >= count).any():
             break
-        made[named], mask[named] = coded[at:at + len(named)], True
+        run[named], mask[named] = coded[at:at + len(named)], True
         at += len(named)
     else:
         if at == len(coded):
-            return made, mask
+            return run, mask
     raise ValueError(f"a skip code of {len(coded)} words does not fit a run of {count}")
 
 
@@ -406,9 +406,9 @@ def read_named(coded: Words, mask: Mask) -> Words:
     """
     if len(coded) != mask.sum():
         raise ValueError(f"a skip code of {len(coded)} words is not of a mask that names {mask.sum()}")
-    made = np.zeros(len(mask), dtype=np.uint32)
-    made[mask] = coded
-    return made
+    run = np.zeros(len(mask), dtype=np.uint32)
+    run[mask] = coded
+    return run
 
 
 @dataclass(frozen=True)
@@ -456,13 +456,13 @@ class CodeRange:
             If it is not just as long as they take.
         """
         if self.known is None:
-            found, bits = _read_first(unpacked(string, 32 * len(string)), count, self.first)
+            words, bits = _read_first(unpacked(string, 32 * len(string)), count, self.first)
         else:
             assert fills is not None and mask is not None
-            found, bits = _read_following(unpacked(string, 32 * len(string)), fills, mask, self.known, self.lower)
+            words, bits = _read_following(unpacked(string, 32 * len(string)), fills, mask, self.known, self.lower)
         if -(-bits // 32) != len(string):
             raise ValueError(f"a string of {len(string)} words is not of a run of {bits} bits")
-        return found
+        return words
 
 
 @dataclass(frozen=True)

@@ -84,10 +84,10 @@ def member(operation: CollectiveOperation, index: int, members: int, source: Wor
             target[other] = words
 
 
-def resume(one: Member, words: Words | None) -> Words | None:
+def resume(member: Member, words: Words | None) -> Words | None:
     """Start a member with None, or give it words: what it sends then, or None once it has all that it needs."""
     try:
-        return one.send(words)
+        return member.send(words)
     except StopIteration:
         return None
 
@@ -125,9 +125,9 @@ def _run(operation: CollectiveOperation, sources: Sequence[Array], weights: Sequ
     words = word_type(fmt)
     ring = [member(operation, index, len(flat), source.view(words), target.view(words), factor_word(fmt, rate),
                    chunk_words, update, fmt) for index, (source, target) in enumerate(zip(flat, results, strict=True))]
-    sent = [resume(one, None) for one in ring]
+    sent = [resume(member, None) for member in ring]
     while sent[0] is not None:
-        sent = [resume(one, words) for one, words in zip(ring, sent[-1:] + sent[:-1], strict=True)]
+        sent = [resume(member, words) for member, words in zip(ring, sent[-1:] + sent[:-1], strict=True)]
     return results
 
 

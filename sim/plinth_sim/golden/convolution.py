@@ -96,9 +96,9 @@ def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int
 
     def gather(first: int, rows: Offsets, columns: Offsets, real: NDArray[np.bool_]) -> NDArray[Any]:
         at = (packing * (first + rows[:, None]) + columns[None, :]) & (packing * (ADDRESS_MASK + 1) - 1)
-        found = np.zeros(at.shape, dtype=elements.dtype)
-        found[real] = elements[at[real]]
-        return found
+        gathered = np.zeros(at.shape, dtype=elements.dtype)
+        gathered[real] = elements[at[real]]
+        return gathered
 
     rows, columns = (body.k, body.m) if body.transpose_a else (body.m, body.k)
     grid = (body.grid_columns, body.grid_rows)
@@ -136,11 +136,11 @@ def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int]
     BadOperandError, IndexError
         As :func:`operands`; nothing is written then.
     """
-    found = operands(memory, body, bases, fmt)
-    at = found.c[:, None] + np.arange(body.n)
+    gathered = operands(memory, body, bases, fmt)
+    at = gathered.c[:, None] + np.arange(body.n)
     first = memory[at].view(matrix.stored(fmt)) if body.accumulate else None
-    memory[at] = matrix.multiply(fmt, found.a, found.b, first).view(memory.dtype)
-    return found
+    memory[at] = matrix.multiply(fmt, gathered.a, gathered.b, first).view(memory.dtype)
+    return gathered
 
 
 __all__ = ["ConvolutionOperands", "check", "execute", "operands", "walk"]

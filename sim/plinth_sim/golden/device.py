@@ -147,8 +147,8 @@ class GoldenDevice:
         if address in IDENTITY_REGISTERS:
             return self._identity[address]
         if address == Register.WINDOW_DATA and self.parameters.has_window:
-            (found,) = self.memory[self._window()].view(np.uint32)
-            return int(found)
+            (word,) = self.memory[self._window()].view(np.uint32)
+            return int(word)
         if address == Register.STATUS:
             flags = ((self.running or self.broken, Status.BUSY), (self.done, Status.DONE), (self.failed, Status.ERROR),
                      (self.stopped, Status.STOPPED))

@@ -46,15 +46,15 @@ def evaluate(function: VectorFunction, words: NDArray[np.uint16]) -> NDArray[np.
         turns = x * tables.LOG2E >> 10
         power = turns >> tables.VALUE_BITS
         value = _curve(function, turns & (1 << tables.VALUE_BITS) - 1)
-        found = np.where(power > 2, fmt.most, _shifted(value, tables.PLAIN_SHIFT - np.minimum(power, 2)))
+        units = np.where(power > 2, fmt.most, _shifted(value, tables.PLAIN_SHIFT - np.minimum(power, 2)))
     elif function is VectorFunction.RECIPROCAL:
         log = np.floor(np.log2(np.maximum(size, 1))).astype(np.int64)
         place = (np.maximum(size, 1) << tables.VALUE_BITS - log) - (1 << tables.VALUE_BITS)
-        found = np.where(log < 9, 1 << 15, _shifted(_curve(function, place), np.maximum(log, 9) - 5))
-        found = np.where(x < 0, -found, found)
+        units = np.where(log < 9, 1 << 15, _shifted(_curve(function, place), np.maximum(log, 9) - 5))
+        units = np.where(x < 0, -units, units)
     else:
         place = np.minimum(size, fmt.most) << tables.VALUE_BITS - 15
-        found = _shifted(_curve(function, place), tables.PLAIN_SHIFT)
-        odd = -found if function is VectorFunction.TANH else (1 << fmt.fraction_bits) - found
-        found = np.where(x < 0, odd, found)
-    return np.clip(found, fmt.least, fmt.most).astype(np.int16).view(np.uint16)
+        units = _shifted(_curve(function, place), tables.PLAIN_SHIFT)
+        odd = -units if function is VectorFunction.TANH else (1 << fmt.fraction_bits) - units
+        units = np.where(x < 0, odd, units)
+    return np.clip(units, fmt.least, fmt.most).astype(np.int16).view(np.uint16)

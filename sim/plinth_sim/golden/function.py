@@ -137,11 +137,11 @@ def _tanh(sign: Integers, exponent: Integers, fraction: Integers) -> Integers:
     binade = exponent - 127 - functions.TANH_LOWEST
     half = fraction >> 22
     tiny = binade < 0
-    one = (binade >= len(codes)) | ((binade == len(codes) - 1) & (half == 1))
+    saturated = (binade >= len(codes)) | ((binade == len(codes) - 1) & (half == 1))
     inside = np.clip(binade, 0, len(codes) - 1)
     argument = (fraction << (VALUE_BITS - 23)) >> (SEGMENT_BITS - bits[inside, half])
-    argument = np.where(tiny | one, 0, argument)
-    code = np.where(one | (tiny & (exponent > 0)), functions.TANH_TWO,
+    argument = np.where(tiny | saturated, 0, argument)
+    code = np.where(saturated | (tiny & (exponent > 0)), functions.TANH_TWO,
                     np.where(tiny, functions.TANH_ZERO, codes[inside, half]))
     value = _interpolate(VectorFunction.TANH, argument, code, -1)
     value += np.where(exponent - 127 <= functions.TANH_DIFFERENCE, fraction << (VALUE_BITS - 22), 0)

@@ -95,8 +95,8 @@ class FloatLanes(Lanes):
     def largest(self, x: Words, axis: int) -> Words:
         nan = _is_nan(x).any(axis=axis, keepdims=True)
         keys = _keys(x).max(axis=axis, keepdims=True)
-        found = (keys ^ ((keys >> 31) & np.int32(0x7FFFFFFF))).view(np.uint32)
-        return np.where(nan, np.uint32(QUIET_NAN), found)
+        maximum = (keys ^ ((keys >> 31) & np.int32(0x7FFFFFFF))).view(np.uint32)
+        return np.where(nan, np.uint32(QUIET_NAN), maximum)
 
 
 class FixedLanes(Lanes):
@@ -116,16 +116,16 @@ class FixedLanes(Lanes):
         constant = np.array(immediate & 0xFFFF, dtype=word_type(fmt))
         y = arithmetic.numbers(fmt, constant if b is None else b)
         if op in (VectorOp.ADD, VectorOp.ADD_IMMEDIATE):
-            return arithmetic.made(self.fmt, x + y)
+            return arithmetic.counted(self.fmt, x + y)
         if op is VectorOp.SUB:
-            return arithmetic.made(self.fmt, x - y)
+            return arithmetic.counted(self.fmt, x - y)
         if op is VectorOp.MUL:
-            return arithmetic.made(self.fmt, arithmetic.halved(x * y, fmt.fraction_bits))
+            return arithmetic.counted(self.fmt, arithmetic.halved(x * y, fmt.fraction_bits))
         if op is VectorOp.SCALE:
-            return arithmetic.made(self.fmt, arithmetic.scaled(x, immediate))
-        found = {VectorOp.MAX: lambda: np.maximum(x, y), VectorOp.RELU: lambda: np.maximum(x, 0),
+            return arithmetic.counted(self.fmt, arithmetic.scaled(x, immediate))
+        units = {VectorOp.MAX: lambda: np.maximum(x, y), VectorOp.RELU: lambda: np.maximum(x, 0),
                  VectorOp.RELU_MASK: lambda: np.where(y > 0, x, 0), VectorOp.COPY: lambda: x}[op]()
-        return arithmetic.saturated(fmt, found), 0
+        return arithmetic.saturated(fmt, units), 0
 
     def function(self, number: VectorFunction, a: Words) -> Words:
         return fixed_function.evaluate(number, a)
@@ -134,7 +134,7 @@ class FixedLanes(Lanes):
         units = np.moveaxis(arithmetic.numbers(self.fmt, x), axis, 0)
         total, ends = units[0], 0
         for row in units[1:]:
-            words, beyond = arithmetic.made(self.fmt, total + row)
+            words, beyond = arithmetic.counted(self.fmt, total + row)
             total, ends = arithmetic.numbers(self.fmt, words), ends + beyond
         return np.expand_dims(arithmetic.saturated(self.fmt, total), axis), ends
 

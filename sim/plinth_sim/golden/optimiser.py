@@ -95,19 +95,19 @@ def random_words(generator: int, count: int) -> NDArray[np.uint32]:
     """
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     jump = _step(bits)
-    found = _step(np.array([generator], dtype=np.uint32))
-    while len(found) < count:
-        found = np.concatenate([found, _linear(jump, found)])
+    states = _step(np.array([generator], dtype=np.uint32))
+    while len(states) < count:
+        states = np.concatenate([states, _linear(jump, states)])
         jump = _linear(jump, jump)
-    return found[:count]
+    return states[:count]
 
 
 def _linear(images: NDArray[np.uint32], states: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """A linear map, given by the images of the bits, of states."""
-    found = np.zeros_like(states)
+    mapped = np.zeros_like(states)
     for bit, image in enumerate(images):
-        found ^= np.where(states >> np.uint32(bit) & np.uint32(1), image, np.uint32(0))
-    return found
+        mapped ^= np.where(states >> np.uint32(bit) & np.uint32(1), image, np.uint32(0))
+    return mapped
 
 
 def inverse_root(argument: Integers) -> tuple[Integers, Integers]:
@@ -224,8 +224,8 @@ def execute(memory: Words, operation: OptimiserOperation, body: Any, bases: Sequ
                               vector(body.state_low, body.state_stride) if body.wide_state else None)
     seed = window(memory, at(body.generator), 0, 1, 2)[0] if body.stochastic else None
     generator = None if seed is None else int(seed.copy().view(np.uint32)[0])
-    made = update(operation, gradient, weights, state, rate=body.rate, decay=body.decay, epsilon=body.epsilon,
-                  generator=generator)
+    updated = update(operation, gradient, weights, state, rate=body.rate, decay=body.decay, epsilon=body.epsilon,
+                     generator=generator)
     if seed is not None:
-        seed[:] = as_words(np.array([made.generator], dtype=np.uint32), memory.dtype)
-    return made.saturated
+        seed[:] = as_words(np.array([updated.generator], dtype=np.uint32), memory.dtype)
+    return updated.saturated

@@ -90,9 +90,9 @@ def needed(way: Way, live: Mask) -> Mask:
 
 def _supports(matrix: Matrix, live: Mask, axis: int) -> Mask:
     places = np.moveaxis(live, axis, 0)
-    found = [np.logical_or.reduce([place for value, place in zip(column, places, strict=True) if value])
-             for column in zip(*matrix, strict=True)]
-    return np.moveaxis(np.array(found), 0, axis)
+    supports = [np.logical_or.reduce([place for value, place in zip(column, places, strict=True) if value])
+                for column in zip(*matrix, strict=True)]
+    return np.moveaxis(np.array(supports), 0, axis)
 
 
 def of_units(way: Way, live: Mask) -> Mask:
@@ -114,8 +114,8 @@ def largest(values: Array) -> Array:
     """Of neurons ``[m, m', ..]`` each one's largest of its 2x2, of numbers."""
     down, across, *others = values.shape
     windows = values.reshape(down // 2, 2, across // 2, 2, *others)
-    found = np.fmax.reduce(windows, axis=(1, 3), keepdims=True)
-    return np.broadcast_to(found, windows.shape).reshape(values.shape)
+    maxima = np.fmax.reduce(windows, axis=(1, 3), keepdims=True)
+    return np.broadcast_to(maxima, windows.shape).reshape(values.shape)
 
 
 def ends(fills: Words, levels: Levels) -> Ends:

@@ -202,17 +202,17 @@ def gradients(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArr
     outputs = _run(layers, parameters, x, targets, decided, rounding)
     last = layers[-1]
     predictions, value, scales = _predicted(last, outputs[last.inputs[0]].value, targets, rounding)
-    found = {}
+    by_layer = {}
     for name, gradient, error in _way_back(layers, outputs):
         magnitudes = outputs[name].magnitudes
         assert magnitudes is not None
-        found[name] = gradient
+        by_layer[name] = gradient
         scales.gradients[name] = _norm(magnitudes(np.abs(error))) / max(_norm(gradient), _LEAST)
     kinks = sum(output.kinks for output in outputs.values())
-    difference = max((_difference(found[name], own) for name, own, _ in
+    difference = max((_difference(by_layer[name], own) for name, own, _ in
                       _way_back(layers, outputs, undecided=True)), default=0.0) if kinks else 0.0
     named = {f"{layer.name}.{variable}": values for layer in layers for variable, values in
-             found.get(layer.name, {}).items()}
+             by_layer.get(layer.name, {}).items()}
     return Gradients(named, kinks, sum(output.kinked for output in outputs.values()), difference, predictions,
                      value, scales)
 
@@ -236,10 +236,10 @@ def _way_back(layers: Sequence[ReferenceLayer], outputs: Mapping[str, Output], *
             yield layer.name, gradient, error
 
 
-def _difference(one: Variables, other: Variables) -> float:
+def _difference(first: Variables, second: Variables) -> float:
     """Distance of two gradients, over the larger one's size."""
-    apart = {name: values - other[name] for name, values in one.items()}
-    return _norm(apart) / max(_norm(one), _norm(other), _LEAST)
+    apart = {name: values - second[name] for name, values in first.items()}
+    return _norm(apart) / max(_norm(first), _norm(second), _LEAST)
 
 
 def _predicted(layer: ReferenceLayer, x: Array, targets: NDArray[Any], rounding: float) -> tuple[Array, float, Scales]:

@@ -160,9 +160,9 @@ class _Windows:
         """``[samples, windows down, across, taps, channels]`` of a map, taps by row and column."""
         (down, across), (kernel_rows, kernel_columns) = self.counts, self.layer.kernel
         padded = np.pad(x, self.rims, constant_values=outside)
-        found = np.lib.stride_tricks.sliding_window_view(padded, self.layer.kernel, axis=(1, 2))  # type: ignore
-        found = found[:, ::self.layer.stride[0], ::self.layer.stride[1]][:, :down, :across]
-        return found.transpose(0, 1, 2, 4, 5, 3).reshape(len(x), down, across, kernel_rows * kernel_columns, -1)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, self.layer.kernel, axis=(1, 2))  # type: ignore
+        windows = windows[:, ::self.layer.stride[0], ::self.layer.stride[1]][:, :down, :across]
+        return windows.transpose(0, 1, 2, 4, 5, 3).reshape(len(x), down, across, kernel_rows * kernel_columns, -1)
 
     def fold(self, taps: Array) -> Array:
         """The map in which each element is the sum of its taps: the transpose of :meth:`taps`."""
@@ -204,8 +204,8 @@ def _convolution(call: Call) -> Output:
     channels = weights.shape[-1]
 
     def flat(x: Array) -> Array:
-        found = windows.taps(x)
-        return found.reshape(*found.shape[:3], -1)
+        taps = windows.taps(x)
+        return taps.reshape(*taps.shape[:3], -1)
 
     taps = flat(call.x)
     matrix = weights.reshape(-1, channels)
@@ -247,7 +247,8 @@ class _Tiles:
                                                padding=layer.padding, ceil=True), shape)
         self.rows, self.columns = (side + sum(rim) - taps + 1 for side, rim, taps
                                    in zip(shape[1:3], _rims(layer.padding), layer.kernel, strict=True))
-        self.shares = [np.einsum("iu,ua->iua", _floats(one.a), _floats(one.b)) for one in (self.down, self.across)]
+        self.shares = [np.einsum("iu,ua->iua", _floats(transform.a), _floats(transform.b))
+                       for transform in (self.down, self.across)]
         self.channels = channels
 
     def elements(self, kernel: Array) -> Array:
@@ -256,21 +257,21 @@ class _Tiles:
 
     def kernels(self, shares: list[Array], weights: Array) -> Array:
         """``[taps, in, outputs of a tile, out]``."""
-        found = np.einsum("iua,jvb,uvco->abcijo", *shares, weights, optimize=True)
-        return found.reshape(self.sizes[0] * self.sizes[1], weights.shape[2], -1, self.channels)
+        kernels = np.einsum("iua,jvb,uvco->abcijo", *shares, weights, optimize=True)
+        return kernels.reshape(self.sizes[0] * self.sizes[1], weights.shape[2], -1, self.channels)
 
     def untiled(self, tiles: Array) -> Array:
         """The map of outputs of tiles, ``[samples, down, across, outputs of a tile, out]``."""
-        found = tiles.reshape(*tiles.shape[:3], *self.tile, self.channels).transpose(0, 1, 3, 2, 4, 5)
-        return found.reshape(len(tiles), tiles.shape[1] * self.tile[0], -1, self.channels)[
+        outputs = tiles.reshape(*tiles.shape[:3], *self.tile, self.channels).transpose(0, 1, 3, 2, 4, 5)
+        return outputs.reshape(len(tiles), tiles.shape[1] * self.tile[0], -1, self.channels)[
             :, :self.rows, :self.columns]
 
     def tiled(self, error: Array) -> Array:
         """Transpose of :meth:`untiled`."""
         counts, tile = self.windows.counts, self.tile
         rims = [(0, count * step - side) for count, step, side in zip(counts, tile, error.shape[1:3], strict=True)]
-        found = np.pad(error, [(0, 0), *rims, (0, 0)]).reshape(len(error), counts[0], tile[0], counts[1], tile[1], -1)
-        return found.transpose(0, 1, 3, 2, 4, 5).reshape(len(error), *counts, tile[0] * tile[1], self.channels)
+        tiles = np.pad(error, [(0, 0), *rims, (0, 0)]).reshape(len(error), counts[0], tile[0], counts[1], tile[1], -1)
+        return tiles.transpose(0, 1, 3, 2, 4, 5).reshape(len(error), *counts, tile[0] * tile[1], self.channels)
 
     def product(self, x: Array, kernels: Array, bias: Array | None) -> Array:
         """The outputs."""
@@ -284,9 +285,9 @@ class _Tiles:
 
     def gradient(self, x: Array, shares: list[Array], error: Array) -> Array:
         """Of the elements."""
-        found = np.einsum("nxytc,nxyko->tcko", self.windows.taps(x), self.tiled(error), optimize=True)
-        found = found.reshape(*self.sizes, x.shape[-1], *self.tile, self.channels)
-        return np.einsum("iua,jvb,abcijo->uvco", *shares, found, optimize=True)
+        gradient = np.einsum("nxytc,nxyko->tcko", self.windows.taps(x), self.tiled(error), optimize=True)
+        gradient = gradient.reshape(*self.sizes, x.shape[-1], *self.tile, self.channels)
+        return np.einsum("iua,jvb,abcijo->uvco", *shares, gradient, optimize=True)
 
 
 def _winograd(call: Call) -> Output:
@@ -331,9 +332,9 @@ def _embedding(call: Call) -> Output:
     value = table[rows].reshape(len(rows), -1)
 
     def gradient(error: Array) -> Variables:
-        found = np.zeros_like(table)
-        np.add.at(found, rows, error.reshape(*rows.shape, -1))
-        return {"weights": found}
+        sums = np.zeros_like(table)
+        np.add.at(sums, rows, error.reshape(*rows.shape, -1))
+        return {"weights": sums}
 
     return Output(value, lambda: np.abs(value), lambda error: ([np.zeros_like(call.x)], gradient(error)),
                   magnitudes=gradient)
@@ -395,9 +396,9 @@ def _max_pool(call: Call) -> Output:
 
     def back(winner: NDArray[np.intp]) -> _Backward:
         def backward(error: Array) -> tuple[list[Array], Variables]:
-            found = np.zeros_like(taps)
-            np.put_along_axis(found, winner, error[:, :, :, None], axis=3)
-            return [windows.fold(found)], {}
+            errors = np.zeros_like(taps)
+            np.put_along_axis(errors, winner, error[:, :, :, None], axis=3)
+            return [windows.fold(errors)], {}
         return backward
 
     return Output(taps.max(axis=3), lambda: windows.taps(call.inputs[0].scale).max(axis=3), back(winner), kinks,
@@ -441,21 +442,21 @@ def _sigmoid(call: Call) -> Output:
 
 def _sum(call: Call, factor: float) -> Output:
     inputs = call.inputs
-    return Output(factor * np.sum([one.value for one in inputs], axis=0),
-                  lambda: factor * np.sum([one.scale for one in inputs], axis=0),
+    return Output(factor * np.sum([summand.value for summand in inputs], axis=0),
+                  lambda: factor * np.sum([summand.scale for summand in inputs], axis=0),
                   lambda error: ([factor * error] * len(inputs), {}),
-                  carry=None if all(one.carry is None for one in inputs) else lambda: factor * np.sum(
-                      [np.broadcast_to(one.carried, one.value.shape) for one in inputs], axis=0))
+                  carry=None if all(summand.carry is None for summand in inputs) else lambda: factor * np.sum(
+                      [np.broadcast_to(summand.carried, summand.value.shape) for summand in inputs], axis=0))
 
 
 def _concat(call: Call) -> Output:
     inputs = call.inputs
-    bounds = np.cumsum([one.value.shape[-1] for one in inputs])[:-1]
-    return Output(np.concatenate([one.value for one in inputs], axis=-1),
-                  lambda: np.concatenate([one.scale for one in inputs], axis=-1),
+    bounds = np.cumsum([part.value.shape[-1] for part in inputs])[:-1]
+    return Output(np.concatenate([part.value for part in inputs], axis=-1),
+                  lambda: np.concatenate([part.scale for part in inputs], axis=-1),
                   lambda error: (np.split(error, bounds, axis=-1), {}),
-                  carry=None if all(one.carry is None for one in inputs) else lambda: np.concatenate(
-                      [np.broadcast_to(one.carried, one.value.shape) for one in inputs], axis=-1))
+                  carry=None if all(part.carry is None for part in inputs) else lambda: np.concatenate(
+                      [np.broadcast_to(part.carried, part.value.shape) for part in inputs], axis=-1))
 
 
 def _flatten(call: Call) -> Output:

@@ -44,13 +44,13 @@ class CollectiveModel:
         """Start a member, or feed it with what has come."""
         die, group, message = self.die, task.body.group, task.body.message
         chunks = die.chunks.setdefault((group, message), deque())
-        given: list[None] = []
+        starts: list[None] = []
         if task.address not in self.die.members:
             self.die.members[task.address] = self._member(task)
-            given.append(None)
+            starts.append(None)
         sent: list[Message] = []
-        while (member := self.die.members[task.address]) is not None and (given or chunks):
-            words = collective.resume(member, given.pop() if given else chunks.popleft())
+        while (member := self.die.members[task.address]) is not None and (starts or chunks):
+            words = collective.resume(member, starts.pop() if starts else chunks.popleft())
             if words is None:
                 self.die.members[task.address] = None
             else:

@@ -100,8 +100,8 @@ def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int
     loaded = loaded & (row >= 0) & (row < body.map_rows) & (column >= 0) & (column < body.map_columns)
     at = start(body.x) * packing + image * signed(body.x_image) + row * signed(body.x_row)
     at = at + column * signed(body.x_column) + channel * signed(body.x_channel) + u & mask
-    found = np.zeros(at.shape, dtype=source.dtype)
-    found[loaded] = source[at[loaded]]
+    inputs = np.zeros(at.shape, dtype=source.dtype)
+    inputs[loaded] = source[at[loaded]]
 
     f = np.arange(body.filters, dtype=np.int64)
     at = (start(body.w) * packing + channel * signed(body.w_channel) + krow * signed(body.w_row)
@@ -113,7 +113,7 @@ def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int
             + u * signed(body.c_run) & ADDRESS_MASK).reshape(-1)
     if (sums + body.filters > len(memory)).any():
         raise IndexError(f"a row of sums lies outside a memory of {len(memory)} words")
-    return RowOperands(np.ascontiguousarray(found.T), filters, (loaded & exists).T,
+    return RowOperands(np.ascontiguousarray(inputs.T), filters, (loaded & exists).T,
                        sums)
 
 
@@ -125,11 +125,11 @@ def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int]
     BadOperandError, IndexError
         As :func:`operands`; nothing is written then.
     """
-    found = operands(memory, body, bases, die)
-    at = found.c[:, None] + np.arange(body.filters)
+    gathered = operands(memory, body, bases, die)
+    at = gathered.c[:, None] + np.arange(body.filters)
     first = memory[at].view(matrix.stored(die.multiply_format)) if body.accumulate else None
-    memory[at] = matrix.multiply(die.multiply_format, found.x, found.w, first).view(memory.dtype)
-    return found
+    memory[at] = matrix.multiply(die.multiply_format, gathered.x, gathered.w, first).view(memory.dtype)
+    return gathered
 
 
 __all__ = ["RowOperands", "check", "execute", "operands"]

@@ -100,8 +100,9 @@ def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence
     if body.gather or body.scatter or body.down not in known or body.across not in known:
         raise BadOperandError("A transform indexes nothing and has matrices of the die")
     if body.members:
-        given = body.members * body.member_places + min(body.members, body.longer_members)
-        if not body.remote or not body.member_places or given != len(MATRICES[body.down]) * len(MATRICES[body.across]):
+        places = body.members * body.member_places + min(body.members, body.longer_members)
+        if (not body.remote or not body.member_places
+                or places != len(MATRICES[body.down]) * len(MATRICES[body.across])):
             raise BadOperandError("Members of a transform have all places of a tile, each some, and are remote")
     return _transformed(source, body, bases, adds)
 
@@ -117,8 +118,8 @@ def _moved(source: Words, body: Any, bases: Sequence[int], adds: bool) -> Rows:
 
     def starts(pointer: Any, row_stride: int, plane_stride: int, indexed: int) -> NDArray[np.int64]:
         rows = numbers if indexed else np.arange(body.rows)
-        found = (np.arange(body.planes)[:, None] * plane_stride + rows * row_stride).ravel()
-        return (bases[pointer.base] + pointer.offset + found) & ADDRESS_MASK
+        offsets = (np.arange(body.planes)[:, None] * plane_stride + rows * row_stride).ravel()
+        return (bases[pointer.base] + pointer.offset + offsets) & ADDRESS_MASK
 
     sources = starts(body.source, body.source_row_stride, body.source_plane_stride, body.gather)
     beyond = sources[sources + body.columns > len(source)]
@@ -198,24 +199,24 @@ def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequen
         starts = [at + np.arange(len(string) + 1) for at, string in zip(targets, strings, strict=True)]
         words = [word for string in strings for word in (len(string), *string)]
         return Rows(np.concatenate(starts), np.array(words, dtype=source.dtype)[:, None], False)
-    made, found = [], []
+    runs, mask_words = [], []
     for at, fills, mask in zip(places("codes"), places("source"), masks, strict=True):
         length = int(read(at, 1)[0])
         if length >= body.codes_row_stride:
             raise CodeError(f"a string of {length} words has no room in {body.codes_row_stride}")
         try:
-            made.append(part.run(read(at + 1, length), body.columns,
+            runs.append(part.run(read(at + 1, length), body.columns,
                                  read(fills, body.columns) if part.follows else None, mask))
             if stores:
-                found.append(codes.packed(codes.read_skipped(read(at + 1, length), body.columns)[1]))
+                mask_words.append(codes.packed(codes.read_skipped(read(at + 1, length), body.columns)[1]))
         except ValueError as error:
             raise CodeError(str(error)) from None
     if stores:
-        sides = [(targets, made), (places("mask"), found)]
+        sides = [(targets, runs), (places("mask"), mask_words)]
         starts = [at + np.arange(len(row)) for first, side in sides for at, row in zip(first, side, strict=True)]
         stored = np.concatenate([row for _, side in sides for row in side])
         return Rows(np.concatenate(starts), stored.astype(source.dtype)[:, None], False)
-    return Rows(targets, np.array(made, dtype=source.dtype), False)
+    return Rows(targets, np.array(runs, dtype=source.dtype), False)
 
 
 def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[int]) -> Rows:
@@ -328,7 +329,7 @@ def move(operation: TransferOperation, source: Words, target: Words, body: Any, 
     ReceiveError
         As :func:`check`. Nothing is written after an error.
     """
-    found = rows(operation, source, body, bases, transforms, lanes)
-    check(target, found)
-    write(target, found, fmt)
-    return found.words.size
+    moved = rows(operation, source, body, bases, transforms, lanes)
+    check(target, moved)
+    write(target, moved, fmt)
+    return moved.words.size

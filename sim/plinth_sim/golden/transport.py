@@ -148,6 +148,6 @@ class PendingArrivals:
 
     def rest(self) -> list[Tile | Advance]:
         """Take all messages from the queues, in the order in which they take effect."""
-        found = [message for source in sorted(self.held) for message in self.held[source]]
+        messages = [message for source in sorted(self.held) for message in self.held[source]]
         self.held.clear()
-        return found
+        return messages

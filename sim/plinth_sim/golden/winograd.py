@@ -41,12 +41,12 @@ def weighted(matrix: Matrix, values: Array, axis: int) -> Array:
     places = np.moveaxis(values, axis, 0)
     if len(places) != len(matrix[0]):
         raise ValueError(f"an axis of {len(places)} places does not fit a matrix of {len(matrix[0])} columns")
-    found = np.zeros((len(matrix), *places.shape[1:]), dtype=np.float32)
-    for row, made in zip(matrix, found, strict=True):
+    product = np.zeros((len(matrix), *places.shape[1:]), dtype=np.float32)
+    for row, line in zip(matrix, product, strict=True):
         added = [arithmetic.multiply(np.full_like(places[at], power), places[at]) for at, power in terms(row)]
         pairs = [reduce(arithmetic.add, added[first:first + 2]) for first in range(0, len(added), 2)]
-        made[...] = reduce(arithmetic.add, pairs)
-    return np.moveaxis(found, 0, axis)
+        line[...] = reduce(arithmetic.add, pairs)
+    return np.moveaxis(product, 0, axis)
 
 
 def scatter(sides: Sides, maps: Array) -> Array:

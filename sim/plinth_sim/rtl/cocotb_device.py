@@ -90,10 +90,10 @@ class CocotbDevice:
         access = getattr(type(interface), name)
 
         async def tried(address: int, what: Any) -> Any:
-            found = await access(interface, address, what)
+            answer = await access(interface, address, what)
             if address // (self._word.itemsize * self._slice_words) in beats:
                 raise ValueError(f"{name} of {address:#x}")
-            return found
+            return answer
 
         return tried
 

@@ -443,9 +443,9 @@ class CosimArray:
 
     def take_bytes(self, die: int, most: int = 1 << 16) -> bytes:
         """Bytes that a die has sent over its serial line."""
-        found = ctypes.create_string_buffer(most)
-        count = self._library.plinth_serial_take(self._open(), die, found, most)
-        return found.raw[:count]
+        buffer = ctypes.create_string_buffer(most)
+        count = self._library.plinth_serial_take(self._open(), die, buffer, most)
+        return buffer.raw[:count]
 
     @property
     def cycles_per_byte(self) -> Fraction:

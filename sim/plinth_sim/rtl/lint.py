@@ -43,10 +43,10 @@ def units(text: str) -> dict[str, str]:
     parts: dict[str, list[str]] = {}
     for match in _MODULE.finditer(text):
         parts.setdefault(match["name"].split(".")[0], []).append(match[0])
-    found = {name: "".join(modules) for name, modules in parts.items()}
-    return {name: own + "".join(_stand_in(other, placed) for placed, other in found.items()
+    verilog = {name: "".join(modules) for name, modules in parts.items()}
+    return {name: own + "".join(_stand_in(other, placed) for placed, other in verilog.items()
                                 if placed != name and re.search(rf"^\s*{re.escape(placed)} ", own, re.MULTILINE))
-            for name, own in found.items()}
+            for name, own in verilog.items()}
 
 
 def _write(name: str, whole: bool) -> dict[Path, tuple[str, int]]:
@@ -64,12 +64,12 @@ def _write(name: str, whole: bool) -> dict[Path, tuple[str, int]]:
     (text,) = die_verilog(parameters, "cells").values()
     folder = output_root() / "lint" / top
     folder.mkdir(parents=True, exist_ok=True)
-    found = {}
+    written = {}
     for unit, verilog in ({top: text} if whole else units(text)).items():
         path = folder / f"{unit}.v"
         path.write_text(verilog, encoding="utf-8")
-        found[path] = text_digest(verilog), len(verilog)
-    return found
+        written[path] = text_digest(verilog), len(verilog)
+    return written
 
 
 def _fault(path: Path) -> str:
@@ -88,7 +88,7 @@ def lint(names: Sequence[str], whole: bool = False) -> Iterator[tuple[str, str]]
         # The largest die first, and then the largest unit, for they take longest.
         names = sorted(names, key=lambda name: -PRESETS[name].rows * PRESETS[name].columns if name in PRESETS else 0)
         writers = {name: pool.submit(_write, name, whole) for name in names}
-        found: dict[str, set[str]] = {}
+        pending: dict[str, set[str]] = {}
         paths: dict[str, tuple[int, Path]] = {}
         for name, writer in writers.items():
             try:
@@ -96,21 +96,21 @@ def lint(names: Sequence[str], whole: bool = False) -> Iterator[tuple[str, str]]
             except (verilator.SimulatorError, ValueError) as error:
                 yield name, str(error)
                 continue
-            found[name] = {digest for digest, _ in written.values()}
+            pending[name] = {digest for digest, _ in written.values()}
             paths.update((digest, (size, path)) for path, (digest, size) in written.items())
         order = sorted(paths, key=lambda digest: paths[digest][0], reverse=True)
         waiting = {pool.submit(_fault, paths[digest][1]): digest for digest in order}
         faults: dict[str, str] = {}
         for done in as_completed(waiting):
             faults[waiting[done]] = done.result()
-            for name in [name for name, digests in found.items() if digests <= faults.keys()]:
-                wrong = [fault for digest in found.pop(name) if (fault := faults[digest])]
+            for name in [name for name, digests in pending.items() if digests <= faults.keys()]:
+                wrong = [fault for digest in pending.pop(name) if (fault := faults[digest])]
                 yield name, min(wrong, default="")
 
 
 def main(arguments: list[str]) -> int:
     """Lint the named presets, or all; prints a line each and returns the exit code."""
-    names = [one for one in arguments if one != "--whole"] or list(PRESETS)
+    names = [argument for argument in arguments if argument != "--whole"] or list(PRESETS)
     code = 0
     with Activity("linting", "presets") as activity:
         for done, (name, fault) in enumerate(lint(names, "--whole" in arguments), 1):

@@ -30,10 +30,10 @@ class SimulatedPort:
     def read(self, seconds: float) -> bytes:
         """Bytes that have come; waits so long for the first of them."""
         left = int(seconds * self._second)
-        while not (found := self._array.take_bytes(self._die)) and left > 0:
+        while not (received := self._array.take_bytes(self._die)) and left > 0:
             self._array.run(SLICE_CYCLES)
             left -= SLICE_CYCLES
-        return found
+        return received
 
     def close(self) -> None:
         """The simulation stays."""

@@ -232,11 +232,11 @@ def _compiled_once(tool: Verilator, shared: Sequence[_Shared], jobs: int) -> lis
     """Results of each; what is not there yet is compiled side by side."""
     folders = {each.folder(tool): each for each in shared}
     commands: list[tuple[Path, Path, Sequence[str]]] = []
-    with ExitStack() as made:
+    with ExitStack() as stack:
         # In one order, so that two builds never wait for each other.
         for folder in sorted(folders):
             each = folders[folder]
-            scratch = made.enter_context(cached_folder(folder, *each.texts, *each.results))
+            scratch = stack.enter_context(cached_folder(folder, *each.texts, *each.results))
             if scratch is None:
                 continue
             for name, text in each.texts.items():
@@ -424,22 +424,22 @@ def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: st
         log.unlink(missing_ok=True)
         for file, text in {**verilog, **own, **headers}.items():
             (scratch / file).write_text(text)
-        made = scratch / "made"
-        _run([str(tool.script), *arguments, "--Mdir", str(made), *verilog], scratch, log,
+        generated = scratch / "made"
+        _run([str(tool.script), *arguments, "--Mdir", str(generated), *verilog], scratch, log,
              "Verilator", "correct the Verilog (or the block that it was made from)", environment())
         for file, text in {**own, **headers}.items():
-            (made / file).write_text(text)
+            (generated / file).write_text(text)
         common = [*COMMON_COMPILE, *compile_flags, f"-I{tool.root}/include", f"-I{tool.root}/include/vltstd",
                   "-DVM_COVERAGE=0", "-DVM_SC=0", f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
                   "-DVM_TRACE_FST=0", "-DVM_TRACE_SAIF=0"]
-        units = _units(made, list(own), optimise)
+        units = _units(generated, list(own), optimise)
         including = _including_header(tool, (level for _, level in units), common, jobs)
-        _compile(jobs, [(made, log, [cxx, *level, *common, f"-I{made}", *including[level], "-c", file, "-o",
-                                     file + ".o"]) for file, level in units])
-        _run([cxx, "-pthread", "-o", str(scratch / name), *(str(made / (file + ".o")) for file, _ in units),
-              *map(str, _runtime_objects(tool, trace, runtime, jobs)), *link], made, log, "the linker",
+        _compile(jobs, [(generated, log, [cxx, *level, *common, f"-I{generated}", *including[level], "-c", file, "-o",
+                                          file + ".o"]) for file, level in units])
+        _run([cxx, "-pthread", "-o", str(scratch / name), *(str(generated / (file + ".o")) for file, _ in units),
+              *map(str, _runtime_objects(tool, trace, runtime, jobs)), *link], generated, log, "the linker",
              "see the log")
-        for path in made.glob("*.o"):
+        for path in generated.glob("*.o"):
             path.unlink()
     return result
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 def library_words(text: str) -> str:
     """A message with arguments in the place of options, but for those of commands, between backticks."""
     parts = text.split("`")
-    parts[::2] = [_OPTION.sub(lambda found: WORDS.get(found[1], found[0]), part) for part in parts[::2]]
+    parts[::2] = [_OPTION.sub(lambda match: WORDS.get(match[1], match[0]), part) for part in parts[::2]]
     return "`".join(parts)
 
 

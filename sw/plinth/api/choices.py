@@ -64,13 +64,13 @@ def _of_preset(array: Array, preset: str) -> Array:
         raise UserError(f"array {array.name!r} cannot be of preset {preset!r}: {error}") from None
 
 
-def array_of(given: str | Array | None, dies: int | None = None, machine: str | None = None,
+def array_of(source: str | Array | None, dies: int | None = None, machine: str | None = None,
              number_format: str | None = None) -> Array:
     """The array that was asked for, by default a ring of :data:`plinth.defaults.DIES`.
 
     Parameters
     ----------
-    given : str, Array or None
+    source : str, Array or None
         A name, the path of a YAML file, or the array itself; None: a ring.
     dies : int or None
         How many dies the ring has, or the array must have. None: as many as by default, one of a preset for one.
@@ -82,7 +82,7 @@ def array_of(given: str | Array | None, dies: int | None = None, machine: str | 
     UserError
         If there is no such array, or it cannot have so many dies or dies of this kind.
     """
-    if given is None:
+    if source is None:
         wanted = preset_of(machine, number_format)
         if dies is None:
             dies = 1 if PRESETS[wanted].engines <= LONE_ENGINES else defaults.DIES
@@ -90,7 +90,7 @@ def array_of(given: str | Array | None, dies: int | None = None, machine: str | 
             return ring(dies, preset=wanted)
         except ValueError as error:
             raise UserError(f"--dies {dies} cannot be: {error}") from None
-    array = given if isinstance(given, Array) else load_array(given)
+    array = source if isinstance(source, Array) else load_array(source)
     if dies is not None and dies != array.dies:
         raise UserError(f"--dies {dies} does not fit array {array.name!r}, which has {array.dies}; leave --dies out")
     if machine is None and number_format is None:
@@ -101,11 +101,11 @@ def array_of(given: str | Array | None, dies: int | None = None, machine: str | 
 def able_array(array: Array, network: Network) -> Array:
     """The array, or, if the network has Winograd layers that its dies cannot make, one of dies alike that can."""
     kinds = ("predict", "winograd") if predicts(network) else ("winograd",)
-    able = [found for kind in kinds if (found := f"{array.preset}-{kind}") in PRESETS]
+    able = [preset for kind in kinds if (preset := f"{array.preset}-{kind}") in PRESETS]
     return replace(array, preset=able[0]) if able and tiled(network) else array
 
 
-def array_for(network: Network, given: str | Array | None, dies: int | None = None, machine: str | None = None,
+def array_for(network: Network, source: str | Array | None, dies: int | None = None, machine: str | None = None,
               number_format: str | None = None) -> Array:
     """The array that was asked for, of dies that can do what a network needs, unless their preset was named in full.
 
@@ -113,7 +113,7 @@ def array_for(network: Network, given: str | Array | None, dies: int | None = No
     ----------
     network : Network
         With the settings of its convolutions.
-    given, dies, machine, number_format
+    source, dies, machine, number_format
         As :func:`array_of`.
 
     Raises
@@ -121,11 +121,11 @@ def array_for(network: Network, given: str | Array | None, dies: int | None = No
     UserError
         As :func:`array_of`.
     """
-    array = array_of(given, dies, machine, number_format)
+    array = array_of(source, dies, machine, number_format)
     return array if machine in PRESETS else able_array(array, network)
 
 
-def array_of_plan(plan: Plan, network: Network, given: str | Array | None, dies: int | None = None,
+def array_of_plan(plan: Plan, network: Network, source: str | Array | None, dies: int | None = None,
                   machine: str | None = None, number_format: str | None = None) -> Array:
     """The array that a plan is used on: its own, unless another was asked for, which it is to be compared with.
 
@@ -134,7 +134,7 @@ def array_of_plan(plan: Plan, network: Network, given: str | Array | None, dies:
     plan : Plan
     network : Network
         The plan's network.
-    given, dies, machine, number_format
+    source, dies, machine, number_format
         As :func:`array_of`, beside the plan.
 
     Raises
@@ -142,8 +142,8 @@ def array_of_plan(plan: Plan, network: Network, given: str | Array | None, dies:
     UserError
         As :func:`array_of`.
     """
-    if given is not None or dies is not None or plan.hardware is None:
-        return array_for(network, given, dies, machine, number_format)
+    if source is not None or dies is not None or plan.hardware is None:
+        return array_for(network, source, dies, machine, number_format)
     if machine is None and number_format is None:
         return plan.hardware
     return _of_preset(plan.hardware, preset_of(machine or plan.hardware.preset, number_format))
@@ -184,9 +184,9 @@ def said_by_plan(**options: Any) -> None:
     UserError
         If one of the options is not None.
     """
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise UserError(f"--{given[0]} and a plan both say how the network is split; leave one of them out")
+    names = [name for name, value in options.items() if value is not None]
+    if names:
+        raise UserError(f"--{names[0]} and a plan both say how the network is split; leave one of them out")
 
 
 def with_settings(network: Network, winograd: str | int | None = None, weights: str | None = None,

@@ -61,14 +61,14 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
     UserError
         If there is no such array or rule, or they do not fit each other.
     """
-    made = with_settings(network or (load_network(defaults.NETWORK) if plan is None else network_of_plan(plan)),
-                         **(tiles or {}))
+    definition = with_settings(network or (load_network(defaults.NETWORK) if plan is None else network_of_plan(plan)),
+                               **(tiles or {}))
     if plan is None:
-        where = array_for(made, array, dies, machine, number_format)
+        where = array_for(definition, array, dies, machine, number_format)
         planner, batch = planner_of(planner, where), batch or defaults.BATCH
-        made = arranged(made, where, planner, batch)
+        definition = arranged(definition, where, planner, batch)
     else:
-        where = array_of_plan(plan, made, array, dies, machine, number_format)
+        where = array_of_plan(plan, definition, array, dies, machine, number_format)
         planner, batch = plan.planner, batch or plan.batch
         if update is None:
             update = plan.rule.kind
@@ -77,20 +77,20 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
             wide = plan.rule.wide if wide is None else wide
     if ports and len(ports) != where.dies:
         raise UserError(f"the array has {where.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
-    rule = rule_of(where, update, wide, made.name, rate=rate, stochastic=bool(stochastic), **(numbers or {}))
-    return JobOptions(network=made, array=where, batch=batch, planner=planner, plan=plan,
-                      epochs=epochs or epochs_of(made.name, rule), rule=rule, seed=seed, device=device,
+    rule = rule_of(where, update, wide, definition.name, rate=rate, stochastic=bool(stochastic), **(numbers or {}))
+    return JobOptions(network=definition, array=where, batch=batch, planner=planner, plan=plan,
+                      epochs=epochs or epochs_of(definition.name, rule), rule=rule, seed=seed, device=device,
                       ports=tuple(ports), memory_words=(memory_mib << 20) // where.die_parameters().word_bytes,
                       tile_options=tile_options or {}, **rest)
 
 
-def check_used(job: JobOptions, given: Container[str]) -> None:
+def check_used(job: JobOptions, options: Container[str]) -> None:
     """Refuse options that were given although they have no effect on a training run.
 
     Parameters
     ----------
     job : JobOptions
-    given : container of str
+    options : container of str
         Names of the options.
 
     Raises
@@ -110,5 +110,5 @@ def check_used(job: JobOptions, given: Container[str]) -> None:
               for number in NUMBERS),
             ("change", job.resume is not None, "--change is for runs that go on from a checkpoint, without --resume "
                                                "there is none; leave it out")):
-        if not used and name in given:
+        if not used and name in options:
             raise UserError(reason)

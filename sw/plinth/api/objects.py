@@ -27,11 +27,11 @@ def tile_settings(winograd: Any, weights: Any, predict: Any, shares: Any) -> dic
     UserError
         If one is not what it may be.
     """
-    given = {"winograd": winograd, "weights": weights, "predict": predict}
-    made = {name: optional(choice, name, value, TILES[name]) for name, value in given.items()}
+    settings = {"winograd": winograd, "weights": weights, "predict": predict}
+    checked = {name: optional(choice, name, value, TILES[name]) for name, value in settings.items()}
     if shares is not None and (isinstance(shares, (str, bytes)) or not isinstance(shares, Iterable)):
         raise UserError(f"shares must be numbers from 0 to 1, not {shown(shares)}")
-    return made | {"shares": None if shares is None else tuple(real("shares", share, 0, 1) for share in shares)}
+    return checked | {"shares": None if shares is None else tuple(real("shares", share, 0, 1) for share in shares)}
 
 
 def named(name: str, value: Any) -> str:
@@ -48,14 +48,14 @@ def named(name: str, value: Any) -> str:
 
 
 @library
-def network(given: str | Path | Network | None = None, *, winograd: str | int | None = None,
+def network(network: str | Path | Network | None = None, *, winograd: str | int | None = None,
             weights: str | None = None, predict: str | int | None = None,
             shares: Iterable[float] | None = None) -> Network:
     """A network, with the settings of its convolutions.
 
     Parameters
     ----------
-    given : str, Path, Network or None
+    network : str, Path, Network or None
         A name of the zoo, the path of a YAML or ONNX file, or a network itself; None: ``digits-mlp``.
     winograd : {"off", "auto", 2, 4} or None
         m of Winograd tiles F(m x m, r x r), where a convolution has such a transform. None: as the network says, as for
@@ -73,19 +73,20 @@ def network(given: str | Path | Network | None = None, *, winograd: str | int | 
         If there is no such network, or it has no convolution with these settings.
     """
     settings = tile_settings(winograd, weights, predict, shares)
-    if given is None:
-        given = defaults.NETWORK
-    return with_settings(given if isinstance(given, Network) else load_network(named("network", given)), **settings)
+    if network is None:
+        network = defaults.NETWORK
+    return with_settings(network if isinstance(network, Network) else load_network(named("network", network)),
+                         **settings)
 
 
 @library
-def array(given: str | Path | Array | None = None, *, dies: int | None = None, machine: str | None = None,
+def array(array: str | Path | Array | None = None, *, dies: int | None = None, machine: str | None = None,
           format: str | None = None) -> Array:
     """An array of dies.
 
     Parameters
     ----------
-    given : str, Path, Array or None
+    array : str, Path, Array or None
         A name (``torus-2x4``), the path of a YAML file, or an array itself; None: a ring.
     dies : int or None
         Dies of the ring, from 1 to 1,024; None: 4, or 1 of a preset for one.
@@ -102,10 +103,10 @@ def array(given: str | Path | Array | None = None, *, dies: int | None = None, m
     dies = optional(integer, "dies", dies, 1, MAXIMUM_DIES)
     number_format = optional(choice, "format", format, defaults.FORMATS)
     machine = None if machine is None else named("machine", machine)
-    return array_of(array_given(given), dies, machine, number_format)
+    return array_of(array_given(array), dies, machine, number_format)
 
 
-def array_given(given: Any) -> str | Array | None:
+def array_given(array: Any) -> str | Array | None:
     """What an argument ``array`` names, or the array itself.
 
     Raises
@@ -113,7 +114,7 @@ def array_given(given: Any) -> str | Array | None:
     UserError
         If it is neither.
     """
-    return given if given is None or isinstance(given, Array) else named("array", given)
+    return array if array is None or isinstance(array, Array) else named("array", array)
 
 
 @library

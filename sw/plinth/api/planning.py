@@ -188,13 +188,13 @@ class PlanResult(Result):
         return shown_plan.plan_png(self.planned)
 
 
-def _lists(given: Any, network: Network) -> Mapping[str, Lists] | None:
+def _lists(lists: Any, network: Network) -> Mapping[str, Lists] | None:
     """Lists of parts by layer, from a file or as a file has them."""
-    if given is None:
+    if lists is None:
         return None
     graph = from_network(network)
-    return (layers_from_data(dict(given), graph, "lists") if isinstance(given, Mapping) else
-            load_lists(arguments.path("lists", given), graph))
+    return (layers_from_data(dict(lists), graph, "lists") if isinstance(lists, Mapping) else
+            load_lists(arguments.path("lists", lists), graph))
 
 
 def update_settings(update: Any, wide: Any, stochastic: Any) -> dict[str, Any]:
@@ -266,12 +266,12 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
     from plinth.api.splits import planned
 
     settings = split_settings(planner, model, batch) | update_settings(update, wide, stochastic)
-    made = network_of(network)
-    where = array_for(made, array_given(array))
-    parts = _lists(lists, made)
-    with activity(progress, f"planning {made.name} on {where.name}", "steps predicted") as told:
-        found = planned(made, where, lists=parts, progress=told.update, **settings)
-    return PlanResult(found.plan, network_of_plan(found.plan), where, found)
+    definition = network_of(network)
+    where = array_for(definition, array_given(array))
+    parts = _lists(lists, definition)
+    with activity(progress, f"planning {definition.name} on {where.name}", "steps predicted") as told:
+        planning = planned(definition, where, lists=parts, progress=told.update, **settings)
+    return PlanResult(planning.plan, network_of_plan(planning.plan), where, planning)
 
 
 @library
@@ -286,11 +286,11 @@ def load_plan(path: str | Path) -> PlanResult:
     from plinth.plan.planning import check_prediction
 
     place = arguments.path("path", path)
-    found = plan_file.load_plan(place)
+    plan = plan_file.load_plan(place)
     with about(place):
-        made = result_of(found)
-    check_prediction(found, str(place), made.plan.predicted_seconds)
-    return made
+        loaded = result_of(plan)
+    check_prediction(plan, str(place), loaded.plan.predicted_seconds)
+    return loaded
 
 
 def result_of(plan: Plan) -> PlanResult:
@@ -303,12 +303,12 @@ def result_of(plan: Plan) -> PlanResult:
     """
     from plinth.plan.planning import costed
 
-    made = costed(plan)
+    planning = costed(plan)
     assert plan.hardware is not None, "a plan without an array is refused above"
-    return PlanResult(made.plan, network_of_plan(plan), plan.hardware, made)
+    return PlanResult(planning.plan, network_of_plan(plan), plan.hardware, planning)
 
 
-def plan_given(given: Any) -> tuple[Plan | None, str]:
+def plan_given(network: Any) -> tuple[Plan | None, str]:
     """The plan that an argument ``network`` is, or the file of one that it names, and what messages call it.
 
     Raises
@@ -316,10 +316,10 @@ def plan_given(given: Any) -> tuple[Plan | None, str]:
     UserError
         If the file cannot be read as a plan.
     """
-    if isinstance(given, PlanResult):
-        return given.plan, "plan"
-    if isinstance(given, (str, os.PathLike)) and isinstance(os.fspath(given), str):
-        _, place = network_or_plan(os.fspath(given), None)
+    if isinstance(network, PlanResult):
+        return network.plan, "plan"
+    if isinstance(network, (str, os.PathLike)) and isinstance(os.fspath(network), str):
+        _, place = network_or_plan(os.fspath(network), None)
         if place is not None:
             return plan_file.load_plan(place), str(place)
     return None, ""

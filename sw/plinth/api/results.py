@@ -29,8 +29,8 @@ class Result(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, as the command's ``--json`` prints it: numbers that are not finite are None."""
-        found: dict[str, Any] = json.loads(json_text(self._report()))
-        return found
+        report: dict[str, Any] = json.loads(json_text(self._report()))
+        return report
 
     def __repr__(self) -> str:
         return f"<{self._line()}>"

@@ -104,12 +104,12 @@ class SimulationResult(Result):
         return simulation.simulation_png(self.simulated)
 
 
-def _slow(given: Any) -> dict[int, float]:
+def _slow(slow: Any) -> dict[int, float]:
     """How many times longer tasks of some dies take."""
-    if given is not None and not isinstance(given, Mapping):
-        raise UserError(f"slow must be a mapping of dies to factors, not {shown(given)}")
+    if slow is not None and not isinstance(slow, Mapping):
+        raise UserError(f"slow must be a mapping of dies to factors, not {shown(slow)}")
     return {integer("a die of slow", die, 0, MAXIMUM_DIES - 1):
-            real("a factor of slow", factor, LEAST_FACTOR, MOST_FACTOR) for die, factor in (given or {}).items()}
+            real("a factor of slow", factor, LEAST_FACTOR, MOST_FACTOR) for die, factor in (slow or {}).items()}
 
 
 @library
@@ -141,18 +141,18 @@ def simulate(network: str | Path | Network | PlanResult | None = None, array: st
     settings = split_settings(planner, model, batch) | update_settings(update, wide, stochastic)
     factors = _slow(slow)
     choice("cost", cost, COSTS)
-    given, name = plan_given(network)
-    made = None
-    if given is None:
+    plan, name = plan_given(network)
+    definition = None
+    if plan is None:
         assert not isinstance(network, PlanResult)
-        made = network_of(network)
-        where = array_for(made, array_given(array))
+        definition = network_of(network)
+        where = array_for(definition, array_given(array))
     else:
         refuse_beside(key for key, value in settings.items() if value is not (False if key == "stochastic" else None))
-        where, step = array_of_use(given, name, array_given(array))
+        where, step = array_of_use(plan, name, array_given(array))
     with activity(progress, f"planning on {where.name}", "tasks") as told:
-        if made is not None:
-            given, step = split(made, where, **settings)
-        assert given is not None
-        told.begin(f"simulating {given.network} on {where.name}", "tasks")
-        return SimulationResult(simulated(given, where, step, cost=cost, slow=factors, progress=told.update))
+        if definition is not None:
+            plan, step = split(definition, where, **settings)
+        assert plan is not None
+        told.begin(f"simulating {plan.network} on {where.name}", "tasks")
+        return SimulationResult(simulated(plan, where, step, cost=cost, slow=factors, progress=told.update))

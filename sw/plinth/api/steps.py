@@ -29,7 +29,7 @@ def split(network: Network, array: Array, *, planner: str | None = None, model: 
                         model=model or defaults.MODEL, batch=batch, rule=form_of(array, update, wide, stochastic))
 
 
-def array_of_use(plan: Plan, name: str, given: str | Array | None, dies: int | None = None,
+def array_of_use(plan: Plan, name: str, source: str | Array | None, dies: int | None = None,
                  machine: str | None = None, number_format: str | None = None) -> tuple[Array, Step]:
     """The array that a plan's step is simulated on, the plan's own, with which what was asked for is compared; and the
     step.
@@ -39,7 +39,7 @@ def array_of_use(plan: Plan, name: str, given: str | Array | None, dies: int | N
     plan : Plan
     name : str
         What messages call it.
-    given, dies, machine, number_format
+    source, dies, machine, number_format
         As :func:`plinth.api.choices.array_of_plan`.
 
     Raises
@@ -47,7 +47,7 @@ def array_of_use(plan: Plan, name: str, given: str | Array | None, dies: int | N
     UserError
         If the plan is for another array, whose dies cannot do its step, or predicts another step than it has.
     """
-    array = array_of_plan(plan, network_of_plan(plan), given, dies, machine, number_format)
+    array = array_of_plan(plan, network_of_plan(plan), source, dies, machine, number_format)
     check_use(plan, name, array=array)
     built = step.step_on(plan, array)
     check_prediction(plan, name, built=built)

@@ -69,8 +69,8 @@ class TrainingResult(Result):
     @property
     def accuracy(self) -> float | None:
         """Share of the test samples that is right."""
-        found: float | None = self.report["test_accuracy"]
-        return found
+        accuracy: float | None = self.report["test_accuracy"]
+        return accuracy
 
     @property
     def loss(self) -> float:
@@ -122,25 +122,25 @@ def _data(x: Any, y: Any) -> Path | Samples | None:
     return Samples(x, y)
 
 
-def _scale(given: Any) -> Scale | None:
+def _scale(scale: Any) -> Scale | None:
     """Convert argument ``scale``: factors on samples and targets; None: automatic ones."""
     from plinth.train.scale import Scale, parse_scale
 
-    if isinstance(given, str):
-        return parse_scale(given)
-    factors = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if isinstance(scale, str):
+        return parse_scale(scale)
+    factors = tuple(scale) if isinstance(scale, (tuple, list)) else (scale,)
     if len(factors) > 2:
-        raise UserError(f"scale must be \"auto\", a factor, or one on samples and one on targets, not {shown(given)}")
+        raise UserError(f"scale must be \"auto\", a factor, or one on samples and one on targets, not {shown(scale)}")
     try:
         return Scale(*(real("scale", factor) for factor in factors))
     except ValueError as error:
-        raise UserError(f"scale {shown(given)}: {error}") from None
+        raise UserError(f"scale {shown(scale)}: {error}") from None
 
 
-def _result(job: JobOptions, found: JobResult, notes: Iterable[str]) -> TrainingResult:
+def _result(job: JobOptions, run: JobResult, notes: Iterable[str]) -> TrainingResult:
     """The library's result of a job that has run."""
-    return TrainingResult(network=job.network, array=job.array, plan=found.plan, losses=list(found.losses),
-                          parameters=dict(found.parameters), report=found.report, notes=tuple(notes))
+    return TrainingResult(network=job.network, array=job.array, plan=run.plan, losses=list(run.losses),
+                          parameters=dict(run.parameters), report=run.report, notes=tuple(notes))
 
 
 @library
@@ -231,13 +231,13 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     check_used(job, {key for key, value in (*numbers.items(), ("threads", threads), ("memory_mib", memory_mib))
                      if value is not None})
     with activity(progress, f"setting up {job.network.name} on {job.array.name}", "") as told:
-        found = run_job(job, TrainingProgress(told), told.say)
-    result = _result(job, found, told.said if isinstance(told, Told) else ())
-    if found.report["bit_exact"] is False:
+        run = run_job(job, TrainingProgress(told), told.say)
+    result = _result(job, run, told.said if isinstance(told, Told) else ())
+    if run.report["bit_exact"] is False:
         raise TrainingError("the RTL's weights differ from the golden model's; please report this with the result's "
                             "report", result)
-    if found.report["failure"] is not None:
-        raise TrainingError(str(found.report["failure"]), result)
+    if run.report["failure"] is not None:
+        raise TrainingError(str(run.report["failure"]), result)
     return result
 
 

@@ -35,13 +35,13 @@ SIDES = {"torus": ("a torus", "[rows, columns]"), "clusters": ("an array of clus
 
 def prime_factors(number: int) -> tuple[int, ...]:
     """Of a number of dies, the largest first."""
-    found, factor = [], 2
+    factors, factor = [], 2
     while number > 1:
         while number % factor == 0:
-            found.append(factor)
+            factors.append(factor)
             number //= factor
         factor = factor + 1 if factor * factor <= number else number
-    return tuple(reversed(found))
+    return tuple(reversed(factors))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,10 +193,10 @@ class Array:
                              f"{len(self.wiring_rates)}")
 
     def _check_topology(self) -> None:
-        for key, given, wanted in (("dimensions", self.dimensions, tuple(SIDES)), ("links", self.wiring, ("links",))):
-            if given and self.topology not in wanted:
+        for key, setting, wanted in (("dimensions", self.dimensions, tuple(SIDES)), ("links", self.wiring, ("links",))):
+            if setting and self.topology not in wanted:
                 raise ValueError(f"topology {self.topology!r} has no {key}")
-            if not given and self.topology in wanted and self.dies > 1:
+            if not setting and self.topology in wanted and self.dies > 1:
                 raise ValueError(f"topology {self.topology!r} needs {key}")
         if self.topology in SIDES and self.dimensions:
             what, sides = SIDES[self.topology]
@@ -334,11 +334,11 @@ class Array:
     @cached_property
     def peers(self) -> tuple[dict[int, tuple[int, int]], ...]:
         """For each node, dies first, then switches: port -> (node, port) at the other end."""
-        found: tuple[dict[int, tuple[int, int]], ...] = tuple({} for _ in range(self.dies + self.switches))
+        peers: tuple[dict[int, tuple[int, int]], ...] = tuple({} for _ in range(self.dies + self.switches))
         for link in self.links:
-            found[link.a][link.a_port] = (link.b, link.b_port)
-            found[link.b][link.b_port] = (link.a, link.a_port)
-        return tuple(dict(sorted(ports.items())) for ports in found)
+            peers[link.a][link.a_port] = (link.b, link.b_port)
+            peers[link.b][link.b_port] = (link.a, link.a_port)
+        return tuple(dict(sorted(ports.items())) for ports in peers)
 
     def directed(self) -> list[tuple[int, int, int, int]]:
         """Every link twice, as (node, port out, node, port in)."""
@@ -376,8 +376,8 @@ class Array:
         """
         links = self.directed()
         pairs = product(range(self.dies), range(self.dies)) if pairs is None else pairs
-        found = find_circle(links, self.following if following is None else following, pairs)
-        return circle_text(links, found, self.dies) if found else ""
+        circle = find_circle(links, self.following if following is None else following, pairs)
+        return circle_text(links, circle, self.dies) if circle else ""
 
     @cached_property
     def route_table(self) -> list[list[int | None]]:

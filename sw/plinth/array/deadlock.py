@@ -36,7 +36,7 @@ def find_circle(links: Sequence[Link], following: NDArray[np.int64], pairs: Iter
         Who sends.
     """
     heads = np.array([other for _, _, other, _ in links], dtype=np.int64)
-    ends = sorted({(one, other) for one, other in pairs if one != other})
+    ends = sorted({(source, target) for source, target in pairs if source != target})
     if not ends or not links:
         return None
     at, to = np.array(ends, dtype=np.int64).T
@@ -51,13 +51,13 @@ def find_circle(links: Sequence[Link], following: NDArray[np.int64], pairs: Iter
         waits.update(np.unique(before[over >= 0] * len(links) + over[over >= 0]).tolist())
     behind: dict[int, list[int]] = {}
     for wait in sorted(waits):
-        one, other = divmod(wait, len(links))
-        behind.setdefault(one, []).append(other)
+        link, other = divmod(wait, len(links))
+        behind.setdefault(link, []).append(other)
     which = _components(behind)
-    for one, others in behind.items():
+    for link, others in behind.items():
         for other in others:
-            if which[one] == which[other] and links[other][1] != links[one][3] ^ 1:
-                return _way(behind, other, one)
+            if which[link] == which[other] and links[other][1] != links[link][3] ^ 1:
+                return _way(behind, other, link)
     return None
 
 
@@ -74,7 +74,7 @@ def _components(behind: dict[int, list[int]]) -> dict[int, int]:
     """Of each link a number that it shares with those that it waits for and that wait for it (Tarjan)."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
-    found: dict[int, int] = {}
+    components: dict[int, int] = {}
     stack: list[int] = []
     for first in behind:
         if first in order:
@@ -83,25 +83,25 @@ def _components(behind: dict[int, list[int]]) -> dict[int, int]:
         stack.append(first)
         going = [(first, iter(behind[first]))]
         while going:
-            one, others = going[-1]
+            link, others = going[-1]
             for other in others:
                 if other not in order:
                     order[other] = low[other] = len(order)
                     stack.append(other)
                     going.append((other, iter(behind.get(other, ()))))
                     break
-                if other not in found:
-                    low[one] = min(low[one], order[other])
+                if other not in components:
+                    low[link] = min(low[link], order[other])
             else:
                 going.pop()
                 if going:
-                    low[going[-1][0]] = min(low[going[-1][0]], low[one])
-                if low[one] == order[one]:
+                    low[going[-1][0]] = min(low[going[-1][0]], low[link])
+                if low[link] == order[link]:
                     while True:
-                        found[stack[-1]] = one
-                        if stack.pop() == one:
+                        components[stack[-1]] = link
+                        if stack.pop() == link:
                             break
-    return found
+    return components
 
 
 def _way(behind: dict[int, list[int]], start: int, end: int) -> list[int]:
@@ -109,16 +109,16 @@ def _way(behind: dict[int, list[int]], start: int, end: int) -> list[int]:
     before, fresh = {start: start}, [start]
     while end not in before:
         reached = []
-        for one in fresh:
-            for other in behind.get(one, ()):
+        for link in fresh:
+            for other in behind.get(link, ()):
                 if other not in before:
-                    before[other] = one
+                    before[other] = link
                     reached.append(other)
         fresh = reached
-    found = [end]
-    while found[-1] != start:
-        found.append(before[found[-1]])
-    return found[::-1]
+    route = [end]
+    while route[-1] != start:
+        route.append(before[route[-1]])
+    return route[::-1]
 
 
 def circle_text(links: Sequence[Link], circle: Collection[int], dies: int) -> str:
@@ -127,7 +127,7 @@ def circle_text(links: Sequence[Link], circle: Collection[int], dies: int) -> st
     def name(node: int) -> str:
         return f"die {node}" if node < dies else f"switch {node - dies}"
 
-    shown = [links[one] for one in circle][:SHOWN]
+    shown = [links[link] for link in circle][:SHOWN]
     text = ", ".join(f"{name(node)} by port {port}" for node, port, _, _ in shown)
     more = f", {len(circle) - SHOWN} more links" if len(circle) > SHOWN else ""
     return f"{text}{more}, back to {name(shown[0][0])}"

@@ -104,8 +104,8 @@ def array_from_data(data: Any, where: str) -> Array:
             _list(data["speeds"], where, "speeds", "numbers", MAXIMUM_DIES)))
     with about(where, ValueError):
         array = Array(**settings)
-    for what, one in (("routes", array), ("tile_routes", array.for_tiles)):
-        if (one.wiring or one.routes) and (circle := one.circle()):
+    for what, routed in (("routes", array), ("tile_routes", array.for_tiles)):
+        if (routed.wiring or routed.routes) and (circle := routed.circle()):
             raise UserError(f"{where}: {what} form a circle, in which packets wait for each other for ever: {circle}; "
                             "give routes that form none, or join ports 2n and 2n + 1 of dies in a ring")
     return array

@@ -17,7 +17,7 @@ Link = tuple[int, int, int, int]
 
 def hops(links: Sequence[Link], nodes: int, dies: int) -> NDArray[np.int32]:
     """Links from each node to each die; more than there are nodes where none lead there."""
-    found = np.full((nodes, dies), nodes + 1, dtype=np.int32)
+    distances = np.full((nodes, dies), nodes + 1, dtype=np.int32)
     ports: dict[int, list[tuple[int, int]]] = {}
     for node, port, other, _ in links:
         ports.setdefault(port, []).append((node, other))
@@ -25,23 +25,23 @@ def hops(links: Sequence[Link], nodes: int, dies: int) -> NDArray[np.int32]:
     # Nodes from which dies are so many links away.
     away, distance = np.eye(nodes, dies, dtype=np.bool_), 0
     while away.any():
-        found[away] = distance
+        distances[away] = distance
         nearer, away, distance = away, np.zeros_like(away), distance + 1
         for ones, others in sides:
             away[ones] |= nearer[others]
-        away &= found > nodes
-    return found
+        away &= distances > nodes
+    return distances
 
 
 def next_links(links: Sequence[Link], distances: NDArray[np.int32]) -> NDArray[np.int64]:
     """The link over which each node sends to each die, by its place in ``links``; -1 for the die itself, and where none
     lead there. ``distances`` are :func:`hops`."""
-    found = np.full(distances.shape, -1, dtype=np.int64)
+    following = np.full(distances.shape, -1, dtype=np.int64)
     for number in sorted(range(len(links)), key=lambda number: links[number][1]):
         node, _, other, _ = links[number]
-        nearer = (distances[other] < distances[node]) & (found[node] < 0)
-        found[node, nearer] = number
-    return found
+        nearer = (distances[other] < distances[node]) & (following[node] < 0)
+        following[node, nearer] = number
+    return following
 
 
 class AllRoutes(NamedTuple):
@@ -69,15 +69,15 @@ class AllRoutes(NamedTuple):
         ValueError
             If a route never ends.
         """
-        found = cls(links, np.zeros(following.shape, dtype=np.int32), following,
-                    np.array([other for _, _, other, _ in links], dtype=np.int64))
+        routes = cls(links, np.zeros(following.shape, dtype=np.int32), following,
+                     np.array([other for _, _, other, _ in links], dtype=np.int64))
         dies = np.arange(len(following))
         at, to = (grid.reshape(-1) for grid in np.meshgrid(dies, dies, indexing="ij"))
-        for hops, (pair, _) in enumerate(found.walk(at, to), 1):
+        for hops, (pair, _) in enumerate(routes.walk(at, to), 1):
             if hops > len(dies):
                 raise ValueError(f"the route from die {at[pair[0]]} to die {to[pair[0]]} never ends")
-            found.hops.reshape(-1)[pair] = hops
-        return found
+            routes.hops.reshape(-1)[pair] = hops
+        return routes
 
     def walk(self, at: NDArray[np.int64], to: NDArray[np.int64]
              ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:

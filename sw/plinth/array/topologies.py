@@ -59,7 +59,7 @@ def torus_ends(rows: int, columns: int) -> list[Ends]:
 
 def full_ends(dies: int) -> list[Ends]:
     """What the links of a fully connected array join."""
-    return [(one, two - 1, two, one) for one in range(dies) for two in range(one + 1, dies)]
+    return [(first, second - 1, second, first) for first in range(dies) for second in range(first + 1, dies)]
 
 
 def cluster_grid(groups: int, most_ports: int) -> tuple[int, int]:
@@ -85,23 +85,23 @@ def cluster_links(groups: int, clusters: int, rate: Fraction, narrow: Fraction, 
     most_ports : int
         Ports of a router, beyond which a long grid becomes nearly square.
     """
-    found, host = [], groups * clusters
+    links, host = [], groups * clusters
     for group in range(groups if clusters > 1 else 0):
         first = group * clusters
-        joined = [(first + one, 0, first + one + 1, 1) for one in range(clusters - 1)]
+        joined = [(first + cluster, 0, first + cluster + 1, 1) for cluster in range(clusters - 1)]
         joined += [(host, 2 * group, first, 1), (first + clusters - 1, 0, host, 2 * group + 1)]
-        found += [Link(*ends, rate=rate, latency=latency) for ends in joined]
+        links += [Link(*ends, rate=rate, latency=latency) for ends in joined]
     rows, columns = cluster_grid(groups, most_ports)
     for cluster in range(clusters):
-        for one in range(groups):
-            row, column = divmod(one, columns)
+        for member in range(groups):
+            row, column = divmod(member, columns)
             # To the column c of its row by port 2 + c, or one less behind its own, then likewise to rows.
             others = [(row * columns + c, 2 + c - 1, 2 + column) for c in range(column + 1, columns)]
             others += [(r * columns + column, columns + r, columns + 1 + row) for r in range(row + 1, rows)]
             others = [ends for ends in others if ends[0] < groups]
-            found += [Link(one * clusters + cluster, port, other * clusters + cluster, there, rate=narrow,
+            links += [Link(member * clusters + cluster, port, other * clusters + cluster, there, rate=narrow,
                            latency=latency) for other, port, there in others]
-    return found
+    return links
 
 
 def tree_links(dies: int, rate: Callable[[int], Fraction], latency: int) -> list[Link]:

@@ -65,23 +65,23 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
     check_places({"--out": out, "--picture": picture},
                  {"NETWORK": file_of(network, NETWORKS), "--array": file_of(array_name, ARRAYS), "--parts": parts})
     check_writable(out, picture)
-    given = with_settings(open_network(network), winograd, weights, predict, shares_of(shares))
-    array = array_for(given, array_name, dies, machine, number_format)
-    with Activity(f"planning {given.name} on {array.name}", "steps predicted") as activity:
-        made = planned(given, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
-                       stochastic=stochastic, progress=activity.update,
-                       lists=None if parts is None else load_lists(parts, from_network(given)))
+    definition = with_settings(open_network(network), winograd, weights, predict, shares_of(shares))
+    array = array_for(definition, array_name, dies, machine, number_format)
+    with Activity(f"planning {definition.name} on {array.name}", "steps predicted") as activity:
+        planning = planned(definition, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
+                           stochastic=stochastic, progress=activity.update,
+                           lists=None if parts is None else load_lists(parts, from_network(definition)))
         if out is not None:
             from plinth.plan.plan_file import save_plan
 
-            save_plan(out, made.plan)
+            save_plan(out, planning.plan)
         if picture is not None:
             activity.begin(f"drawing {picture}")
-            draw_plan(picture, made)
+            draw_plan(picture, planning)
     if as_json:
-        print_json(plan_report(made))
+        print_json(plan_report(planning))
     else:
-        show_plan(new_console(), made)
+        show_plan(new_console(), planning)
         for what, path in (("plan", out), ("picture", picture)):
             if path is not None:
                 click.echo(f"{what}: {path}")
@@ -89,13 +89,13 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
 
 def _slow(texts: tuple[str, ...]) -> dict[int, float]:
     """``3=1.5`` as a die and how many times longer it takes."""
-    found: dict[int, float] = {}
+    factors: dict[int, float] = {}
     for text in texts:
         match = re.fullmatch(r"([0-9]{1,4})=([0-9]{1,6}(?:\.[0-9]{1,6})?)", text)
-        if not match or not 0.001 <= float(match[2]) <= 100_000 or int(match[1]) in found:
+        if not match or not 0.001 <= float(match[2]) <= 100_000 or int(match[1]) in factors:
             raise UserError(f"--slow {text!r} is not a die, once, and a factor from 0.001 to 100000, as 3=1.5")
-        found[int(match[1])] = float(match[2])
-    return found
+        factors[int(match[1])] = float(match[2])
+    return factors
 
 
 @cli.command()
@@ -148,23 +148,24 @@ def simulate(network: str | None, array_name: str | None, dies: int | None, mach
         plan_ = step.load(plan_file, network)
         array, built = array_of_use(plan_, str(plan_file), array_name, dies, machine, number_format)
     else:
-        given = with_settings(open_network(network or defaults.NETWORK), winograd, weights, predict, shares_of(shares))
-        array = array_for(given, array_name, dies, machine, number_format)
-        with Activity(f"planning {given.name} on {array.name}"):
-            plan_, built = split(given, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
+        definition = with_settings(open_network(network or defaults.NETWORK), winograd, weights, predict,
+                                   shares_of(shares))
+        array = array_for(definition, array_name, dies, machine, number_format)
+        with Activity(f"planning {definition.name} on {array.name}"):
+            plan_, built = split(definition, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
                                  stochastic=stochastic)
     with Activity(f"simulating {plan_.network} on {array.name}", "tasks") as activity:
-        found = simulated(plan_, array, built, cost=cost, slow=factors, progress=activity.update)
+        simulation = simulated(plan_, array, built, cost=cost, slow=factors, progress=activity.update)
         if trace_file is not None:
             activity.begin(f"writing {trace_file}")
-            step.write_trace(trace_file, found)
+            step.write_trace(trace_file, simulation)
         if picture is not None:
             activity.begin(f"drawing {picture}")
-            draw_simulation(picture, found)
+            draw_simulation(picture, simulation)
     if as_json:
-        print_json(simulation_report(found))
+        print_json(simulation_report(simulation))
     else:
-        show_simulation(new_console(), found)
+        show_simulation(new_console(), simulation)
         for what, path in (("trace", trace_file), ("picture", picture)):
             if path is not None:
                 click.echo(f"{what}: {path}")
@@ -181,24 +182,24 @@ def step(plan_file: Path, die: int | None, against: Path | None, as_json: bool) 
     from plinth.plan.plan_file import load_plan
     from plinth.report import step as steps
 
-    def made(path: Path) -> tuple[Plan, Step]:
+    def built(path: Path) -> tuple[Plan, Step]:
         plan_ = load_plan(path)
         steps.check_die(plan_, path, die)
         with Activity(f"building the step of {path}"), about(path):
             return plan_, steps.step_of_plan(plan_)
 
-    one = made(plan_file)
+    first = built(plan_file)
     if against is None:
         with Activity("counting its tasks"):
-            report = steps.step_report(*one, die)
+            report = steps.step_report(*first, die)
         if as_json:
             print_json(report)
         else:
             steps.show_step(new_console(), report)
         return
-    other = made(against)
+    second = built(against)
     with Activity("comparing"):
-        report = steps.compared(one, other, die)
+        report = steps.compared(first, second, die)
     if as_json:
         print_json(report)
     else:
@@ -219,16 +220,16 @@ def reproduce(paper: str, figures: tuple[str, ...], out: Path | None, as_json: b
     from plinth.reproduce.paper import paper as published
     from plinth_hw.installation import output_root
 
-    given = published(paper)
-    total = len(set(figures)) or len(given.tables)
+    publication = published(paper)
+    total = len(set(figures)) or len(publication.tables)
     with Activity(f"computing tables of {paper}", "tables") as activity:
-        found = given.computed(figures, lambda key, tables, values: activity.update(
+        computed_tables = publication.computed(figures, lambda key, tables, values: activity.update(
             tables, total, f"{key}, {values} values"))
         activity.begin("drawing its pictures")
-        pictures = given.draw(out or output_root() / "reproduce" / paper, found)
+        pictures = publication.draw(out or output_root() / "reproduce" / paper, computed_tables)
     if as_json:
-        print_json(given.report(found))
+        print_json(publication.report(computed_tables))
     else:
-        tables.show(new_console(), given, found)
+        tables.show(new_console(), publication, computed_tables)
         for picture in pictures:
             click.echo(f"picture: {picture}")

@@ -46,14 +46,14 @@ class ResumeOption(click.Option):
             _, plan = network_or_plan(named if isinstance(named, str) else None, opts.get("plan_file"))
             header = load_header(value)
             check_state(header, value)
-            found = _options(header)
-            given = {*opts, *(["plan_file"] if plan else [])}
-            for name in given:
-                if name != "update" or opts[name] != found.get(name):
+            options = _options(header)
+            names = {*opts, *(["plan_file"] if plan else [])}
+            for name in names:
+                if name != "update" or opts[name] != options.get(name):
                     for other in _INSTEAD.get(name, ()):
-                        found.pop(other, None)
-            _check_types(ctx, value, {name: setting for name, setting in found.items() if name not in opts})
-            ctx.default_map = found
+                        options.pop(other, None)
+            _check_types(ctx, value, {name: setting for name, setting in options.items() if name not in opts})
+            ctx.default_map = options
         return value, args
 
 
@@ -77,11 +77,11 @@ def naming_checkpoint(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, **options)
         except UserError as error:
             context = click.get_current_context()
-            given = _given(context, str(error))
+            typed = _given(context, str(error))
             checkpoint = context.params.get("resume")
-            if not given or str(error).startswith(f"{checkpoint}: "):
+            if not typed or str(error).startswith(f"{checkpoint}: "):
                 raise
-            raise UserError(f"{checkpoint}: training goes on with its {', '.join(given)}: {error}",
+            raise UserError(f"{checkpoint}: training goes on with its {', '.join(typed)}: {error}",
                             error.notes) from error
 
     return run
@@ -89,17 +89,17 @@ def naming_checkpoint(command: Callable[..., None]) -> Callable[..., None]:
 
 def _given(context: click.Context, message: str) -> list[str]:
     """Options that a message speaks of and the checkpoint gave, as they would be typed."""
-    found = []
+    typed = []
     for option in context.command.params:
         value = context.params.get(option.name or "")
         words = [word for word in (*option.opts, *option.secondary_opts) if word.startswith("--")]
         if context.get_parameter_source(option.name or "") is ParameterSource.DEFAULT_MAP and value is not None and any(
                 re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message) for word in words):
             if not isinstance(value, bool):
-                found.append(f"{option.opts[0]} {value}")
+                typed.append(f"{option.opts[0]} {value}")
             elif value or option.secondary_opts:
-                found.append(option.opts[0] if value else option.secondary_opts[0])
-    return found
+                typed.append(option.opts[0] if value else option.secondary_opts[0])
+    return typed
 
 
 def _options(header: Header) -> dict[str, Any]:
@@ -110,25 +110,25 @@ def _options(header: Header) -> dict[str, Any]:
     from plinth.train.datasets import DATASETS
     from plinth_hw.isa.parameters import PRESETS
 
-    found: dict[str, Any] = {"seed": header.seed}
+    options: dict[str, Any] = {"seed": header.seed}
     if isinstance(header.network, str) and header.network in NETWORKS:
-        found["network"] = header.network
+        options["network"] = header.network
     settings = header.settings
     if settings is None:
-        return found
+        return options
     rule = settings.rule
-    found |= {"epochs": settings.epochs, "batch": settings.batch, "scale": str(settings.scale), "update": rule.kind,
-              "rate": rule.rate, **{name: getattr(rule, name) for name in NUMBERS}, "wide": rule.wide,
-              "stochastic": rule.stochastic, **settings.tile_options}
+    options |= {"epochs": settings.epochs, "batch": settings.batch, "scale": str(settings.scale), "update": rule.kind,
+                "rate": rule.rate, **{name: getattr(rule, name) for name in NUMBERS}, "wide": rule.wide,
+                "stochastic": rule.stochastic, **settings.tile_options}
     if settings.preset in PRESETS:
-        found["machine"] = settings.preset
+        options["machine"] = settings.preset
     if settings.data in DATASETS:
-        found["data"] = settings.data
+        options["data"] = settings.data
     if settings.planner in PLANNERS:
-        found["planner"] = settings.planner
+        options["planner"] = settings.planner
     if settings.array == f"ring-{settings.dies}":
-        found["dies"] = settings.dies
+        options["dies"] = settings.dies
     elif not settings.array.endswith((".yaml", ".yml")):
         with suppress(UserError):  # one of a file has to be given again
-            found["array_name"] = load_array(settings.array).name
-    return found
+            options["array_name"] = load_array(settings.array).name
+    return options

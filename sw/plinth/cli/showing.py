@@ -47,16 +47,16 @@ def agreement(only: str, out: Path | None, as_json: bool) -> None:
     page = out if out or only else default_page(steps.PAGE)
     check_writable(page)
     with Activity("comparing steps") as activity:
-        found = [] if only in (network.TABLE, models.TABLE) else steps.measure(say=activity.say, only=only)
+        agreements = [] if only in (network.TABLE, models.TABLE) else steps.measure(say=activity.say, only=only)
         both = [] if only == network.TABLE else models.measure(activity.say, "" if only == models.TABLE else only)
         traffic = network.measure(activity.say) if only in ("", network.TABLE) else []
-    tables = {**(steps.tables(found) if found else {}), **(models.tables(both) if both else {}),
+    tables = {**(steps.tables(agreements) if agreements else {}), **(models.tables(both) if both else {}),
               **(network.tables(traffic) if traffic else {})}
     if page is not None:
         write_tables(page, tables)
     if as_json:
         print_json(rows_report(row.to_data() for row in [
-            *(steps.rows(found) if found else ()), *models.rows(both), *network.rows(traffic)]))
+            *(steps.rows(agreements) if agreements else ()), *models.rows(both), *network.rows(traffic)]))
     else:
         from plinth_hw.terminal.table import print_markdown
 
@@ -81,15 +81,15 @@ def accuracy(only: str | None, seeds: int, out: Path | None, as_json: bool) -> N
     page = out if out or only or seeds != formats.SEEDS else default_page(formats.PAGE)
     check_writable(page)
     with Activity("training the digits") as activity:
-        found = formats.measure((only,) if only else ACCURACY_NAMES, seeds, activity.say)
+        accuracies = formats.measure((only,) if only else ACCURACY_NAMES, seeds, activity.say)
     if page is not None:
-        write_tables(page, formats.tables(found))
+        write_tables(page, formats.tables(accuracies))
     if as_json:
-        print_json(report("accuracy", {"formats": [one.to_data() for one in found]}))
+        print_json(report("accuracy", {"formats": [accuracy.to_data() for accuracy in accuracies]}))
     else:
         from plinth_hw.terminal.table import print_markdown
 
-        print_markdown(new_console(), formats.table(found))
+        print_markdown(new_console(), formats.table(accuracies))
         _name_page(page)
 
 
@@ -159,6 +159,6 @@ def schema(what: str) -> None:
     from plinth.network.file import network_schema
     from plinth.plan.plan_file import plan_schema
 
-    made = {"network": network_schema, "array": array_schema, "plan": plan_schema} | {
+    schemas = {"network": network_schema, "array": array_schema, "plan": plan_schema} | {
         f"report-{kind}": partial(report_schema, kind) for kind in REPORTS}
-    print_json(made[what](), indent=2)
+    print_json(schemas[what](), indent=2)

@@ -70,16 +70,16 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 
     if len(texts) == 1 and texts[0] in DEVICES:
         return texts[0], ()
-    found = []
+    ports = []
     for text in texts:
         match = re.fullmatch(r"serial:([^@]+)(?:@([1-9][0-9]{1,7}))?", text)
         if not match:
             raise UserError(f"--device {text!r}: of several, each must be serial:PORT[@BAUD]" if len(texts) > 1 else
                             f"--device {text!r} is none of {', '.join(sorted(DEVICES))} and serial:PORT[@BAUD]")
-        found.append((match[1], int(match[2] or BAUD)))
-    if len({name for name, _ in found}) < len(found):
+        ports.append((match[1], int(match[2] or BAUD)))
+    if len({name for name, _ in ports}) < len(ports):
         raise UserError("--device names a port twice; there is one die behind a port")
-    return "serial", tuple(found)
+    return "serial", tuple(ports)
 
 
 @cli.command()
@@ -153,8 +153,8 @@ def train(network: str | None, array_name: str | None, planner: str | None, plan
     if plan_file is not None:
         said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
     typed, (device, ports) = _typed(), _devices(devices)
-    given = open_network(network) if network else None
-    plan = load_plan(plan_file, given) if plan_file is not None else None
+    definition = open_network(network) if network else None
+    plan = load_plan(plan_file, definition) if plan_file is not None else None
     dies = options.pop("dies")
     if ports and dies is None and (plan is None or array_name is not None):
         dies = len(ports)
@@ -162,8 +162,9 @@ def train(network: str | None, array_name: str | None, planner: str | None, plan
     typed_wide = wide and typed & {"wide", "stochastic"} == {"wide"}
     tile_options = {"winograd": winograd, "weights": weights, "predict": predict, "shares": shares}
     job = training_job(
-        network=given, plan=plan, plan_name=str(plan_file), array=array_name, dies=dies, planner=planner, wide=wide,
-        stochastic=False if typed_wide else stochastic or None, tiles=tile_options | {"shares": shares_of(shares)},
+        network=definition, plan=plan, plan_name=str(plan_file), array=array_name, dies=dies, planner=planner,
+        wide=wide, stochastic=False if typed_wide else stochastic or None,
+        tiles=tile_options | {"shares": shares_of(shares)},
         tile_options={name: text for name, text in tile_options.items() if text is not None},
         numbers={name: options.pop(name) for name in NUMBERS}, device=device, ports=ports, scale=parse_scale(scale),
         out=folder, **options)
@@ -174,24 +175,24 @@ def train(network: str | None, array_name: str | None, planner: str | None, plan
     check_places(written, {"--resume": job.resume})
     check_places(written | {"--save": job.save}, files)
     with folder, Activity(f"setting up {job.network.name} on {job.array.name}") as activity:
-        found = run_job(job, TrainingProgress(activity), activity.say)
+        run = run_job(job, TrainingProgress(activity), activity.say)
         activity.begin(f"writing the report to {out}")
         if out / PLAN in folder.outputs():
-            write_json(out / PLAN, found.plan.to_data())
-        draw(out / PICTURE, found.report)
+            write_json(out / PLAN, run.plan.to_data())
+        draw(out / PICTURE, run.report)
     if as_json:
-        print_json(found.report)
+        print_json(run.report)
     else:
         console = new_console()
-        training_table(console, found.report)
+        training_table(console, run.report)
         console.print(f"report: {out / REPORT}, picture: {out / PICTURE}", soft_wrap=True, markup=False)
         if job.window:
             console.print(f"waves: {_recorded(job.window)}", soft_wrap=True, markup=False)
-    if found.report["bit_exact"] is False:
+    if run.report["bit_exact"] is False:
         raise UserError("the RTL's weights differ from the golden model's; please report this with "
                         "report.json")
-    if found.report["failure"] is not None:
-        raise UserError(f"{found.report['failure']} (see {out / REPORT})")
+    if run.report["failure"] is not None:
+        raise UserError(f"{run.report['failure']} (see {out / REPORT})")
 
 
 @cli.command()
@@ -239,26 +240,26 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
     from plinth.train.float64 import float64_predictor
     from plinth.train.scale import UNSCALED, Conversion, parse_scale
 
-    made = with_settings(load_network(network), winograd, weights)
-    found = checkpoints.load(checkpoint, made)
-    trained = UNSCALED if found.settings is None else found.settings.scale
-    given = samples(data, made, Conversion(trained if scale is None else parse_scale(scale)))
-    predict = float64_predictor(made)
-    result = {"network": made.name, "epochs_done": found.epoch, "epoch_steps": found.step, "seed": found.seed,
-              "scale": vars(given.scale)}
+    definition = with_settings(load_network(network), winograd, weights)
+    restored = checkpoints.load(checkpoint, definition)
+    trained = UNSCALED if restored.settings is None else restored.settings.scale
+    dataset = samples(data, definition, Conversion(trained if scale is None else parse_scale(scale)))
+    predict = float64_predictor(definition)
+    result = {"network": definition.name, "epochs_done": restored.epoch, "epoch_steps": restored.step,
+              "seed": restored.seed, "scale": vars(dataset.scale)}
     texts = []
-    for what, word, x, y in (("train", "training", given.train_x, given.train_y),
-                             ("test", "test", given.test_x, given.test_y)):
+    for what, word, x, y in (("train", "training", dataset.train_x, dataset.train_y),
+                             ("test", "test", dataset.test_x, dataset.test_y)):
         with Activity(f"evaluating {len(x):,} {word} samples"):
-            loss, right = evaluated(made, predict, found.parameters, x, y, classes=bool(given.classes))
+            loss, right = evaluated(definition, predict, restored.parameters, x, y, classes=bool(dataset.classes))
         result |= {f"{what}_accuracy": right, f"{what}_loss": loss}
         texts.append(f"{word} loss {loss:.4f}" if right is None else f"{word} accuracy {right:.2%}")
     if as_json:
         print_json(report("eval", result))
     else:
-        if given.scale != trained:
-            click.echo(f"note: {checkpoint} was trained with --scale {trained}, not {given.scale}")
-        click.echo(f"{made.name} after {found.progress} (seed {found.seed}): {', '.join(texts)}")
+        if dataset.scale != trained:
+            click.echo(f"note: {checkpoint} was trained with --scale {trained}, not {dataset.scale}")
+        click.echo(f"{definition.name} after {restored.progress} (seed {restored.seed}): {', '.join(texts)}")
 
 
 @cli.command()
@@ -275,13 +276,13 @@ def convert(source: Path, target: Path, network: str, winograd: str | None, weig
     from plinth.output import check_places
     from plinth.train import checkpoint
 
-    given = with_settings(load_network(network), winograd, weights)
+    definition = with_settings(load_network(network), winograd, weights)
     check_places({"TARGET": target}, {"SOURCE": source, "--network": file_of(network, NETWORKS)})
     with Activity(f"converting {source}"):
-        found = checkpoint.load(source, given, convert=True)
-        checkpoint.save(target, given, found)
-    if found.left_out:
-        parts = ", ".join(f"{share:.2%} of {name}" for name, share in found.left_out.items())
+        restored = checkpoint.load(source, definition, convert=True)
+        checkpoint.save(target, definition, restored)
+    if restored.left_out:
+        parts = ", ".join(f"{share:.2%} of {name}" for name, share in restored.left_out.items())
         click.echo("note: this is another function: no kernel has the tiles that were trained, so it is that of the "
                    f"nearest kernels, which leave out {parts}; `plinth eval` says what either is worth")
     click.echo(f"checkpoint: {target}")

@@ -34,7 +34,7 @@ class Diagnosis:
     def error(self, states: Mapping[int, int]) -> tuple[str, bool]:
         """The first cause, not the dies that were only told of it, and whether it lies in another process; ``states``:
         STATUS of each die."""
-        found = []
+        causes = []
         for number, state in states.items():
             if state & Status.ERROR:
                 die = self.devices[number]
@@ -63,8 +63,8 @@ class Diagnosis:
                 if code is ErrorCode.REMOTE:
                     text = f"die {number} was stopped by an error of die {other}"
                     text += ", whose process says more" if elsewhere else ""
-                found.append((code is ErrorCode.REMOTE, number, text, elsewhere))
-        return min(found)[2:]
+                causes.append((code is ErrorCode.REMOTE, number, text, elsewhere))
+        return min(causes)[2:]
 
     def _packet(self, number: int) -> str:
         """A tile from another die does not fit this one's memory: which tasks of which dies may have sent it."""

@@ -154,14 +154,14 @@ class Driver:
         if plain != (regs.IDENTITY, regs.ISA_VERSION):
             raise DieError(f"die {number}: identity {plain[0]:#x} version {plain[1]} is not a "
                            f"Plinth die of version {regs.ISA_VERSION}; rebuild the Verilog")
-        found = {register: die.read_register(register) for register in IDENTITY_REGISTERS}
+        registers = {register: die.read_register(register) for register in IDENTITY_REGISTERS}
         wanted = identity(self.program.parameters)
-        texts = differences(found, wanted)
+        texts = differences(registers, wanted)
         if texts:
-            raise DieError(f"die {number} is a {described(found)}, the plan is for a {described(wanted)}: "
+            raise DieError(f"die {number} is a {described(registers)}, the plan is for a {described(wanted)}: "
                            f"{', '.join(texts)}; take the bitstream or Verilog of {self.program.parameters.name}, or "
                            f"plan for this die")
-        verilog = found[Register.VERILOG_DIGEST]
+        verilog = registers[Register.VERILOG_DIGEST]
         if self._verilog_digest not in (None, verilog):
             raise DieError(f"die {number} was made of Verilog {verilog:08x}, the bitstream of "
                            f"{self._verilog_digest:08x}; load that bitstream, or name the one that is loaded")
@@ -342,8 +342,9 @@ class Driver:
     def _of_all(self, dies: Sequence[int], ask: Callable[[int], Found]) -> list[Found]:
         """What ``ask`` finds for each place of a list of dies, asked where that die lives, in every process."""
         own = {place: ask(place) for place, die in enumerate(dies) if die in self._devices}
-        found = {place: value for values in self._told(f"read of {len(dies)}", own) for place, value in values.items()}
-        return [found[place] for place in range(len(dies))]
+        answers = {place: value for values in self._told(f"read of {len(dies)}", own)
+                   for place, value in values.items()}
+        return [answers[place] for place in range(len(dies))]
 
     def _check(self) -> dict[int, int]:
         """The status of every die of this process; raises ``DieError`` if one has failed."""
@@ -411,14 +412,14 @@ class Driver:
         count = device.read_register(Register.RECORD_COUNT)
         size = self.program.parameters.words_of(RECORD_WORDS)
         words = device.read_memory(self.program.records, size * count).view(np.uint32).reshape(count, RECORD_WORDS)
-        found = []
+        records = []
         for row in words:
             record = layout.unpack(Record, row)
             task = self.program.step[die].task_at(record.task)
-            found.append(TaskRecord(task.name if task else hex(record.task), record.engine, record.start,
-                                    record.end, record.stall_cycles, record.payload_words,
-                                    record.useful_macs))
-        return found
+            records.append(TaskRecord(task.name if task else hex(record.task), record.engine, record.start,
+                                      record.end, record.stall_cycles, record.payload_words,
+                                      record.useful_macs))
+        return records
 
     def counters(self, die: int) -> dict[Engine, EngineCounters]:
         """Performance counters of the engines."""

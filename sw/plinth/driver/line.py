@@ -126,8 +126,8 @@ class SerialLine:
         """Agree on a number to begin with, and on sizes."""
         mark = secrets.randbits(16)
         self.port.write(_DELIMITER)
-        found = self._exchange([Request(RequestKind.SYNC, mark)], FIRST_TRIES, mark)[0]
-        limits = layout.unpack(Limits, [int.from_bytes(found, "little")])
+        answer = self._exchange([Request(RequestKind.SYNC, mark)], FIRST_TRIES, mark)[0]
+        limits = layout.unpack(Limits, [int.from_bytes(answer, "little")])
         if limits.version != PROTOCOL_VERSION:
             raise LineError(f"{self.port.name}: its host bridge speaks version {limits.version} of the protocol, not "
                             f"{PROTOCOL_VERSION}; load a bitstream of this version")
@@ -153,7 +153,7 @@ class SerialLine:
                 under_way.append(self._numbered(left.pop()))
                 self.port.write(under_way[-1].line)
             wait = min(max(SILENCE, PATIENCE * self._silence) * 2 ** doubled, MOST_SILENCE)
-            wait += 2 * self.port.byte_seconds * sum(len(one.line) + 4 * one.request.count for one in under_way)
+            wait += 2 * self.port.byte_seconds * sum(len(sent.line) + 4 * sent.request.count for sent in under_way)
             start = time.monotonic()
             came = self.port.read(wait)
             useless += len(came)
@@ -169,13 +169,13 @@ class SerialLine:
             self._silence, doubled = max(waited, DECAY * self._silence), 0
             for words in self._whole_frames(came):
                 trailer = layout.unpack(AnswerTrailer, [int.from_bytes(words[-4:], "little")])
-                place = next((place for place, one in enumerate(under_way) if one.sequence == trailer.sequence), None)
+                place = next((place for place, sent in enumerate(under_way) if sent.sequence == trailer.sequence), None)
                 if place is None or (mark is not None and trailer.count != mark):
                     continue
                 tries, useless = 0, 0
                 under_way[place].answer = words[:-4]
                 failure = failure or self._failure(under_way[place].request, trailer)
-                self._send_again([one for one in under_way[:place] if not (one.again or one.answer is not None)])
+                self._send_again([sent for sent in under_way[:place] if not (sent.again or sent.answer is not None)])
             while under_way and under_way[0].answer is not None:
                 answers.append(under_way.pop(0).answer or b"")
             if failure and not under_way:
@@ -187,17 +187,17 @@ class SerialLine:
             "sequence": self._sequence, "operation": request.operation, "fixed": request.fixed,
             "count": request.count})
         words = b"".join(word.to_bytes(4, "little") for word in (*header, request.address))
-        found = _UnderWay(request, self._sequence, encode(words + request.data))
+        sent = _UnderWay(request, self._sequence, encode(words + request.data))
         self._sequence = (self._sequence + 1) % _SEQUENCES
-        return found
+        return sent
 
     def _send_again(self, requests: Sequence[_UnderWay]) -> None:
         """Behind a delimiter, which ends what the line may have made of bytes before."""
         if requests:
             self.sent_again += len(requests)
-            for one in requests:
-                one.again = True
-            self.port.write(b"".join((_DELIMITER, *(one.line for one in requests))))
+            for request in requests:
+                request.again = True
+            self.port.write(b"".join((_DELIMITER, *(request.line for request in requests))))
 
     def _whole_frames(self, came: bytes) -> list[bytes]:
         """Words of frames that have come."""

@@ -130,9 +130,9 @@ class SerialDevice:
 
     def read_registers(self, addresses: Sequence[int]) -> list[int]:
         """Values of registers at byte addresses, in their order."""
-        found = b"".join(self.flush([Request(RequestKind.READ, run.address, count=run.count, fixed=run.fixed)
+        words = b"".join(self.flush([Request(RequestKind.READ, run.address, count=run.count, fixed=run.fixed)
                                      for run in _runs(addresses, self.line.words)]))
-        return np.frombuffer(found, "<u4").tolist()
+        return np.frombuffer(words, "<u4").tolist()
 
     def write_register(self, address: int, value: int) -> None:
         """Write the register at a byte address, at the latest before the next access of another kind."""

@@ -25,7 +25,7 @@ def wiring_registers(wiring: Wiring | None, program: Program) -> list[list[tuple
     """
     die, dies = program.parameters, range(program.dies)
     common = [(int(Register.LINK_RATE), rate_word(die.link_rate))] if die.ports else []
-    found = [list(common) for _ in dies]
+    registers = [list(common) for _ in dies]
     if isinstance(wiring, Array):
         for (number, port), words in wiring.port_rates.items():
             rate = words / die.flit_words
@@ -33,10 +33,10 @@ def wiring_registers(wiring: Wiring | None, program: Program) -> list[list[tuple
                 if not die.has_port_rates:
                     raise ValueError(f"port_rates of preset {die.name!r} must be set where link {port} of die {number} "
                                      f"carries {words} words a cycle and others do not")
-                found[number].append((LINK_RATES + 4 * port, rate_word(rate)))
+                registers[number].append((LINK_RATES + 4 * port, rate_word(rate)))
     for number, row in enumerate(_table(wiring, program)):
-        found[number] += [(ROUTES + 4 * other, port) for other, port in enumerate(row) if port is not None]
-    return found
+        registers[number] += [(ROUTES + 4 * other, port) for other, port in enumerate(row) if port is not None]
+    return registers
 
 
 def _table(wiring: Wiring | None, program: Program) -> Sequence[Sequence[int | None]]:

@@ -41,7 +41,7 @@ class Memory:
         end = buffer.address + sum((size - 1) * step for size, step in zip(shape, words, strict=True)) + 1
         if buffer.address < 0 or end > len(place):
             raise IndexError(f"{buffer.name} ends {end - len(place)} words behind its place")
-        found = np.lib.stride_tricks.as_strided(place[buffer.address:], shape, tuple(4 * step for step in words))
+        view = np.lib.stride_tricks.as_strided(place[buffer.address:], shape, tuple(4 * step for step in words))
         # What lies dense is told to be so, for the kernels that look.
         dense = np.cumprod((1, *shape[:0:-1]))[::-1]
-        return place[buffer.address:end].reshape(shape) if tuple(dense) == words else found
+        return place[buffer.address:end].reshape(shape) if tuple(dense) == words else view

@@ -75,8 +75,8 @@ class NumpyStep:
     def run(self) -> None:
         """One step: of the inputs and targets that lie in memory."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-            for one in self._runs:
-                one()
+            for kernel in self._runs:
+                kernel()
 
     # Operations.
 
@@ -88,107 +88,108 @@ class NumpyStep:
         for die in range(self._step.dies):
             yield from make(self, operation, die)
 
-    def sweep(self, one: operations.Sweep, die: int) -> Iterator[Kernel]:
+    def sweep(self, operation: operations.Sweep, die: int) -> Iterator[Kernel]:
         """A vector program over all rows of a part."""
-        part = one.space.part(die)
+        part = operation.space.part(die)
         if part.words:
-            rows, columns = part.rows // one.fold, one.fold * part.channels
-            yield self._program(one.first, die, rows, columns)
+            rows, columns = part.rows // operation.fold, operation.fold * part.channels
+            yield self._program(operation.first, die, rows, columns)
 
-    def last_strip(self, one: operations.LastStrip, die: int) -> Iterator[Kernel]:
+    def last_strip(self, operation: operations.LastStrip, die: int) -> Iterator[Kernel]:
         """A vector program of a few rows."""
-        part = one.space.part(die)
+        part = operation.space.part(die)
         if part.words:
-            yield self._program(one.program, die, one.rows, part.channels)
+            yield self._program(operation.program, die, operation.rows, part.channels)
 
     def _program(self, program: VectorProgram, die: int, rows: int, columns: int) -> Kernel:
         return program_kernel(self.memories[die], program.at(die, VectorPiece(0, rows, 0, columns)))
 
-    def pool(self, one: pool.Pool, die: int) -> Iterator[Kernel]:
+    def pool(self, operation: pool.Pool, die: int) -> Iterator[Kernel]:
         """A pool of all images."""
-        if not one.maps[0][0].part(die).words:
+        if not operation.maps[0][0].part(die).words:
             return
         maps = []
-        for tensor, size in one.maps:
+        for tensor, size in operation.maps:
             part = tensor.part(die)
             maps.append(self.memories[die].view(tensor.buffer(die)).reshape(part.samples, *size, part.channels))
-        whole, middle, small = (size for _, size in one.maps[:3])
-        pool = pools.PoolKernel(one.layer, whole, middle, small)
-        if one.backward:
+        whole, middle, small = (size for _, size in operation.maps[:3])
+        pool = pools.PoolKernel(operation.layer, whole, middle, small)
+        if operation.backward:
             yield lambda: pool.backward(tuple(maps))
         else:
             yield lambda: pool.forward(*maps)
 
-    def chain(self, one: operations.Chain, die: int) -> Iterator[Kernel]:
+    def chain(self, chain: operations.Chain, die: int) -> Iterator[Kernel]:
         """Its members, each whole."""
-        for member in one.members:
+        for member in chain.members:
             yield from KERNELS[type(member)](self, member, die)
 
-    def sum(self, one: sums.Sum, die: int) -> Iterator[Kernel]:
+    def sum(self, operation: sums.Sum, die: int) -> Iterator[Kernel]:
         """Summands in their order."""
-        for number in range(one.adds):
-            yield from self.sweep(one.sweep(number), die)
+        for number in range(operation.adds):
+            yield from self.sweep(operation.sweep(number), die)
 
-    def clear(self, one: operations.Clear, die: int) -> Iterator[Kernel]:
+    def clear(self, operation: operations.Clear, die: int) -> Iterator[Kernel]:
         """Zeros."""
-        place = self.memories[die].view(one.place.buffer(die))
+        place = self.memories[die].view(operation.place.buffer(die))
         if place.size:
             yield lambda: place.fill(0)
 
-    def products(self, one: products.Products, die: int) -> Iterator[Kernel]:
+    def products(self, operation: products.Products, die: int) -> Iterator[Kernel]:
         """A product of all samples."""
-        x_part, z_part = one.x.part(die), one.z.part(die)
+        x_part, z_part = operation.x.part(die), operation.z.part(die)
         if not (x_part.words and z_part.words):
             return
-        memory, shape = self.memories[die], one.shape(die)
-        w = memory.view(one.weights.matrix(die))
-        first, rows = one.piece.rows(one.parameters, *w.shape)
+        memory, shape = self.memories[die], operation.shape(die)
+        w = memory.view(operation.weights.matrix(die))
+        first, rows = operation.piece.rows(operation.parameters, *w.shape)
         if shape is None:
             x, z = (memory.view(products.matrix_of(tensor.buffer(die), part)) for tensor, part in (
-                (one.x, x_part), (one.z, z_part)))
-            if one.direction == "update":
+                (operation.x, x_part), (operation.z, z_part)))
+            if operation.direction == "update":
                 x, w = x[:, first:first + rows], w[first:first + rows]
-            if rows or one.direction != "update":
-                yield product_kernel(one.direction, x, w, z)
+            if rows or operation.direction != "update":
+                yield product_kernel(operation.direction, x, w, z)
             return
-        key = one.node.name, die
+        key = operation.node.name, die
         if key not in self._convolutions:
             self._convolutions[key] = ConvolutionKernel(shape, x_part.samples)
-        made = self._convolutions[key]
-        maps = memory.view(one.x.buffer(die)).reshape(x_part.samples, shape.height, shape.width, shape.inputs)
-        z = memory.view(one.z.buffer(die))
-        if one.direction == "update":
-            yield lambda: made.update(maps, w, z, unrolled=made.kept)
-        elif one.direction == "bprop":
-            yield lambda: made.bprop(maps, w, z)
+        convolution = self._convolutions[key]
+        maps = memory.view(operation.x.buffer(die)).reshape(x_part.samples, shape.height, shape.width, shape.inputs)
+        z = memory.view(operation.z.buffer(die))
+        if operation.direction == "update":
+            yield lambda: convolution.update(maps, w, z, unrolled=convolution.kept)
+        elif operation.direction == "bprop":
+            yield lambda: convolution.bprop(maps, w, z)
         else:
-            yield lambda: made.fprop(maps, w, z)
+            yield lambda: convolution.fprop(maps, w, z)
 
-    def transfers(self, one: Any, die: int) -> Iterator[Kernel]:
+    def transfers(self, operation: Any, die: int) -> Iterator[Kernel]:
         """What its tasks move, as they are."""
-        for item in one.tasks(die):
+        for item in operation.tasks(die):
             if not isinstance(item, Arrivals):
                 yield self._transfer(item, die)
 
     def _transfer(self, task: Task, die: int) -> Kernel:
         return TRANSFERS[type(task.work)](self, die, task.work)
 
-    def whole(self, one: tiled.Gather, die: int) -> Iterator[Kernel]:
+    def whole(self, gather: tiled.Gather, die: int) -> Iterator[Kernel]:
         """The gather whose first part a coded one is, of all words."""
-        if isinstance(one, predicted_gather.CodedGather) and isinstance(one.part, CodePart) and one.part.number:
+        if (isinstance(gather, predicted_gather.CodedGather) and isinstance(gather.part, CodePart)
+                and gather.part.number):
             return
-        for other in one.peers(die):
-            if other == die and not one.own:
+        for other in gather.peers(die):
+            if other == die and not gather.own:
                 continue
-            for task in tiled.Gather.tiles(one, die, other):
+            for task in tiled.Gather.tiles(gather, die, other):
                 yield self._transfer(task, die)
 
-    def spread(self, one: skipped_scatter.SkipScatter, die: int) -> Iterator[Kernel]:
+    def spread(self, scatter: skipped_scatter.SkipScatter, die: int) -> Iterator[Kernel]:
         """The scatter that leaves out zeros, of all words."""
-        source, target = one.source, one.targets[0]
+        source, target = scatter.source, scatter.targets[0]
         assert isinstance(source, tiled.Tiles) and isinstance(target, tiled.Tiles)
         mine = source.at(die)
-        for other in one.peers(die):
+        for other in scatter.peers(die):
             theirs = target.at(other)
             for here, there in mine.part.meet(theirs.part) if theirs.count else ():
                 words = mine.part.view(mine.of(source.buffer(die), theirs.first), here)
@@ -196,21 +197,22 @@ class NumpyStep:
                 yield tiles.tile_kernel(self.memories, die, TileCopy(
                     words, place, other, planes=theirs.count, apart=(mine.plane, theirs.plane)))
 
-    def in_strips(self, one: tiled.InStrips, die: int) -> Iterator[Kernel]:
+    def in_strips(self, operation: tiled.InStrips, die: int) -> Iterator[Kernel]:
         """Tiles, products and maps, each whole."""
-        for part in (one.scatter, one.products, one.untile):
+        for part in (operation.scatter, operation.products, operation.untile):
             yield from KERNELS[type(part)](self, part, die)
 
-    def elements(self, one: tiled.ElementProducts, die: int) -> Iterator[Kernel]:
+    def elements(self, operation: tiled.ElementProducts, die: int) -> Iterator[Kernel]:
         """Products of all elements at once."""
-        x, z, piece = one.x.at(die), one.z.at(die), one.weights.slice(die)
+        x, z, piece = operation.x.at(die), operation.z.at(die), operation.weights.slice(die)
         if not (x.words and z.words):
             return
         memory = self.memories[die]
-        a, c = (self._planes(die, side, tensor) for side, tensor in ((x, one.x), (z, one.z)))
-        w = memory.view(one.weights.matrix(die))[:x.count * piece.inputs].reshape(x.count, piece.inputs, piece.outputs)
+        a, c = (self._planes(die, side, tensor) for side, tensor in ((x, operation.x), (z, operation.z)))
+        w = memory.view(operation.weights.matrix(die))[:x.count * piece.inputs]
+        w = w.reshape(x.count, piece.inputs, piece.outputs)
         yield {"fprop": lambda: np.matmul(a, w, out=c), "bprop": lambda: np.matmul(c, w.swapaxes(1, 2), out=a),
-               "update": lambda: np.matmul(a.swapaxes(1, 2), c, out=w)}[one.direction]
+               "update": lambda: np.matmul(a.swapaxes(1, 2), c, out=w)}[operation.direction]
 
     def _planes(self, die: int, here: Elements, tensor: tiled.Tiles) -> Floats:
         """``[element, tile, channel]`` of a die."""
@@ -218,33 +220,34 @@ class NumpyStep:
         return self.memories[die].strided(buffer, (here.count, buffer.rows, buffer.columns),
                                           (here.plane, buffer.stride, 1))
 
-    def kernels(self, one: kernel_sums.KernelProducts, die: int) -> Iterator[Kernel]:
+    def kernels(self, operation: kernel_sums.KernelProducts, die: int) -> Iterator[Kernel]:
         """Products by the matrix of a transform."""
         memory = self.memories[die]
-        for task in one.tasks(die):
+        for task in operation.tasks(die):
             work = cast("Multiplication", task.work)
             a, b, c = (memory.view(place) for place in (work.a, work.b, work.c))  # type: ignore[arg-type]
             x, w, z = {"fprop": (a, b, c), "bprop": (c, b, a), "update": (a, c, b)}[work.direction]
             yield product_kernel(work.direction, x, w, z)
 
-    def rates(self, one: tiled.ElementRates, die: int) -> Iterator[Kernel]:
+    def rates(self, operation: tiled.ElementRates, die: int) -> Iterator[Kernel]:
         """Gradients of elements times their rates."""
-        piece, whole = one.gradient.slice(die), self.memories[die].view(one.gradient.buffer(die))
+        piece, whole = operation.gradient.slice(die), self.memories[die].view(operation.gradient.buffer(die))
         some = whole[0, :piece.weights].reshape(piece.taps, -1)
-        rates = np.array([one.rates[piece.tap(number)] for number in range(piece.taps)], dtype=np.float32)[:, None]
+        rates = np.array([operation.rates[piece.tap(number)] for number in range(piece.taps)],
+                         dtype=np.float32)[:, None]
         yield lambda: np.multiply(some, rates, out=some)
 
-    def reduce(self, one: between.Reduce, die: int) -> Iterator[Kernel]:
+    def reduce(self, reduction: between.Reduce, die: int) -> Iterator[Kernel]:
         """A message of a ring, by its first die."""
-        ring = one.rings.of(die)
-        first, words = one.piece.words(one.parameters, one.target.slice(die))
-        if die != ring[0] or not words or one.message(die) is None:
+        ring = reduction.rings.of(die)
+        first, words = reduction.piece.words(reduction.parameters, reduction.target.slice(die))
+        if die != ring[0] or not words or reduction.message(die) is None:
             return
-        sources, targets = ([self._row(one.source if which else one.target, other, first, words) for other in ring]
-                            for which in (True, False))
-        rate = np.float32(self._rate * one.piece.rate(one.target.slice(die)))
-        if one.phase is Phase.GATHER:
-            yield lambda: self._gather(one, ring, targets, first)
+        sources, targets = ([self._row(reduction.source if which else reduction.target, other, first, words)
+                             for other in ring] for which in (True, False))
+        rate = np.float32(self._rate * reduction.piece.rate(reduction.target.slice(die)))
+        if reduction.phase is Phase.GATHER:
+            yield lambda: self._gather(reduction, ring, targets, first)
             return
 
         def summed() -> Floats:
@@ -263,28 +266,28 @@ class NumpyStep:
             for target in targets:
                 np.copyto(target, total)
 
-        yield update if one.phase is Phase.UPDATE else give
+        yield update if reduction.phase is Phase.UPDATE else give
 
     def _row(self, weights: Weights, die: int, first: int, words: int) -> Floats:
         return self.memories[die].view(weights.buffer(die))[0, first:first + words]
 
-    def _gather(self, one: between.Reduce, ring: Sequence[int], targets: Sequence[Floats], first: int) -> None:
+    def _gather(self, reduction: between.Reduce, ring: Sequence[int], targets: Sequence[Floats], first: int) -> None:
         """Each member's own chunks to all others."""
-        chunk = one.parameters.chunk_words
+        chunk = reduction.parameters.chunk_words
         for start in range(0, len(targets[0]), chunk):
             owner = start // chunk % len(ring)
             for number, target in enumerate(targets):
                 if number != owner:
                     target[start:start + chunk] = targets[owner][start:start + chunk]
 
-    def state_update(self, one: updates.StateUpdate, die: int) -> Iterator[Kernel]:
+    def state_update(self, operation: updates.StateUpdate, die: int) -> Iterator[Kernel]:
         """The rule over what a die owns."""
-        for block, w, g, kept in one.rows(die):
+        for block, w, g, kept in operation.rows(die):
             yield program_kernel(self.memories[die], updates.update_program(
-                one.parameters, one.rule, block.rows, w, g, kept[STATE]))
+                operation.parameters, operation.rule, block.rows, w, g, kept[STATE]))
 
 
-def _nothing(made: NumpyStep, one: object, die: int) -> Iterator[Kernel]:
+def _nothing(step: NumpyStep, operation: object, die: int) -> Iterator[Kernel]:
     return iter(())
 
 
@@ -305,7 +308,7 @@ KERNELS: dict[type, Callable[[NumpyStep, Any, int], Iterator[Kernel]]] = {
     skipped_scatter.OwnMaps: _nothing, skipped_scatter.DecodeTiles: _nothing}
 #: For each kind of work between dies and by row numbers what is done.
 TRANSFERS: dict[type, Callable[[NumpyStep, int, Any], Kernel]] = {
-    TileCopy: lambda made, die, work: tiles.tile_kernel(made.memories, die, work),
-    TransformTiles: lambda made, die, work: tiles.transform_kernel(made.memories, die, work),
-    LineTransform: lambda made, die, work: tiles.line_kernel(made.memories, die, work),
-    RowsByNumber: lambda made, die, work: tiles.rows_kernel(made.memories[die], work)}
+    TileCopy: lambda step, die, work: tiles.tile_kernel(step.memories, die, work),
+    TransformTiles: lambda step, die, work: tiles.transform_kernel(step.memories, die, work),
+    LineTransform: lambda step, die, work: tiles.line_kernel(step.memories, die, work),
+    RowsByNumber: lambda step, die, work: tiles.rows_kernel(step.memories[die], work)}

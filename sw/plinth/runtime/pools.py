@@ -11,13 +11,13 @@ from plinth.runtime.memory import Floats
 
 def _taps(places: int, windows: int, kernel: int, stride: int, padding: int) -> list[tuple[slice, slice]]:
     """For each tap, the windows of which it lies in the map, and its places there."""
-    found = []
+    taps = []
     for tap in range(kernel):
         inside = [number for number in range(windows) if 0 <= number * stride + tap - padding < places]
         if inside:
             first = inside[0] * stride + tap - padding
-            found.append((slice(inside[0], inside[-1] + 1), slice(first, first + stride * len(inside), stride)))
-    return found
+            taps.append((slice(inside[0], inside[-1] + 1), slice(first, first + stride * len(inside), stride)))
+    return taps
 
 
 class PoolKernel:
@@ -52,19 +52,19 @@ class PoolKernel:
 
     def forward(self, source: Floats, middle: Floats, target: Floats) -> None:
         """``target`` of ``source``."""
-        for number, (one, other) in enumerate(((source, middle), (middle, target))):
+        for number, (inputs, other) in enumerate(((source, middle), (middle, target))):
             axis, taps = self._ways[number]
             join = np.maximum if self.largest else np.add
             (windows, places), *others = taps
             if self._at(other, axis, windows).shape == other.shape and others and others[0][0] == windows:
                 # The first two taps of all windows.
                 (_, second), *others = others
-                join(self._at(one, axis, places), self._at(one, axis, second), out=other)
+                join(self._at(inputs, axis, places), self._at(inputs, axis, second), out=other)
             else:
                 other[...] = -np.inf if self.largest else 0
                 others = taps
             for windows, places in others:
-                into, of = self._at(other, axis, windows), self._at(one, axis, places)
+                into, of = self._at(other, axis, windows), self._at(inputs, axis, places)
                 join(into, of, out=into)
             if not self.largest:
                 np.multiply(other, self._share(number), out=other)
@@ -75,12 +75,12 @@ class PoolKernel:
         Parameters
         ----------
         maps : seven arrays
-            Source, middle, target; their errors, of the target's first: ``error, middle_error, found``; room for the
-            rest of the target's error.
+            Source, middle, target; their errors, of the target's first: ``error, middle_error, source_error``; room
+            for the rest of the target's error.
         """
-        source, middle, target, error, middle_error, found, _ = maps
-        for number, (one, out, dy, dx) in reversed(list(enumerate((
-                (source, middle, middle_error, found), (middle, target, error, middle_error))))):
+        source, middle, target, error, middle_error, source_error, _ = maps
+        for number, (inputs, out, dy, dx) in reversed(list(enumerate((
+                (source, middle, middle_error, source_error), (middle, target, error, middle_error))))):
             axis, taps = self._ways[number]
             dx[...] = 0
             rest = dy if self.largest else dy * self._share(number)
@@ -91,7 +91,7 @@ class PoolKernel:
                     # What no tap before was as large as.
                     into += left
                     continue
-                later = left * (self._at(out, axis, windows) > self._at(one, axis, places))
+                later = left * (self._at(out, axis, windows) > self._at(inputs, axis, places))
                 into += left - later
                 if whole:
                     rest = later

@@ -95,14 +95,14 @@ def run_processes(processes: Sequence[Sequence[int]], work: Callable[..., Any], 
 
 def _await(process: BaseProcess, connection: Connection) -> _Ended:
     try:
-        found: _Ended = connection.recv()
+        ended: _Ended = connection.recv()
     except EOFError:
         process.join()
         return _Ended(None, f"ended without a result, with exit code {process.exitcode}")
     except Exception as error:
-        found = _Ended(None, f"its result cannot be read: {cause(error)}")
+        ended = _Ended(None, f"its result cannot be read: {cause(error)}")
     process.join()
-    return found
+    return ended
 
 
 def _process(processes: Sequence[Sequence[int]], own: int, pipes: dict[int, Connection], result: Connection,

@@ -23,13 +23,13 @@ def _shape(shape: str, rows: int, columns: int) -> tuple[int, int]:
     return {"full": (rows, columns), "row": (1, columns), "column": (rows, 1), "element": (1, 1)}[shape]
 
 
-def _instruction(one: Instruction, a: Floats, b: Floats | None, out: Floats, axis: int) -> Kernel:
+def _instruction(instruction: Instruction, a: Floats, b: Floats | None, out: Floats, axis: int) -> Kernel:
     """An instruction on regions that have places; ``axis`` is what a reduction takes away."""
-    op = one.op
+    op = instruction.op
     if op in _TWO:
         return lambda: _TWO[op](a, b, out=out)
     if op in _IMMEDIATE:
-        number = np.float32(one.immediate)
+        number = np.float32(instruction.immediate)
         return lambda: _IMMEDIATE[op](a, number, out=out)
     if op is VectorOp.RELU:
         return lambda: np.maximum(a, np.float32(0), out=out)
@@ -39,7 +39,7 @@ def _instruction(one: Instruction, a: Floats, b: Floats | None, out: Floats, axi
     if op is VectorOp.COPY:
         return lambda: np.copyto(out, a)
     if op is VectorOp.FUNCTION:
-        function = _FUNCTIONS[one.b]  # type: ignore[index]
+        function = _FUNCTIONS[instruction.b]  # type: ignore[index]
         return lambda: function(a, out=out)
     if op is VectorOp.SUM:
         return lambda: np.add.reduce(a, axis=axis, out=out, keepdims=True)
@@ -64,23 +64,24 @@ def program_kernel(memory: Memory, program: VectorProgram) -> Kernel:
     stores = {move.region: memory.view(move.operand).reshape(shapes[move.region])  # type: ignore[arg-type]
               for move in program.stores}
     regions, runs = dict(loads), []
-    for one in program.instructions:
-        a = regions[one.a]
-        b = regions[one.b] if isinstance(one.b, str) else None
-        out = stores.get(one.dst)
-        if out is None or not _alone(out, loads, one.dst):
+    for instruction in program.instructions:
+        a = regions[instruction.a]
+        b = regions[instruction.b] if isinstance(instruction.b, str) else None
+        out = stores.get(instruction.dst)
+        if out is None or not _alone(out, loads, instruction.dst):
             # What is only kept between instructions, or would be written over what others still read.
-            held = regions.get(one.dst)
-            out = held if held is not None and one.dst not in loads else np.empty(shapes[one.dst], dtype=np.float32)
-        runs.append(_instruction(one, a, b, out, 0 if program.regions[one.dst] == "row" else 1))
-        regions[one.dst] = out
+            held = regions.get(instruction.dst)
+            out = (held if held is not None and instruction.dst not in loads else
+                   np.empty(shapes[instruction.dst], dtype=np.float32))
+        runs.append(_instruction(instruction, a, b, out, 0 if program.regions[instruction.dst] == "row" else 1))
+        regions[instruction.dst] = out
     for name, target in stores.items():
         if regions[name] is not target:
             runs.append(_copy(regions[name], target))
 
     def run() -> None:
-        for one in runs:
-            one()
+        for kernel in runs:
+            kernel()
 
     return run
 

@@ -21,22 +21,22 @@ def tile_kernel(memories: Sequence[Memory], die: int, work: TileCopy) -> Kernel:
         to = [(other, number * work.members_apart) for number, (other, _) in enumerate(work.members.shares)]
     for other, apart in to:
         source = work.source._replace(address=work.source.address + apart)
-        one, two = (memory.strided(buffer, (work.planes, work.source.rows, work.source.columns),
-                                   (plane, buffer.stride, 1))
-                    for memory, buffer, plane in ((memories[die], source, work.apart[0]),
-                                                  (memories[other], work.target, work.apart[1])))
-        pairs.append((one, two))
+        source_view, target_view = (memory.strided(buffer, (work.planes, work.source.rows, work.source.columns),
+                                                   (plane, buffer.stride, 1))
+                                    for memory, buffer, plane in ((memories[die], source, work.apart[0]),
+                                                                  (memories[other], work.target, work.apart[1])))
+        pairs.append((source_view, target_view))
 
     def run() -> None:
-        for one, two in pairs:
-            np.copyto(two, one)
+        for source, target in pairs:
+            np.copyto(target, source)
 
     return run
 
 
 def rows_kernel(memory: Memory, work: RowsByNumber) -> Kernel:
     """Rows by their numbers."""
-    numbers, table, rows = (memory.view(one) for one in (work.numbers, work.table, work.rows))
+    numbers, table, rows = (memory.view(buffer) for buffer in (work.numbers, work.table, work.rows))
     index = numbers.view(np.uint32)
 
     def run() -> None:
@@ -49,7 +49,7 @@ def rows_kernel(memory: Memory, work: RowsByNumber) -> Kernel:
 
 
 def _numbers(matrix: Matrix) -> Floats:
-    return np.array([[float(one) for one in row] for row in matrix], dtype=np.float32)
+    return np.array([[float(coefficient) for coefficient in row] for row in matrix], dtype=np.float32)
 
 
 def _map(memory: Memory, maps: FeatureMap) -> Floats:
@@ -87,8 +87,8 @@ def _shared(work: TransformTiles, memories: Sequence[Memory], sides: tuple[int, 
 def _windows(canvas: Floats, lattices: tuple[Lattice, Lattice], lines: int) -> Floats:
     """Windows of a map within its rim: ``[image, tile down, tile across, row, column, channel]``."""
     down, across = lattices
-    found = np.lib.stride_tricks.sliding_window_view(canvas, (down.reach, across.reach), axis=(1, 2))
-    return found[:, ::down.step, ::across.step][:, :lines, :across.count].transpose(0, 1, 2, 4, 5, 3)
+    windows = np.lib.stride_tricks.sliding_window_view(canvas, (down.reach, across.reach), axis=(1, 2))
+    return windows[:, ::down.step, ::across.step][:, :lines, :across.count].transpose(0, 1, 2, 4, 5, 3)
 
 
 def _rim(work: TransformTiles, first: int, lines: int) -> tuple[tuple[int, int], Span, Span]:
@@ -114,7 +114,7 @@ def transform_kernel(memories: Sequence[Memory], die: int, work: TransformTiles)
     size, inside, of = _rim(work, first, lines)
     maps = _map(memories[die], work.maps)
     canvas = np.zeros((maps.shape[0], *size, maps.shape[3]), dtype=np.float32)
-    down, across = (_numbers(one.matrix) for one in lattices)
+    down, across = (_numbers(lattice.matrix) for lattice in lattices)
     row, rows, column, wide = work.elements
     if work.scatter:
         parts = list(_shared(work, memories, sides, lines)) if work.members is not None else []
@@ -124,27 +124,27 @@ def transform_kernel(memories: Sequence[Memory], die: int, work: TransformTiles)
 
         def scatter() -> None:
             canvas[:, inside[0], inside[1]] = maps[:, of[0], of[1]]
-            made = np.einsum("ti,nlaijc,uj->nlatuc", down, windows, across, optimize=True)
+            elements = np.einsum("ti,nlaijc,uj->nlatuc", down, windows, across, optimize=True)
             if target is not None:
-                target[...] = made[:, :, :, row:row + rows, column:column + wide]
-            flat = made.reshape(*made.shape[:3], -1, made.shape[5])
+                target[...] = elements[:, :, :, row:row + rows, column:column + wide]
+            flat = elements.reshape(*elements.shape[:3], -1, elements.shape[5])
             for numbers, where in parts:
                 for number, place in zip(numbers.tolist(), where, strict=True):
                     place[...] = flat[:, :, :, number]
 
         return scatter
     tiles = _tiles(memories[die], work, sides, lines)
-    back = [_numbers(transposed(one.matrix)) for one in lattices]
+    back = [_numbers(transposed(lattice.matrix)) for lattice in lattices]
     kept = None if work.added else [(lattice.step, lattice.reach) for lattice in lattices]
 
     def gather() -> None:
         windows = np.einsum("it,nlatuc,ju->nlaijc", back[0], tiles, back[1], optimize=True)
         canvas[...] = 0
-        for one in range(lattices[0].reach):
-            for other in range(lattices[1].reach):
-                place = canvas[:, one:one + lattices[0].step * lines:lattices[0].step,
-                               other:other + lattices[1].step * lattices[1].count:lattices[1].step]
-                place += windows[:, :, :, one, other]
+        for window_row in range(lattices[0].reach):
+            for window_column in range(lattices[1].reach):
+                place = canvas[:, window_row:window_row + lattices[0].step * lines:lattices[0].step,
+                               window_column:window_column + lattices[1].step * lattices[1].count:lattices[1].step]
+                place += windows[:, :, :, window_row, window_column]
         if kept is None:
             maps[:, of[0], of[1]] += canvas[:, inside[0], inside[1]]
         else:

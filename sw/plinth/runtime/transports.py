@@ -78,12 +78,12 @@ class ProcessTransport(ABC):
         while True:
             lost = [process for process, left in self._left.items() if left.why is not None]
             waits = seconds > 0 and not lost and len(self._left) < len(self.processes) - 1
-            found = self._take(seconds if waits else 0)
-            if found is None:
+            received = self._take(seconds if waits else 0)
+            if received is None:
                 if seconds > 0 and lost:
                     raise self._lost(lost)
                 return None
-            process, letter = found
+            process, letter = received
             if not isinstance(letter, Left):
                 return letter
             # Who has left in order may close its end, which then breaks off.

@@ -131,6 +131,7 @@ def test_nothing_unknown_is_kept_of_what_is_not_chosen(monkeypatch) -> None:
     chosen, loaded = digits
     for value in (0, 1):
         known, unknown, yes, no = Bit(value), Bit(None), Bit(1), Bit(0)
-        assert chosen.one(unknown, yes, known, unknown).value == chosen.one(unknown, no, unknown, known).value == value
-        assert loaded.one(unknown, yes, known, unknown).value == value
-        assert loaded.other(unknown, yes, known, unknown).value == 0
+        assert chosen.first(unknown, yes, known, unknown).value == value
+        assert chosen.first(unknown, no, unknown, known).value == value
+        assert loaded.first(unknown, yes, known, unknown).value == value
+        assert loaded.second(unknown, yes, known, unknown).value == 0

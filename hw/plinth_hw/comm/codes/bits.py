@@ -42,7 +42,7 @@ class BitPacker(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        field, packed, given = self.i.payload, self.o, self.o.payload
+        field, packed, output = self.i.payload, self.o, self.o.payload
         waiting, held = Signal(WORD, name="waiting"), Signal(range(WORD), name="held")
         all_, total = Signal(2 * WORD, name="all_bits"), Signal(range(2 * WORD), name="total")
         rest, free, takes = Signal(name="rest"), Signal(name="free"), Signal(name="takes")
@@ -55,13 +55,13 @@ class BitPacker(wiring.Component):
         with m.If(takes):
             m.d.sync += [
                 waiting.eq(Mux(total[5], all_[WORD:], all_[:WORD])), held.eq(total),
-                given.word.eq(all_[:WORD]), given.there.eq(total != 0), given.last.eq(field.ends & (total <= WORD)),
+                output.word.eq(all_[:WORD]), output.there.eq(total != 0), output.last.eq(field.ends & (total <= WORD)),
                 packed.valid.eq(total[5] | field.ends), rest.eq(field.ends & (total > WORD)),
             ]
             with m.If(field.ends & (total <= WORD)):
                 m.d.sync += [waiting.eq(0), held.eq(0)]
         with m.Elif(rest & free):
-            m.d.sync += [given.word.eq(waiting), given.there.eq(1), given.last.eq(1), packed.valid.eq(1),
+            m.d.sync += [output.word.eq(waiting), output.there.eq(1), output.last.eq(1), packed.valid.eq(1),
                          waiting.eq(0), held.eq(0), rest.eq(0)]
         return m
 

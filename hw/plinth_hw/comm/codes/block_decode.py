@@ -76,7 +76,7 @@ class BlockDecoder(wiring.Component):
         bits, level = self.bits, Signal(BIASED, name="biased_level")
         header, left = Signal(HEADER_BITS, name="header"), Signal(range(ABOVE + 2), name="planes_left")
         plane, number = Signal(EXPONENT_BITS, name="plane"), Signal(index_bits(BLOCK), name="number")
-        made = [Signal(_MADE, name=f"made_{at}", reset_less=True) for at in range(BLOCK)]
+        fills = [Signal(_MADE, name=f"fill_{at}", reset_less=True) for at in range(BLOCK)]
         words = Signal(data.ArrayLayout(WORD, BLOCK), name="escaped", reset_less=True)
         exponent, planes = Signal(BIASED, name="exponent"), Signal(range(ABOVE + 2), name="planes")
         # Words of the run whose blocks have begun.
@@ -94,8 +94,8 @@ class BlockDecoder(wiring.Component):
                     m.d.comb += bits.take.eq(need)
                     m.d.sync += [begun.eq(begun + BLOCK), header.eq(head), left.eq(planes),
                                  plane.eq(exponent), number.eq(0),
-                                 *(one.eq(_MADE.const({})) for one in made),
-                                 *(one.negative.eq(bits.peek[HEADER_BITS + at]) for at, one in enumerate(made))]
+                                 *(fill.eq(_MADE.const({})) for fill in fills),
+                                 *(fill.negative.eq(bits.peek[HEADER_BITS + at]) for at, fill in enumerate(fills))]
                     m.next = "WHOLE"
                     with m.If(head == ESCAPE):
                         m.next = "WORDS"
@@ -104,11 +104,11 @@ class BlockDecoder(wiring.Component):
             with m.State("PLANES"), m.If(bits.count >= BLOCK):
                 m.d.comb += bits.take.eq(BLOCK)
                 m.d.sync += [left.eq(left - 1), plane.eq(plane - 1)]
-                for one, bit in zip(made, bits.peek[:BLOCK], strict=True):
-                    with m.If(one.exponent != 0):
-                        m.d.sync += one.bits.eq(Cat(bit, one.bits))
+                for fill, bit in zip(fills, bits.peek[:BLOCK], strict=True):
+                    with m.If(fill.exponent != 0):
+                        m.d.sync += fill.bits.eq(Cat(bit, fill.bits))
                     with m.Elif(bit):
-                        m.d.sync += one.exponent.eq(plane)
+                        m.d.sync += fill.exponent.eq(plane)
                 with m.If(left == 1):
                     m.next = "WHOLE"
             with m.State("WORDS"), m.If(bits.count >= WORD):
@@ -122,10 +122,10 @@ class BlockDecoder(wiring.Component):
                     m.next = "HEADER"
         with m.If(self.run.valid & self.run.ready):
             m.d.sync += begun.eq(0)
-        self._give(m, level, header, made, words, plane, whole, goes)
+        self._give(m, level, header, fills, words, plane, whole, goes)
         return m
 
-    def _give(self, m: Module, level: Signal, header: Signal, made: list[Signal], words: Signal, plane: Signal,
+    def _give(self, m: Module, level: Signal, header: Signal, fills: list[Signal], words: Signal, plane: Signal,
               whole: Signal, goes: Signal) -> None:
         """Flits of a block."""
         lanes = self.parameters.flit_words
@@ -145,10 +145,10 @@ class BlockDecoder(wiring.Component):
             goes.eq(whole & (~busy | done)), self.run.ready.eq(self.o.ready & busy & ends),
         ]
         for lane in range(lanes):
-            one = data.View(_MADE, select([held[first + lane].as_value() for first in range(0, BLOCK, lanes)], place))
+            fill = data.View(_MADE, select([held[first + lane].as_value() for first in range(0, BLOCK, lanes)], place))
             own = select([escaped[first + lane] for first in range(0, BLOCK, lanes)], place)
             # The last plane is the level's: the leading bit goes up.
-            fraction = (one.bits << (FRACTION_BITS + level - one.exponent)[:_SHIFT])[:FRACTION_BITS]
+            fraction = (fill.bits << (FRACTION_BITS + level - fill.exponent)[:_SHIFT])[:FRACTION_BITS]
             hidden = small(level)
             word = Signal(WORD, name=f"word_{lane}")
             with m.If(kind == ESCAPE):
@@ -160,7 +160,7 @@ class BlockDecoder(wiring.Component):
                 m.d.comb += word.eq(Cat(Const(0, FRACTION_BITS), around))
             with m.Else():
                 m.d.comb += word.eq(Cat(
-                    Mux(one.exponent != 0, Cat(fraction, one.exponent), hidden), one.negative))
+                    Mux(fill.exponent != 0, Cat(fraction, fill.exponent), hidden), fill.negative))
             m.d.comb += flit.data[lane].eq(word)
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [place.eq(place + 1), gone.eq(Mux(ends, 0, gone + lanes))]
@@ -168,4 +168,4 @@ class BlockDecoder(wiring.Component):
             m.d.sync += busy.eq(0)
         with m.If(goes):
             m.d.sync += [busy.eq(1), place.eq(0), kind.eq(header), around.eq(plane), escaped.eq(words),
-                         *(one.eq(other) for one, other in zip(held, made, strict=True))]
+                         *(register.eq(fill) for register, fill in zip(held, fills, strict=True))]

@@ -50,28 +50,28 @@ class ElementDecoder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         lanes = self.parameters.flit_words
-        given, flit = self.i.payload, self.o.payload
+        arriving, flit = self.i.payload, self.o.payload
         rest, lowest = Signal(lanes, name="rest"), Signal(lanes, name="lowest")
         busy, takes, second = (Signal(name=name) for name in ("busy", "takes", "second"))
         m.d.comb += [
             lowest.eq(rest & (~rest + 1)), self.o.valid.eq(busy & (rest == 0)),
             self.i.ready.eq(~busy | (self.o.valid & self.o.ready)),
         ]
-        fill, made = Signal(WORD, name="fill"), Signal(WORD, name="made")
+        fill, decoded = Signal(WORD, name="fill"), Signal(WORD, name="decoded")
         m.d.comb += fill.eq(one_of(lowest, flit.data))
-        self._word(m, fill, made, rest, takes, second)
+        self._word(m, fill, decoded, rest, takes, second)
         with m.If(takes):
             m.d.sync += rest.eq(rest & ~lowest)
             for lane in range(lanes):
                 with m.If(lowest[lane]):
-                    m.d.sync += flit.data[lane].eq(made)
+                    m.d.sync += flit.data[lane].eq(decoded)
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += busy.eq(0)
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [busy.eq(1), flit.eq(given), rest.eq(given.mask & ((1 << given.words) - 1)[:lanes])]
+            m.d.sync += [busy.eq(1), flit.eq(arriving), rest.eq(arriving.mask & ((1 << arriving.words) - 1)[:lanes])]
         return m
 
-    def _word(self, m: Module, fill: Signal, made: Signal, rest: Signal, takes: Signal, second: Signal) -> None:
+    def _word(self, m: Module, fill: Signal, decoded: Signal, rest: Signal, takes: Signal, second: Signal) -> None:
         """What a fill becomes; it ``takes`` one as soon as its bits are there."""
         bits = self.bits
         known, lower = (Signal(BIASED, name=f"biased_{name}") for name in ("known", "lower"))
@@ -81,7 +81,7 @@ class ElementDecoder(wiring.Component):
         top = Signal(BIASED, name="top")
         m.d.comb += [
             known.eq(self.known + BIAS), lower.eq(self.lower + BIAS),
-            *(kind.eq(found) for kind, found in zip((zero, large, is_small), kinds(fill, known), strict=True)),
+            *(kind.eq(matches) for kind, matches in zip((zero, large, is_small), kinds(fill, known), strict=True)),
             unsent.eq(~(zero | large | is_small)), top.eq(Mux(unsent, own, known - 1)),
             tails.eq(self.exact & ~zero & ~large & ~self.whole),
         ]
@@ -115,18 +115,18 @@ class ElementDecoder(wiring.Component):
         fraction = Signal(FRACTION_BITS, name="fraction")
         m.d.comb += fraction.eq((quanta << (FRACTION_BITS - leads)[:SHIFT])[:FRACTION_BITS])
         with m.If(self.whole):
-            m.d.comb += [need.eq(WORD), made.eq(bits.peek)]
+            m.d.comb += [need.eq(WORD), decoded.eq(bits.peek)]
         with m.Elif(zero | ((count == 0) & ~tails)):
-            m.d.comb += made.eq(fill)
+            m.d.comb += decoded.eq(fill)
         with m.Elif(large):
-            m.d.comb += [need.eq(count), made.eq(fill | (shown << low)[:FRACTION_BITS])]
+            m.d.comb += [need.eq(count), decoded.eq(fill | (shown << low)[:FRACTION_BITS])]
         with m.Elif(second):
-            m.d.comb += [need.eq(FRACTION_BITS), made.eq(Cat(bits.peek[:FRACTION_BITS], kept, kept_sign))]
+            m.d.comb += [need.eq(FRACTION_BITS), decoded.eq(Cat(bits.peek[:FRACTION_BITS], kept, kept_sign))]
         with m.Elif(tails):
             # As many as the longest has: behind a shorter one the fraction follows.
             m.d.comb += need.eq(UNARY + EXPONENT_BITS + unsent)
         with m.Else():
-            m.d.comb += [need.eq(count + signed), made.eq(Cat(
+            m.d.comb += [need.eq(count + signed), decoded.eq(Cat(
                 Mux(quanta == 0, small(lower), Cat(fraction, (lower + leads)[:EXPONENT_BITS])), negative))]
         begins = tails & ~second
         with m.If((rest != 0) & there):

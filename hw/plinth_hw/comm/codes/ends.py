@@ -54,14 +54,14 @@ class FillEnds(wiring.Component):
         m = Module()
         lanes = self.words.length
         level, left = Signal(BIASED, name="biased_level"), Signal(range(PLACES + 1), init=PLACES, name="left")
-        m.submodules.made = made = FIFO(data.ArrayLayout(self.words, 2), PLACES)
-        takes, given, second = Signal(name="takes"), Signal(name="given"), Signal(name="second")
+        m.submodules.ends = ends = FIFO(data.ArrayLayout(self.words, 2), PLACES)
+        takes, gives, second = Signal(name="takes"), Signal(name="gives"), Signal(name="second")
         m.d.comb += [
             level.eq(self.i.payload.level + BIAS), self.i.ready.eq(left != 0), takes.eq(self.i.valid & self.i.ready),
-            self.o.valid.eq(made.o.valid), self.o.payload.eq(Mux(second, made.o.payload[1], made.o.payload[0])),
-            made.o.ready.eq(self.o.ready & second), given.eq(made.o.valid & made.o.ready),
+            self.o.valid.eq(ends.o.valid), self.o.payload.eq(Mux(second, ends.o.payload[1], ends.o.payload[0])),
+            ends.o.ready.eq(self.o.ready & second), gives.eq(ends.o.valid & ends.o.ready),
         ]
-        m.d.sync += left.eq(stepped(left, given, takes))
+        m.d.sync += left.eq(stepped(left, gives, takes))
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += second.eq(~second)
         latency = 0
@@ -70,10 +70,10 @@ class FillEnds(wiring.Component):
             own, negative = fill[FRACTION_BITS:WORD - 1], fill[-1]
             zero, large, is_small = kinds(fill, level)
             number = self.i.payload.regions
-            of_regions, found = number != 0, placed(m, f"fill_{lane}", fill, level, number)
+            of_regions, code = number != 0, placed(m, f"fill_{lane}", fill, level, number)
             unsent, exact = ~(of_regions | zero | large | is_small), zero & ~of_regions
             # What is beyond all regions goes to infinity.
-            step = Mux(found.beyond, (1 << EXPONENT_BITS) - 1, (level + found.region)[:EXPONENT_BITS])
+            step = Mux(code.beyond, (1 << EXPONENT_BITS) - 1, (level + code.region)[:EXPONENT_BITS])
             quantum = Cat(Const(0, FRACTION_BITS), Mux(of_regions, step, level[:EXPONENT_BITS]), negative)
             m.submodules[f"adder_{lane}"] = adder = FloatAdder(FP32)
             around = Cat(Const(0, FRACTION_BITS), (own + 1)[:EXPONENT_BITS], Const(0, 1))
@@ -84,6 +84,6 @@ class FillEnds(wiring.Component):
             near, around, negative, unsent = kept[:WORD], kept[WORD:2 * WORD], kept[2 * WORD], kept[2 * WORD + 1]
             high = Mux(unsent, around, Mux(negative, near, adder.o))
             low = Mux(unsent, Cat(around[:-1], Const(1, 1)), Mux(negative, adder.o, near))
-            m.d.comb += [made.i.payload[0][lane].eq(high), made.i.payload[1][lane].eq(low)]
-        m.d.comb += made.i.valid.eq(delayed(m, "taken", takes, latency))
+            m.d.comb += [ends.i.payload[0][lane].eq(high), ends.i.payload[1][lane].eq(low)]
+        m.d.comb += ends.i.valid.eq(delayed(m, "taken", takes, latency))
         return m

@@ -52,7 +52,7 @@ class MapWalk(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        task, last = self.task, last_places(self.matrices, self.task, made=True)
+        task, last = self.task, last_places(self.matrices, self.task, results=True)
         row, column, ends = grid_walk(m, "neuron", self.moves, last, index_bits(max(map(len, self.matrices))))
         first, tile_ends = tile_walk(m, "tile", self.start, self.moves & ends, task, self.parameters.flit_words, last)
         m.d.comb += [self.ends.eq(ends), self.inside.eq(in_map(task, first, row, column))]

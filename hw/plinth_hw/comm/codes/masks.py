@@ -117,7 +117,7 @@ class NeededMasks(wiring.Component):
         m = Module()
         task, lanes, places = self.task, self.parameters.flit_words, self.places
         takes, shifts = Signal(name="takes"), Signal(name="shifts")
-        row, column, ends = grid_walk(m, "neuron", takes, last_places(self.matrices, task, made=True),
+        row, column, ends = grid_walk(m, "neuron", takes, last_places(self.matrices, task, results=True),
                                       index_bits(places))
         supports = self._support(m, "down", row), self._support(m, "across", column)
         whole, live = task.regions != 0, Signal(lanes, name="live")
@@ -139,17 +139,17 @@ class NeededMasks(wiring.Component):
         """Whether a neuron of a window lies in its map."""
         task = self.task
         first, _ = tile_walk(m, "inside", self.start, window, task, self.parameters.flit_words,
-                             last_places(self.matrices, task, made=True))
+                             last_places(self.matrices, task, results=True))
         return ~task.bounded | in_map(task, first, row, column)
 
     def _support(self, m: Module, side: str, neuron: Signal) -> Signal:
         """Rows, or columns, of a tile that a row, or column, of neurons has a coefficient for."""
-        found = Signal(self.places, name=f"{side}_support")
+        support = Signal(self.places, name=f"{side}_support")
         for number, matrix in enumerate(self.matrices):
             for at, row in enumerate(matrix):
                 with m.If((self.task[side] == number) & (neuron == at)):
-                    m.d.comb += found.eq(sum(1 << place for place, value in enumerate(row) if value))
-        return found
+                    m.d.comb += support.eq(sum(1 << place for place, value in enumerate(row) if value))
+        return support
 
     def _give(self, m: Module, words: list[Signal], window: Signal, shifts: Signal) -> None:
         """Words, once there are 32 bits of each, or no more windows."""
@@ -159,7 +159,7 @@ class NeededMasks(wiring.Component):
         at = Signal(self.parameters.address_bits, name="at")
         word = Signal(WORD, name="given_word")
         down, across, ends = grid_walk(m, "given", self.o.valid & self.o.ready, last_places(
-            self.matrices, task, made=False), index_bits(places))
+            self.matrices, task, results=False), index_bits(places))
         m.d.comb += [
             word.eq(select([select(words[first:first + places], across) for first in range(0, len(words), places)],
                            down)),

@@ -45,8 +45,8 @@ ADDED = 64
 def ends_matrix(matrix: Matrix, low: bool) -> Matrix:
     """Of the highest values of a line, then its lowest: the highest sums of a matrix, and, if ``low``, the lowest."""
     above, below = ([[pick(value, Fraction(0)) for value in row] for row in matrix] for pick in (max, min))
-    high = tuple((*one, *other) for one, other in zip(above, below, strict=True))
-    return high + tuple((*one, *other) for one, other in zip(below, above, strict=True)) if low else high
+    high = tuple((*left, *right) for left, right in zip(above, below, strict=True))
+    return high + tuple((*left, *right) for left, right in zip(below, above, strict=True)) if low else high
 
 
 def by_element(row: Sequence[Fraction]) -> list[tuple[int, int]]:
@@ -114,19 +114,19 @@ class LiveNeurons(wiring.Component):
             ]
             with m.If(turn.o.valid & turn.o.ready & turn.o.payload.ends_line):
                 m.d.sync += half.eq(~half)
-        rows = last_places(self.matrices, self, made=True)["down"]
-        columns = last_places(self.matrices, self, made=False)
+        rows = last_places(self.matrices, self, results=True)["down"]
+        columns = last_places(self.matrices, self, results=False)
         m.submodules.added = added = FIFO(self.words, PLACES)
         receivers = (before.block, between.block, added.i)
-        m.d.comb += self.window.ready.eq(Cat(one.ready for one in receivers).all())
+        m.d.comb += self.window.ready.eq(Cat(receiver.ready for receiver in receivers).all())
         for turn, put, get, tag, down in ((before, Order.PLACES, Order.DOWN, self.down, columns["down"]),
                                           (between, Order.DOWN, Order.ACROSS, self.across, rows)):
             block = turn.block.payload
             m.d.comb += [block.put.eq(put), block.get.eq(get), block.tag.eq(tag), block.sizes.down.eq(down),
                          block.sizes.across.eq(columns["across"]), block.sizes.sectors.eq(1)]
-        for one in receivers:
-            others = Cat(other.ready for other in receivers if other is not one)
-            m.d.comb += one.valid.eq(self.window.valid & others.all())
+        for receiver in receivers:
+            others = Cat(other.ready for other in receivers if other is not receiver)
+            m.d.comb += receiver.valid.eq(self.window.valid & others.all())
         m.d.comb += added.i.payload.eq(self.window.payload)
         self._add(m, second, added)
         return m
@@ -161,7 +161,7 @@ class LiveNeurons(wiring.Component):
     def _place(self, m: Module, takes: Signal) -> tuple[Any, Value]:
         """What a sum is of: the column of its neuron, whether that one's row is odd, whether it is its lowest value, of
         the last column; whether it is the window's last sum."""
-        last, bits = last_places(self.matrices, self, made=True), index_bits(self.neurons)
+        last, bits = last_places(self.matrices, self, results=True), index_bits(self.neurons)
         row, place = Signal(bits, name="sum_row"), Signal(self.place, name="sum_place")
         low, column, ends_row = grid_walk(m, "sum", takes, {"down": Const(1), "across": last["across"]}, bits)
         with m.If(takes & ends_row):
@@ -180,9 +180,9 @@ class LiveNeurons(wiring.Component):
         coming, known = ([Signal(data.ArrayLayout(MAGNITUDE, self.words.length), name=f"{name}_{half}")
                           for half in halves] for name in ("coming", "known"))
         complete, waits, pops = (Signal(name=name, init=name == "waits") for name in ("complete", "waits", "pops"))
-        last = last_places(self.matrices, self, made=True)
+        last = last_places(self.matrices, self, results=True)
         row, column, _ = grid_walk(m, "neuron", pops, last, bits)
-        largest = select([one.as_value() for one in known], column[1:])
+        largest = select([lowest.as_value() for lowest in known], column[1:])
         m.d.comb += [highs.i.valid.eq(valid & ~place.low), live.i.valid.eq(pops), highs.o.ready.eq(pops),
                      pops.eq(highs.o.valid & ~(self.pools & waits))]
         for lane in lanes:
@@ -196,12 +196,12 @@ class LiveNeurons(wiring.Component):
                 live.i.payload[lane].eq(read.above & ~(self.pools & (
                     read.magnitude < largest.word_select(lane, MAGNITUDE.width)))),
             ]
-            for half, found in enumerate(coming):
+            for half, lowest in enumerate(coming):
                 begins = ~place.odd & ~place.column[0]
-                with m.If(valid & place.low & (place.column[1:] == half) & (begins | (low > found[lane]))):
-                    m.d.sync += found[lane].eq(low)
+                with m.If(valid & place.low & (place.column[1:] == half) & (begins | (low > lowest[lane]))):
+                    m.d.sync += lowest[lane].eq(low)
         m.d.sync += complete.eq(self.pools & valid & place.low & place.odd & place.last)
         with m.If(complete):
-            m.d.sync += [waits.eq(0), *(one.eq(other) for one, other in zip(known, coming, strict=True))]
+            m.d.sync += [waits.eq(0), *(register.eq(lowest) for register, lowest in zip(known, coming, strict=True))]
         with m.Elif(pops & row[0] & (column == last["across"])):
             m.d.sync += waits.eq(1)

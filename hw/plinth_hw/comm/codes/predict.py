@@ -78,7 +78,7 @@ class Prediction(wiring.Component):
 
     def _elements(self, m: Module, name: str, moves: Value) -> tuple[Signal, Signal, Value]:
         """Row and column of an element, and whether it is a tile's last one."""
-        return grid_walk(m, name, moves, last_places(self.matrices, self.task, made=False), index_bits(self.places))
+        return grid_walk(m, name, moves, last_places(self.matrices, self.task, results=False), index_bits(self.places))
 
     def _walk(self, m: Module, walked: Signal) -> None:
         """Pieces: of each flit of a tile's channels that of the bias, then that of each element, and that of the map of
@@ -137,10 +137,10 @@ class Prediction(wiring.Component):
         down, across, _ = self._elements(m, "read", ends.i.valid & ends.i.ready)
         of_map, of_bias = (Signal(name=name) for name in ("read_map", "read_bias"))
         added = flit.tag.use == PieceUse.INDEX
-        for first, one in enumerate(self.matrices):
-            for second, other in enumerate(self.matrices):
-                for row, found in enumerate(shifts(one, other)):
-                    for column, value in enumerate(found):
+        for first, down_matrix in enumerate(self.matrices):
+            for second, across_matrix in enumerate(self.matrices):
+                for row, row_shifts in enumerate(shifts(down_matrix, across_matrix)):
+                    for column, value in enumerate(row_shifts):
                         if value:
                             with m.If((task.down == first) & (task.across == second) & (down == row)
                                       & (across == column)):

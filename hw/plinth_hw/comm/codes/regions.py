@@ -35,7 +35,7 @@ _PLACE = data.StructLayout({"step": unsigned(_MOST), "region": unsigned((REGIONS
 
 def placed(m: Module, name: str, word: Value, scale: Value, number: Value) -> Signal:
     """Where a word lies, of codes of n = 2^number steps at a biased scale."""
-    found, size = Signal(_PLACE, name=f"{name}_place"), Signal(_SIZE, name=f"{name}_size")
+    place, size = Signal(_PLACE, name=f"{name}_place"), Signal(_SIZE, name=f"{name}_size")
     # As if of most steps, which puts the leading bit to where it is then.
     places = Signal(_SIZE + _MOST, name=f"{name}_places")
     above, less = Signal(BIASED, name=f"{name}_above"), (_MOST - number)[:len(number)]
@@ -44,14 +44,14 @@ def placed(m: Module, name: str, word: Value, scale: Value, number: Value) -> Si
         above.eq(word[FRACTION_BITS:WORD - 1] - scale),
         size.eq(Mux(distance < 0, 0, Cat(word[FRACTION_BITS - _SIZE + 1:FRACTION_BITS], 1)
                     >> (_SIZE - 1 - above)[:index_bits(_SIZE)])),
-        places.eq((size + (1 << number)) << less), found.step.eq((places >> found.region)[:_MOST] >> less),
-        found.beyond.eq((distance >= _SIZE) | places[_MOST + REGIONS:].any()
-                        | (found.region.all() & (found.step >= (1 << number) - 1 - word[-1]))),
+        places.eq((size + (1 << number)) << less), place.step.eq((places >> place.region)[:_MOST] >> less),
+        place.beyond.eq((distance >= _SIZE) | places[_MOST + REGIONS:].any()
+                        | (place.region.all() & (place.step >= (1 << number) - 1 - word[-1]))),
     ]
     for region in range(1, REGIONS):
         with m.If(places[_MOST + region]):
-            m.d.comb += found.region.eq(region)
-    return found
+            m.d.comb += place.region.eq(region)
+    return place
 
 
 def _bits(codes: Value, number: Value) -> Value:
@@ -61,10 +61,10 @@ def _bits(codes: Value, number: Value) -> Value:
 
 def _together(codes: Sequence[Value], number: Value) -> Value:
     """Codes of ``number`` and 3 bits one behind the other."""
-    found: Value = Const(0)
+    packed: Value = Const(0)
     for bits in REGION_BITS:
-        found = Mux(number == bits - 3, Cat(code[:bits] for code in codes), found)
-    return found
+        packed = Mux(number == bits - 3, Cat(code[:bits] for code in codes), packed)
+    return packed
 
 
 class RegionEncoder(wiring.Component):
@@ -101,10 +101,10 @@ class RegionEncoder(wiring.Component):
                 for group in range(groups):
                     with m.Case(group):
                         m.d.comb += word.eq(flit.data[group * some + lane])
-            found, code = placed(m, f"word_{lane}", word, scale, self.number), Signal(REGION_BITS[-1])
+            nearest, code = placed(m, f"word_{lane}", word, scale, self.number), Signal(REGION_BITS[-1])
             none = word[FRACTION_BITS:WORD - 1].all() & word[:FRACTION_BITS].any()
-            step = Mux(found.beyond, ((1 << self.number) - 1 - word[-1])[:_MOST], found.step)
-            whole = step | (Mux(found.beyond, REGIONS - 1, found.region) << self.number)
+            step = Mux(nearest.beyond, ((1 << self.number) - 1 - word[-1])[:_MOST], nearest.step)
+            whole = step | (Mux(nearest.beyond, REGIONS - 1, nearest.region) << self.number)
             number = whole | (word[-1] << (self.number + 2))
             m.d.comb += code.eq(Mux(lane < left, Mux(none, (2 * REGIONS << self.number) - 1, number), 0))
             codes.append(code)
@@ -151,13 +151,13 @@ class RegionDecoder(wiring.Component):
         lanes, flit, bits = self.parameters.flit_words, self.o.payload, self.bits
         some = min(lanes, CODES)
         groups = lanes // some
-        place, made, left = (Signal(shape, name=name) for shape, name in (
-            (index_bits(groups), "place"), (WORD, "made"), (WORD, "left")))
+        place, decoded, left = (Signal(shape, name=name) for shape, name in (
+            (index_bits(groups), "place"), (WORD, "decoded"), (WORD, "left")))
         scale, now = Signal(BIASED, name="biased_scale"), Signal(range(some + 1), name="now")
         takes, ends, last = (Signal(name=name) for name in ("takes", "ends", "last"))
         need = Signal.like(bits.take, name="need")
         m.d.comb += [
-            scale.eq(self.scale + BIAS), left.eq(self.run.payload - made), ends.eq(left <= some),
+            scale.eq(self.scale + BIAS), left.eq(self.run.payload - decoded), ends.eq(left <= some),
             last.eq(ends | (place == groups - 1)), now.eq(Mux(ends, left, some)), need.eq(_bits(now, self.number)),
             takes.eq(self.run.valid & (~self.o.valid | self.o.ready) & (bits.count >= need)),
             self.run.ready.eq(takes & ends), bits.take.eq(Mux(takes, need, 0)),
@@ -166,7 +166,7 @@ class RegionDecoder(wiring.Component):
             m.d.sync += self.o.valid.eq(0)
         with m.If(takes):
             m.d.sync += [self.o.valid.eq(last), flit.words.eq(place * some + now), flit.ends.eq(ends),
-                         place.eq(Mux(last, 0, place + 1)), made.eq(Mux(ends, 0, made + some))]
+                         place.eq(Mux(last, 0, place + 1)), decoded.eq(Mux(ends, 0, decoded + some))]
         for lane in range(some):
             code = Signal(REGION_BITS[-1], name=f"code_{lane}")
             for length in REGION_BITS:

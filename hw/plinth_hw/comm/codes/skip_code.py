@@ -90,18 +90,18 @@ class SkipEncoder(wiring.Component):
 
     def _give(self, m: Module, queue: FIFO, maps: FIFO) -> None:
         """Each 32 words behind their map."""
-        flit, given = self.o.payload, queue.o.payload
+        flit, queued = self.o.payload, queue.o.payload
         begins, of_map = Signal(init=1, name="begins"), Signal(name="of_map")
         m.d.comb += [
             of_map.eq(begins & self.sent), self.o.valid.eq(Mux(of_map, maps.o.valid, queue.o.valid)),
             maps.o.ready.eq(of_map & self.o.ready), queue.o.ready.eq(~of_map & self.o.ready),
-            flit.data.eq(given.data), flit.mask.eq(Mux(of_map, 1, Mux(self.maps, 0, given.mask))),
-            flit.last.eq(~of_map & given.ends),
+            flit.data.eq(queued.data), flit.mask.eq(Mux(of_map, 1, Mux(self.maps, 0, queued.mask))),
+            flit.last.eq(~of_map & queued.ends),
         ]
         with m.If(of_map):
             m.d.comb += flit.data[0].eq(maps.o.payload)
         with m.If(self.o.valid & self.o.ready):
-            m.d.sync += begins.eq(~of_map & given.closes)
+            m.d.sync += begins.eq(~of_map & queued.closes)
 
 
 class SkipDecoder(wiring.Component):
@@ -140,13 +140,13 @@ class SkipDecoder(wiring.Component):
         m = Module()
         lanes, words, flit = self.parameters.flit_words, self.words, self.o.payload
         # Words of the run that have been made, and what is left of it; of the mask.
-        made, left = Signal(WORD, name="made"), Signal(WORD, name="words_left")
+        decoded, left = Signal(WORD, name="decoded"), Signal(WORD, name="words_left")
         rest, place = Signal(WORD, name="rest"), Signal(index_bits(GROUP // lanes), name="place")
         came, inside, named = (Signal(WORD, name=name) for name in ("came", "inside", "named"))
         here, free, ends = Signal(lanes, name="here"), Signal(name="free"), Signal(name="ends")
         need = Signal.like(words.take, name="need")
         m.d.comb += [
-            left.eq(self.run.payload - made), ends.eq(left <= lanes), free.eq(~self.o.valid | self.o.ready),
+            left.eq(self.run.payload - decoded), ends.eq(left <= lanes), free.eq(~self.o.valid | self.o.ready),
             came.eq(Mux(self.sent, words.peek[0], self.mask.payload)),
             inside.eq(Mux(left >= GROUP, (1 << GROUP) - 1, (1 << left[:index_bits(GROUP)]) - 1)),
             named.eq(came & inside),
@@ -162,7 +162,7 @@ class SkipDecoder(wiring.Component):
                 with m.If(there & (~self.map.valid | self.map.ready)):
                     m.d.comb += [words.take.eq(self.sent), self.mask.ready.eq(~self.sent)]
                     m.d.sync += [rest.eq(named), place.eq(0),
-                                 self.beyond.eq((self.beyond & (made != 0)) | (self.sent & (came & ~inside).any()))]
+                                 self.beyond.eq((self.beyond & (decoded != 0)) | (self.sent & (came & ~inside).any()))]
                     m.next = "WORDS"
             with m.State("WORDS"), m.If(free & (words.count >= need)):
                 m.d.comb += [words.take.eq(need), self.run.ready.eq(ends)]
@@ -170,7 +170,7 @@ class SkipDecoder(wiring.Component):
                     self.o.valid.eq(1), flit.words.eq(Mux(ends, left, lanes)), flit.ends.eq(ends),
                     *(flit.data[lane].eq(Mux(here[lane], select([words.peek[at] for at in range(lane + 1)], rank), 0))
                       for lane, rank in enumerate(ranks(here))),
-                    rest.eq(rest >> lanes), place.eq(place + 1), made.eq(Mux(ends, 0, made + lanes))]
+                    rest.eq(rest >> lanes), place.eq(place + 1), decoded.eq(Mux(ends, 0, decoded + lanes))]
                 with m.If(ends | (place == GROUP // lanes - 1)):
                     m.next = "MASK"
         return m

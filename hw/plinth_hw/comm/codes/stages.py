@@ -95,11 +95,11 @@ class CodeStages(wiring.Component):
         ]
         # Rows that have not been given, and where the first of them goes.
         rows, place = Signal(WORD, name="rows_left"), Signal(self.parameters.address_bits, name="row_place")
-        given, wrong = Signal(name="row_given"), Signal(name="row_wrong")
+        row_done, wrong = Signal(name="row_done"), Signal(name="row_wrong")
         with m.If(self.start):
             m.d.sync += [rows.eq(Mux(self.predicts, 0, body.rows)), place.eq(addresses["destination"]),
                          self.wrong.eq(0)]
-        with m.Elif(given):
+        with m.Elif(row_done):
             m.d.sync += [rows.eq(rows - 1), place.eq(place + body.destination_row_stride)]
         with m.If(wrong):
             m.d.sync += self.wrong.eq(1)
@@ -112,7 +112,7 @@ class CodeStages(wiring.Component):
         prediction = self._predict(m, body, addresses)
         self._read(m, encoder, decoder, prediction)
         m.d.comb += [
-            given.eq(Mux(self.decodes, decoded, encoded)), wrong.eq(Mux(self.decodes, unlike, full)),
+            row_done.eq(Mux(self.decodes, decoded, encoded)), wrong.eq(Mux(self.decodes, unlike, full)),
             self.o.payload.eq(Mux(self.predicts, prediction.o.payload, Mux(
                 self.decodes, words.payload, strings.payload))),
             self.o.valid.eq(words.valid | strings.valid | prediction.o.valid),
@@ -127,11 +127,11 @@ class CodeStages(wiring.Component):
         m.submodules.prediction = prediction = Prediction(self.parameters, [MATRICES[number] for number in numbers])
         task = prediction.task
         known, even = ({way: Signal(name=f"{way}_{name}") for way in ("down", "across")} for name in ("known", "even"))
-        for way, found in known.items():
+        for way, is_known in known.items():
             with m.Switch(body[way]):
                 for place, number in enumerate(numbers):
                     with m.Case(number):
-                        m.d.comb += [task[way].eq(place), found.eq(1), even[way].eq(len(MATRICES[number]) % 2 == 0)]
+                        m.d.comb += [task[way].eq(place), is_known.eq(1), even[way].eq(len(MATRICES[number]) % 2 == 0)]
         unpooled = (body.destination_row_step == 0) & (body.destination_column_step == 0)
         pooled = (body.destination_row_step == 2) & (body.destination_column_step == 2) & even["down"] & even["across"]
         lanes, level = self.parameters.flit_words, Signal(signed(9), name="fills_level")
@@ -152,20 +152,20 @@ class CodeStages(wiring.Component):
         ]
         return prediction
 
-    def _arrive(self, m: Module, body: Any, walk: CodeWalk, prediction: Prediction, given: Value) -> None:
+    def _arrive(self, m: Module, body: Any, walk: CodeWalk, prediction: Prediction, finished: Value) -> None:
         """Pieces of the walk, or of a prediction; once everything has been given, and nothing is wrong, that of the
         arrival."""
         piece, owed = self.piece.payload, Signal(name="arrival_owed")
         walked = Signal.like(piece, name="walked_piece")
         m.d.comb += walked.eq(Mux(self.predicts, prediction.piece.payload, walk.piece.payload))
-        arrives = given & owed & ~self.wrong
+        arrives = finished & owed & ~self.wrong
         m.d.comb += [
             *(piece[name].eq(walked[name]) for name in ("source", "last", "more")),
             piece.run.words.eq(walked.run.words), piece.run.address.eq(Mux(arrives, body.arrival, 0)),
             piece.use.eq(Mux(arrives, PieceUse.ARRIVAL, walked.use)), piece.tail.eq(1),
             self.piece.valid.eq(walk.piece.valid | prediction.piece.valid | arrives),
             walk.piece.ready.eq(self.piece.ready), prediction.piece.ready.eq(self.piece.ready),
-            self.idle.eq(given & ~arrives),
+            self.idle.eq(finished & ~arrives),
         ]
         with m.If(self.start):
             m.d.sync += owed.eq(body.arrival_enable)

@@ -103,7 +103,8 @@ class StringWriter(wiring.Component):
             below, above = ([target == number + start for target in targets] for start in (0, lanes))
             m.d.comb += [
                 low[number].eq(Cat(below).any()), high[number].eq(Cat(above).any()),
-                moved[number].eq(one_of([one | other for one, other in zip(below, above, strict=True)], words.data)),
+                moved[number].eq(one_of([lower | upper for lower, upper in zip(below, above, strict=True)],
+                                        words.data)),
             ]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)

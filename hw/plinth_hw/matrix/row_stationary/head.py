@@ -35,35 +35,35 @@ class PassPreparation(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         shape = self.shape
-        given, made = Signal(Pass, name="given"), self.o_passes.payload
+        held, passed = Signal(Pass, name="held"), self.o_passes.payload
         busy, count = Signal(name="busy"), Signal(8, name="count")
         span, reach, step = (Signal(word_bits(shape), name=name) for name in ("span", "reach", "step"))
         slots = Signal(range(shape.psum_words + 1))
         adds_span, adds_step = Signal(name="adds_span"), Signal(name="adds_step")
         m.d.comb += [
             self.passes.ready.eq(~busy),
-            adds_span.eq(count + 1 < given.tap_columns), adds_step.eq(count < given.interleaved_windows),
+            adds_span.eq(count + 1 < held.tap_columns), adds_step.eq(count < held.interleaved_windows),
             self.o_passes.valid.eq(busy & ~adds_span & ~adds_step),
-            made.last_column.eq(given.tap_columns - 1), made.last_channel.eq(given.tap_channels - 1),
-            made.tap_step.eq(given.tap_step), made.window_step.eq(given.window_step),
-            made.windows.eq(given.windows), made.interleaved_windows.eq(given.interleaved_windows),
-            made.last_filter.eq(given.filter_step - 1), made.last_interleaved.eq(given.interleaved_windows - 1),
-            made.slots.eq(slots),
-            made.tap_lines.eq((given.filter_step + shape.feed_words - 1) >> exact_log2(shape.feed_words)),
-            made.step.eq(step), made.reach.eq(span + reach), made.lines.eq(given.lines),
-            made.active.eq(given.active),
+            passed.last_column.eq(held.tap_columns - 1), passed.last_channel.eq(held.tap_channels - 1),
+            passed.tap_step.eq(held.tap_step), passed.window_step.eq(held.window_step),
+            passed.windows.eq(held.windows), passed.interleaved_windows.eq(held.interleaved_windows),
+            passed.last_filter.eq(held.filter_step - 1), passed.last_interleaved.eq(held.interleaved_windows - 1),
+            passed.slots.eq(slots),
+            passed.tap_lines.eq((held.filter_step + shape.feed_words - 1) >> exact_log2(shape.feed_words)),
+            passed.step.eq(step), passed.reach.eq(span + reach), passed.lines.eq(held.lines),
+            passed.active.eq(held.active),
         ]
         with m.If(busy):
             m.d.sync += count.eq(count + 1)
             with m.If(adds_span):
-                m.d.sync += span.eq(span + given.tap_step)
+                m.d.sync += span.eq(span + held.tap_step)
             with m.If(adds_step):
-                m.d.sync += [reach.eq(step), step.eq(step + given.window_step), slots.eq(slots + given.filter_step)]
+                m.d.sync += [reach.eq(step), step.eq(step + held.window_step), slots.eq(slots + held.filter_step)]
             with m.If(self.o_passes.valid):
                 m.d.sync += [busy.eq(~self.o_passes.ready), count.eq(count)]
         with m.Elif(self.passes.valid):
             m.d.sync += [
-                given.eq(self.passes.payload), busy.eq(1), count.eq(0),
+                held.eq(self.passes.payload), busy.eq(1), count.eq(0),
                 span.eq(self.passes.payload.tap_channels - 1), reach.eq(0), step.eq(0), slots.eq(0),
             ]
         return m

@@ -89,8 +89,8 @@ class LimitCheck(wiring.Component):
         busy = Signal()
         a, b = Signal(FACTOR_BITS, name="a"), Signal(FACTOR_BITS, name="b")
         product = Signal(2 * FACTOR_BITS)
-        low, end, before, total, found = (Signal(_SUM, name=name) for name in (
-            "low", "end", "before", "total", "found"))
+        low, end, before, total, reached = (Signal(_SUM, name=name) for name in (
+            "low", "end", "before", "total", "reached"))
         marks = [Signal(len(steps), name=f"step_{stage}") for stage in range(4)]
 
         def those(stage: int, wanted: list[bool]) -> Value:
@@ -104,8 +104,8 @@ class LimitCheck(wiring.Component):
             division.step.eq(task.interleaved_windows),
         ]
         m.d.sync += [
-            marks[0].eq(Cat(self.start, marks[0])), *(later.eq(one) for one, later in pairwise(marks)),
-            product.eq(a * b), found.eq(total),
+            marks[0].eq(Cat(self.start, marks[0])), *(later.eq(earlier) for earlier, later in pairwise(marks)),
+            product.eq(a * b), reached.eq(total),
             before.eq(Mux(those(2, [step.adds for step in steps]), total, 0)),
         ]
         m.d.sync += [
@@ -117,7 +117,7 @@ class LimitCheck(wiring.Component):
             m.d.sync += kept.eq(total)
         compared = those(3, [step.end is not None for step in steps])
         wrong, shown = Signal(name="wrong"), Signal(name="shown")
-        m.d.sync += wrong.eq(compared & ((found < low) | (found >= end)))
+        m.d.sync += wrong.eq(compared & ((reached < low) | (reached >= end)))
         run_of_one = task.window_run == 1
         m.d.sync += shown.eq(Cat(
             *(task[name] == 0 for name in (*COUNTS, *DERIVED_COUNTS)),

@@ -75,10 +75,10 @@ class PsumBanks(wiring.Component):
 
         def lines(name: str, word: Signal) -> list[Signal]:
             """Line of each of the F memories of a bank, for words from ``word`` on."""
-            found = [Signal(sizes.psum_bits - feed_bits, name=f"{name}_{number}") for number in range(feed)]
+            bank_lines = [Signal(sizes.psum_bits - feed_bits, name=f"{name}_{number}") for number in range(feed)]
             m.d.comb += [line.eq(word[feed_bits:] + (number < word[:feed_bits]))
-                         for number, line in enumerate(found)]
-            return found
+                         for number, line in enumerate(bank_lines)]
+            return bank_lines
 
         word = Signal(sizes.psum_bits)
         low, column = Signal(feed_bits, name="low"), Signal.like(self.line_read.payload.column, name="column")
@@ -170,9 +170,9 @@ class Starts(wiring.Component):
             self.slot_read.eq(gives & reads), self.slot_word.eq(word),
         ]
         m.d.sync += room.eq(room - gives + pops)
-        given, read = Signal(name="given"), Signal(name="read")
-        m.d.sync += [given.eq(gives), read.eq(gives & reads)]
-        m.d.comb += [ahead.i.valid.eq(given), ahead.i.payload.eq(Mux(read, self.slot, 0))]
+        gave, read = Signal(name="gave"), Signal(name="read")
+        m.d.sync += [gave.eq(gives), read.eq(gives & reads)]
+        m.d.comb += [ahead.i.valid.eq(gave), ahead.i.payload.eq(Mux(read, self.slot, 0))]
 
         last_slot, last_step = Signal(name="last_slot"), Signal(name="last_step")
         m.d.comb += [last_slot.eq(slot == slots - 1), last_step.eq(windows <= task.interleaved_windows)]
@@ -236,10 +236,10 @@ class Results(wiring.Component):
         record = data.StructLayout({"job": sizes.psum_job, "windows": unsigned(COUNT_BITS),
                                     "interleaved_windows": unsigned(8), "filter_step": unsigned(8)})
         m.submodules.rounds = rounds = FIFO(record, ROUNDS)
-        given, head = rounds.i.payload, rounds.o.payload
-        m.d.comb += [given.job.eq(self.job.payload), rounds.i.valid.eq(self.job.valid),
+        queued, head = rounds.i.payload, rounds.o.payload
+        m.d.comb += [queued.job.eq(self.job.payload), rounds.i.valid.eq(self.job.valid),
                      self.job.ready.eq(rounds.i.ready),
-                     *(given[name].eq(self.task[name]) for name in ("windows", "interleaved_windows", "filter_step")),
+                     *(queued[name].eq(self.task[name]) for name in ("windows", "interleaved_windows", "filter_step")),
                      self.busy.eq(rounds.o.valid)]
         filter_, interleaved = Signal(8, name="filter"), Signal(8, name="interleaved")
         group = Signal(GROUP_BITS)
