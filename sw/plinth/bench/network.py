@@ -22,6 +22,7 @@ from plinth.plan.planners.mpt import grouped
 from plinth.runtime.arrays import cosim_array
 from plinth.sharding import Sharding
 from plinth.simulate.costs import DieCosts
+from plinth.simulate.routes import LinkRoutes
 from plinth.simulate.tasks import TaskByTask
 from plinth.step.between import Barrier, Exchange, Reduce, Regroup
 from plinth.step.build import step_of
@@ -156,7 +157,7 @@ def step_of_case(case: TrafficCase) -> Step:
 def simulated(case: TrafficCase) -> int:
     """Cycles of a case by the simulator."""
     array = case.array
-    work = TaskByTask(step_of_case(case), array, DieCosts(array), [1.0] * array.dies)
+    work = TaskByTask(step_of_case(case), LinkRoutes(array), DieCosts(array), [1.0] * array.dies)
     return round(simulate(work.machine, work.activities).seconds * float(array.clock_mhz) * 1e6)
 
 
