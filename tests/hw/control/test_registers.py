@@ -26,6 +26,7 @@ FEW = preset("ndp-tiny", engines=frozenset({Engine.VECTOR, Engine.TRANSFER}), co
              ports=1)
 FIXED = replace(FEW, multiply_format=Q3_12)
 ALONE = replace(FIXED, engines=frozenset({Engine.VECTOR, Engine.OPTIMISER}), ports=0)
+RATES = replace(TINY, port_rates=True)
 ONES = (1 << 32) - 1
 CYCLE = 0x123456789ABCDEF0
 DIGEST = 0x89ABCDEF
@@ -102,19 +103,22 @@ class Map:
         self.around = around
         self.high = 0
         bits = parameters.address_bits
+        self.port_rates = range(regs.LINK_RATES,
+                                regs.LINK_RATES + (4 * parameters.ports if parameters.port_rates else 0), 4)
         self.routes = range(regs.ROUTES, regs.ROUTES + (4 << parameters.die_bits if parameters.ports else 0), 4)
         #: Widths and values of registers that are read and written.
         self.widths: dict[int, int] = {
             Register.TASK_BASE: bits, Register.RECORD_BASE: bits, Register.WATCHDOG: 32,
             Register.DIE: parameters.die_bits, Register.DIES: parameters.die_bits + 1, Register.MEMORY_WORDS: 32,
             **({Register.LINK_RATE: 16} if parameters.ports else {}),
+            **dict.fromkeys(self.port_rates, 16),
             **{regs.BASES + 4 * base: bits for base in range(regs.BASE_COUNT)},
             **dict.fromkeys(self.routes, max(1, (parameters.ports - 1).bit_length()))}
         self.values: dict[int, int] = dict.fromkeys(self.widths, 0)
         self.values[Register.WATCHDOG] = self.values[Register.MEMORY_WORDS] = ONES
         self.values[Register.DIES] = 1 << parameters.die_bits
-        if parameters.ports:
-            self.values[Register.LINK_RATE] = rate_word(parameters.link_rate)
+        for rate in (*([Register.LINK_RATE] if parameters.ports else []), *self.port_rates):
+            self.values[rate] = rate_word(parameters.link_rate)
         self.fixed: dict[int, int] = {
             Register.ID: regs.IDENTITY, Register.VERSION: regs.ISA_VERSION, Register.CONTROL: 0,
             Register.STATUS: 0b101, Register.ERROR_CODE: ErrorCode.BAD_COUNTER.value,
@@ -176,11 +180,13 @@ class Map:
         if self.refuses(address, value):
             return response
         if address in self.values:
-            self.values[address] = value & ((1 << self.widths[address]) - 1)
+            for stored in (address, *(self.port_rates if address == Register.LINK_RATE else ())):
+                self.values[stored] = value & ((1 << self.widths[address]) - 1)
         return response
 
 
-@pytest.mark.parametrize("parameters", [TINY, FEW, FIXED, ALONE], ids=["all", "few", "fixed", "alone"])
+@pytest.mark.parametrize("parameters", [TINY, FEW, FIXED, ALONE, RATES],
+                         ids=["all", "few", "fixed", "alone", "rates"])
 def test_every_register_and_hole(parameters: DieParameters) -> None:
     """Reads and writes of all registers, and of addresses and strobes that must answer SLVERR and do nothing,
     in random order, with every channel at random."""
@@ -236,6 +242,9 @@ def test_every_register_and_hole(parameters: DieParameters) -> None:
                                ("memory_words", Register.MEMORY_WORDS),
                                *([("link_rate", Register.LINK_RATE)] if parameters.ports else [])):
             assert ctx.get(getattr(dut, name)) == table.values[register]
+        for port in range(parameters.ports):
+            rate = table.values[regs.LINK_RATES + 4 * port if parameters.port_rates else Register.LINK_RATE]
+            assert ctx.get(dut.rates.as_value()) >> 16 * port & 0xFFFF == rate
         for base in range(regs.BASE_COUNT):
             ctx.set(dut.base_number, base)
             assert ctx.get(dut.base_address) == table.values[regs.BASES + 4 * base]

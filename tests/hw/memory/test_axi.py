@@ -7,7 +7,7 @@ from tests.support.axi_memory import DECERR, SLVERR, WRITE_ORDERS, AXIMemory
 from tests.support.memory_clients import beat_words, random_beats, random_requests, reader, writer
 
 from plinth_hw.isa.parameters import preset
-from plinth_hw.memory.axi import AXIAdaptor
+from plinth_hw.memory.axi import AXIAdaptor, axi_signature
 
 BEATS = 1280
 PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: randomly(14, 0.6)}
@@ -26,6 +26,13 @@ def _make(ports, beat, **options):
         **options, "seed": options["seed"] + port if options.get("seed") is not None else None,
         "latency": 3 + 2 * port}) for port in range(ports)]
     return dut, memories, [bench for memory in memories for bench in memory.benches()]
+
+
+@pytest.mark.parametrize(("ports", "beat", "address_bits"), [(1, 8, 20), (2, 8, 19), (4, 8, 18), (1, 32, 20)])
+def test_a_port_addresses_the_bytes_of_its_slices(ports, beat, address_bits):
+    port = axi_signature(preset("ndp-tiny", beat_words=beat, axi_ports=ports, address_bits=18)).create()
+    assert (len(port.araddr), len(port.awaddr)) == (address_bits, address_bits)
+    assert (len(port.rdata), len(port.wdata), len(port.wstrb)) == (32 * beat // ports,) * 2 + (4 * beat // ports,)
 
 
 @pytest.mark.parametrize("seed", [None, 8])

@@ -104,12 +104,15 @@ def following_string(words, fills, mask, level, lower) -> str:
 
 
 def assert_within(words, fills, level) -> None:
-    """Each word is between the ends of its fill, each fill too; where a word is no number, neither is an end."""
+    """Each word is between the ends of its fill, each fill too, and an end that is 0 has the fill's sign; where a word
+    is no number, neither is an end."""
     low, high = codes.ends(fills, level)
     for patterns in (words, fills):
         values = patterns.view(np.float32)
         numbers = ~np.isnan(values)
         assert (low[numbers] <= values[numbers]).all() and (values[numbers] <= high[numbers]).all()
+    for end in (low, high):
+        assert (np.signbit(end) == np.signbit(fills.view(np.float32)))[end == 0].all()
     nan = np.isnan(words.view(np.float32))
     assert np.isnan(low[nan]).all() and np.isnan(high[nan]).all()
 
