@@ -96,12 +96,12 @@ def table_sum(m: Module, platform: Any, name: str, digits: Sequence[Digits], car
     total = Signal(sum(part.width for part in digits), name=name)
     into: Value = Const(0, 1) if carry is None else carry
     if getattr(platform, "family", None) != "ecp5":
-        ones, others = [], []
+        firsts, seconds = [], []
         for part in digits:
             words = [word if len(word) == part.width else word.replicate(part.width) for word in part.inputs]
-            ones.append(part.first(*words)[:part.width])
-            others.append(part.second(*words)[:part.width])
-        m.d.comb += total.eq(Cat(ones) + Cat(others) + into)
+            firsts.append(part.first(*words)[:part.width])
+            seconds.append(part.second(*words)[:part.width])
+        m.d.comb += total.eq(Cat(firsts) + Cat(seconds) + into)
         return total
     places = [(tuple(word[place if len(word) > 1 else 0] for word in part.inputs), carry_table(part))
               for part in digits for place in range(part.width)]
