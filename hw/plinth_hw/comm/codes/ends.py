@@ -70,10 +70,10 @@ class FillEnds(wiring.Component):
             own, negative = fill[FRACTION_BITS:WORD - 1], fill[-1]
             zero, large, is_small = kinds(fill, level)
             number = self.i.payload.regions
-            of_regions, code = number != 0, placed(m, f"fill_{lane}", fill, level, number)
+            of_regions, position = number != 0, placed(m, f"fill_{lane}", fill, level, number)
             unsent, exact = ~(of_regions | zero | large | is_small), zero & ~of_regions
             # What is beyond all regions goes to infinity.
-            step = Mux(code.beyond, (1 << EXPONENT_BITS) - 1, (level + code.region)[:EXPONENT_BITS])
+            step = Mux(position.beyond, (1 << EXPONENT_BITS) - 1, (level + position.region)[:EXPONENT_BITS])
             quantum = Cat(Const(0, FRACTION_BITS), Mux(of_regions, step, level[:EXPONENT_BITS]), negative)
             m.submodules[f"adder_{lane}"] = adder = FloatAdder(FP32)
             around = Cat(Const(0, FRACTION_BITS), (own + 1)[:EXPONENT_BITS], Const(0, 1))

@@ -182,7 +182,7 @@ class LiveNeurons(wiring.Component):
         complete, waits, pops = (Signal(name=name, init=name == "waits") for name in ("complete", "waits", "pops"))
         last = last_places(self.matrices, self, results=True)
         row, column, _ = grid_walk(m, "neuron", pops, last, bits)
-        largest = select([lowest.as_value() for lowest in known], column[1:])
+        largest = select([largest_low.as_value() for largest_low in known], column[1:])
         m.d.comb += [highs.i.valid.eq(valid & ~place.low), live.i.valid.eq(pops), highs.o.ready.eq(pops),
                      pops.eq(highs.o.valid & ~(self.pools & waits))]
         for lane in lanes:
@@ -196,12 +196,12 @@ class LiveNeurons(wiring.Component):
                 live.i.payload[lane].eq(read.above & ~(self.pools & (
                     read.magnitude < largest.word_select(lane, MAGNITUDE.width)))),
             ]
-            for half, lowest in enumerate(coming):
+            for half, largest_low in enumerate(coming):
                 begins = ~place.odd & ~place.column[0]
-                with m.If(valid & place.low & (place.column[1:] == half) & (begins | (low > lowest[lane]))):
-                    m.d.sync += lowest[lane].eq(low)
+                with m.If(valid & place.low & (place.column[1:] == half) & (begins | (low > largest_low[lane]))):
+                    m.d.sync += largest_low[lane].eq(low)
         m.d.sync += complete.eq(self.pools & valid & place.low & place.odd & place.last)
         with m.If(complete):
-            m.d.sync += [waits.eq(0), *(register.eq(lowest) for register, lowest in zip(known, coming, strict=True))]
+            m.d.sync += [waits.eq(0), *(old.eq(new) for old, new in zip(known, coming, strict=True))]
         with m.Elif(pops & row[0] & (column == last["across"])):
             m.d.sync += waits.eq(1)

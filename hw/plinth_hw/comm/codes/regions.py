@@ -101,10 +101,10 @@ class RegionEncoder(wiring.Component):
                 for group in range(groups):
                     with m.Case(group):
                         m.d.comb += word.eq(flit.data[group * some + lane])
-            nearest, code = placed(m, f"word_{lane}", word, scale, self.number), Signal(REGION_BITS[-1])
+            position, code = placed(m, f"word_{lane}", word, scale, self.number), Signal(REGION_BITS[-1])
             none = word[FRACTION_BITS:WORD - 1].all() & word[:FRACTION_BITS].any()
-            step = Mux(nearest.beyond, ((1 << self.number) - 1 - word[-1])[:_MOST], nearest.step)
-            whole = step | (Mux(nearest.beyond, REGIONS - 1, nearest.region) << self.number)
+            step = Mux(position.beyond, ((1 << self.number) - 1 - word[-1])[:_MOST], position.step)
+            whole = step | (Mux(position.beyond, REGIONS - 1, position.region) << self.number)
             number = whole | (word[-1] << (self.number + 2))
             m.d.comb += code.eq(Mux(lane < left, Mux(none, (2 * REGIONS << self.number) - 1, number), 0))
             codes.append(code)

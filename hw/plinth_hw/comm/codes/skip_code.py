@@ -139,7 +139,7 @@ class SkipDecoder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         lanes, words, flit = self.parameters.flit_words, self.words, self.o.payload
-        # Words of the run that have been made, and what is left of it; of the mask.
+        # Words of the run that have been decoded, and what is left of it; of the mask.
         decoded, left = Signal(WORD, name="decoded"), Signal(WORD, name="words_left")
         rest, place = Signal(WORD, name="rest"), Signal(index_bits(GROUP // lanes), name="place")
         came, inside, named = (Signal(WORD, name=name) for name in ("came", "inside", "named"))
