@@ -84,7 +84,7 @@ class RecordWriter(wiring.Component):
         lanes = RECORD_WORDS // beats
         m.submodules.record = record = Memory(shape=data.ArrayLayout(32, lanes), depth=max(2, beats), init=[],
                                               attrs=LUT_RAM if beats > 1 else FLIP_FLOPS)
-        collect, lookup = record.write_port(granularity=1), record.read_port(domain="comb")
+        collect, retrieve = record.write_port(granularity=1), record.read_port(domain="comb")
         request, beat_data = self.memory.request, self.memory.data
         # The tasks of the records under way.
         m.submodules.tasks = tasks = Memory(shape=32, depth=OUTSTANDING, init=[])
@@ -101,7 +101,7 @@ class RecordWriter(wiring.Component):
             beat_data.valid.eq(data_valid),
             collect.addr.eq(collected >> exact_log2(lanes)), collect.data.eq(Cat(self.word).replicate(lanes)),
             collect.en.eq(Cat(self.word_valid & (collected[:exact_log2(lanes)] == lane) for lane in range(lanes))),
-            lookup.addr.eq(beat),
+            retrieve.addr.eq(beat),
         ]
         position = record_number
         if beat_words >= RECORD_WORDS:
@@ -113,7 +113,7 @@ class RecordWriter(wiring.Component):
             m.d.comb += request.payload.address.eq(position << (_RECORD_LOG2 - beat_log2))
             written = [Const(1)] * beat_words
         m.d.comb += [
-            beat_data.payload.data.as_value().eq(lookup.data.as_value().replicate(beat_words // lanes)),
+            beat_data.payload.data.as_value().eq(retrieve.data.as_value().replicate(beat_words // lanes)),
             beat_data.payload.strobe.eq(Cat(lane.replicate(parameters.words_of(1)) for lane in written)),
         ]
 
