@@ -125,8 +125,8 @@ TRANSFORMS: tuple[Pair, ...] = ((2, 3), (4, 3), (2, 5))
 PLAIN: tuple[int, ...] = (2, 4)
 #: Matrices that tasks name by their numbers: 1, B^T, A, B, A^T of each transform, and those of :data:`PLAIN`.
 MATRICES: tuple[Matrix, ...] = (transform(1, 1).a, *(
-    matrix for form in (transform(*sizes) for sizes in TRANSFORMS)
-    for matrix in (form.b, transposed(form.a), transposed(form.b), form.a)), *(
+    matrix for winograd in (transform(*sizes) for sizes in TRANSFORMS)
+    for matrix in (winograd.b, transposed(winograd.a), transposed(winograd.b), winograd.a)), *(
     tuple(tuple(Fraction(row == column) for column in range(side)) for row in range(side)) for side in PLAIN))
 #: Numbers of matrices 1 by their sides.
 PLAIN_NUMBERS: dict[int, int] = {1: 0} | {
@@ -158,15 +158,15 @@ def terms(row: Sequence[Fraction]) -> list[tuple[int, int]]:
     ValueError
         If a coefficient is no integer, or all are zero.
     """
-    products = []
+    powers = []
     for column, coefficient in enumerate(row):
         if coefficient.denominator != 1:
             raise ValueError(f"a coefficient must be an integer, not {coefficient}")
         size, sign = abs(coefficient.numerator), 1 if coefficient > 0 else -1
-        products += [(column, sign << bit) for bit in reversed(range(size.bit_length())) if size >> bit & 1]
-    if not products:
+        powers += [(column, sign << bit) for bit in reversed(range(size.bit_length())) if size >> bit & 1]
+    if not powers:
         raise ValueError("a row of a matrix must not be all zero")
-    return products
+    return powers
 
 
 @dataclass(frozen=True)
@@ -241,18 +241,18 @@ class Form:
             If a padding is not in that range, or the kernel does not fit in the padded map.
         """
         inputs, outputs = [], []
-        for form, side, pad, far in zip(self.transforms, sides, padding[:2], padding[-2:], strict=True):
+        for transform, side, pad, far in zip(self.transforms, sides, padding[:2], padding[-2:], strict=True):
             for each in (pad, far):
-                if not 0 <= each < form.taps:
-                    raise ValueError(f"a padding of {each} is not between 0 and {form.taps - 1}, a tap less than the "
-                                     "kernel has; use direct convolution")
-            windows = side + pad + far - form.taps + 1
+                if not 0 <= each < transform.taps:
+                    raise ValueError(f"a padding of {each} is not between 0 and {transform.taps - 1}, a tap less than "
+                                     "the kernel has; use direct convolution")
+            windows = side + pad + far - transform.taps + 1
             if windows < 1:
-                raise ValueError(f"a kernel of {form.taps} taps does not fit in {side} places with padding "
+                raise ValueError(f"a kernel of {transform.taps} taps does not fit in {side} places with padding "
                                  f"{pad if pad == far else f'{pad} and {far}'}")
-            count = -(-windows // form.outputs)
-            inputs.append(Lattice(form.b, form.outputs, -pad, count))
-            outputs.append(Lattice(transposed(form.a), form.outputs, 0, count))
+            count = -(-windows // transform.outputs)
+            inputs.append(Lattice(transform.b, transform.outputs, -pad, count))
+            outputs.append(Lattice(transposed(transform.a), transform.outputs, 0, count))
         return (inputs[0], inputs[1]), (outputs[0], outputs[1])
 
 
