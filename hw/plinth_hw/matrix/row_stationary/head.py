@@ -35,7 +35,7 @@ class PassPreparation(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         shape = self.shape
-        held, passed = Signal(Pass, name="held"), self.o_passes.payload
+        held, prepared = Signal(Pass, name="held"), self.o_passes.payload
         busy, count = Signal(name="busy"), Signal(8, name="count")
         span, reach, step = (Signal(word_bits(shape), name=name) for name in ("span", "reach", "step"))
         slots = Signal(range(shape.psum_words + 1))
@@ -44,14 +44,14 @@ class PassPreparation(wiring.Component):
             self.passes.ready.eq(~busy),
             adds_span.eq(count + 1 < held.tap_columns), adds_step.eq(count < held.interleaved_windows),
             self.o_passes.valid.eq(busy & ~adds_span & ~adds_step),
-            passed.last_column.eq(held.tap_columns - 1), passed.last_channel.eq(held.tap_channels - 1),
-            passed.tap_step.eq(held.tap_step), passed.window_step.eq(held.window_step),
-            passed.windows.eq(held.windows), passed.interleaved_windows.eq(held.interleaved_windows),
-            passed.last_filter.eq(held.filter_step - 1), passed.last_interleaved.eq(held.interleaved_windows - 1),
-            passed.slots.eq(slots),
-            passed.tap_lines.eq((held.filter_step + shape.feed_words - 1) >> exact_log2(shape.feed_words)),
-            passed.step.eq(step), passed.reach.eq(span + reach), passed.lines.eq(held.lines),
-            passed.active.eq(held.active),
+            prepared.last_column.eq(held.tap_columns - 1), prepared.last_channel.eq(held.tap_channels - 1),
+            prepared.tap_step.eq(held.tap_step), prepared.window_step.eq(held.window_step),
+            prepared.windows.eq(held.windows), prepared.interleaved_windows.eq(held.interleaved_windows),
+            prepared.last_filter.eq(held.filter_step - 1), prepared.last_interleaved.eq(held.interleaved_windows - 1),
+            prepared.slots.eq(slots),
+            prepared.tap_lines.eq((held.filter_step + shape.feed_words - 1) >> exact_log2(shape.feed_words)),
+            prepared.step.eq(step), prepared.reach.eq(span + reach), prepared.lines.eq(held.lines),
+            prepared.active.eq(held.active),
         ]
         with m.If(busy):
             m.d.sync += count.eq(count + 1)
