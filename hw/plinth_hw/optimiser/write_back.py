@@ -70,7 +70,7 @@ class BlockWrites(wiring.Component):
         updated, unanswered = Signal(range(WRITES + 1)), Signal(_UNANSWERED_BITS)
         begins, asks, reads = Signal(name="begins"), Signal(name="asks"), Signal(name="reads")
         left, last, place = Signal(BEATS_BITS, name="left"), Signal(name="last"), Signal(PLACE_BITS + 1)
-        # A beat, and its strobes, found in memory; then given.
+        # A beat, and its strobes, fetched from memory; then given.
         fetched, moves, ends, of_generator = (
             Signal(name=name) for name in ("fetched", "moves", "ends", "of_generator"))
         m.d.comb += [
