@@ -102,16 +102,16 @@ class _Filling:
         return any(self.left[resource] <= LEFT * self.capacities[resource]
                    for resource in way[way.index(queue) + 1:end])
 
-    def release(self, ones: Iterable[int]) -> None:
+    def release(self, activities: Iterable[int]) -> None:
         """Take back what some activities were given."""
-        for activity in ones:
+        for activity in activities:
             for resource in self.on[activity]:
                 self.left[resource] += self.loads[resource][activity] * self.paces[activity]
 
-    def fill(self, ones: Iterable[int]) -> None:
+    def fill(self, activities: Iterable[int]) -> None:
         """Raise the rates of some activities together."""
         limits, weights, loads = self.limits, self.weights, self.loads
-        rising = set(ones)
+        rising = set(activities)
         tops = sorted(rising, key=lambda activity: (limits[activity] * weights[activity], activity))
         slopes, users_left = [0.0] * len(loads), [0] * len(loads)
         for activity in tops:

@@ -387,7 +387,7 @@ class _Run:
             # Whole ways through queues, for who enters where counts.
             if self.queued:
                 full = sorted({*full, *(resource for user in part for resource in self.on[user]
-                                         if self.queue[resource])})
+                                        if self.queue[resource])})
             index = {number: place for place, number in enumerate(part)}
             place = {resource: place for place, resource in enumerate(full)}
             queues = {place[resource] for resource in full if self.queue[resource]}
