@@ -285,9 +285,9 @@ class _Tiles:
 
     def gradient(self, x: Array, shares: list[Array], error: Array) -> Array:
         """Of the elements."""
-        gradient = np.einsum("nxytc,nxyko->tcko", self.windows.taps(x), self.tiled(error), optimize=True)
-        gradient = gradient.reshape(*self.sizes, x.shape[-1], *self.tile, self.channels)
-        return np.einsum("iua,jvb,abcijo->uvco", *shares, gradient, optimize=True)
+        kernel_gradient = np.einsum("nxytc,nxyko->tcko", self.windows.taps(x), self.tiled(error), optimize=True)
+        kernel_gradient = kernel_gradient.reshape(*self.sizes, x.shape[-1], *self.tile, self.channels)
+        return np.einsum("iua,jvb,abcijo->uvco", *shares, kernel_gradient, optimize=True)
 
 
 def _winograd(call: Call) -> Output:
