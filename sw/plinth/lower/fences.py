@@ -177,9 +177,8 @@ def fenced(graphs: Sequence[GraphBuilder], sent: Sequence[Send], kind_of: Mappin
     UserError
         If something may be under way while its routes are set.
     """
-    routes = dict.fromkeys(sent, frozenset[RouteSetting]())
     if not (sets := settings(graphs)):
-        return routes
+        return dict.fromkeys(sent, frozenset[RouteSetting]())
     order = GraphOrder(graphs, sent)
     before: dict[Send, list[RouteSetting]] = {send: [] for send in sent}
     for setting in sets:

@@ -182,10 +182,10 @@ class LayerWeights:
 
     def copies(self) -> Reading[list[Floats]]:
         """A read of all weights and the bias, flat, as often as dies hold copies of their slices."""
-        copies = [self._copy(copy) for copy in range(len(self.rings[0]))]
+        readings = [self._copy(copy) for copy in range(len(self.rings[0]))]
         count = len(self.rings)
-        return Reading([piece for copy in copies for piece in copy.pieces], lambda values: [
-            copy.make(values[number * count:(number + 1) * count]) for number, copy in enumerate(copies)])
+        return Reading([piece for reading in readings for piece in reading.pieces], lambda values: [
+            reading.make(values[number * count:(number + 1) * count]) for number, reading in enumerate(readings)])
 
     def _copy(self, copy: int) -> Reading[Floats]:
         return Reading([(ring[copy], self.buffers[ring[copy]]) for ring in self.rings], lambda values: np.asarray(

@@ -15,8 +15,9 @@ ADDRESS_MASK = 0xFFFF_FFFF
 
 def _matrix(transform: Transform, outputs: bool, scatter: bool) -> int:
     """The number of B^T or A, or of their transposes."""
-    return 0 if transform.size == 1 else 1 + 4 * TRANSFORMS.index(
-        (transform.outputs, transform.taps)) + outputs + 2 * (not scatter)
+    if transform.size == 1:
+        return 0
+    return 1 + 4 * TRANSFORMS.index((transform.outputs, transform.taps)) + outputs + 2 * (not scatter)
 
 
 def matrix_numbers(node: Node) -> tuple[int, int]:
