@@ -52,22 +52,22 @@ class PoolKernel:
 
     def forward(self, source: Floats, middle: Floats, target: Floats) -> None:
         """``target`` of ``source``."""
-        for number, (inputs, other) in enumerate(((source, middle), (middle, target))):
+        for number, (inputs, outputs) in enumerate(((source, middle), (middle, target))):
             axis, taps = self._ways[number]
             join = np.maximum if self.largest else np.add
             (windows, places), *others = taps
-            if self._at(other, axis, windows).shape == other.shape and others and others[0][0] == windows:
+            if self._at(outputs, axis, windows).shape == outputs.shape and others and others[0][0] == windows:
                 # The first two taps of all windows.
                 (_, second), *others = others
-                join(self._at(inputs, axis, places), self._at(inputs, axis, second), out=other)
+                join(self._at(inputs, axis, places), self._at(inputs, axis, second), out=outputs)
             else:
-                other[...] = -np.inf if self.largest else 0
+                outputs[...] = -np.inf if self.largest else 0
                 others = taps
             for windows, places in others:
-                into, of = self._at(other, axis, windows), self._at(inputs, axis, places)
+                into, of = self._at(outputs, axis, windows), self._at(inputs, axis, places)
                 join(into, of, out=into)
             if not self.largest:
-                np.multiply(other, self._share(number), out=other)
+                np.multiply(outputs, self._share(number), out=outputs)
 
     def backward(self, maps: tuple[Floats, ...]) -> None:
         """Errors of what was pooled of that of the target.

@@ -28,8 +28,8 @@ def tile_kernel(memories: Sequence[Memory], die: int, work: TileCopy) -> Kernel:
         pairs.append((source_view, target_view))
 
     def run() -> None:
-        for source, target in pairs:
-            np.copyto(target, source)
+        for source_view, target_view in pairs:
+            np.copyto(target_view, source_view)
 
     return run
 
