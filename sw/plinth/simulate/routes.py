@@ -79,7 +79,7 @@ class LinkRoutes:
                 for sender, port, receiver, _ in self.directed]
 
     def node_name(self, node: int) -> str:
-        """A die or a switch."""
+        """What a node is called: a die or a switch."""
         return f"die {node}" if node < self.dies else f"switch {node - self.dies}"
 
     @cached_property

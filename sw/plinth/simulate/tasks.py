@@ -209,15 +209,15 @@ class _Die:
         waits |= DOES[type(task.work)].needs(self, task.work)
         cost = self.costs.work(task.work)
         for part in range(cost.descriptors):
-            self._one(task, cost, part, waits)
+            self._descriptor(task, cost, part, waits)
         self._accesses.touch(task.reads, task.writes, (self._done(task.engine), self._counts[task.engine]))
 
     def _done(self, engine: Engine) -> str:
         """The counter of tasks that an engine has done."""
         return f"{self.die}.{engine.name} done"
 
-    def _one(self, task: Task, cost: WorkCost, part: int, needed: Mapping[str, int]) -> None:
-        """A descriptor."""
+    def _descriptor(self, task: Task, cost: WorkCost, part: int, needed: Mapping[str, int]) -> None:
+        """One descriptor of a task: fetch, body and start, and what its engine does with it."""
         die, engine, place, cycle = self.die, task.engine, self._counts[task.engine], self.cycle
         self._counts[engine] += 1
         key = self.workload.named(f"{task.name}.{part}@{die}" if cost.descriptors > 1 else f"{task.name}@{die}")

@@ -96,8 +96,8 @@ def workload(step: Step, array: Array, costs: Costs, slow: dict[int, float] | No
     routes = routes or LinkRoutes(array)
     if not grouped:
         assert isinstance(costs, DieCosts)
-        fine = TaskByTask(step, routes, costs, speeds)
-        return Workload(fine.machine, fine.activities, fine.purposes, fine.tasks, fine.links)
+        by_task = TaskByTask(step, routes, costs, speeds)
+        return Workload(by_task.machine, by_task.activities, by_task.purposes, by_task.tasks, by_task.links)
     hertz = float(array.clock_mhz * 1_000_000)
     machine = SimulatedArray(
         dies=tuple(SimulatedDie(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
