@@ -192,8 +192,8 @@ class Scatter(Spread):
         target = self.targets[0]
         assert isinstance(target, Tiles)
         dies = sorted(self.peers(die), key=lambda other: target.at(other).first)
-        steps, counts = {following - previous for previous, following in pairwise(dies)}, [
-            target.at(other).count for other in dies]
+        steps = {following - previous for previous, following in pairwise(dies)}
+        counts = [target.at(other).count for other in dies]
         longer = sum(count > counts[-1] for count in counts)
         if len(steps) != 1 or min(steps) < 1 or counts != [counts[-1] + 1] * longer + [counts[-1]] * (
                 len(counts) - longer):

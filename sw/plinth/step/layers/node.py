@@ -189,7 +189,7 @@ class NodeLayer:
     def finish(self, summands: list[Placed]) -> Tensor:
         """Append sum, bias and first activation; the map that they give."""
         step, node, output = self.step, self.node, self.reserve_output()
-        biases = [step.weights[layer.name].bias_of(output) for layer in self.biased]
+        biases = [step.weights[biased.name].bias_of(output) for biased in self.biased]
         most = VECTOR_LOADS - len(biases)
         if len(summands) > most:
             total = step.reserve(output.like(f"{node.name}.sum"))
