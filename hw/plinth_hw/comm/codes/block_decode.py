@@ -26,7 +26,7 @@ from plinth_hw.lib.count import index_bits
 _SHIFT = ABOVE.bit_length()
 #: Of a word, as planes make it: ``exponent`` field of its leading bit, 0 before that; ``bits`` behind it, the last one
 #: lowest.
-_MADE = data.StructLayout({"negative": unsigned(1), "exponent": unsigned(EXPONENT_BITS), "bits": unsigned(ABOVE)})
+_FILL = data.StructLayout({"negative": unsigned(1), "exponent": unsigned(EXPONENT_BITS), "bits": unsigned(ABOVE)})
 
 
 class Bits(wiring.Signature):
@@ -76,7 +76,7 @@ class BlockDecoder(wiring.Component):
         bits, level = self.bits, Signal(BIASED, name="biased_level")
         header, left = Signal(HEADER_BITS, name="header"), Signal(range(ABOVE + 2), name="planes_left")
         plane, number = Signal(EXPONENT_BITS, name="plane"), Signal(index_bits(BLOCK), name="number")
-        fills = [Signal(_MADE, name=f"fill_{at}", reset_less=True) for at in range(BLOCK)]
+        fills = [Signal(_FILL, name=f"fill_{at}", reset_less=True) for at in range(BLOCK)]
         words = Signal(data.ArrayLayout(WORD, BLOCK), name="escaped", reset_less=True)
         exponent, planes = Signal(BIASED, name="exponent"), Signal(range(ABOVE + 2), name="planes")
         # Words of the run whose blocks have begun.
@@ -94,7 +94,7 @@ class BlockDecoder(wiring.Component):
                     m.d.comb += bits.take.eq(need)
                     m.d.sync += [begun.eq(begun + BLOCK), header.eq(head), left.eq(planes),
                                  plane.eq(exponent), number.eq(0),
-                                 *(fill.eq(_MADE.const({})) for fill in fills),
+                                 *(fill.eq(_FILL.const({})) for fill in fills),
                                  *(fill.negative.eq(bits.peek[HEADER_BITS + at]) for at, fill in enumerate(fills))]
                     m.next = "WHOLE"
                     with m.If(head == ESCAPE):
@@ -130,7 +130,7 @@ class BlockDecoder(wiring.Component):
         """Flits of a block."""
         lanes = self.parameters.flit_words
         sectors = BLOCK // lanes
-        held = [Signal(_MADE, name=f"held_{at}", reset_less=True) for at in range(BLOCK)]
+        held = [Signal(_FILL, name=f"held_{at}", reset_less=True) for at in range(BLOCK)]
         escaped = Signal(data.ArrayLayout(WORD, BLOCK), name="held_words", reset_less=True)
         kind, around = Signal(HEADER_BITS, name="kind"), Signal(EXPONENT_BITS, name="around")
         place, busy, done = Signal(index_bits(sectors), name="place"), Signal(name="busy"), Signal(name="done")
@@ -145,7 +145,7 @@ class BlockDecoder(wiring.Component):
             goes.eq(whole & (~busy | done)), self.run.ready.eq(self.o.ready & busy & ends),
         ]
         for lane in range(lanes):
-            fill = data.View(_MADE, select([held[first + lane].as_value() for first in range(0, BLOCK, lanes)], place))
+            fill = data.View(_FILL, select([held[first + lane].as_value() for first in range(0, BLOCK, lanes)], place))
             own = select([escaped[first + lane] for first in range(0, BLOCK, lanes)], place)
             # The last plane is the level's: the leading bit goes up.
             fraction = (fill.bits << (FRACTION_BITS + level - fill.exponent)[:_SHIFT])[:FRACTION_BITS]
