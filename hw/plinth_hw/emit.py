@@ -54,7 +54,7 @@ def _without_selections(text: str) -> str:
     return _SELECTION.sub(lambda match: "\\" + match[1].replace("[", ".").replace("]", "") + " ", text)
 
 
-def _made(make: Callable[[str], str], text: str) -> str:
+def _uncached(make: Callable[[str], str], text: str) -> str:
     """Remembers nothing."""
     return make(text)
 
@@ -80,7 +80,7 @@ class Emission:
     """
 
     def __init__(self, array_form: ArrayForm = "cells", family: str | None = None, top: str = "top",
-                 cache: Cache = _made) -> None:
+                 cache: Cache = _uncached) -> None:
         if array_form not in ARRAY_FORMS:
             raise ValueError(f"Array form must be one of {', '.join(ARRAY_FORMS)}, not {array_form!r}")
         self.array_form = array_form
@@ -128,7 +128,7 @@ def _seldom_collected() -> Iterator[None]:
 def _convert(component: Elaboratable, name: str, platform: Emission | None) -> str:
     with _seldom_collected():
         netlist = rtlil.convert(component, name=name, platform=platform, emit_src=False)
-    cache = _made if platform is None else platform.cache
+    cache = _uncached if platform is None else platform.cache
     text = cache(verilog_of, netlist)
     if never := _NEVER_RUN.search(text):
         raise ValueError(f"module {name!r} assigns a constant to {never[1]} in a process that no simulator runs; "
@@ -195,7 +195,7 @@ def held_digest(text: str, name: str) -> int:
 
 
 def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cells", *,
-            flatten: bool = False, family: str | None = None, cache: Cache = _made) -> str:
+            flatten: bool = False, family: str | None = None, cache: Cache = _uncached) -> str:
     """Verilog of ``component`` as module ``name``, byte for byte the same from run to run.
 
     Parameters
