@@ -127,14 +127,14 @@ class DescriptorFetch(wiring.Component):
             self.requested.eq(wanted << size_log2),
             self.address.eq(given_number << size_log2), beat.ready.eq(1),
         ]
-        found_rows = []
+        stored_rows = []
         for number, store in enumerate(stores):
             m.submodules[f"store_{number}"] = store
             write, read = store.write_port(), store.read_port(domain="comb")
             m.d.comb += [write.en.eq(beat.valid & (arrived[exact_log2(rows)] == number)),
                          write.addr.eq(arrived[:exact_log2(rows)]), write.data.eq(words),
                          read.addr.eq(row[:exact_log2(rows)])]
-            found_rows.append(read.data)
+            stored_rows.append(read.data)
 
         asks, begins, steps = Signal(name="asks"), Signal(name="begins"), Signal(name="steps")
         m.d.comb += asks.eq(self.active & ~self.stop & known & ~final & (
@@ -149,7 +149,7 @@ class DescriptorFetch(wiring.Component):
             with m.If((arrived[:ceil_log2(rows)] == 0) if rows > 1 else Const(1)):
                 m.d.sync += [known.eq(1), final.eq(header_word(words[:32], 0).last)]
 
-        # A word that has been found, and whether it is the very last one.
+        # A word of a descriptor, and whether it is the very last one.
         m.submodules.queue = queue = FIFO(data.StructLayout({"word": DescriptorWord, "ended": 1}), 2, Storage.HEAD)
         there, queued = queue.i.valid, queue.i.payload
         more = Signal(name="more")  # the row at ``index`` was there a cycle ago
@@ -160,7 +160,7 @@ class DescriptorFetch(wiring.Component):
             queued.word.index.eq(chosen), queued.ended.eq(ended),
             queued.word.word.eq(one_registered(
                 m, "lane", [(which == number) & (index[:row_log2] == lane) for number, lane in lanes],
-                [found_rows[number].word_select(lane, 32) for number, lane in lanes], steps)),
+                [stored_rows[number].word_select(lane, 32) for number, lane in lanes], steps)),
             self.o.valid.eq(queue.o.valid), queue.o.ready.eq(self.o.ready),
             self.o.payload.eq(queue.o.payload.word),
         ]
