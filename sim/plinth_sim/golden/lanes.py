@@ -24,7 +24,7 @@ from plinth_sim.golden import arithmetic, fixed_function, function
 Words = NDArray[np.unsignedinteger]
 Bits = NDArray[np.uint32]
 #: Words, and how many ends came up in making them.
-Made = tuple[Words, int]
+Counted = tuple[Words, int]
 
 QUIET_NAN = FP32.quiet_nan
 
@@ -39,7 +39,7 @@ class Lanes(ABC):
     packs: ClassVar[bool]
 
     @abstractmethod
-    def apply(self, op: VectorOp, a: Words, b: Words | None, immediate: int) -> Made:
+    def apply(self, op: VectorOp, a: Words, b: Words | None, immediate: int) -> Counted:
         """Result of an element-wise instruction; ``b`` of those that take it, ``immediate`` of those."""
 
     @abstractmethod
@@ -47,7 +47,7 @@ class Lanes(ABC):
         """A function of each word."""
 
     @abstractmethod
-    def sums(self, x: Words, axis: int) -> Made:
+    def sums(self, x: Words, axis: int) -> Counted:
         """Sums along an axis, which stays with length 1."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class FloatLanes(Lanes):
     functions = frozenset(functions.TABLES)
     packs = True
 
-    def apply(self, op: VectorOp, a: Words, b: Words | None, immediate: int) -> Made:
+    def apply(self, op: VectorOp, a: Words, b: Words | None, immediate: int) -> Counted:
         other: Any = np.uint32(immediate).reshape(1, 1) if b is None else b
         if op in (VectorOp.ADD, VectorOp.ADD_IMMEDIATE):
             return arithmetic.add(a, other), 0
@@ -88,7 +88,7 @@ class FloatLanes(Lanes):
     def function(self, number: VectorFunction, a: Words) -> Words:
         return function.evaluate(number, a)
 
-    def sums(self, x: Words, axis: int) -> Made:
+    def sums(self, x: Words, axis: int) -> Counted:
         total = np.add.accumulate(_floats(x), axis=axis)  # in order, each sum rounded to FP32
         return _canonical(np.take(total, [-1], axis=axis).view(np.uint32)), 0
 
@@ -110,7 +110,7 @@ class FixedLanes(Lanes):
     def __init__(self, fmt: Fixed):
         self.fmt = fmt
 
-    def apply(self, op: VectorOp, a: Words, b: Words | None, immediate: int) -> Made:
+    def apply(self, op: VectorOp, a: Words, b: Words | None, immediate: int) -> Counted:
         fmt = self.fmt
         x = arithmetic.numbers(fmt, a)
         constant = np.array(immediate & 0xFFFF, dtype=word_type(fmt))
@@ -130,7 +130,7 @@ class FixedLanes(Lanes):
     def function(self, number: VectorFunction, a: Words) -> Words:
         return fixed_function.evaluate(number, a)
 
-    def sums(self, x: Words, axis: int) -> Made:
+    def sums(self, x: Words, axis: int) -> Counted:
         units = np.moveaxis(arithmetic.numbers(self.fmt, x), axis, 0)
         total, ends = units[0], 0
         for row in units[1:]:

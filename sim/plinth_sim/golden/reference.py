@@ -119,17 +119,17 @@ class _Walk:
                 raise ValueError(f"parameter {name!r} is of no layer, or none of its {' and '.join(VARIABLES)}")
             self.own[layer][variable] = values.astype(np.float64, copy=False)
         start = np.asarray(x, dtype=np.float64)
-        self.found = {INPUT: Output(start, lambda: np.abs(start), lambda error: ([], {}))}
+        self.outputs = {INPUT: Output(start, lambda: np.abs(start), lambda error: ([], {}))}
         self.targets, self.decided, self.rounding = targets, decided or {}, rounding
 
     def step(self, layer: ReferenceLayer) -> Output:
         """A layer whose inputs were computed."""
         if layer.kind not in KINDS:
             raise ValueError(f"layer {layer.name!r} is of no known kind: {layer.kind!r}")
-        self.found[layer.name] = KINDS[layer.kind](Call(
-            layer, [self.found[name] for name in layer.inputs], self.own[layer.name], self.targets,
+        self.outputs[layer.name] = KINDS[layer.kind](Call(
+            layer, [self.outputs[name] for name in layer.inputs], self.own[layer.name], self.targets,
             self.decided.get(layer.name), self.rounding))
-        return self.found[layer.name]
+        return self.outputs[layer.name]
 
 
 def _run(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any] | None = None,
@@ -138,7 +138,7 @@ def _run(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[An
     walk = _Walk(layers, parameters, x, targets, decided, rounding)
     for layer in layers:
         walk.step(layer)
-    return walk.found
+    return walk.outputs
 
 
 def forward(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[Any]) -> dict[str, Array]:
@@ -166,11 +166,11 @@ def prediction(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDAr
     last = {name: layer for layer in layers for name in layer.inputs}
     for layer in layers[:-1]:
         value = walk.step(layer).value
-        walk.found[layer.name] = Output(value, lambda: np.zeros(0), lambda error: ([], {}))
+        walk.outputs[layer.name] = Output(value, lambda: np.zeros(0), lambda error: ([], {}))
         for name in set(layer.inputs):
             if last[name] is layer:
-                del walk.found[name]
-    return walk.found[layers[-1].inputs[0]].value
+                del walk.outputs[name]
+    return walk.outputs[layers[-1].inputs[0]].value
 
 
 def loss(layers: Sequence[ReferenceLayer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any]) -> float:

@@ -25,7 +25,7 @@ from plinth_hw.isa.vector_body import (
     VectorOp,
 )
 from plinth_sim.golden.blocks import window
-from plinth_sim.golden.lanes import Lanes, Made, lanes_of
+from plinth_sim.golden.lanes import Counted, Lanes, lanes_of
 
 Words = NDArray[np.unsignedinteger]
 
@@ -204,7 +204,7 @@ def check_written(program: DecodedBody) -> None:
 
 
 def compute(lanes: Lanes, instruction: DecodedInstruction, a: Words, b: Words | None, immediate: int,
-            shape: tuple[int, int], reduce_rows: bool) -> Made:
+            shape: tuple[int, int], reduce_rows: bool) -> Counted:
     """Result of one instruction, and the ends that came up; ``reduce_rows`` says which dimension a reduction takes
     away."""
     op, axis = instruction.op, 0 if reduce_rows else 1
