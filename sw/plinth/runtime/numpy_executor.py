@@ -29,7 +29,7 @@ class NumpyExecutor:
     """
 
     def __init__(self, step: Step) -> None:
-        self._made = NumpyStep(step)
+        self._step = NumpyStep(step)
         self.cycles = 0
         #: All dies.
         self.numbers: Sequence[int] = range(step.dies)
@@ -41,7 +41,7 @@ class NumpyExecutor:
 
     def wait(self) -> int:
         """One step, of the inputs and targets that lie in memory."""
-        self._made.run()
+        self._step.run()
         return 0
 
     def step(self, place: int = 0) -> int:
@@ -54,15 +54,15 @@ class NumpyExecutor:
 
     def collect_floats(self, pieces: Sequence[Piece]) -> list[Floats]:
         """Numbers ``[rows, columns]`` of each piece."""
-        return [self._made.memories[die].view(buffer).copy() for die, buffer in pieces]
+        return [self._step.memories[die].view(buffer).copy() for die, buffer in pieces]
 
     def write(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
         """Words, as they are."""
-        self._made.memories[die].view(buffer).view(np.uint32)[...] = values
+        self._step.memories[die].view(buffer).view(np.uint32)[...] = values
 
     def write_floats(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
         """Numbers, in FP32."""
-        self._made.memories[die].view(buffer)[...] = values
+        self._step.memories[die].view(buffer)[...] = values
 
     def rewrite(self, number: int, task: int, word: int, value: int) -> None:
         """Nothing: there are no descriptors."""

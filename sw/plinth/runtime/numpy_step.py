@@ -69,7 +69,7 @@ class NumpyStep:
         self.memories = [Memory(step) for _ in range(step.dies)]
         self._convolutions: dict[tuple[str, int], ConvolutionKernel] = {}
         self._rate = step.rule.scaled(step.scale).rate
-        self._runs = [run for operation in step.operations for run in self._made(operation)]
+        self._runs = [kernel for operation in step.operations for kernel in self._kernels(operation)]
 
 
     def run(self) -> None:
@@ -80,7 +80,7 @@ class NumpyStep:
 
     # Operations.
 
-    def _made(self, operation: operations.Operation) -> Iterator[Kernel]:
+    def _kernels(self, operation: operations.Operation) -> Iterator[Kernel]:
         make = KERNELS.get(type(operation))
         if make is None:
             raise UserError(f"numpy has no kernel for {type(operation).__name__} ({operation.name!r}); choose another "
