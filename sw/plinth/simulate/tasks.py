@@ -53,18 +53,18 @@ NOTHING = PaperCost()
 
 
 class TaskByTask(Collected):
-    """The workload of one step.
+    """The workload of one step. A switch is taken to be a router like those of dies.
 
     Attributes
     ----------
-    machine : plinth_sim.array.machine.Machine
+    machine : plinth_sim.array.machine.SimulatedArray
         Dies and links for the simulator. Behind the array's links stand, as links of their own, each die's read and
         write channel, its receive path of tiles and its injection into the network, and the queue of tiles behind each
         link.
     activities, purposes, tasks
         What is simulated, what each of it is for, and whether it ends a task.
     links : int
-        Links of the array. A switch is taken to be a router as those of dies are.
+        Links of the array.
     """
 
     def __init__(self, step: Step, routes: LinkRoutes, costs: DieCosts, speeds: Sequence[float]):
