@@ -334,18 +334,19 @@ class WinogradLayer(WeightedLayer):
 
     def multiply(self, x: Tensor, z: Tensor) -> None:
         scattered = self._scatter("tiles", "fprop", x, outputs=False) if self._first == self.number else None
-        self._made: Tiles = self._place("product_tiles", z, self.here.tiles[1])
+        self._product_tiles: Tiles = self._place("product_tiles", z, self.here.tiles[1])
         if scattered is None:
             self._inputs: Tiles = self._layer(self._first)._inputs
         else:
             tiles, scatter = scattered
-            if self._in_strips(FPROP, scatter, tiles, self._made, z):
+            if self._in_strips(FPROP, scatter, tiles, self._product_tiles, z):
                 self._inputs = tiles
                 return
             self._inputs = self._scattered(scatter, tiles)
-        self._product(FPROP, self._inputs, self._made)
+        self._product(FPROP, self._inputs, self._product_tiles)
         if self.gives_product:
-            whole = self._sum("summed_tiles", [self._layer(number)._made for number in self._summands], z, outputs=True)
+            whole = self._sum("summed_tiles", [
+                self._layer(number)._product_tiles for number in self._summands], z, outputs=True)
             self._gather("product_tiles", FPROP, whole, z, outputs=True, added=self._residual())
 
     def _residual(self) -> Tensor | None:
@@ -380,22 +381,22 @@ class WinogradLayer(WeightedLayer):
         """Append bprop: tiles of the error, and, if the input has one, its error ``input_error``."""
         scattered = self._scatter("error_tiles", "bprop", error, outputs=True) if self.gives_product else None
         if input_error is not None:
-            self._error_made: Tiles = self._place("input_error_tiles", input_error, self.here.tiles[0])
+            self._input_error_tiles: Tiles = self._place("input_error_tiles", input_error, self.here.tiles[0])
         if scattered is None:
             self._errors: Tiles = self._layer(self._summands[-1])._errors
         else:
             tiles, scatter = scattered
-            if input_error is not None and self._in_strips(BPROP, scatter, tiles, self._error_made, input_error):
+            if input_error is not None and self._in_strips(BPROP, scatter, tiles, self._input_error_tiles, input_error):
                 self._errors = tiles
                 return
             self._errors = self._scattered(scatter, tiles)
         if input_error is None:
             return
-        self._product(BPROP, self._errors, self._error_made)
+        self._product(BPROP, self._errors, self._input_error_tiles)
         if self._first == self.number:
             sharing = [number for number, first in self.step.shared_tiles.items() if first == self.number]
             whole = self._sum("summed_error_tiles", [
-                self._layer(number)._error_made for number in (self.number, *sharing)], input_error, outputs=False)
+                self._layer(number)._input_error_tiles for number in (self.number, *sharing)], input_error, outputs=False)
             self._gather("input_error_tiles", BPROP, whole, input_error, outputs=False)
 
     @property
