@@ -395,8 +395,8 @@ class WinogradLayer(WeightedLayer):
         self._product(BPROP, self._errors, self._input_error_tiles)
         if self._first == self.number:
             sharing = [number for number, first in self.step.shared_tiles.items() if first == self.number]
-            whole = self._sum("summed_error_tiles", [
-                self._layer(number)._input_error_tiles for number in (self.number, *sharing)], input_error, outputs=False)
+            summed = [self._layer(number)._input_error_tiles for number in (self.number, *sharing)]
+            whole = self._sum("summed_error_tiles", summed, input_error, outputs=False)
             self._gather("input_error_tiles", BPROP, whole, input_error, outputs=False)
 
     @property
