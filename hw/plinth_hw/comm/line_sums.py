@@ -130,8 +130,8 @@ class LineSums(wiring.Component):
             m.d.sync += [busy.eq(~ends), number.eq(number + 1)]
         m.submodules.queue = queue = FIFO(self.words, SUMS)
         wiring.connect(m, queue.o, wiring.flipped(self.o))
-        made_sums, latency = self._sums(m, held, Cat(number, matrix))
-        m.d.comb += [queue.i.payload.eq(Cat(made_sums)), queue.i.valid.eq(delayed(m, "begun", begins, latency))]
+        sums, latency = self._sums(m, held, Cat(number, matrix))
+        m.d.comb += [queue.i.payload.eq(Cat(sums)), queue.i.valid.eq(delayed(m, "begun", begins, latency))]
         return m
 
     def _sums(self, m: Module, held: list[Signal], row: Value) -> tuple[list[Value], int]:
