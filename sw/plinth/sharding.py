@@ -145,8 +145,7 @@ def _are_ranges(part: Any) -> bool:
     """Whether rows of a piece are a tuple of ranges of integers, none of them empty."""
     return isinstance(part, tuple) and all(
         isinstance(bounds, tuple) and len(bounds) == 2 and all(type(row) is int for row in bounds)
-        and bounds[0] < bounds[1]
-        for bounds in part)
+        and bounds[0] < bounds[1] for bounds in part)
 
 
 @dataclass(frozen=True, kw_only=True)

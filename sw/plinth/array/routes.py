@@ -27,8 +27,8 @@ def hops(links: Sequence[Link], nodes: int, dies: int) -> NDArray[np.int32]:
     while away.any():
         distances[away] = distance
         nearer, away, distance = away, np.zeros_like(away), distance + 1
-        for ones, others in sides:
-            away[ones] |= nearer[others]
+        for tails, heads in sides:
+            away[tails] |= nearer[heads]
         away &= distances > nodes
     return distances
 

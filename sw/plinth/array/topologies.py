@@ -93,13 +93,13 @@ def cluster_links(groups: int, clusters: int, rate: Fraction, narrow: Fraction, 
         links += [Link(*ends, rate=rate, latency=latency) for ends in joined]
     rows, columns = cluster_grid(groups, most_ports)
     for cluster in range(clusters):
-        for member in range(groups):
-            row, column = divmod(member, columns)
+        for group in range(groups):
+            row, column = divmod(group, columns)
             # To the column c of its row by port 2 + c, or one less behind its own, then likewise to rows.
             others = [(row * columns + c, 2 + c - 1, 2 + column) for c in range(column + 1, columns)]
             others += [(r * columns + column, columns + r, columns + 1 + row) for r in range(row + 1, rows)]
             others = [ends for ends in others if ends[0] < groups]
-            links += [Link(member * clusters + cluster, port, other * clusters + cluster, there, rate=narrow,
+            links += [Link(group * clusters + cluster, port, other * clusters + cluster, there, rate=narrow,
                            latency=latency) for other, port, there in others]
     return links
 

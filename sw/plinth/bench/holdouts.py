@@ -145,9 +145,8 @@ def first_measured(file: Path = FILE) -> dict[tuple[str, ...], FirstMeasurement]
     if not file.exists():
         return {}
     try:
-        return {tuple(measurement.pop("case")): FirstMeasurement(
-            splits=tuple(map(tuple, measurement.pop("splits"))), **measurement)
-                for measurement in json.loads(file.read_text(encoding="utf-8"))}
+        return {tuple(fields.pop("case")): FirstMeasurement(splits=tuple(map(tuple, fields.pop("splits"))), **fields)
+                for fields in json.loads(file.read_text(encoding="utf-8"))}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{file}: not a list of first measurements; take it from the repository again") from error
 

@@ -59,15 +59,15 @@ def with_tiles(network: Network, winograd: str | int | None, weights: str | None
     if not any_tiles and predict:
         raise ValueError(f"no layer of network {network.name!r} has Winograd tiles whose gathers could be predicted; "
                          "say --winograd auto, or leave --predict out")
-    made_of = replace(network, layers=tuple(layers))
-    if shares and not predicts(made_of):
+    configured_network = replace(network, layers=tuple(layers))
+    if shares and not predicts(configured_network):
         raise ValueError(f"no layer of network {network.name!r} is predicted, so --shares are of none; say --predict "
                          "1, 2 or regions, or leave --shares out")
     if not any_tiles and (winograd not in (None, OFF, AUTO) or weights not in (None, SPATIAL)):
         what = "trains Winograd tiles" if winograd in (None, OFF) else f"has a Winograd transform of {winograd} outputs"
         raise ValueError(f"no layer of network {network.name!r} {what}; say --winograd off, or auto, and --weights "
                          "spatial")
-    return made_of
+    return configured_network
 
 
 def _floats(matrix: Matrix) -> NDArray[np.float64]:

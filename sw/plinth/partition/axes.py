@@ -238,13 +238,13 @@ def overlap(owned: Region, need: Region, sizes: Sizes, factors: Factors) -> int:
     """
     if owned.by_digits and need.by_digits:
         dies, elements, count, whole = prod(factors), 1, 1, 0
-        owner_cuts, need_cuts = [owned.cuts(axis) for axis, _ in sizes], [need.cuts(axis) for axis, _ in sizes]
-        for (_, size), left, right in zip(sizes, owner_cuts, need_cuts, strict=True):
+        owned_cuts, need_cuts = [owned.cuts(axis) for axis, _ in sizes], [need.cuts(axis) for axis, _ in sizes]
+        for (_, size), left, right in zip(sizes, owned_cuts, need_cuts, strict=True):
             deeper = parts(max(left, right, key=len), factors)
             elements, count, whole = elements * size, count * deeper, whole + (size % deeper == 0)
-        if all(map(_nested, owner_cuts, need_cuts)) and (whole >= len(sizes) - 1 or _apart(owner_cuts, need_cuts)):
+        if all(map(_nested, owned_cuts, need_cuts)) and (whole >= len(sizes) - 1 or _apart(owned_cuts, need_cuts)):
             return elements * dies // count
-        pairs = tuple(pair for left, right in zip(owner_cuts, need_cuts, strict=True)
+        pairs = tuple(pair for left, right in zip(owned_cuts, need_cuts, strict=True)
                       for pair in zip(left, right, strict=False))
         if whole == len(sizes) and all(factors[left] == factors[right] for left, right in pairs):  # type: ignore[index]
             return elements // count * (dies // parts(_equalities(pairs), factors))  # type: ignore[arg-type]
@@ -254,7 +254,7 @@ def overlap(owned: Region, need: Region, sizes: Sizes, factors: Factors) -> int:
     return int(per_die.sum())
 
 
-def _apart(owner_cuts: Sequence[Cuts], need_cuts: Sequence[Cuts]) -> bool:
+def _apart(owned_cuts: Sequence[Cuts], need_cuts: Sequence[Cuts]) -> bool:
     """Whether no level cuts two axes."""
-    levels = [{*left, *right} for left, right in zip(owner_cuts, need_cuts, strict=True)]
+    levels = [{*left, *right} for left, right in zip(owned_cuts, need_cuts, strict=True)]
     return sum(map(len, levels)) == len(set().union(*levels))

@@ -39,13 +39,13 @@ def meets_itself(array: Array | None, rings: ProcessGroups) -> tuple[int, ...] |
 def rounds(array: Array | None, rings: ProcessGroups) -> tuple[tuple[int, ...], ...]:
     """Numbers of the rings of each round, none of which send over the same link: each ring is of the first round in
     which it meets no other; where :func:`ring_links` are none, all of one."""
-    numbers: list[list[int]] = []
+    ring_numbers: list[list[int]] = []
     used: list[set[int]] = []
     for number, links in enumerate(ring_links(array, rings)):
         place = next((place for place, taken in enumerate(used) if taken.isdisjoint(links)), len(used))
         if place == len(used):
-            numbers.append([])
+            ring_numbers.append([])
             used.append(set())
-        numbers[place].append(number)
+        ring_numbers[place].append(number)
         used[place].update(links)
-    return tuple(map(tuple, numbers))
+    return tuple(map(tuple, ring_numbers))

@@ -180,7 +180,7 @@ class StepTime:
                                         for direction in DIRECTIONS)
             elif node.gathers:
                 fprop, update = (die.rows(samples * raw, outputs, pairs)[0]
-                                  for pairs in (0.0, unlike(node.input_channels, inputs)))
+                                 for pairs in (0.0, unlike(node.input_channels, inputs)))
             # Bias and activation are worked on beside the product, strip by strip; behind it where partial sums come
             # from other dies, which are added up first.
             times = max(1, each) if node.junction else 1

@@ -170,8 +170,8 @@ def show_simulation(console: Console, simulation: Simulated) -> None:
         print_table(console, links)
     arranged: dict[str, list[str]] = {}
     for name, arrangement in plan.arrangements.items():
-        arranged.setdefault(f"F({arrangement.transform}) in {arrangement.groups} x {arrangement.clusters}", []
-                            ).append(name)
+        what = f"F({arrangement.transform}) in {arrangement.groups} x {arrangement.clusters}"
+        arranged.setdefault(what, []).append(name)
     for what, names in arranged.items():
         told = ", ".join(names if len(names) < 4 else [names[0], "..", names[-1]])
         console.print(f"Winograd layers {what} groups x clusters: {len(names)} ({told})", highlight=False)

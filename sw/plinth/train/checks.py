@@ -7,15 +7,15 @@ of update rules (:mod:`plinth.update.rule`) and factors on the rates of tiles' e
 (:mod:`plinth.network.winograd`), each of which tests compare with something that shares nothing. Errors of a step,
 with norms over all elements:
 
-    prediction   |found - p| / size of p                        p what the loss compares with its targets
-    loss         |found - loss| / size of the loss
-    gradient     |found - dW| / |dW|, largest of all layers     summed over dies
-    update       |found - W'| / |W' - W|, likewise, of the worst copy that a die holds, W' what the rule makes of W, dW
-                 and the state that the dies had; what rounding accounts for is no error: of a weight in FP32 half of
+    prediction   |computed - p| / size of p                     p what the loss compares with its targets
+    loss         |computed - loss| / size of the loss
+    gradient     |computed - dW| / |dW|, largest of all layers  summed over dies
+    update       |computed - W'| / |W' - W|, likewise, of the worst copy that a die holds, W' what the rule makes of W,
+                 dW and the state that the dies had; what rounding accounts for is no error: of a weight in FP32 half of
                  its last place, of one in fixed point a whole one, as it may lie between two places; low halves count
-    state        |found - s'| / |s' - s|, likewise, s' what the rule makes of the state s that the dies had and of the
-                 gradient that they found; or how far weights and states before a step are off those that the last one
-                 left, over what it changed
+    state        |computed - s'| / |s' - s|, likewise, s' what the rule makes of the state s that the dies had and of
+                 the gradient that they found; or how far weights and states before a step are off those that the last
+                 one left, over what it changed
     descent      the update's with the gradient that the dies found in place of dW, whose error is the gradient's own,
                  and the state that they stored; in state and descent rounding is that of :mod:`.stored`, and that of
                  sums over dies
@@ -390,7 +390,7 @@ class Checks:
         last, self._last = self._last, die_step
         between = between_steps(self.layers, last, die_step) if last else ()
         errors = [*between, *step_errors(self.layers, self.rule, wanted, die_step, self.held, self.rates,
-                                           self.carried, self.bounds)]
+                                         self.carried, self.bounds)]
         step = dict.fromkeys(ERRORS, 0.0)
         for error in errors:
             self.largest[error.name] = max(self.largest[error.name], error.value)

@@ -44,15 +44,15 @@ def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDIN
     rounding : float
         What numbers of the computation that is checked may be off, of their size.
     """
-    layers, rows = reference_layers(network), layer_vectors(network)
+    layers, vectors = reference_layers(network), layer_vectors(network)
 
     def compute(weights: LayerVectors, x: NDArray[Any], targets: NDArray[Any],
                 decided: Mapping[str, NDArray[np.float32]]) -> ReferenceStep:
         step = reference.gradients(layers, named(network, weights), _samples(network, x), targets, decided, rounding)
-        sizes = vars(step.scales) | {"gradients": [step.scales.gradients[row.layer] for row in rows]}
+        sizes = vars(step.scales) | {"gradients": [step.scales.gradients[vector.layer] for vector in vectors]}
         return ReferenceStep(step.predictions.reshape(len(x), -1), step.loss,
-                             [row.join(step.variables) for row in rows], TermSizes(**sizes), step.kinks, step.kinked,
-                             step.kink_difference)
+                             [vector.join(step.variables) for vector in vectors], TermSizes(**sizes), step.kinks,
+                             step.kinked, step.kink_difference)
     return compute
 
 

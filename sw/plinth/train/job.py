@@ -160,9 +160,9 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     progress(None, total)
     training_started = time.perf_counter()
 
-    def save(saved: Checkpoint) -> None:
+    def save(reached: Checkpoint) -> None:
         if options.save and 0 in driver.numbers:
-            checkpoint.save(options.save, network, saved)
+            checkpoint.save(options.save, network, reached)
 
     def state(of: Executor, result: StepResult) -> Checkpoint:
         epochs, step = divmod(result.epoch * steps_per_epoch + result.step + 1, steps_per_epoch)

@@ -4,13 +4,13 @@ Bounds of each step leave room for steps in which numbers saturate, as outputs d
 the rule, a step is far more exact. It has bounds of its own, and three errors besides, with dW the reference's gradient
 of a layer:
 
-    bias     of a layer's bias, |found - db| / |db|, with bounds times the cancellation, as those of its gradient: where
-             a die's part is missing, the layer's weights may hide it; |db| counts as :data:`LEAST_BIAS` of the layer's
-             gradient at least
-    gain     |<found, dW> / |dW|^2 - 1|, with bounds times the cancellation: a gradient that is too large or too small.
-             Roundings, which go in all directions, hardly show in it, so that its bounds are close
+    bias     of a layer's bias, |computed - db| / |db|, with bounds times the cancellation, as those of its gradient:
+             where a die's part is missing, the layer's weights may hide it; |db| counts as :data:`LEAST_BIAS` of the
+             layer's gradient at least
+    gain     |<computed, dW> / |dW|^2 - 1|, with bounds times the cancellation: a gradient that is too large or too
+             small. Roundings, which go in all directions, hardly show in it, so that its bounds are close
     sample   how much of a sample is missing from a layer's gradient, or too much in it. With g[i] what sample i adds to
-             dW, h[i] = g[i] less its projection on dW, and e = found - dW:
+             dW, h[i] = g[i] less its projection on dW, and e = computed - dW:
              |<e, h[i]>| / (|h[i]|^2 + mean of |h|^2 / 4), largest of all samples: 0.8 if one of average size is missing
 
 The projection on dW is left out since an error along dW is shared by all samples. A pass for each sample takes long, so

@@ -82,8 +82,8 @@ class OnnxNode:
             values = {kinds.INT: "i", kinds.INTS: "ints", kinds.FLOAT: "f", kinds.STRING: "s", kinds.TENSOR: "t"}
             if attribute.type not in values:
                 raise self.error(f"attribute {quoted(attribute.name)} has a type that is not supported")
-            plain = getattr(attribute, values[attribute.type])
-            self.attributes[attribute.name] = list(plain) if attribute.type == kinds.INTS else plain
+            setting = getattr(attribute, values[attribute.type])
+            self.attributes[attribute.name] = list(setting) if attribute.type == kinds.INTS else setting
 
     def integer(self, key: str, default: int) -> int:
         """An attribute that is an integer."""

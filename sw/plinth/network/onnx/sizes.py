@@ -171,11 +171,11 @@ def product(node: OnnxNode, sources: list[SizeList]) -> SizeList:
 
 def _product(node: OnnxNode, values: tuple[Size, ...]) -> Size:
     numbers = [value for value in values if isinstance(value, int)]
-    product = prod(numbers)
+    size = prod(numbers)
     if len(numbers) == len(values):
-        if abs(product) >= 1 << 63:
+        if abs(size) >= 1 << 63:
             raise node.error("computes a size that no integer of ONNX holds; mend the file")
-        return product
-    if product != 1 or len(values) - len(numbers) > 1:
+        return size
+    if size != 1 or len(values) - len(numbers) > 1:
         raise node.error("multiplies the batch; the batch stays the first dimension, by itself")
     return BATCH

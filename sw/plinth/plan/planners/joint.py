@@ -82,8 +82,7 @@ class _Rows:
         if rows is None:
             map_edge, time = self.time.graph.edges[edge], self.time
             vectors = self.candidates[map_edge.consumer]
-            rows = [[time.between(edge, from_vector, vector if owner is None else owner,
-                                  vector) for vector in vectors]]
+            rows = [[time.between(edge, from_vector, vector if owner is None else owner, vector) for vector in vectors]]
             if owner is None and time.graph.outputs[map_edge.producer][0] == edge:
                 rows.append([time.own(map_edge.producer, from_vector, vector) for vector in vectors])
             self._known[key] = rows

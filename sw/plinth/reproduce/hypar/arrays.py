@@ -33,7 +33,7 @@ def figure_11(draft: Draft) -> None:
     alone = cases[1].compute
     sizes = list(cases)
     gain = {"formula": {series: [alone / network.time(network.splits[series]) for network in cases.values()]
-                         for series in ("data", "hypar")}}
+                        for series in ("data", "hypar")}}
     settings: dict[str, Callable[[int], SimulationSetting]] = {
         "whole": partial(tree, whole=True), "links": partial(tree, whole=False), "our_dies": our_tree}
     for key, setting in settings.items():

@@ -108,13 +108,13 @@ def through(way: prediction.Way, elements: Array, bias: Array) -> Tally:
     sound, printed = (~prediction.live(way, ends(codes, bits, SCALE), after)
                       for ends in (regions.ends, regions.printed_ends))
     # What is dead remains dead: the last round has the drops of the first.
-    two, pooled = (~prediction.gathered(way, words, [first, first - 3], after, pooled=some).live
-                   for some in (False, True))
+    two_rounds, pooled = (~prediction.gathered(way, words, [first, first - 3], after, pooled=some).live
+                          for some in (False, True))
     biased = after((neurons, neurons))[1]
     largest = true & (biased == prediction.largest(biased))
-    dropped = sum(int((kept & dead).sum()) for kept, dead in ((true, sound), (true, two), (largest, pooled)))
-    return Tally(elements.shape[2], int(true.sum()), int(two.sum()), int(largest.sum()), int(pooled.sum()), dropped,
-                 int((true & printed).sum()))
+    dropped = sum(int((kept & dead).sum()) for kept, dead in ((true, sound), (true, two_rounds), (largest, pooled)))
+    return Tally(elements.shape[2], int(true.sum()), int(two_rounds.sum()), int(largest.sum()), int(pooled.sum()),
+                 dropped, int((true & printed).sum()))
 
 
 def parts(count: int, seed: int, which: Sequence[prediction.Way]) -> Iterator[Tally]:
