@@ -64,7 +64,7 @@ def test_both_models_simulate_the_same_step() -> None:
     comparison = models.compare(step)
     assert comparison is not None and comparison.task_by_task == pytest.approx(agreement.simulated_cycles(step), abs=1)
     assert 0 < abs(comparison.error) < 0.2 and comparison.tasks > 20
-    coded = dataclasses.replace(ARRAYS["ring-2"], codes=AT_LINKS)
+    coded = dataclasses.replace(ARRAYS["ring-2"], preset="ndp-demo-predict", codes=AT_LINKS)
     assert models.compare(dataclasses.replace(step, array=coded)) is None
 
 

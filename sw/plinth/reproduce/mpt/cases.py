@@ -29,6 +29,7 @@ from plinth.plan.planning import arranged, given_plan
 from plinth.predict.time import StepTime
 from plinth.reproduce.paper import paper
 from plinth.simulate import step
+from plinth.simulate.workload import MOST_TASKS
 
 #: The paper's data.
 MPT = paper("mpt")
@@ -168,7 +169,8 @@ def simulated(name: str, system: str, dies: int = GROUPS * CLUSTERS, kernel: int
 def _step(network: Network, system: str, where: Array, codes: str) -> SimulatedStep:
     plan = plan_of(network, system, where, codes)
     assert plan.hardware is not None
-    simulation = step.simulated(plan, plan.hardware)
+    # Arrays with switches, which are compared with each other, by one model whatever their size.
+    simulation = step.simulated(plan, plan.hardware, most_tasks=0 if plan.hardware.switches else MOST_TASKS)
     forward = max(done for done, what in zip(simulation.result.dones.tolist(), simulation.work.purposes, strict=True)
                   if what.phase == "fprop")
     return SimulatedStep(simulation.result.seconds, forward, sum(simulation.joules.values()), simulation.joules["dram"])
