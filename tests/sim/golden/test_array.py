@@ -282,12 +282,15 @@ def test_own_dies_are_told_though_others_are_gone() -> None:
 
 
 def test_other_dies_that_do_not_end_are_named() -> None:
+    """All dies of other processes are told that the one of this process has given up."""
     driver, transport = alone(adders())
     transport.messages += [Advance(die, 0, 8) for die in (1, 2, 3)]
     transport.messages.append(Met(2, 0, END))
     transport.absent = True
     with pytest.raises(DieError, match=r"dies 1, 3 did not come to where all processes meet within 0\.01 s"):
         driver.step(0)
+    assert [message for message in transport.sent if isinstance(message, Failure)] == [
+        Failure(0, die) for die in (1, 2, 3)]
 
 
 def test_what_belongs_to_the_next_step_waits_for_it() -> None:
