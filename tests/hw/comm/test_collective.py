@@ -11,7 +11,7 @@ from tests.support.refusal import refused
 from tests.support.ring import Ring
 
 from plinth_hw.comm.collective import CollectiveEngine
-from plinth_hw.comm.message import chunks_in_flight
+from plinth_hw.comm.message import chunks_in_flight, message_layout, step_layout
 from plinth_hw.isa.formats import FP32, Q3_12, factor_word
 from plinth_hw.isa.operations import CollectiveOperation, Engine, ErrorCode, UpdateOperation
 from plinth_hw.isa.parameters import preset
@@ -30,6 +30,15 @@ BASES = [0] * 16
 BASES[2], BASES[9] = 3 * BEAT, 5 * BEAT
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, SET_GROUP, _ = CollectiveOperation
 NONE, SGD = UpdateOperation
+
+
+@pytest.mark.parametrize("name", ["ndp-tiny", "ndp-paper"])
+def test_numbers_of_chunks_hold_the_longest_message(name: str) -> None:
+    """Of 2^32 - 1 words, and the numbers of the round behind it."""
+    parameters = preset(name)
+    chunks = (2**32 - 1) // parameters.chunk_words
+    assert message_layout(parameters)["full_chunks"].width >= chunks.bit_length()
+    assert step_layout(parameters)["chunk"].width >= (chunks + (chunks_in_flight(parameters) << 8)).bit_length()
 
 
 @pytest.fixture(scope="module")

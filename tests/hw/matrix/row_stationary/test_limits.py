@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.sim import Simulator
 from tests.support.amaranth_sim import simulate
 from tests.support.row_stationary import random_body
 
-from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.formats import FP16, FP32, Format
 from plinth_hw.isa.layout import pack
 from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -96,6 +98,23 @@ def checked(die: DieParameters, bodies: Iterable[Any]) -> list[bool]:
 
     simulate(dut, bench, limit_cycles=1_000_000)
     return verdicts
+
+
+@pytest.mark.parametrize(("number_format", "operands"), [(FP32, 1), (FP16, 2)])
+def test_operands_are_counted_in_whole_words(number_format: Format, operands: int) -> None:
+    sizes = Sizes(preset("hypar-tiny", multiply_format=number_format))
+    m, count, words = Module(), Signal(range(sizes.lanes + 1)), Signal(8)
+    m.d.comb += words.eq(sizes.words(count))
+
+    async def bench(ctx: Any) -> None:
+        for number in range(sizes.lanes + 1):
+            ctx.set(count, number)
+            await ctx.delay(1e-9)
+            assert ctx.get(words) == -(-number // operands)
+
+    simulator = Simulator(m)
+    simulator.add_testbench(bench)
+    simulator.run()
 
 
 def test_a_verdict_stays_until_the_next_start() -> None:
