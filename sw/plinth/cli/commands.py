@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from plinth.cli import planning, showing, training
+from plinth.cli import planning, running, showing, training
 from plinth.cli.group import cli
 from plinth.errors import UserError
 
-__all__ = ["cli", "planning", "run", "showing", "training"]
+__all__ = ["cli", "planning", "run", "running", "showing", "training"]
 
 
 def run(arguments: Sequence[str] | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, Ou
 
 if TYPE_CHECKING:
     from plinth.runtime.arrays import WaveWindow
+    from plinth.train.folder import RunFolder
+    from plinth.train.job import JobOptions
 
 
 def _window(text: str | None, out: Path, dies: int) -> WaveWindow | None:
@@ -82,6 +85,107 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
     return "serial", tuple(ports)
 
 
+@dataclass(frozen=True)
+class Run:
+    """A training run that a command line asks for: its job, and where its results go."""
+
+    job: JobOptions
+    folder: RunFolder
+    as_json: bool
+
+    def train(self) -> None:
+        """Train, with progress; write report and picture, and show the report.
+
+        Raises
+        ------
+        UserError
+            For whatever the user can mend, and for a wrong step, of which there is a report.
+        """
+        from plinth.output import write_json
+        from plinth.report.picture import draw
+        from plinth.report.progress import TrainingProgress
+        from plinth.report.table import training_table
+        from plinth.train.folder import PICTURE, PLAN, REPORT
+        from plinth.train.job import run_job
+
+        job, out = self.job, self.folder.path
+        with self.folder, Activity(f"setting up {job.network.name} on {job.array.name}") as activity:
+            run = run_job(job, TrainingProgress(activity), activity.say)
+            activity.begin(f"writing the report to {out}")
+            if out / PLAN in self.folder.outputs():
+                write_json(out / PLAN, run.plan.to_data())
+            draw(out / PICTURE, run.report)
+        if self.as_json:
+            print_json(run.report)
+        else:
+            console = new_console()
+            training_table(console, run.report)
+            console.print(f"report: {out / REPORT}, picture: {out / PICTURE}", soft_wrap=True, markup=False)
+            if job.window:
+                console.print(f"waves: {_recorded(job.window)}", soft_wrap=True, markup=False)
+        if run.report["bit_exact"] is False:
+            raise UserError("the RTL's weights differ from the golden model's; please report this with "
+                            "report.json")
+        if run.report["failure"] is not None:
+            raise UserError(f"{run.report['failure']} (see {out / REPORT})")
+
+
+def train_job(*, network: str | None, array_name: str | None, planner: str | None, plan_file: Path | None,
+              devices: tuple[str, ...], wide: bool | None, stochastic: bool, waves: str | None, out: Path | None,
+              winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
+              scale: str, **options: Any) -> Run:
+    """What the running command's options ask for.
+
+    Raises
+    ------
+    UserError
+        If they do not fit each other, or files cannot be read or written.
+    """
+    from dataclasses import replace
+
+    from plinth.api.choices import network_or_plan, said_by_plan
+    from plinth.api.jobs import check_used, training_job
+    from plinth.array.array import ARRAYS
+    from plinth.network.zoo import NETWORKS
+    from plinth.output import check_places
+    from plinth.plan.plan_file import load_plan
+    from plinth.train.datasets import DATASETS
+    from plinth.train.folder import RunFolder
+    from plinth.train.scale import parse_scale
+    from plinth_hw.installation import output_root
+
+    out = out or output_root() / "train"
+    network, plan_file = network_or_plan(network, plan_file)
+    folder = RunFolder(out, plan_file)
+    files = {"NETWORK": file_of(network, NETWORKS), "--plan": plan_file, "--array": file_of(array_name, ARRAYS),
+             "--data": file_of(options["data"], DATASETS)}
+    if plan_file is not None:
+        said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
+    typed, (device, ports) = _typed(), _devices(devices)
+    definition = open_network(network) if network else None
+    plan = load_plan(plan_file, definition) if plan_file is not None else None
+    dies = options.pop("dies")
+    if ports and dies is None and (plan is None or array_name is not None):
+        dies = len(ports)
+    # What is asked to be wide is not rounded, whatever a checkpoint says.
+    typed_wide = wide and typed & {"wide", "stochastic"} == {"wide"}
+    tile_options = {"winograd": winograd, "weights": weights, "predict": predict, "shares": shares}
+    job = training_job(
+        network=definition, plan=plan, plan_name=str(plan_file), array=array_name, dies=dies, planner=planner,
+        wide=wide, stochastic=False if typed_wide else stochastic or None,
+        tiles=tile_options | {"shares": shares_of(shares)},
+        tile_options={name: text for name, text in tile_options.items() if text is not None},
+        numbers={name: options.pop(name) for name in NUMBERS}, device=device, ports=ports, scale=parse_scale(scale),
+        out=folder, **options)
+    check_used(job, typed)
+    job = replace(job, window=_window(waves, out, job.array.dies))
+    written: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}
+    written["--waves"] = None if job.window is None else job.window.path
+    check_places(written, {"--resume": job.resume})
+    check_places(written | {"--save": job.save}, files)
+    return Run(job, folder, as_json)
+
+
 @cli.command()
 @click.argument("network", type=Name(), required=False)
 @array_options
@@ -122,77 +226,10 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--out", type=Folder(), help="folder of report and picture")
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
 @naming_checkpoint
-def train(network: str | None, array_name: str | None, planner: str | None, plan_file: Path | None,
-          devices: tuple[str, ...], wide: bool | None, stochastic: bool, waves: str | None, out: Path | None,
-          winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
-          scale: str, **options: Any) -> None:
+def train(**options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp). Every weight of simulated dies, or of a
     board's, is compared with the golden model's."""
-    from dataclasses import replace
-
-    from plinth.api.choices import network_or_plan, said_by_plan
-    from plinth.api.jobs import check_used, training_job
-    from plinth.array.array import ARRAYS
-    from plinth.network.zoo import NETWORKS
-    from plinth.output import check_places, write_json
-    from plinth.plan.plan_file import load_plan
-    from plinth.report.picture import draw
-    from plinth.report.progress import TrainingProgress
-    from plinth.report.table import training_table
-    from plinth.train.datasets import DATASETS
-    from plinth.train.folder import PICTURE, PLAN, REPORT, RunFolder
-    from plinth.train.job import run_job
-    from plinth.train.scale import parse_scale
-    from plinth_hw.installation import output_root
-
-    out = out or output_root() / "train"
-    network, plan_file = network_or_plan(network, plan_file)
-    folder = RunFolder(out, plan_file)
-    files = {"NETWORK": file_of(network, NETWORKS), "--plan": plan_file, "--array": file_of(array_name, ARRAYS),
-             "--data": file_of(options["data"], DATASETS)}
-    if plan_file is not None:
-        said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
-    typed, (device, ports) = _typed(), _devices(devices)
-    definition = open_network(network) if network else None
-    plan = load_plan(plan_file, definition) if plan_file is not None else None
-    dies = options.pop("dies")
-    if ports and dies is None and (plan is None or array_name is not None):
-        dies = len(ports)
-    # What is asked to be wide is not rounded, whatever a checkpoint says.
-    typed_wide = wide and typed & {"wide", "stochastic"} == {"wide"}
-    tile_options = {"winograd": winograd, "weights": weights, "predict": predict, "shares": shares}
-    job = training_job(
-        network=definition, plan=plan, plan_name=str(plan_file), array=array_name, dies=dies, planner=planner,
-        wide=wide, stochastic=False if typed_wide else stochastic or None,
-        tiles=tile_options | {"shares": shares_of(shares)},
-        tile_options={name: text for name, text in tile_options.items() if text is not None},
-        numbers={name: options.pop(name) for name in NUMBERS}, device=device, ports=ports, scale=parse_scale(scale),
-        out=folder, **options)
-    check_used(job, typed)
-    job = replace(job, window=_window(waves, out, job.array.dies))
-    written: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}
-    written["--waves"] = None if job.window is None else job.window.path
-    check_places(written, {"--resume": job.resume})
-    check_places(written | {"--save": job.save}, files)
-    with folder, Activity(f"setting up {job.network.name} on {job.array.name}") as activity:
-        run = run_job(job, TrainingProgress(activity), activity.say)
-        activity.begin(f"writing the report to {out}")
-        if out / PLAN in folder.outputs():
-            write_json(out / PLAN, run.plan.to_data())
-        draw(out / PICTURE, run.report)
-    if as_json:
-        print_json(run.report)
-    else:
-        console = new_console()
-        training_table(console, run.report)
-        console.print(f"report: {out / REPORT}, picture: {out / PICTURE}", soft_wrap=True, markup=False)
-        if job.window:
-            console.print(f"waves: {_recorded(job.window)}", soft_wrap=True, markup=False)
-    if run.report["bit_exact"] is False:
-        raise UserError("the RTL's weights differ from the golden model's; please report this with "
-                        "report.json")
-    if run.report["failure"] is not None:
-        raise UserError(f"{run.report['failure']} (see {out / REPORT})")
+    train_job(**options).train()
 
 
 @cli.command()

@@ -134,6 +134,21 @@ class Driver:
             raise UserError(f"processes run different programs, of digests {', '.join(digests)}; start all of them "
                             "with the same network, plan and options, of the same version")
 
+    def agree(self, what: str, settings: Mapping[str, str]) -> None:
+        """Refuse to go on with processes of other settings, which are texts by name. Collective.
+
+        Raises
+        ------
+        UserError
+            If there is one: the first that differs, and how.
+        """
+        told = self._told(what, dict(settings))
+        for key in dict.fromkeys(key for own in told for key in own):
+            texts = dict.fromkeys(own.get(key, "nothing") for own in told)
+            if len(texts) > 1:
+                raise UserError(f"processes have different {what}: {', '.join(texts)}; start all of them with the same "
+                                "options and files")
+
     def _set_up(self) -> None:
         """Registers, routes and descriptors of all dies of this process; then the graph that sets them up."""
         program = self.program

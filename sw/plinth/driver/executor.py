@@ -1,6 +1,6 @@
 """The interface by which the host runs training steps: dies behind a driver, in any number of processes, or numpy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +31,16 @@ class Executor(Protocol):
     @property
     def numbers(self) -> Sequence[int]:
         """Numbers of the dies that live in this process."""
+        ...
+
+    def agree(self, what: str, settings: Mapping[str, str]) -> None:
+        """Refuse to go on with processes of other settings, which are texts by name. Collective.
+
+        Raises
+        ------
+        UserError
+            If there is one: the first that differs, and how.
+        """
         ...
 
     def collect(self, pieces: Sequence[Piece]) -> list[NDArray[Any]]:

@@ -4,6 +4,7 @@ arrays           golden dies, co-simulated ones, and dies behind serial lines, a
 verilog          the Verilog of dies, its digests, and what goes wrong with its tools
 transports       what leads to golden dies of other processes: how they leave, and hear of each other's errors
 processes        several processes of one machine, joined by pipes
+mpi              several processes of one machine or many, which MPI has started
 numpy_executor   a step in numpy, as the host runs it
 numpy_step       its operations: a kernel for each kind, for each die
 memory           the places of a die as arrays

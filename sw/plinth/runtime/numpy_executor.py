@@ -1,6 +1,6 @@
 """A step in numpy as the host runs it: beside dies and their driver, another executor."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,9 @@ class NumpyExecutor:
     def step(self, place: int = 0) -> int:
         """As :meth:`wait`."""
         return self.wait()
+
+    def agree(self, what: str, settings: Mapping[str, str]) -> None:
+        """Nothing: all dies live in this process."""
 
     def collect(self, pieces: Sequence[Piece]) -> list[NDArray[np.uint32]]:
         """Words ``[rows, columns]`` of each piece."""

@@ -42,6 +42,7 @@ from plinth.update.rule import UpdateRule
 from plinth_hw.installation import commit
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
+from plinth_sim.golden.transport import Transport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,8 @@ class JobOptions:
     rule: UpdateRule
     seed: int
     device: str
+    #: With the device "golden": what joins this process to others, which train together; the dies of each.
+    transport: Transport | None = None
     #: With the device "serial": name and rate in baud of each die's port.
     ports: tuple[tuple[str, int], ...] = ()
     #: And the folder of the bitstream that the dies must hold; None: any of the array's parameters.
@@ -145,6 +148,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if options.out is not None:
         options.out.hold()
     driver, golden, digest = executors()
+    driver.agree("settings", settings.texts | {"seed": f"--seed {start.seed}", "start": start.progress,
+                                               "version": f"version {commit()}"})
     checks = against_float64(network, options.rule, parameters.number_format, kinks=options.kinks)
     session = Session(network, dataset, view, driver, golden, checks, options.batch, start.seed)
     session.load_parameters(start.parameters)
@@ -220,7 +225,7 @@ def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, step
         return Driver(devices, program, memory_words=memory_words, links=array, verilog_digest=digest)
 
     def executors() -> Executors:
-        golden = driver(golden_array(parameters, dies, memory_words))
+        golden = driver(golden_array(parameters, dies, memory_words, options.transport))
         if options.device == GOLDEN:
             return golden, None, None
         if options.device == "serial":

@@ -91,6 +91,12 @@ class RunSettings:
         }
         return compared | {name: (value, f"--{name} {value!r}") for name, value in rule.numbers.items()}
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """What decides the weights, as messages say it, by name."""
+        return {name: text for name, (_, text) in self._compared().items()} | {
+            "epochs": f"--epochs {self.epochs}", "place": self.place}
+
     def differences(self, other: "RunSettings") -> Iterator[tuple[str, str, str]]:
         """Settings that are others: name, these and the other ones in words (empty where a rule has none)."""
         ours, theirs, none = self._compared(), other._compared(), (None, "")

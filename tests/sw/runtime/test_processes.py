@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.networks import random_plan, trainable_network
-from tests.support.shares import Processes, Training, in_threads, memories
+from tests.support.shares import Processes, Training, assert_same, check, in_threads, memories
 
 from plinth.api.training import TrainingResult, train
 from plinth.driver.driver import DieError, Driver
@@ -45,37 +45,7 @@ from plinth_hw.isa.parameters import preset
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.transport import Message, Met, Transport
 
-#: By number of dies: one process, two, and three, uneven ones among them.
-SHARES = {2: (((0, 1),), ((1,), (0,))), 4: (((0, 1, 2, 3),), ((2,), (0, 1, 3)), ((0,), (1, 3), (2,))),
-          6: (((5, 0), (1, 2, 3, 4)), ((4,), (0, 2), (1, 3, 5)))}
 WORDS = 1 << 18
-
-
-def assert_same(left: Any, right: Any, where: str) -> None:
-    if isinstance(left, dict):
-        assert left.keys() == right.keys(), where
-        for key in left:
-            assert_same(left[key], right[key], f"{where} {key}")
-    elif isinstance(left, (list, tuple)):
-        assert len(left) == len(right), where
-        for number, (mine, theirs) in enumerate(zip(left, right, strict=True)):
-            assert_same(mine, theirs, f"{where} {number}")
-    else:
-        assert np.array_equal(left, right, equal_nan=isinstance(left, float)), where
-
-
-def check(training: Training, run: Callable[..., list[Any]] = in_threads, shares: int = 3) -> dict[str, Any]:
-    """Some shares of the dies against one array without a transport; what the host has read."""
-    memories, read = training(None)
-    assert all(image.any() for image in memories.values()) and len(read["losses"]) == training.steps
-    for processes in SHARES[training.plan.dies][-shares:]:
-        outcomes = run(processes, training)
-        together = {die: image for images, _ in outcomes for die, image in images.items()}
-        assert [sorted(images) for images, _ in outcomes] == [sorted(dies) for dies in processes]
-        assert_same(dict(sorted(together.items())), memories, f"{processes}: die")
-        for _, theirs in outcomes:
-            assert_same(theirs, read, f"{processes}:")
-    return read
 
 
 def planned(network: Network, *split: str, batch: int = 8) -> Plan:

@@ -1,0 +1,155 @@
+"""Processes that MPI has started, its *ranks*, share the dies of a golden array: a transport between them.
+
+MPI carries letters, starts the ranks, and ends them all if one dies. A thread of each rank does its traffic, so that
+letters go and come while the host computes::
+
+    host thread            thread of the rank                     other ranks
+    send    --> outbox --> isend, the request kept until done --> improbe, receive --> letters --> receive
+
+``mpi4py`` is the extra ``mpi``; nothing of it is loaded before :func:`world` is called.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from plinth.errors import UserError, cause
+from plinth.runtime.transports import Left, Letter, QueueTransport
+from plinth_hw.installation import install
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+#: Seconds without traffic after which a rank's thread sleeps between two looks, and for how long it does.
+BUSY_SECONDS, NAP_SECONDS = 2e-3, 1e-4
+#: Seconds for which a rank that has left waits for the others to leave before it ends them all.
+LEAVE_SECONDS = 30.0
+#: Exit code of ranks that are ended so.
+ABORTED = 2
+
+
+class World(NamedTuple):
+    """The ranks of a run: their communicator, how many they are, and the number of this one."""
+
+    communicator: Any
+    size: int
+    rank: int
+
+
+def world() -> World:
+    """All ranks that ``mpiexec`` has started together; a process that it has not started is a world of one rank.
+
+    Raises
+    ------
+    UserError
+        If there is no ``mpi4py``, or no MPI library that it can load, or MPI cannot be called from several threads.
+    """
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise UserError("processes over MPI need mpi4py, for this machine's MPI or with one of its own: "
+                        f"{install('mpi')}") from error
+    except RuntimeError as error:
+        raise UserError(f"mpi4py finds no MPI library that it can load: {cause(error)}; load that of this machine, or "
+                        f"take one from the registry: {install('mpi')}") from error
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise UserError(f"this MPI ({MPI.Get_library_version().splitlines()[0].strip()}) cannot be called from several "
+                        "threads; take one that offers MPI_THREAD_MULTIPLE")
+    return World(MPI.COMM_WORLD, MPI.COMM_WORLD.Get_size(), MPI.COMM_WORLD.Get_rank())
+
+
+class MpiTransport(QueueTransport):
+    """One rank's end of a transport. Letters of a rank to another keep their order, as messages of one communicator do.
+
+    Behind the last letter of all ranks the thread ends; a rank that does not leave within :data:`LEAVE_SECONDS` of
+    this one is named, and all ranks are ended.
+
+    Parameters
+    ----------
+    communicator : mpi4py.MPI.Intracomm
+        Of as many ranks as there are processes. The transport has its own one made of it. Collective.
+    processes : sequence of sequences of int
+        The dies of each rank.
+    """
+
+    def __init__(self, communicator: Intracomm, processes: Sequence[Sequence[int]]) -> None:
+        if communicator.Get_size() != len(processes):
+            raise ValueError(f"{len(processes)} processes, but {communicator.Get_size()} ranks")
+        super().__init__(processes, communicator.Get_rank())
+        from mpi4py.MPI import Status
+
+        self._communicator, self._status = communicator.Dup(), Status()
+        self._outbox: queue.SimpleQueue[tuple[int, Letter]] = queue.SimpleQueue()
+        others = [rank for rank in range(len(processes)) if rank != self.own]
+        self.carriers = {rank: partial(self._hand_over, rank) for rank in others}
+        #: Ranks whose last letter this one has sent, and those whose last letter has come.
+        self._told: set[int] = set()
+        self._heard: set[int] = set()
+        self._others = frozenset(others)
+        self._thread = threading.Thread(target=self._carry, daemon=True, name="mpi")
+
+    def _hand_over(self, rank: int, letter: Letter) -> None:
+        self._outbox.put((rank, letter))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return super().__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        super().__exit__(kind, error, traceback)
+        self._thread.join(LEAVE_SECONDS)
+        if self._thread.is_alive():
+            silent = sorted(self._others - self._heard)
+            ranks = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
+            print(f"plinth: rank {self.own}: {ranks} not ended {LEAVE_SECONDS:.0f} seconds behind this one: all ranks "
+                  "are ended", flush=True)
+            self._communicator.Abort(ABORTED)
+        self._communicator.Free()
+
+    def _carry(self) -> None:
+        """Send and receive until the last letter of every other rank has come, and all of this rank's are gone."""
+        requests: list[Any] = []
+        quiet = time.monotonic()
+        while requests or not self._heard >= self._others <= self._told:
+            busy = self._send(requests) | self._receive()
+            requests[:] = [request for request in requests if not request.Test()]
+            if busy:
+                quiet = time.monotonic()
+            elif time.monotonic() - quiet > BUSY_SECONDS:
+                time.sleep(NAP_SECONDS)
+            else:
+                time.sleep(0)
+
+    def _send(self, requests: list[Any]) -> bool:
+        """Post all letters of the outbox; whether there was one."""
+        busy = False
+        while not self._outbox.empty():
+            rank, letter = self._outbox.get()
+            # The request holds the letter's bytes until they are gone.
+            requests.append(self._communicator.isend(letter, rank))
+            if isinstance(letter, Left):
+                self._told.add(rank)
+            busy = True
+        return busy
+
+    def _receive(self) -> bool:
+        """Take all letters that have come; whether there was one."""
+        busy = False
+        while (message := self._communicator.improbe()) is not None:
+            letter: Letter
+            try:
+                letter = message.recv(self._status)
+                if isinstance(letter, Left):
+                    self._heard.add(self._status.Get_source())
+            except Exception as error:
+                letter = Left(f"a message of it cannot be read: {cause(error)}")
+            self.letters.put((self._status.Get_source(), letter))
+            busy = True
+        return busy

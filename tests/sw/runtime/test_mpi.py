@@ -1,0 +1,94 @@
+"""Golden dies shared among the ranks of an MPI program: bits of one process, and ends in order."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.networks import random_plan, trainable_network
+from tests.support.ranks import in_ranks, mpiexec
+from tests.support.shares import Training, check
+
+from plinth.errors import UserError
+from plinth.runtime import mpi
+
+#: The smallest run of the command.
+QUICK = ("-m", "plinth.cli", "run", "--steps", "2", "--batch", "16")
+
+
+@pytest.mark.parametrize(("seed", "dies"), [(3, 2), (4, 4), (5, 6)])
+def test_ranks_have_the_bits_of_one_process(seed: int, dies: int) -> None:
+    """Random networks and plans, on two and three uneven ranks."""
+    generator = np.random.default_rng([12, seed])
+    network = trainable_network(generator)[0]
+    plan = random_plan(network, dies, int(generator.integers(dies, 3 * dies)), generator)
+    check(Training(network, plan, ("ndp-tiny", "hypar-tiny")[seed % 2], steps=2), in_ranks, shares=1)
+
+
+def test_the_command_gives_the_weights_of_one_process(tmp_path: Path) -> None:
+    """One rank reports; the report is that of one process, but for times."""
+    reports, weights = [], []
+    for ranks in (1, 3):
+        folder = tmp_path / str(ranks)
+        run = mpiexec(ranks, *QUICK, "--out", str(folder), "--save", str(folder / "w.npz"), "--json")
+        assert run.returncode == 0, run.stderr
+        reports.append(json.loads(run.stdout))
+        assert run.stderr.count("setting up digits-mlp") == 1
+        with np.load(folder / "w.npz") as saved:
+            weights.append({name: saved[name] for name in saved.files})
+    for key in reports[0].keys() - {"wall_seconds", "setup_seconds"}:
+        assert reports[0][key] == reports[1][key], key
+    assert weights[0].keys() == weights[1].keys()
+    assert all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.parametrize(("ranks", "arguments", "message"), [
+    (3, ("--dies", "2"), "plinth: error: 2 dies cannot be shared among 3 processes; start 1 to 2"),
+    (2, ("--data", "none.npz"), "plinth: error: none.npz: no such file"),
+    (2, ("--winograd", "3"), "plinth: error: ")])
+def test_what_all_ranks_refuse_is_said_once(ranks: int, arguments: tuple[str, ...], message: str) -> None:
+    run = mpiexec(ranks, *QUICK, *arguments)
+    assert run.returncode == 2 and run.stdout == ""
+    assert [line.startswith(message) for line in run.stderr.splitlines()] == [True], run.stderr
+
+
+#: The command of a rank whose options are others than those of rank 0.
+OTHER = """
+import os, sys
+from plinth.cli import main
+rank = int(os.environ["PMI_RANK"])
+main(["run", "--steps", "2", "--batch", "16", *([] if rank == 0 else sys.argv[1:])])
+"""
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--rate", "0.5"), "processes "),
+    (("--seed", "7"), "processes have different settings: --seed 0, --seed 7; start all"),
+    (("--planner", "model"), "processes run different programs, of digests "),
+    (("--data", "none.npz"), "none.npz: no such file")])
+def test_ranks_that_differ_end_with_a_line(arguments: tuple[str, ...], message: str) -> None:
+    run = mpiexec(2, "-c", OTHER, *arguments)
+    assert run.returncode == 2 and run.stdout == ""
+    lines = run.stderr.splitlines()
+    assert "Traceback" not in run.stderr
+    assert any(line.startswith("plinth: error: rank ") and message in line for line in lines), lines
+
+
+def test_a_rank_that_is_killed_ends_all(tmp_path: Path) -> None:
+    """What was saved is whole: mpiexec ends the other ranks, in the middle of a step as well."""
+    script = ("import os, signal, threading\nfrom plinth.cli import main\n"
+              "if os.environ['PMI_RANK'] == '1': threading.Timer(6, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
+              f"main(['run', '--batch', '256', '--epochs', '1000', '--save', {str(tmp_path / 'w.npz')!r}])\n")
+    run = mpiexec(2, "-c", script)
+    assert run.returncode != 0
+    if (tmp_path / "w.npz").exists():
+        with np.load(tmp_path / "w.npz") as saved:
+            assert len(saved.files) > 3
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["w.npz"])
+
+
+def test_without_mpi4py_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(UserError, match=r"^processes over MPI need mpi4py: .*mpi"):
+        mpi.world()
