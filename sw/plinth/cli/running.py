@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from plinth.cli.group import cli
 from plinth.cli.training import Run, train, train_job
-from plinth.errors import UserError
+from plinth.errors import UserError, cause
 from plinth_hw.terminal.program import MENDABLE
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ def run(**options: Any) -> None:
     if ranks.size == 1:
         asked.train()
         return
+    transport = MpiTransport(ranks.communicator, shares)
     try:
-        with MpiTransport(ranks.communicator, shares) as transport:
+        with transport:
             if ranks.rank == 0:
                 replace(asked, job=replace(asked.job, transport=transport)).train()
             else:
@@ -53,22 +55,26 @@ def run(**options: Any) -> None:
         # The rank whose error it is says it.
         sys.exit(MENDABLE)
     except UserError as error:
-        raise _of_rank(ranks, error) from error
-
-
-def _of_rank(ranks: World, error: UserError) -> UserError:
-    named = UserError(f"rank {ranks.rank}: {error}")
-    for note in getattr(error, "__notes__", ()):
-        named.add_note(note)
-    return named
+        _say_once(ranks, error, transport.endings | {ranks.rank: cause(error)})
 
 
 def _end_together(ranks: World, fault: UserError | None) -> None:
     """Go on if no rank has found a fault in what is asked for; else all end, and one of them says why."""
-    faults = ranks.communicator.allgather(None if fault is None else str(fault))
-    if not any(faults):
-        return
-    first = next(rank for rank, text in enumerate(faults) if text is not None)
-    if fault is None or first != ranks.rank:
+    faults = dict(enumerate(ranks.communicator.allgather(None if fault is None else cause(fault))))
+    if fault is not None:
+        _say_once(ranks, fault, faults)
+    if any(faults.values()):
         sys.exit(MENDABLE)
-    raise fault if len(set(faults)) == 1 else _of_rank(ranks, fault)
+
+
+def _say_once(ranks: World, error: UserError, faults: Mapping[int, str | None]) -> NoReturn:
+    """End with an error, but silently where a lower rank has the same; with the rank's number if some have not."""
+    same = [rank for rank, fault in sorted(faults.items()) if fault == faults[ranks.rank]]
+    if ranks.rank != same[0]:
+        sys.exit(MENDABLE)
+    if len(same) == ranks.size:
+        raise error
+    named = UserError(f"rank {ranks.rank}: {error}")
+    for note in getattr(error, "__notes__", ()):
+        named.add_note(note)
+    raise named from error

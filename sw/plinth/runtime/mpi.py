@@ -70,6 +70,11 @@ class MpiTransport(QueueTransport):
     Behind the last letter of all ranks the thread ends; a rank that does not leave within :data:`LEAVE_SECONDS` of
     this one is named, and all ranks are ended.
 
+    Attributes
+    ----------
+    endings : dict of int to str or None
+        How other ranks have left, behind the ``with`` all of them: in order, or with an error, in one line.
+
     Parameters
     ----------
     communicator : mpi4py.MPI.Intracomm
@@ -88,9 +93,9 @@ class MpiTransport(QueueTransport):
         self._outbox: queue.SimpleQueue[tuple[int, Letter]] = queue.SimpleQueue()
         others = [rank for rank in range(len(processes)) if rank != self.own]
         self.carriers = {rank: partial(self._hand_over, rank) for rank in others}
-        #: Ranks whose last letter this one has sent, and those whose last letter has come.
+        #: Ranks whose last letter this one has sent; and those whose last letter has come, with what it says.
         self._told: set[int] = set()
-        self._heard: set[int] = set()
+        self.endings: dict[int, str | None] = {}
         self._others = frozenset(others)
         self._thread = threading.Thread(target=self._carry, daemon=True, name="mpi")
 
@@ -106,7 +111,7 @@ class MpiTransport(QueueTransport):
         super().__exit__(kind, error, traceback)
         self._thread.join(LEAVE_SECONDS)
         if self._thread.is_alive():
-            silent = sorted(self._others - self._heard)
+            silent = sorted(self._others - self.endings.keys())
             ranks = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
             print(f"plinth: rank {self.own}: {ranks} not ended {LEAVE_SECONDS:.0f} seconds behind this one: all ranks "
                   "are ended", flush=True)
@@ -117,7 +122,7 @@ class MpiTransport(QueueTransport):
         """Send and receive until the last letter of every other rank has come, and all of this rank's are gone."""
         requests: list[Any] = []
         quiet = time.monotonic()
-        while requests or not self._heard >= self._others <= self._told:
+        while requests or not self._others <= self._told & self.endings.keys():
             busy = self._send(requests) | self._receive()
             requests[:] = [request for request in requests if not request.Test()]
             if busy:
@@ -147,7 +152,7 @@ class MpiTransport(QueueTransport):
             try:
                 letter = message.recv(self._status)
                 if isinstance(letter, Left):
-                    self._heard.add(self._status.Get_source())
+                    self.endings[self._status.Get_source()] = letter.why
             except Exception as error:
                 letter = Left(f"a message of it cannot be read: {cause(error)}")
             self.letters.put((self._status.Get_source(), letter))

@@ -21,7 +21,7 @@ QUICK = ("-m", "plinth.cli", "run", "--steps", "2", "--batch", "16")
 def test_ranks_have_the_bits_of_one_process(seed: int, dies: int) -> None:
     """Random networks and plans, on two and three uneven ranks."""
     generator = np.random.default_rng([12, seed])
-    network = trainable_network(generator)[0]
+    network = trainable_network(generator)
     plan = random_plan(network, dies, int(generator.integers(dies, 3 * dies)), generator)
     check(Training(network, plan, ("ndp-tiny", "hypar-tiny")[seed % 2], steps=2), in_ranks, shares=1)
 
@@ -34,7 +34,7 @@ def test_the_command_gives_the_weights_of_one_process(tmp_path: Path) -> None:
         run = mpiexec(ranks, *QUICK, "--out", str(folder), "--save", str(folder / "w.npz"), "--json")
         assert run.returncode == 0, run.stderr
         reports.append(json.loads(run.stdout))
-        assert run.stderr.count("setting up digits-mlp") == 1
+        assert run.stderr.count("writing the report to") == 1
         with np.load(folder / "w.npz") as saved:
             weights.append({name: saved[name] for name in saved.files})
     for key in reports[0].keys() - {"wall_seconds", "setup_seconds"}:
@@ -45,8 +45,7 @@ def test_the_command_gives_the_weights_of_one_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ranks", "arguments", "message"), [
     (3, ("--dies", "2"), "plinth: error: 2 dies cannot be shared among 3 processes; start 1 to 2"),
-    (2, ("--data", "none.npz"), "plinth: error: none.npz: no such file"),
-    (2, ("--winograd", "3"), "plinth: error: ")])
+    (2, ("--data", "none.npz"), "plinth: error: none.npz: cannot be read")])
 def test_what_all_ranks_refuse_is_said_once(ranks: int, arguments: tuple[str, ...], message: str) -> None:
     run = mpiexec(ranks, *QUICK, *arguments)
     assert run.returncode == 2 and run.stdout == ""
@@ -63,16 +62,15 @@ main(["run", "--steps", "2", "--batch", "16", *([] if rank == 0 else sys.argv[1:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("--rate", "0.5"), "processes "),
+    (("--rate", "0.5"), "processes run different programs, of digests "),
     (("--seed", "7"), "processes have different settings: --seed 0, --seed 7; start all"),
     (("--planner", "model"), "processes run different programs, of digests "),
-    (("--data", "none.npz"), "none.npz: no such file")])
+    (("--data", "none.npz"), "rank 1: none.npz: cannot be read")])
 def test_ranks_that_differ_end_with_a_line(arguments: tuple[str, ...], message: str) -> None:
     run = mpiexec(2, "-c", OTHER, *arguments)
     assert run.returncode == 2 and run.stdout == ""
-    lines = run.stderr.splitlines()
-    assert "Traceback" not in run.stderr
-    assert any(line.startswith("plinth: error: rank ") and message in line for line in lines), lines
+    lines = [line for line in run.stderr.splitlines() if not line.startswith("setting up ")]
+    assert len(lines) == 1 and lines[0].startswith(f"plinth: error: {message}"), lines
 
 
 def test_a_rank_that_is_killed_ends_all(tmp_path: Path) -> None:
@@ -90,5 +88,5 @@ def test_a_rank_that_is_killed_ends_all(tmp_path: Path) -> None:
 
 def test_without_mpi4py_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    with pytest.raises(UserError, match=r"^processes over MPI need mpi4py: .*mpi"):
+    with pytest.raises(UserError, match=r"^processes over MPI need mpi4py, .*\[mpi\]"):
         mpi.world()
