@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from plinth.cli.group import cli
+from plinth.cli.resume import naming_checkpoint
 from plinth.cli.training import Run, train, train_job
 from plinth.errors import UserError, cause
 from plinth_hw.terminal.program import MENDABLE
@@ -19,10 +20,12 @@ _OF_RTL = ("devices", "bitstream", "threads", "waves")
 
 
 @cli.command("run", params=[parameter for parameter in train.params if parameter.name not in _OF_RTL])
+@naming_checkpoint
 def run(**options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp) on the golden model, its dies shared among
     the processes that `mpiexec -n P plinth run` starts together, each with one die or several; without mpiexec by one
     process."""
+    from contextlib import ExitStack
     from dataclasses import replace
 
     from plinth.driver.driver import RemoteDieError
@@ -32,11 +35,12 @@ def run(**options: Any) -> None:
 
     ranks = world()
     asked: Run | None = None
-    fault: UserError | None = None
+    fault: BaseException | None = None
     try:
         asked = train_job(devices=(GOLDEN,), bitstream=None, threads=None, waves=None, **options)
         shares = split_dies(asked.job.array.dies, ranks.size)
-    except UserError as error:
+    except BaseException as error:
+        # Whatever it is, the other ranks wait for this one's word.
         fault = error
     _end_together(ranks, fault)
     assert asked is not None
@@ -45,9 +49,11 @@ def run(**options: Any) -> None:
         return
     transport = MpiTransport(ranks.communicator, shares)
     try:
-        with transport:
+        with ExitStack() as joined:
+            joined.enter_context(transport)
             if ranks.rank == 0:
-                replace(asked, job=replace(asked.job, transport=transport)).train()
+                # What is written behind the last step is no matter of the other ranks.
+                replace(asked, job=replace(asked.job, transport=transport)).train(joined.close)
             else:
                 run_job(replace(asked.job, transport=transport, out=None), lambda result, total: None,
                         lambda text: None)
@@ -58,11 +64,13 @@ def run(**options: Any) -> None:
         _say_once(ranks, error, transport.endings | {ranks.rank: cause(error)})
 
 
-def _end_together(ranks: World, fault: UserError | None) -> None:
+def _end_together(ranks: World, fault: BaseException | None) -> None:
     """Go on if no rank has found a fault in what is asked for; else all end, and one of them says why."""
     faults = dict(enumerate(ranks.communicator.allgather(None if fault is None else cause(fault))))
-    if fault is not None:
+    if isinstance(fault, UserError):
         _say_once(ranks, fault, faults)
+    if fault is not None:
+        raise fault
     if any(faults.values()):
         sys.exit(MENDABLE)
 

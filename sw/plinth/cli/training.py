@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +94,8 @@ class Run:
     folder: RunFolder
     as_json: bool
 
-    def train(self) -> None:
-        """Train, with progress; write report and picture, and show the report.
+    def train(self, done: Callable[[], object] = lambda: None) -> None:
+        """Train, with progress; write report and picture, and show the report. Between the two calls ``done``.
 
         Raises
         ------
@@ -111,6 +112,7 @@ class Run:
         job, out = self.job, self.folder.path
         with self.folder, Activity(f"setting up {job.network.name} on {job.array.name}") as activity:
             run = run_job(job, TrainingProgress(activity), activity.say)
+            done()
             activity.begin(f"writing the report to {out}")
             if out / PLAN in self.folder.outputs():
                 write_json(out / PLAN, run.plan.to_data())

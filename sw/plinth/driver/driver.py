@@ -344,8 +344,11 @@ class Driver:
             return [value]
         try:
             told = self.array.meet((point, value))
-        except (ConnectionError, TimeoutError) as error:
+        except ConnectionError as error:
             raise RemoteDieError(str(error)) from error
+        except TimeoutError as error:
+            # Who does not come says nothing of it.
+            raise DieError(str(error)) from error
         self._check()
         self._ahead = 0
         for other, _ in told:

@@ -12,14 +12,16 @@ letters go and come while the host computes::
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from plinth.errors import UserError, cause
+from plinth.errors import UserError, cause, one_line
 from plinth.runtime.transports import Left, Letter, QueueTransport
 from plinth_hw.installation import install
 
@@ -111,14 +113,26 @@ class MpiTransport(QueueTransport):
         super().__exit__(kind, error, traceback)
         self._thread.join(LEAVE_SECONDS)
         if self._thread.is_alive():
-            silent = sorted(self._others - self.endings.keys())
+            silent = sorted(self._others - self.endings.keys()) or sorted(self._others)
             ranks = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
-            print(f"plinth: rank {self.own}: {ranks} not ended {LEAVE_SECONDS:.0f} seconds behind this one: all ranks "
-                  "are ended", flush=True)
-            self._communicator.Abort(ABORTED)
+            self._abort(f"{'' if error is None else f'{cause(error)}; '}{ranks} not ended {LEAVE_SECONDS:.0f} seconds "
+                        "behind this one: all ranks are ended")
         self._communicator.Free()
 
+    def _abort(self, message: str) -> None:
+        """End all ranks, with a line."""
+        with suppress(Exception):
+            print(f"plinth: error: rank {self.own}: {one_line(message)}", file=sys.stderr, flush=True)
+        self._communicator.Abort(ABORTED)
+
     def _carry(self) -> None:
+        """Carry letters until there are none any more. Without its traffic no rank can even be told: all are ended."""
+        try:
+            self._carry_all()
+        except Exception as error:
+            self._abort(f"messages between ranks cannot be carried: {cause(error)}")
+
+    def _carry_all(self) -> None:
         """Send and receive until the last letter of every other rank has come, and all of this rank's are gone."""
         requests: list[Any] = []
         quiet = time.monotonic()
@@ -148,13 +162,9 @@ class MpiTransport(QueueTransport):
         """Take all letters that have come; whether there was one."""
         busy = False
         while (message := self._communicator.improbe()) is not None:
-            letter: Letter
-            try:
-                letter = message.recv(self._status)
-                if isinstance(letter, Left):
-                    self.endings[self._status.Get_source()] = letter.why
-            except Exception as error:
-                letter = Left(f"a message of it cannot be read: {cause(error)}")
+            letter: Letter = message.recv(self._status)
+            if isinstance(letter, Left):
+                self.endings[self._status.Get_source()] = letter.why
             self.letters.put((self._status.Get_source(), letter))
             busy = True
         return busy

@@ -1,6 +1,7 @@
 """Golden dies shared among the ranks of an MPI program: bits of one process, and ends in order."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -71,6 +72,39 @@ def test_ranks_that_differ_end_with_a_line(arguments: tuple[str, ...], message: 
     assert run.returncode == 2 and run.stdout == ""
     lines = [line for line in run.stderr.splitlines() if not line.startswith("setting up ")]
     assert len(lines) == 1 and lines[0].startswith(f"plinth: error: {message}"), lines
+
+
+#: The command in ranks of which the last does something of its own first.
+ODD = """
+import os, sys
+from plinth.cli import main
+if os.environ["PMI_RANK"] == "1":
+    exec(sys.argv[1])
+main(["run", "--steps", "2", "--batch", "16"])
+"""
+
+
+@pytest.mark.parametrize("place", ["plinth.api.jobs.training_job", "plinth.train.job.evaluate",
+                                   "plinth.runtime.mpi.MpiTransport._receive"])
+def test_an_error_that_nobody_expects_ends_all(place: str) -> None:
+    """Before ranks are joined, while they train, and in the thread that joins them."""
+    run = mpiexec(2, "-c", ODD, f"from unittest import mock; mock.patch({place!r}, side_effect=KeyError('odd')).start()")
+    assert run.returncode != 0 and run.stdout == ""
+    assert run.stderr.count("KeyError: 'odd'") == 1, run.stderr
+
+
+def test_a_rank_that_hangs_is_named() -> None:
+    """Behind what the others have waited for, on standard error."""
+    script = ("import os, signal\nimport plinth.runtime.mpi, plinth_sim.golden.array as array\n"
+              "import plinth.train.job as job\nfrom plinth.cli import main\nplinth.runtime.mpi.LEAVE_SECONDS = 1\n"
+              "array.GoldenArray.__init__.__kwdefaults__['patience_seconds'] = 4\n"
+              "def hang(*_, **__): os.kill(os.getpid(), signal.SIGSTOP)\n"
+              "if os.environ['PMI_RANK'] == '1': job.evaluate = hang\n"
+              "main(['run', '--steps', '2', '--batch', '16'])\n")
+    run = mpiexec(2, "-c", script)
+    assert run.returncode == 2 and run.stdout == ""
+    assert re.search(r"^plinth: error: rank 0: dies 2, 3 did not come to where all processes meet within 4 s; rank 1 "
+                     "has not ended 1 seconds behind this one: all ranks are ended$", run.stderr, re.M), run.stderr
 
 
 def test_a_rank_that_is_killed_ends_all(tmp_path: Path) -> None:
