@@ -7,6 +7,7 @@ random bits within an epoch. Versions 1 and 2, whose arrays have the variables o
 version 1 has neither settings nor steps: what it does not say is None or 0.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -71,6 +72,18 @@ class Checkpoint:
         """How far training had come, in words."""
         steps = f" and {self.step} step{'s' * (self.step != 1)}" if self.step else ""
         return f"{self.epoch} epoch{'s' * (self.epoch != 1)}{steps}"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the weights, and of what goes with them: vectors and generators."""
+        digest = hashlib.sha256(repr(self.generators).encode())
+        arrays: dict[str, NDArray[Any]] = dict(self.parameters)
+        for name, vectors in self.kept.items():
+            arrays |= {f"{name} {vector}": values for vector, values in vectors.items()}
+        for name, values in sorted(arrays.items()):
+            digest.update(f"{name} {values.shape} {values.dtype}".encode())
+            digest.update(values.tobytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)

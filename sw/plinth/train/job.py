@@ -148,8 +148,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if options.out is not None:
         options.out.hold()
     driver, golden, digest = executors()
-    driver.agree("settings", settings.texts | {"seed": f"--seed {start.seed}", "start": start.progress,
-                                               "version": f"version {commit()}"})
+    if options.transport is not None:
+        driver.agree("settings", settings.texts | _agreed(options, start))
     checks = against_float64(network, options.rule, parameters.number_format, kinks=options.kinks)
     session = Session(network, dataset, view, driver, golden, checks, options.batch, start.seed)
     session.load_parameters(start.parameters)
@@ -279,6 +279,17 @@ def _settings(options: JobOptions, plan: Plan, dataset: Dataset) -> RunSettings:
         data_sha256=dataset.sha256, network_sha256=network_digest(options.network), tiles=tiles_of(options.network),
         tile_options=options.tile_options, preset=options.array.preset, array=options.array.name,
         dies=options.array.dies, planner=plan.planner)
+
+
+def _agreed(options: JobOptions, start: Checkpoint) -> dict[str, str]:
+    """What else has to be the same in all processes, as messages say it, by name: where training starts, and what
+    decides how many steps it takes and when all are asked for what one writes."""
+    return {"seed": f"--seed {start.seed}", "start": start.progress,
+            "weights": f"first weights of SHA-256 {start.digest[:8]}",
+            "steps": "no --steps" if options.steps is None else f"--steps {options.steps}",
+            "save": "--save" if options.save else "no --save",
+            "kinks": "no --kinks" if options.kinks is None else f"--kinks {options.kinks!r}",
+            "version": f"version {commit()}"}
 
 
 def _steps(session: Session, start: Checkpoint, epochs: int) -> Iterator[StepResult]:

@@ -65,6 +65,8 @@ main(["run", "--steps", "2", "--batch", "16", *([] if rank == 0 else sys.argv[1:
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--rate", "0.5"), "processes run different programs, of digests "),
     (("--seed", "7"), "processes have different settings: --seed 0, --seed 7; start all"),
+    (("--steps", "3"), "processes have different settings: --steps 2, --steps 3; start all"),
+    (("--save", "w.npz"), "processes have different settings: no --save, --save; start all"),
     (("--planner", "model"), "processes run different programs, of digests "),
     (("--data", "none.npz"), "rank 1: none.npz: cannot be read")])
 def test_ranks_that_differ_end_with_a_line(arguments: tuple[str, ...], message: str) -> None:
@@ -88,7 +90,8 @@ main(["run", "--steps", "2", "--batch", "16"])
                                    "plinth.runtime.mpi.MpiTransport._receive"])
 def test_an_error_that_nobody_expects_ends_all(place: str) -> None:
     """Before ranks are joined, while they train, and in the thread that joins them."""
-    run = mpiexec(2, "-c", ODD, f"from unittest import mock; mock.patch({place!r}, side_effect=KeyError('odd')).start()")
+    odd = f"from unittest import mock; mock.patch({place!r}, side_effect=KeyError('odd')).start()"
+    run = mpiexec(2, "-c", ODD, odd)
     assert run.returncode != 0 and run.stdout == ""
     assert run.stderr.count("KeyError: 'odd'") == 1, run.stderr
 
