@@ -11,6 +11,7 @@ letters go and come while the host computes::
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
 import threading
@@ -34,6 +35,8 @@ BUSY_SECONDS, NAP_SECONDS = 2e-3, 1e-4
 LEAVE_SECONDS = 30.0
 #: Exit code of ranks that are ended so.
 ABORTED = 2
+#: Where launchers say how many processes they have started: MPICH's, Open MPI's, Slurm's.
+LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 class World(NamedTuple):
@@ -50,7 +53,8 @@ def world() -> World:
     Raises
     ------
     UserError
-        If there is no ``mpi4py``, or no MPI library that it can load, or MPI cannot be called from several threads.
+        If there is no ``mpi4py``, or no MPI library that it can load, MPI cannot be called from several threads, or
+        another MPI's launcher has started this process beside others, which it does not know of.
     """
     try:
         from mpi4py import MPI
@@ -60,10 +64,17 @@ def world() -> World:
     except RuntimeError as error:
         raise UserError(f"mpi4py finds no MPI library that it can load: {cause(error)}; load that of this machine, or "
                         f"take one from the registry: {install('mpi')}") from error
+    name = " ".join(MPI.Get_library_version().split("\n")[0].split())
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise UserError(f"this MPI ({MPI.Get_library_version().splitlines()[0].strip()}) cannot be called from several "
-                        "threads; take one that offers MPI_THREAD_MULTIPLE")
-    return World(MPI.COMM_WORLD, MPI.COMM_WORLD.Get_size(), MPI.COMM_WORLD.Get_rank())
+        raise UserError(f"this MPI ({name}) cannot be called from several threads; take one that offers "
+                        "MPI_THREAD_MULTIPLE")
+    size = MPI.COMM_WORLD.Get_size()
+    for variable in LAUNCHED if size == 1 else ():
+        if (launched := os.environ.get(variable, "")).isdecimal() and int(launched) > 1:
+            raise UserError(f"one of {launched} processes ({variable}), but mpi4py's MPI ({name}) knows of no other; "
+                            "start them with the launcher of that MPI, which `plinth doctor` shows, or give mpi4py "
+                            "the MPI of this launcher")
+    return World(MPI.COMM_WORLD, size, MPI.COMM_WORLD.Get_rank())
 
 
 class MpiTransport(QueueTransport):
