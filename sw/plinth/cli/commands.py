@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import click
 
 from plinth.cli import planning, running, showing, training
-from plinth.cli.group import cli
-from plinth.errors import UserError
+from plinth.cli.group import cli, said
 
 __all__ = ["cli", "planning", "run", "running", "showing", "training"]
 
@@ -29,7 +28,4 @@ def run(arguments: Sequence[str] | None) -> None:
         click.echo(error.format_message())
         raise SystemExit(2) from None
     except click.ClickException as error:
-        hint = ""
-        if isinstance(error, click.UsageError):
-            hint = f"; see {'plinth' if error.ctx is None else error.ctx.command_path} --help"
-        raise UserError(f"{error.format_message().rstrip('.')}{hint}") from None
+        raise said(error) from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plinth.errors import UserError
 from plinth_hw.terminal.commands import CommandGroup
 
 if TYPE_CHECKING:
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 @click.version_option(package_name="plinth", message="%(prog)s %(version)s")
 def cli() -> None:
     """Plinth: a training accelerator in RTL, its golden model, and the software that drives both."""
+
+
+def said(error: click.ClickException) -> UserError:
+    """An error of click, as other errors are told."""
+    hint = ""
+    if isinstance(error, click.UsageError):
+        hint = f"; see {'plinth' if error.ctx is None else error.ctx.command_path} --help"
+    return UserError(f"{error.format_message().rstrip('.')}{hint}")
 
 
 def new_console(*, stderr: bool = False) -> Console:

@@ -6,10 +6,13 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from plinth.cli.group import cli
+import click
+
+from plinth.cli.group import cli, said
 from plinth.cli.resume import naming_checkpoint
 from plinth.cli.training import Run, train, train_job
 from plinth.errors import UserError, cause
+from plinth_hw.terminal.commands import Command
 from plinth_hw.terminal.program import MENDABLE
 
 if TYPE_CHECKING:
@@ -19,7 +22,26 @@ if TYPE_CHECKING:
 _OF_RTL = ("devices", "bitstream", "threads", "waves")
 
 
-@cli.command("run", params=[parameter for parameter in train.params if parameter.name not in _OF_RTL])
+class _OfRanks(Command):
+    """A command that no rank goes on with if one cannot read its options, or the files that they name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's."""
+        try:
+            return super().parse_args(ctx, args)
+        except (UserError, click.ClickException) as error:
+            from plinth.runtime.mpi import world
+
+            fault = said(error) if isinstance(error, click.ClickException) else error
+            try:
+                ranks = world()
+            except UserError:
+                raise fault from None
+            _end_together(ranks, fault)
+            raise
+
+
+@cli.command("run", cls=_OfRanks, params=[parameter for parameter in train.params if parameter.name not in _OF_RTL])
 @naming_checkpoint
 def run(**options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp) on the golden model, its dies shared among
@@ -39,6 +61,8 @@ def run(**options: Any) -> None:
     try:
         asked = train_job(devices=(GOLDEN,), bitstream=None, threads=None, waves=None, **options)
         shares = split_dies(asked.job.array.dies, ranks.size)
+    except click.ClickException as error:
+        fault = said(error)
     except BaseException as error:
         # Whatever it is, the other ranks wait for this one's word.
         fault = error

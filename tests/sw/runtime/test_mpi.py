@@ -46,6 +46,7 @@ def test_the_command_gives_the_weights_of_one_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ranks", "arguments", "message"), [
     (3, ("--dies", "2"), "plinth: error: 2 dies cannot be shared among 3 processes; start 1 to 2"),
+    (2, ("--stepps", "2"), "plinth: error: No such option '--stepps'"),
     (2, ("--data", "none.npz"), "plinth: error: none.npz: cannot be read")])
 def test_what_all_ranks_refuse_is_said_once(ranks: int, arguments: tuple[str, ...], message: str) -> None:
     run = mpiexec(ranks, *QUICK, *arguments)
@@ -68,7 +69,9 @@ main(["run", "--steps", "2", "--batch", "16", *([] if rank == 0 else sys.argv[1:
     (("--steps", "3"), "processes have different settings: --steps 2, --steps 3; start all"),
     (("--save", "w.npz"), "processes have different settings: no --save, --save; start all"),
     (("--planner", "model"), "processes run different programs, of digests "),
-    (("--data", "none.npz"), "rank 1: none.npz: cannot be read")])
+    (("--data", "none.npz"), "rank 1: none.npz: cannot be read"),
+    (("--resume", "none.npz"), "rank 1: none.npz: cannot be read"),
+    (("--stepps", "2"), "rank 1: No such option '--stepps'")])
 def test_ranks_that_differ_end_with_a_line(arguments: tuple[str, ...], message: str) -> None:
     run = mpiexec(2, "-c", OTHER, *arguments)
     assert run.returncode == 2 and run.stdout == ""
