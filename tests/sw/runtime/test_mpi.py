@@ -35,7 +35,7 @@ def test_the_command_gives_the_weights_of_one_process(tmp_path: Path) -> None:
         run = mpiexec(ranks, *QUICK, "--out", str(folder), "--save", str(folder / "w.npz"), "--json")
         assert run.returncode == 0, run.stderr
         reports.append(json.loads(run.stdout))
-        assert run.stderr.count("writing the report to") == 1
+        assert run.stderr.count("step 2 of 2: ") == 1
         with np.load(folder / "w.npz") as saved:
             weights.append({name: saved[name] for name in saved.files})
     for key in reports[0].keys() - {"wall_seconds", "setup_seconds"}:
