@@ -1,5 +1,6 @@
 """Cycles of tasks: formulas."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -26,6 +27,15 @@ def test_a_large_product_takes_its_multiplications(name: str) -> None:
     most = 1.2 if parameters.interleave >= 8 else 1.4
     assert size ** 3 / pes <= row < alone < most * size ** 3 / pes
     assert matrix_formula(parameters, 1, 1, 1)[1] >= parameters.interleave
+
+
+def test_room_for_two_tiles_hides_stores_behind_short_sums() -> None:
+    """With room for one, the next tile's sums wait until it is stored; behind long sums it has been anyway."""
+    two = preset("ndp-demo")
+    one = replace(two, output_buffer_words=two.tile_words)
+    assert two.output_buffer_words == 2 * two.tile_words
+    assert matrix_formula(one, 64, 64, 8)[1] > 1.3 * matrix_formula(two, 64, 64, 8)[1]
+    assert matrix_formula(one, 64, 64, 64) == matrix_formula(two, 64, 64, 64)
 
 
 def test_nothing_takes_nothing() -> None:

@@ -18,3 +18,9 @@ def test_a_further_row_takes_its_periods_or_its_writes(columns: int, kept: int, 
     few, more = (optimiser_formula(DIE, rows, columns, kept) for rows in (5, 6))
     assert DIE.beat_words == 8
     assert more.latency - few.latency == more.interval - few.interval == row
+
+
+def test_random_bits_take_a_read_and_a_write_of_their_state() -> None:
+    exact, stochastic = (optimiser_formula(DIE, 5, 16, 1, stochastic=random) for random in (False, True))
+    assert stochastic.latency - exact.latency == stochastic.interval - exact.interval == 2
+    assert stochastic.reads - exact.reads == stochastic.writes - exact.writes == DIE.beat_words
