@@ -7,6 +7,7 @@ import pytest
 
 from plinth.machine.copies import Copy
 from plinth.machine.die import DieCycles, machine
+from plinth.machine.links import LINK_LATENCY
 from plinth.machine.memory import SPAN_CYCLES, row_words
 from plinth.machine.products import DIRECTIONS, Product
 from plinth.machine.systolic_cycles import matrix_formula, matrix_memory
@@ -42,6 +43,12 @@ def test_nothing_takes_nothing() -> None:
     machine = DieCycles(TINY)
     assert not any((*machine.vector(FORWARD, 0, 5), *machine.copy(Copy.part(0, 5)),
                     *machine.product(Product("update", 0, 5, 5)).cycles))
+
+
+def test_a_further_member_of_a_ring_adds_a_hop_of_sums_and_one_of_results() -> None:
+    die = DieCycles(TINY)
+    few, more = (die.ring_latency(members, (members - 1) * LINK_LATENCY) for members in (4, 5))
+    assert more - few == 2 * die.control["hop"] > 0
 
 
 def test_short_runs_and_words_in_memory_cost() -> None:
