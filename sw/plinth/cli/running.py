@@ -26,7 +26,15 @@ class _OfRanks(Command):
     """A command that no rank goes on with if one cannot read its options, or the files that they name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click's."""
+        """Read the command line; a rank that cannot tells the others, and all end.
+
+        Raises
+        ------
+        UserError
+            In the lowest rank with this fault.
+        SystemExit
+            In the other ranks.
+        """
         try:
             return super().parse_args(ctx, args)
         except (UserError, click.ClickException) as error:

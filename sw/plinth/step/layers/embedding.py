@@ -33,7 +33,7 @@ class RowGather:
 
     @property
     def name(self) -> str:
-        """The name of its task."""
+        """What its tasks are called: the layer, and whether rows are gathered or errors scattered to them."""
         return f"{self.node.name}.{'scatter' if self.added else 'gather'}"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
