@@ -29,6 +29,8 @@ from plinth.network.layers import (
     Tanh,
 )
 from plinth.network.network import Network
+from plinth.network.winograd import with_tiles
+from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.reproduce.sparsity.networks import RECIPES
@@ -186,3 +188,20 @@ def enlarged_digits() -> Dataset:
     """The digits as maps of 28x28."""
     images = RECIPES["digits"].images()
     return Dataset(images.train_x, images.train_y, images.test_x, images.test_y, 10)
+
+
+#: Rows of a table by their numbers, then dense layers.
+WORDS = Network(name="words", input=Shape((6,)), layers=(
+    Embedding(name="table", inputs=("input",), rows=11, width=5), Dense(name="hidden", outputs=7),
+    Relu(name="relu"), Dense(name="classes", outputs=3), SoftmaxCrossEntropy(name="loss")))
+
+
+def tiled(outputs: int, weights: str | None, rounds: int | str | None = None, *, dies: int = 4, batch: int = 6,
+          split: tuple[str, str] = ("dp", "ep")) -> tuple[Network, Plan]:
+    """The digits' convolutions in Winograd tiles of so many outputs, and a plan that splits them so at two levels."""
+    network = with_tiles(NETWORKS["digits-cnn"], outputs, weights, rounds)
+    graph = from_network(network)
+    splits = tuple(split if node.tiling else ("dp", "dp") for node in graph.nodes) if dies > 1 else (
+        ((),) * len(graph.nodes))
+    return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
+                         array=f"ring-{dies}")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.device import Device, DeviceArray, Words
 from plinth.driver.diagnosis import Diagnosis
-from plinth.driver.executor import Piece
+from plinth.driver.executor import Piece, check_digests, check_settings
 from plinth.driver.program import DieGraph, Program, descriptor_words, program_digest
 from plinth.driver.statistics import DieStatistics, EngineCounters, TaskRecord
 from plinth.driver.wiring import Wiring, wiring_registers
@@ -129,10 +129,7 @@ class Driver:
 
     def _compare_programs(self) -> None:
         """Refuse to run with processes that run another program."""
-        digests = self._told("program", program_digest(self.program))
-        if len(set(digests)) > 1:
-            raise UserError(f"processes run different programs, of digests {', '.join(digests)}; start all of them "
-                            "with the same network, plan and options, of the same version")
+        check_digests(self._told("program", program_digest(self.program)))
 
     def agree(self, what: str, settings: Mapping[str, str]) -> None:
         """Refuse to go on with processes of other settings, which are texts by name. Collective.
@@ -142,12 +139,7 @@ class Driver:
         UserError
             If there is one: the first that differs, and how.
         """
-        told = self._told(what, dict(settings))
-        for key in dict.fromkeys(key for own in told for key in own):
-            texts = dict.fromkeys(own.get(key, "nothing") for own in told)
-            if len(texts) > 1:
-                raise UserError(f"processes have different {what}: {', '.join(texts)}; start all of them with the same "
-                                "options and files")
+        check_settings(what, self._told(what, dict(settings)))
 
     def _set_up(self) -> None:
         """Registers, routes and descriptors of all dies of this process; then the graph that sets them up."""

@@ -8,9 +8,38 @@ from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
 from plinth.driver.statistics import DieStatistics
+from plinth.errors import UserError
 
 #: The number of a die, and a region of its memory.
 Piece = tuple[int, Buffer]
+
+
+def check_digests(digests: Sequence[str]) -> None:
+    """Refuse processes that run different programs, whose digests these are.
+
+    Raises
+    ------
+    UserError
+        With the digests.
+    """
+    if len(set(digests)) > 1:
+        raise UserError(f"processes run different programs, of digests {', '.join(digests)}; start all of them with "
+                        "the same network, plan and options, of the same version")
+
+
+def check_settings(what: str, told: Sequence[Mapping[str, str]]) -> None:
+    """Refuse processes of different settings, which are texts by name.
+
+    Raises
+    ------
+    UserError
+        With the first that differs.
+    """
+    for key in dict.fromkeys(key for own in told for key in own):
+        texts = dict.fromkeys(own.get(key, "nothing") for own in told)
+        if len(texts) > 1:
+            raise UserError(f"processes have different {what}: {', '.join(texts)}; start all of them with the same "
+                            "options and files")
 
 
 class Executor(Protocol):

@@ -85,6 +85,8 @@ class MpiTransport(QueueTransport):
 
     Attributes
     ----------
+    communicator : mpi4py.MPI.Intracomm
+        That it was made for.
     endings : dict of int to str or None
         How other ranks have left, behind the ``with`` all of them: in order, or with an error, in one line.
 
@@ -94,15 +96,20 @@ class MpiTransport(QueueTransport):
         Of as many ranks as there are processes. The transport has its own one made of it. Collective.
     processes : sequence of sequences of int
         The dies of each rank.
+    nap_seconds : float
+        For how long its thread sleeps between two looks when there is nothing to do.
     """
 
-    def __init__(self, communicator: Intracomm, processes: Sequence[Sequence[int]]) -> None:
+    def __init__(self, communicator: Intracomm, processes: Sequence[Sequence[int]], *,
+                 nap_seconds: float = NAP_SECONDS) -> None:
         if communicator.Get_size() != len(processes):
             raise ValueError(f"{len(processes)} processes, but {communicator.Get_size()} ranks")
         super().__init__(processes, communicator.Get_rank())
         from mpi4py.MPI import Status
 
+        self.communicator = communicator
         self._communicator, self._status = communicator.Dup(), Status()
+        self._nap_seconds = nap_seconds
         self._outbox: queue.SimpleQueue[tuple[int, Letter]] = queue.SimpleQueue()
         others = [rank for rank in range(len(processes)) if rank != self.own]
         self.carriers = {rank: partial(self._hand_over, rank) for rank in others}
@@ -153,7 +160,7 @@ class MpiTransport(QueueTransport):
             if busy:
                 quiet = time.monotonic()
             elif time.monotonic() - quiet > BUSY_SECONDS:
-                time.sleep(NAP_SECONDS)
+                time.sleep(self._nap_seconds)
             else:
                 time.sleep(0)
 

@@ -1,38 +1,55 @@
 """A step in numpy as the host runs it: beside dies and their driver, another executor."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.driver.executor import Piece
+from plinth.driver.executor import Piece, check_digests, check_settings
 from plinth.driver.statistics import DieStatistics
 from plinth.lower.places import HostView, host_view
 from plinth.runtime.memory import Floats
 from plinth.runtime.numpy_step import NumpyStep
 from plinth.step.step import Step
 
+if TYPE_CHECKING:
+    from plinth.runtime.mpi_messages import MpiMessages
+
 
 class NumpyExecutor:
-    """Runs a step in numpy, in this process (:class:`~plinth.driver.executor.Executor`). It counts nothing.
+    """Runs a step in numpy (:class:`~plinth.driver.executor.Executor`), of all dies or of those of one rank of an MPI
+    program. It counts nothing on dies.
 
     Parameters
     ----------
     step : Step
+    messages : MpiMessages or None
+        To and from other ranks, each of which makes an executor of the same step. Collective.
 
     Raises
     ------
     UserError
-        As :class:`~plinth.runtime.numpy_step.NumpyStep`.
+        As :class:`~plinth.runtime.numpy_step.NumpyStep`; if ranks have different steps; and of all that is collective
+        if another rank has ended.
     """
 
-    def __init__(self, step: Step) -> None:
-        self._step = NumpyStep(step)
+    def __init__(self, step: Step, messages: MpiMessages | None = None) -> None:
+        self._messages = messages
+        if messages is None:
+            self._ranks = [0] * step.dies
+            self._step = NumpyStep(step)
+        else:
+            check_digests([digest[:16] for digest in messages.told(step.digest())])
+            self._ranks = messages.ranks
+            self._step = NumpyStep(step, messages.ranks, messages.own, messages)
         self.cycles = 0
-        #: All dies.
-        self.numbers: Sequence[int] = range(step.dies)
+        #: All dies of this process.
+        self.numbers: Sequence[int] = sorted(self._step.memories)
         #: Where the host reads and writes.
         self.view = HostView(**host_view(step))
 
@@ -49,7 +66,15 @@ class NumpyExecutor:
         return self.wait()
 
     def agree(self, what: str, settings: Mapping[str, str]) -> None:
-        """Nothing: all dies live in this process."""
+        """Refuse to go on with processes of other settings, which are texts by name. Collective.
+
+        Raises
+        ------
+        UserError
+            If there is one: the first that differs, and how.
+        """
+        if self._messages is not None:
+            check_settings(what, self._messages.told(dict(settings)))
 
     def collect(self, pieces: Sequence[Piece]) -> list[NDArray[np.uint32]]:
         """Words ``[rows, columns]`` of each piece."""
@@ -57,7 +82,24 @@ class NumpyExecutor:
 
     def collect_floats(self, pieces: Sequence[Piece]) -> list[Floats]:
         """Numbers ``[rows, columns]`` of each piece."""
-        return [self._step.memories[die].view(buffer).copy() for die, buffer in pieces]
+        own = {place: self._step.memories[die].view(buffer).copy() for place, (die, buffer) in enumerate(pieces)
+               if die in self._step.memories}
+        if self._messages is None:
+            return list(own.values())
+        sizes = [buffer.rows * buffer.columns for _, buffer in pieces]
+        counts = [0] * self._messages.size
+        for (die, _), size in zip(pieces, sizes, strict=True):
+            counts[self._ranks[die]] += size
+        flat = np.concatenate([values.ravel() for values in own.values()] or [np.empty(0, np.float32)])
+        ends = np.cumsum([0, *counts])
+        together = self._messages.gathered(flat, counts)
+        left = [together[first:end] for first, end in pairwise(ends)]
+        whole = []
+        for (die, buffer), size in zip(pieces, sizes, strict=True):
+            rank = self._ranks[die]
+            whole.append(left[rank][:size].reshape(buffer.rows, buffer.columns))
+            left[rank] = left[rank][size:]
+        return whole
 
     def write(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
         """Words, as they are."""

@@ -1,10 +1,16 @@
-"""What goes between dies in numpy: tiles as they are, Winograd tiles of maps and maps of tiles, lines of tiles."""
+"""What goes between dies in numpy: tiles as they are, Winograd tiles of maps and maps of tiles, lines of tiles.
 
-from collections.abc import Iterator, Sequence
+Work that may go to other dies is said in two halves, which may lie in different processes: what its die makes, a part
+for each place (:class:`Made`), and the places of a die that gets some, in the same order.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.buffers import Buffer
 from plinth.machine.convolution import FeatureMap
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.step.tasks import LineTransform, RowsByNumber, TileCopy, TransformTiles
@@ -13,25 +19,47 @@ from plinth_hw.isa.winograd import Lattice, Matrix, transposed
 Span = tuple[slice, slice]
 
 
-def tile_kernel(memories: Sequence[Memory], die: int, work: TileCopy) -> Kernel:
-    """A copy of a tile, to other dies as well."""
-    pairs = []
-    to = [(die if work.die is None else work.die, 0)]
-    if work.members is not None:
-        to = [(other, number * work.members_apart) for number, (other, _) in enumerate(work.members.shares)]
-    for other, apart in to:
-        source = work.source._replace(address=work.source.address + apart)
-        source_view, target_view = (memory.strided(buffer, (work.planes, work.source.rows, work.source.columns),
-                                                   (plane, buffer.stride, 1))
-                                    for memory, buffer, plane in ((memories[die], source, work.apart[0]),
-                                                                  (memories[other], work.target, work.apart[1])))
-        pairs.append((source_view, target_view))
+class MadePart(NamedTuple):
+    """A part that a die gives another, or itself: ``give`` writes it into an array of ``shape``."""
 
-    def run() -> None:
-        for source_view, target_view in pairs:
-            np.copyto(target_view, source_view)
+    die: int
+    shape: tuple[int, ...]
+    give: Callable[[Floats], object]
 
-    return run
+
+class Made(NamedTuple):
+    """What work makes for all dies that get some: its parts, given behind ``prepare``, where there is one."""
+
+    parts: list[MadePart]
+    prepare: Kernel | None = None
+
+
+def _copying(source: Floats) -> Callable[[Floats], object]:
+    return lambda out: np.copyto(out, source)
+
+
+def _receivers(work: TileCopy | LineTransform, die: int) -> list[tuple[int, int]]:
+    """Who gets a part, and how many words behind the first one's its source lies."""
+    if work.members is None:
+        return [(die if work.die is None else work.die, 0)]
+    return [(other, number * work.members_apart) for number, (other, _) in enumerate(work.members.shares)]
+
+
+def _planes(memory: Memory, work: TileCopy, buffer: Buffer, plane: int) -> Floats:
+    """``[plane, row, column]`` of either side of a copy."""
+    return memory.strided(buffer, (work.planes, work.source.rows, work.source.columns), (plane, buffer.stride, 1))
+
+
+def copied_tile(memory: Memory, die: int, work: TileCopy) -> Made:
+    """A copy of a tile."""
+    sources = ((other, _planes(memory, work, work.source._replace(address=work.source.address + apart), work.apart[0]))
+               for other, apart in _receivers(work, die))
+    return Made([MadePart(other, source.shape, _copying(source)) for other, source in sources])
+
+
+def tile_places(memory: Memory, die: int, work: TileCopy, other: int) -> list[Floats]:
+    """Where a tile that a die copies lies on another, whose memory this is."""
+    return [_planes(memory, work, work.target, work.apart[1]) for to, _ in _receivers(work, die) if to == other]
 
 
 def rows_kernel(memory: Memory, work: RowsByNumber) -> Kernel:
@@ -67,21 +95,22 @@ def _tiles(memory: Memory, work: TransformTiles, sides: tuple[int, int], lines: 
                           (down * across * tiles.stride, across * tiles.stride, tiles.stride, *steps, 1))
 
 
-def _shared(work: TransformTiles, memories: Sequence[Memory], sides: tuple[int, int], lines: int
-            ) -> Iterator[tuple[NDArray[np.int64], list[Floats]]]:
-    """For each die that gets elements of a tile, row by row or column by column: their numbers, and where they go,
-    ``[image, tile down, tile across, channel]`` each."""
+def _shared(work: TransformTiles, sides: tuple[int, int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """For each die that gets elements of a tile, row by row or column by column: their numbers in the tile."""
     assert work.members is not None
-    first, tiles, (down, across) = 0, work.tiles, work.counts
-    table = np.arange(sides[0] * sides[1]).reshape(sides)
+    first, table = 0, np.arange(sides[0] * sides[1]).reshape(sides)
     order = (table.T if work.column else table).reshape(-1)
     for other, count in work.members.shares:
-        where = [memories[other].strided(
-            tiles._replace(address=tiles.address + number * work.plane),
-            (work.maps.images, lines, across, tiles.columns),
-            (down * across * tiles.stride, across * tiles.stride, tiles.stride, 1)) for number in range(count)]
-        yield order[first:first + count], where
+        yield other, order[first:first + count]
         first += count
+
+
+def _element(memory: Memory, work: TransformTiles, number: int, lines: int) -> Floats:
+    """``[image, tile down, tile across, channel]`` of an element of those that a die has of each tile."""
+    tiles, (down, across) = work.tiles, work.counts
+    return memory.strided(tiles._replace(address=tiles.address + number * work.plane),
+                          (work.maps.images, lines, across, tiles.columns),
+                          (down * across * tiles.stride, across * tiles.stride, tiles.stride, 1))
 
 
 def _windows(canvas: Floats, lattices: tuple[Lattice, Lattice], lines: int) -> Floats:
@@ -106,36 +135,60 @@ def _rim(work: TransformTiles, first: int, lines: int) -> tuple[tuple[int, int],
     return (sizes[0], sizes[1]), (inside[0], inside[1]), (of[0], of[1])
 
 
-def transform_kernel(memories: Sequence[Memory], die: int, work: TransformTiles) -> Kernel:
-    """Winograd tiles made of maps, for dies that have their elements, or maps made of tiles."""
-    lattices = work.lattices
-    first, lines = work.lines or (0, lattices[0].count)
-    sides = lattices[0].size, lattices[1].size
+def _sides(work: TransformTiles) -> tuple[int, int]:
+    return work.lattices[0].size, work.lattices[1].size
+
+
+def _lines(work: TransformTiles) -> tuple[int, int]:
+    """The first line of tiles, and how many."""
+    return work.lines or (0, work.lattices[0].count)
+
+
+def scattered_tiles(memory: Memory, die: int, work: TransformTiles) -> Made:
+    """Winograd tiles made of maps, for the dies that have their elements."""
+    lattices, (first, lines), (row, rows, column, wide) = work.lattices, _lines(work), work.elements
     size, inside, of = _rim(work, first, lines)
-    maps = _map(memories[die], work.maps)
+    maps = _map(memory, work.maps)
     canvas = np.zeros((maps.shape[0], *size, maps.shape[3]), dtype=np.float32)
     down, across = (_numbers(lattice.matrix) for lattice in lattices)
-    row, rows, column, wide = work.elements
-    if work.scatter:
-        parts = list(_shared(work, memories, sides, lines)) if work.members is not None else []
-        # Elements that go to one die are the rectangle's; _tiles is told the sides of what goes there.
-        target = None if parts else _tiles(memories[die if work.die is None else work.die], work, (rows, wide), lines)
-        windows = _windows(canvas, lattices, lines)
+    windows = _windows(canvas, lattices, lines)
+    #: Between making all elements and giving each die its own.
+    made: list[Floats] = []
 
-        def scatter() -> None:
-            canvas[:, inside[0], inside[1]] = maps[:, of[0], of[1]]
-            elements = np.einsum("ti,nlaijc,uj->nlatuc", down, windows, across, optimize=True)
-            if target is not None:
-                target[...] = elements[:, :, :, row:row + rows, column:column + wide]
-            flat = elements.reshape(*elements.shape[:3], -1, elements.shape[5])
-            for numbers, where in parts:
-                for number, place in zip(numbers.tolist(), where, strict=True):
-                    place[...] = flat[:, :, :, number]
+    def transform() -> None:
+        canvas[:, inside[0], inside[1]] = maps[:, of[0], of[1]]
+        made[:] = [np.einsum("ti,nlaijc,uj->nlatuc", down, windows, across, optimize=True)]
 
-        return scatter
-    tiles = _tiles(memories[die], work, sides, lines)
+    def part(to: int, rows: int | slice, columns: int | slice, *sides: int) -> MadePart:
+        shape = len(maps), lines, lattices[1].count, *sides, maps.shape[3]
+        return MadePart(to, shape, lambda out: np.copyto(out, made[0][:, :, :, rows, columns]))
+
+    if work.members is None:
+        # Elements that go to one die are a rectangle's.
+        to = die if work.die is None else work.die
+        return Made([part(to, slice(row, row + rows), slice(column, column + wide), rows, wide)], transform)
+    return Made([part(to, *divmod(int(number), lattices[1].size)) for to, numbers in _shared(work, _sides(work))
+                 for number in numbers], transform)
+
+
+def scattered_places(memory: Memory, die: int, work: TransformTiles, other: int) -> list[Floats]:
+    """Where elements of tiles that a die makes of maps lie on another, whose memory this is."""
+    _, lines = _lines(work)
+    if work.members is not None:
+        return [_element(memory, work, number, lines) for to, numbers in _shared(work, _sides(work)) if to == other
+                for number in range(len(numbers))]
+    # _tiles is told the sides of what goes there.
+    _, rows, _, wide = work.elements
+    return [_tiles(memory, work, (rows, wide), lines)] if other == (die if work.die is None else work.die) else []
+
+
+def gather_kernel(memory: Memory, work: TransformTiles) -> Kernel:
+    """A map made of a die's own tiles."""
+    lattices, (first, lines) = work.lattices, _lines(work)
+    size, inside, of = _rim(work, first, lines)
+    maps, tiles = _map(memory, work.maps), _tiles(memory, work, _sides(work), lines)
+    canvas = np.zeros((maps.shape[0], *size, maps.shape[3]), dtype=np.float32)
     back = [_numbers(transposed(lattice.matrix)) for lattice in lattices]
-    kept = None if work.added else [(lattice.step, lattice.reach) for lattice in lattices]
 
     def gather() -> None:
         windows = np.einsum("it,nlatuc,ju->nlaijc", back[0], tiles, back[1], optimize=True)
@@ -145,7 +198,7 @@ def transform_kernel(memories: Sequence[Memory], die: int, work: TransformTiles)
                 place = canvas[:, window_row:window_row + lattices[0].step * lines:lattices[0].step,
                                window_column:window_column + lattices[1].step * lattices[1].count:lattices[1].step]
                 place += windows[:, :, :, window_row, window_column]
-        if kept is None:
+        if work.added:
             maps[:, of[0], of[1]] += canvas[:, inside[0], inside[1]]
         else:
             maps[:, of[0], of[1]] = canvas[:, inside[0], inside[1]]
@@ -153,25 +206,29 @@ def transform_kernel(memories: Sequence[Memory], die: int, work: TransformTiles)
     return gather
 
 
-def line_kernel(memories: Sequence[Memory], die: int, work: LineTransform) -> Kernel:
+def _columns(memory: Memory, work: LineTransform, buffer: Buffer, output: bool) -> Floats:
+    """``[column, element or output, row, channel]`` of either side of a line transform."""
+    side, plane = work.sides[output], work.planes[output]
+    return memory.strided(buffer, (work.columns, side, buffer.rows, buffer.columns),
+                          (side * plane, plane, buffer.stride, 1))
+
+
+def made_lines(memory: Memory, die: int, work: LineTransform) -> Made:
     """Columns of tiles of outputs made lines."""
     assert work.node.tiling is not None
-    elements, outputs = work.sides
     matrix = _numbers(work.node.tiling.form.transforms[0].a)
-    to = [(die if work.die is None else work.die, 0)]
-    if work.members is not None:
-        to = [(other, number * work.members_apart) for number, (other, _) in enumerate(work.members.shares)]
-    pairs = []
-    for other, apart in to:
-        source = work.source._replace(address=work.source.address + apart)
-        pairs.append(tuple(memory.strided(buffer, (work.columns, side, buffer.rows, buffer.columns),
-                                          (side * plane, plane, buffer.stride, 1))
-                           for memory, buffer, side, plane in zip(
-                               (memories[die], memories[other]), (source, work.target), (elements, outputs),
-                               work.planes, strict=True)))
+    parts = []
+    for other, apart in _receivers(work, die):
+        source = _columns(memory, work, work.source._replace(address=work.source.address + apart), False)
+        shape = (work.columns, work.sides[1], work.target.rows, work.target.columns)
+        parts.append(MadePart(other, shape, _transforming(matrix, source)))
+    return Made(parts)
 
-    def run() -> None:
-        for source, target in pairs:
-            np.einsum("ot,ctrk->cork", matrix, source, out=target, optimize=True)
 
-    return run
+def _transforming(matrix: Floats, source: Floats) -> Callable[[Floats], object]:
+    return lambda out: np.einsum("ot,ctrk->cork", matrix, source, out=out, optimize=True)
+
+
+def line_places(memory: Memory, die: int, work: LineTransform, other: int) -> list[Floats]:
+    """Where lines that a die makes lie on another, whose memory this is."""
+    return [_columns(memory, work, work.target, True) for to, _ in _receivers(work, die) if to == other]

@@ -1,12 +1,11 @@
 """A step in numpy against the golden dies: weights, predictions and gradients of some steps, of every kind of plan."""
 
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.support.networks import CONCATENATED, DOUBLED, random_data, random_plan, trainable_network
+from tests.support.networks import CONCATENATED, DOUBLED, WORDS, random_data, random_plan, tiled, trainable_network
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
@@ -14,23 +13,18 @@ from plinth.lower.training import lower_training
 from plinth.network.layers import (
     Convolution,
     Dense,
-    Embedding,
     Flatten,
     Gelu,
     LeakyRelu,
-    Relu,
     Relu6,
     Shape,
     SoftmaxCrossEntropy,
 )
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
-from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
-from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.runtime.numpy_executor import NumpyExecutor
-from plinth.sharding import Sharding
 from plinth.step.build import step_of
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
@@ -38,8 +32,6 @@ from plinth_hw.isa.parameters import preset
 
 STEPS = 3
 RULE = UpdateRule(rate=0.01)
-
-
 
 
 def trained(network: Network, plan: Plan, die: str, rule: UpdateRule) -> tuple[Session, Session]:
@@ -75,16 +67,6 @@ def test_random_networks_under_random_plans(seed: int) -> None:
     network, dies = trainable_network(generator), (1, 2, 4, 6)[seed % 4]
     plan = random_plan(network, dies, int(generator.integers(dies, 3 * dies + 3)), generator)
     check(network, plan, ("ndp-tiny", "hypar-tiny")[seed % 2])
-
-
-def tiled(outputs: int, weights: str | None, rounds: int | str | None = None, *, dies: int = 4, batch: int = 6,
-          split: tuple[str, str] = ("dp", "ep")) -> tuple[Network, Plan]:
-    network = with_tiles(NETWORKS["digits-cnn"], outputs, weights, rounds)
-    graph = from_network(network)
-    splits = tuple(split if node.tiling else ("dp", "dp") for node in graph.nodes) if dies > 1 else (
-        ((),) * len(graph.nodes))
-    return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
-                         array=f"ring-{dies}")
 
 
 @pytest.mark.parametrize(("outputs", "weights"), [(2, None), (2, "winograd"), (4, None), (4, "winograd")])
@@ -134,11 +116,8 @@ def test_layers_that_read_a_layer_twice(network: Network) -> None:
 
 
 def test_rows_by_number() -> None:
-    network = Network(name="words", input=Shape((6,)), layers=(
-        Embedding(name="table", inputs=("input",), rows=11, width=5), Dense(name="hidden", outputs=7),
-        Relu(name="relu"), Dense(name="classes", outputs=3), SoftmaxCrossEntropy(name="loss")))
     for seed in range(4):
-        check(network, random_plan(network, 4, 9, np.random.default_rng(seed)), "ndp-tiny")
+        check(WORDS, random_plan(WORDS, 4, 9, np.random.default_rng(seed)), "ndp-tiny")
 
 
 def test_other_formats_are_refused() -> None:

@@ -1,0 +1,151 @@
+"""What an operation moves between dies in numpy: within a process place by place, to other processes in one message
+each, which both ends make ready from the step alone."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plinth.runtime import tiles
+from plinth.runtime.memory import Floats, Kernel, Memory
+from plinth.runtime.rings import Ends, Incoming, Outgoing
+from plinth.step import between, line_operations, predicted_gather, skipped_scatter
+from plinth.step import tile_operations as tiled
+from plinth.step.layers import embedding
+from plinth.step.tasks import Arrivals, CodePart, LineTransform, RowsByNumber, TileCopy, TransformTiles, Work
+
+
+def _tasks(operation: Any, die: int) -> Iterator[Work]:
+    """What its tasks move, as they are."""
+    for item in operation.tasks(die):
+        if not isinstance(item, Arrivals):
+            yield item.work
+
+
+def _whole(gather: predicted_gather.CodedGather, die: int) -> Iterator[Work]:
+    """The gather whose first part a coded one is, of all words."""
+    if isinstance(gather.part, CodePart) and gather.part.number:
+        return
+    for other in gather.peers(die):
+        if other != die or gather.own:
+            for task in tiled.Gather.tiles(gather, die, other):
+                yield task.work
+
+
+def _spread(scatter: skipped_scatter.SkipScatter, die: int) -> Iterator[Work]:
+    """The scatter that leaves out zeros, of all words."""
+    source, target = scatter.source, scatter.targets[0]
+    assert isinstance(source, tiled.Tiles) and isinstance(target, tiled.Tiles)
+    mine = source.at(die)
+    for other in scatter.peers(die):
+        theirs = target.at(other)
+        for here, there in mine.part.meet(theirs.part) if theirs.count else ():
+            words = mine.part.view(mine.of(source.buffer(die), theirs.first), here)
+            place = theirs.part.view(theirs.of(target.buffer(other), theirs.first), there)
+            yield TileCopy(words, place, other, planes=theirs.count, apart=(mine.plane, theirs.plane))
+
+
+#: For each kind of operation that moves words what a die moves of it.
+MOVES: dict[type, Callable[[Any, int], Iterator[Work]]] = {
+    **dict.fromkeys((embedding.RowGather, between.Exchange, tiled.Scatter, tiled.Gather, tiled.Untile,
+                     line_operations.LineTiles, line_operations.LineGather, skipped_scatter.OwnTiles), _tasks),
+    predicted_gather.CodedGather: _whole, skipped_scatter.SkipScatter: _spread}
+
+
+class _Halves(NamedTuple):
+    """Work that may go to other dies: what its die makes, and where another has it."""
+
+    made: Callable[[Memory, int, Any], tiles.Made]
+    places: Callable[[Memory, int, Any, int], list[Floats]]
+
+
+#: For each kind of work that may go to other dies its two halves.
+SENT: dict[type, _Halves] = {TileCopy: _Halves(tiles.copied_tile, tiles.tile_places),
+                             TransformTiles: _Halves(tiles.scattered_tiles, tiles.scattered_places),
+                             LineTransform: _Halves(tiles.made_lines, tiles.line_places)}
+
+
+class Message(NamedTuple):
+    """What comes from another process of an operation, and where it goes: places of this process's dies, with their
+    die, in the order in which their words lie in the message."""
+
+    incoming: Incoming
+    places: list[tuple[int, Floats]]
+
+    def unpack(self) -> None:
+        """Copy its words to their places, once it has come."""
+        first = 0
+        for _, place in self.places:
+            np.copyto(place, self.incoming.words[first:first + place.size].reshape(place.shape))
+            first += place.size
+
+
+class Moves:
+    """What an operation moves on the dies of a process.
+
+    Parameters
+    ----------
+    operation : Operation
+        Of :data:`MOVES`.
+    memories : mapping of int to Memory
+        Of the process's dies.
+    ranks : sequence of int
+        The process of each die.
+    ends : Ends
+        Of messages to other processes; not asked for if there are none.
+    tag : int
+        Of its messages.
+    """
+
+    def __init__(self, operation: Any, memories: Mapping[int, Memory], ranks: Sequence[int], ends: Ends, tag: int
+                 ) -> None:
+        #: Within the process, and into messages.
+        self.kernels: list[Kernel] = []
+        made: list[tuple[int, Work, tiles.Made]] = []
+        coming: dict[int, list[tuple[int, Floats]]] = defaultdict(list)
+        for die, rank in enumerate(ranks):
+            for work in MOVES[type(operation)](operation, die):
+                if not _is_sent(work):
+                    if die in memories:
+                        self.kernels.append(_own(memories[die], work))
+                elif die in memories:
+                    made.append((die, work, SENT[type(work)].made(memories[die], die, work)))
+                else:
+                    coming[rank] += [(other, place) for other, memory in memories.items()
+                                     for place in SENT[type(work)].places(memory, die, work, other) if place.size]
+        going: dict[int, int] = defaultdict(int)
+        for part in (part for _, _, each in made for part in each.parts if part.die not in memories):
+            going[ranks[part.die]] += prod(part.shape)
+        outgoing = {rank: ends.outgoing(rank, tag, words) for rank, words in sorted(going.items()) if words}
+        self.sent: list[Outgoing] = list(outgoing.values())
+        free = {rank: message.words for rank, message in outgoing.items()}
+        for die, work, each in made:
+            if each.prepare is not None:
+                self.kernels.append(each.prepare)
+            places = {part.die: iter(SENT[type(work)].places(memories[part.die], die, work, part.die))
+                      for part in each.parts if part.die in memories}
+            for part in each.parts:
+                if part.die in places:
+                    self.kernels.append(partial(part.give, next(places[part.die])))
+                elif size := prod(part.shape):
+                    rank = ranks[part.die]
+                    place, free[rank] = free[rank][:size], free[rank][size:]
+                    self.kernels.append(partial(part.give, place.reshape(part.shape)))
+        self.messages = [Message(ends.incoming(rank, tag, sum(place.size for _, place in places)), places)
+                         for rank, places in sorted(coming.items()) if places]
+
+
+def _is_sent(work: Work) -> bool:
+    """Whether it may go to other dies."""
+    return type(work) in SENT and (not isinstance(work, TransformTiles) or work.scatter)
+
+
+def _own(memory: Memory, work: Work) -> Kernel:
+    """Work of a die for itself."""
+    if isinstance(work, RowsByNumber):
+        return tiles.rows_kernel(memory, work)
+    assert isinstance(work, TransformTiles)
+    return tiles.gather_kernel(memory, work)

@@ -1,0 +1,184 @@
+"""What a die does for itself in numpy: an operation's whole part at once, without tasks and descriptors.
+
+Products go to BLAS, vector programs and pools to whole arrays, in FP32, as dies of that format do.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from plinth.runtime import pools
+from plinth.runtime.memory import Floats, Kernel, Memory
+from plinth.runtime.products import ConvolutionKernel, product_kernel
+from plinth.runtime.programs import program_kernel
+from plinth.step import (
+    between,
+    kernel_sums,
+    operations,
+    predicted_gather,
+    skipped_scatter,
+    sums,
+    updates,
+)
+from plinth.step import tile_operations as tiled
+from plinth.step.layers import pool, products
+from plinth.step.step import Step
+from plinth.step.tasks import Multiplication
+from plinth.step.tensors import Elements
+from plinth.step.vector import VectorPiece, VectorProgram
+from plinth.update.rule import STATE
+
+
+class DieKernels:
+    """Makes the kernels of operations that a die does for itself.
+
+    Parameters
+    ----------
+    step : Step
+        Of dies of FP32.
+    memories : mapping of int to Memory
+        Of the dies that there are kernels of.
+    """
+
+    def __init__(self, step: Step, memories: Mapping[int, Memory]) -> None:
+        self._step, self._memories = step, memories
+        self._convolutions: dict[tuple[str, int], ConvolutionKernel] = {}
+
+    def of(self, operation: operations.Operation) -> Iterator[Kernel]:
+        """All dies' kernels of an operation of :data:`KERNELS`.
+
+        Raises
+        ------
+        UserError
+            If it reads or writes numbers of 16 bits.
+        """
+        for die in self._memories:
+            yield from KERNELS[type(operation)](self, operation, die)
+
+    def sweep(self, operation: operations.Sweep, die: int) -> Iterator[Kernel]:
+        """A vector program over all rows of a part."""
+        part = operation.space.part(die)
+        if part.words:
+            rows, columns = part.rows // operation.fold, operation.fold * part.channels
+            yield self._program(operation.first, die, rows, columns)
+
+    def last_strip(self, operation: operations.LastStrip, die: int) -> Iterator[Kernel]:
+        """A vector program of a few rows."""
+        part = operation.space.part(die)
+        if part.words:
+            yield self._program(operation.program, die, operation.rows, part.channels)
+
+    def _program(self, program: VectorProgram, die: int, rows: int, columns: int) -> Kernel:
+        return program_kernel(self._memories[die], program.at(die, VectorPiece(0, rows, 0, columns)))
+
+    def pool(self, operation: pool.Pool, die: int) -> Iterator[Kernel]:
+        """A pool of all images."""
+        if not operation.maps[0][0].part(die).words:
+            return
+        maps = []
+        for tensor, size in operation.maps:
+            part = tensor.part(die)
+            maps.append(self._memories[die].view(tensor.buffer(die)).reshape(part.samples, *size, part.channels))
+        whole, middle, small = (size for _, size in operation.maps[:3])
+        pool = pools.PoolKernel(operation.layer, whole, middle, small)
+        if operation.backward:
+            yield lambda: pool.backward(tuple(maps))
+        else:
+            yield lambda: pool.forward(*maps)
+
+    def sum(self, operation: sums.Sum, die: int) -> Iterator[Kernel]:
+        """Summands in their order."""
+        for number in range(operation.adds):
+            yield from self.sweep(operation.sweep(number), die)
+
+    def clear(self, operation: operations.Clear, die: int) -> Iterator[Kernel]:
+        """Zeros."""
+        place = self._memories[die].view(operation.place.buffer(die))
+        if place.size:
+            yield lambda: place.fill(0)
+
+    def products(self, operation: products.Products, die: int) -> Iterator[Kernel]:
+        """A product of all samples."""
+        x_part, z_part = operation.x.part(die), operation.z.part(die)
+        if not (x_part.words and z_part.words):
+            return
+        memory, shape = self._memories[die], operation.shape(die)
+        w = memory.view(operation.weights.matrix(die))
+        first, rows = operation.piece.rows(operation.parameters, *w.shape)
+        if shape is None:
+            x, z = (memory.view(products.matrix_of(tensor.buffer(die), part)) for tensor, part in (
+                (operation.x, x_part), (operation.z, z_part)))
+            if operation.direction == "update":
+                x, w = x[:, first:first + rows], w[first:first + rows]
+            if rows or operation.direction != "update":
+                yield product_kernel(operation.direction, x, w, z)
+            return
+        key = operation.node.name, die
+        if key not in self._convolutions:
+            self._convolutions[key] = ConvolutionKernel(shape, x_part.samples)
+        convolution = self._convolutions[key]
+        maps = memory.view(operation.x.buffer(die)).reshape(x_part.samples, shape.height, shape.width, shape.inputs)
+        z = memory.view(operation.z.buffer(die))
+        if operation.direction == "update":
+            yield lambda: convolution.update(maps, w, z, unrolled=convolution.kept)
+        elif operation.direction == "bprop":
+            yield lambda: convolution.bprop(maps, w, z)
+        else:
+            yield lambda: convolution.fprop(maps, w, z)
+
+    def elements(self, operation: tiled.ElementProducts, die: int) -> Iterator[Kernel]:
+        """Products of all elements at once."""
+        x, z, piece = operation.x.at(die), operation.z.at(die), operation.weights.slice(die)
+        if not (x.words and z.words):
+            return
+        memory = self._memories[die]
+        a, c = (self._planes(die, side, tensor) for side, tensor in ((x, operation.x), (z, operation.z)))
+        w = memory.view(operation.weights.matrix(die))[:x.count * piece.inputs]
+        w = w.reshape(x.count, piece.inputs, piece.outputs)
+        yield {"fprop": lambda: np.matmul(a, w, out=c), "bprop": lambda: np.matmul(c, w.swapaxes(1, 2), out=a),
+               "update": lambda: np.matmul(a.swapaxes(1, 2), c, out=w)}[operation.direction]
+
+    def _planes(self, die: int, here: Elements, tensor: tiled.Tiles) -> Floats:
+        """``[element, tile, channel]`` of a die."""
+        buffer = here.of(tensor.buffer(die), here.first)
+        return self._memories[die].strided(buffer, (here.count, buffer.rows, buffer.columns),
+                                          (here.plane, buffer.stride, 1))
+
+    def kernels(self, operation: kernel_sums.KernelProducts, die: int) -> Iterator[Kernel]:
+        """Products by the matrix of a transform."""
+        memory = self._memories[die]
+        for task in operation.tasks(die):
+            work = cast("Multiplication", task.work)
+            a, b, c = (memory.view(place) for place in (work.a, work.b, work.c))  # type: ignore[arg-type]
+            x, w, z = {"fprop": (a, b, c), "bprop": (c, b, a), "update": (a, c, b)}[work.direction]
+            yield product_kernel(work.direction, x, w, z)
+
+    def rates(self, operation: tiled.ElementRates, die: int) -> Iterator[Kernel]:
+        """Gradients of elements times their rates."""
+        piece, whole = operation.gradient.slice(die), self._memories[die].view(operation.gradient.buffer(die))
+        some = whole[0, :piece.weights].reshape(piece.taps, -1)
+        rates = np.array([operation.rates[piece.tap(number)] for number in range(piece.taps)],
+                         dtype=np.float32)[:, None]
+        yield lambda: np.multiply(some, rates, out=some)
+
+    def state_update(self, operation: updates.StateUpdate, die: int) -> Iterator[Kernel]:
+        """The rule over what a die owns."""
+        for block, w, g, kept in operation.rows(die):
+            yield program_kernel(self._memories[die], updates.update_program(
+                operation.parameters, operation.rule, block.rows, w, g, kept[STATE]))
+
+
+def _nothing(kernels: DieKernels, operation: object, die: int) -> Iterator[Kernel]:
+    return iter(())
+
+
+#: For each kind of operation that a die does for itself what it does.
+KERNELS: dict[type, Callable[[DieKernels, Any, int], Iterator[Kernel]]] = {
+    operations.Sweep: DieKernels.sweep, operations.LastStrip: DieKernels.last_strip, pool.Pool: DieKernels.pool,
+    operations.Clear: DieKernels.clear, products.Products: DieKernels.products, sums.Sum: DieKernels.sum,
+    between.Barrier: _nothing, between.Regroup: _nothing, updates.StateUpdate: DieKernels.state_update,
+    tiled.ElementProducts: DieKernels.elements, tiled.ElementRates: DieKernels.rates,
+    kernel_sums.KernelProducts: DieKernels.kernels,
+    predicted_gather.DecodeStrings: _nothing, predicted_gather.PredictNeeded: _nothing,
+    predicted_gather.MaskExchange: _nothing, skipped_scatter.OwnMaps: _nothing, skipped_scatter.DecodeTiles: _nothing}

@@ -1,0 +1,145 @@
+"""Messages of numpy steps between the ranks of an MPI program: buffers that stay, sent and received step after step.
+
+Receives are posted when a step begins (``MPI_Startall``); no call waits within MPI: whoever waits asks again and again,
+and looks meanwhile whether another rank has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from plinth.driver.driver import DieError, RemoteDieError
+from plinth.runtime.memory import Floats
+from plinth.runtime.mpi import BUSY_SECONDS, NAP_SECONDS, MpiTransport
+from plinth_sim.golden.array import PATIENCE_SECONDS
+
+
+class _Received:
+    """A message that comes once a step."""
+
+    def __init__(self, communicator: Any, rank: int, tag: int, words: int) -> None:
+        from mpi4py.MPI import FLOAT
+
+        self.words: Floats = np.empty(words, np.float32)
+        self.request = communicator.Recv_init([self.words, FLOAT], rank, tag)
+
+    def arrived(self) -> bool:
+        """Whether it has come."""
+        return bool(self.request.Test())
+
+
+class _Sent:
+    """A message that goes once a step."""
+
+    def __init__(self, owner: MpiMessages, communicator: Any, rank: int, tag: int, words: int) -> None:
+        from mpi4py.MPI import FLOAT
+
+        self.words: Floats = np.empty(words, np.float32)
+        self.request = communicator.Send_init([self.words, FLOAT], rank, tag)
+        self._owner, self._rank = owner, rank
+
+    def send(self) -> None:
+        """Send its words, which may not be written before the next step."""
+        self.request.Start()
+        self._owner.words[self._rank] += len(self.words)
+        self._owner.messages[self._rank] += 1
+
+
+class MpiMessages:
+    """The other ranks of a run, as steps in numpy see them (:class:`~plinth.runtime.numpy_step.Processes`).
+
+    Attributes
+    ----------
+    words, messages : dict of int to int
+        What this rank has sent each other one in steps so far.
+
+    Parameters
+    ----------
+    transport : MpiTransport
+        Entered: it tells how other ranks have ended.
+    patience_seconds : float
+        Longest time without any progress.
+
+    Raises
+    ------
+    UserError
+        From all that waits, if another rank has ended or nothing comes for so long.
+    """
+
+    def __init__(self, transport: MpiTransport, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._transport, self._patience = transport, patience_seconds
+        self._communicator = transport.communicator.Dup()
+        self.own, self.size = transport.own, len(transport.processes)
+        processes = {die: rank for rank, dies in enumerate(transport.processes) for die in dies}
+        #: The rank of each die.
+        self.ranks = [processes[die] for die in range(len(processes))]
+        self._received: list[_Received] = []
+        self._sent: list[_Sent] = []
+        self.words: dict[int, int] = defaultdict(int)
+        self.messages: dict[int, int] = defaultdict(int)
+
+    def incoming(self, rank: int, tag: int, words: int) -> _Received:
+        """The end of a message from a rank; of those of a tag they come in their order."""
+        self._received.append(_Received(self._communicator, rank, tag, words))
+        return self._received[-1]
+
+    def outgoing(self, rank: int, tag: int, words: int) -> _Sent:
+        """The end of a message to a rank."""
+        self._sent.append(_Sent(self, self._communicator, rank, tag, words))
+        return self._sent[-1]
+
+    def begin(self) -> None:
+        """Begin a step: post all receives, once everything that was sent is gone."""
+        from mpi4py.MPI import Prequest
+
+        waiting = list(self._sent)
+
+        def gone() -> bool:
+            waiting[:] = [message for message in waiting if not message.request.Test()]
+            return not waiting
+
+        self.wait(gone)
+        Prequest.Startall([message.request for message in self._received])
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        """Return once something is done, which is asked again and again; at first all the time."""
+        started = time.monotonic()
+        while not done():
+            waited = time.monotonic() - started
+            self._look(waited)
+            time.sleep(NAP_SECONDS if waited > BUSY_SECONDS else 0)
+
+    def _look(self, waited: float) -> None:
+        """Whether there is anything to wait for."""
+        # Who has left in order has sent all that others need, which may be on its way yet.
+        for rank, why in sorted(self._transport.endings.items()):
+            if why is not None:
+                raise RemoteDieError(f"rank {rank} has ended with an error: {why}")
+        if waited > self._patience:
+            raise DieError(f"nothing came from other ranks for {self._patience:g} s")
+
+    def gathered(self, values: Floats, counts: Sequence[int]) -> Floats:
+        """The numbers of all ranks, one rank's behind those of the one before, ``counts`` of each. Collective."""
+        from mpi4py.MPI import FLOAT
+
+        together = np.empty(sum(counts), np.float32)
+        request = self._communicator.Iallgatherv([values, FLOAT], [together, list(counts), None, FLOAT])
+        self.wait(request.Test)
+        return together
+
+    def told(self, value: Any) -> list[Any]:
+        """What each rank says, which JSON can write. Collective."""
+        from mpi4py.MPI import BYTE, INT64_T
+
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        counts = np.empty(self.size, np.int64)
+        self.wait(self._communicator.Iallgather([np.array([len(text)], np.int64), INT64_T], [counts, INT64_T]).Test)
+        texts = np.empty(int(counts.sum()), np.uint8)
+        self.wait(self._communicator.Iallgatherv([text, BYTE], [texts, counts.tolist(), None, BYTE]).Test)
+        return [json.loads(part.tobytes()) for part in np.split(texts, np.cumsum(counts)[:-1])]

@@ -1,0 +1,68 @@
+"""Steps in numpy shared among ranks: the bits of one process, whatever ranks have which dies."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.networks import WORDS, random_plan, tiled, trainable_network
+from tests.support.numpy_ranks import NumpyTraining, in_threads
+from tests.support.ranks import in_ranks
+from tests.support.shares import assert_same
+
+from plinth.network.zoo import NETWORKS
+from plinth.update.rule import UpdateRule
+
+
+def check(training: NumpyTraining, ranks: list[int], outcomes: list[Any]) -> None:
+    memories, read = training.on(None)
+    for rank, (own, own_read) in enumerate(outcomes):
+        assert sorted(own) == [die for die, other in enumerate(ranks) if other == rank]
+        for die, places in own.items():
+            assert_same(places, memories[die], f"rank {rank} die {die}")
+        assert_same(own_read, read, f"rank {rank}")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ranks_have_the_bits_of_one_process(seed: int) -> None:
+    """Random networks and plans, on ranks that have any of the dies."""
+    generator = np.random.default_rng([21, seed])
+    network, dies = trainable_network(generator), (2, 4, 6, 8)[seed % 4]
+    plan = random_plan(network, dies, int(generator.integers(dies, 3 * dies + 3)), generator)
+    count = int(generator.integers(2, dies + 1))
+    ranks = [*range(count), *generator.integers(0, count, dies - count).tolist()]
+    generator.shuffle(ranks)
+    training = NumpyTraining(network, plan, ("ndp-tiny", "hypar-tiny")[seed % 2])
+    check(training, ranks, in_threads(training, ranks))
+
+
+@pytest.mark.parametrize(("outputs", "weights", "rounds"), [
+    (2, None, None), (4, "winograd", None), (2, "winograd", 2), (2, "winograd", "regions")])
+@pytest.mark.parametrize("split", [("dp", "ep"), ("mp", "ep")])
+def test_tiles(outputs: int, weights: str | None, rounds: int | str | None, split: tuple[str, str]) -> None:
+    """Winograd tiles, also those of predicted gathers and skipped scatters."""
+    die = "ndp-demo-winograd" if rounds is None else "ndp-demo-predict"
+    training = NumpyTraining(*tiled(outputs, weights, rounds, batch=8, split=split), die)
+    for ranks in ([0, 1, 1, 0], [2, 0, 1, 1]):
+        check(training, ranks, in_threads(training, ranks))
+
+
+@pytest.mark.parametrize("kind", ["momentum", "adagrad", "rmsprop"])
+def test_rules_that_keep_states(kind: str) -> None:
+    network = NETWORKS["digits-cnn"]
+    training = NumpyTraining(network, random_plan(network, 4, 10, np.random.default_rng(5)), "ndp-tiny",
+                             UpdateRule(kind, rate=0.002, epsilon=0.01))
+    check(training, [0, 1, 0, 1], in_threads(training, [0, 1, 0, 1]))
+
+
+def test_rows_by_number() -> None:
+    for seed in range(3):
+        training = NumpyTraining(WORDS, random_plan(WORDS, 4, 9, np.random.default_rng(seed)), "ndp-tiny")
+        check(training, [0, 2, 1, 0], in_threads(training, [0, 2, 1, 0]))
+
+
+def test_processes_of_mpi() -> None:
+    """Uneven ones, each by its own."""
+    generator = np.random.default_rng(22)
+    network = trainable_network(generator)
+    training = NumpyTraining(network, random_plan(network, 4, 9, generator), "ndp-tiny")
+    check(training, [0, 0, 0, 1], in_ranks([(0, 1, 2), (3,)], training))
