@@ -88,6 +88,9 @@ class ThreadMessages:
         with self._post.lock:
             return _Outgoing(self._post, (self.own, rank, tag), words)
 
+    def all_reduce(self, ranks: Sequence[int], words: int) -> None:
+        pass
+
     def begin(self) -> None:
         for message in self._incoming:
             message.begin()

@@ -108,6 +108,10 @@ def check_used(job: JobOptions, options: Container[str]) -> None:
                                                      "it out"),
             *((number, number in job.rule.numbers, f"update {job.rule.kind!r} has no --{number}; leave it out")
               for number in NUMBERS),
+            ("save_every", job.save is not None, "--save-every says how often --save is written, and there is none; "
+                                                 "leave one out, or give both"),
+            ("reduce", job.device == NUMPY, f"--reduce is of sums by --device {NUMPY}, those of dies go round rings; "
+                                            "leave it out"),
             ("change", job.resume is not None, "--change is for runs that go on from a checkpoint, without --resume "
                                                "there is none; leave it out")):
         if not used and name in options:

@@ -49,25 +49,36 @@ class _OfRanks(Command):
             raise
 
 
-@cli.command("run", cls=_OfRanks, params=[parameter for parameter in train.params if parameter.name not in _OF_RTL])
+def _options() -> list[click.Parameter]:
+    """Those of `train` but for dies in RTL, and those of ranks."""
+    own: list[click.Parameter] = [
+        click.Option(["--device"], type=click.Choice(["golden", "numpy"]), default="golden", show_default=True,
+                     help="golden: bit for bit as dies; numpy: fast, equal to rounding"),
+        click.Option(["--reduce"], type=click.Choice(["ring", "library"]), default="ring", show_default=True,
+                     help="what sums gradients with --device numpy: rings, with the same bits in any number of ranks, "
+                     "or MPI's all-reduce")]
+    return [*(parameter for parameter in train.params if parameter.name not in _OF_RTL), *own]
+
+
+@cli.command("run", cls=_OfRanks, params=_options())
 @naming_checkpoint
-def run(**options: Any) -> None:
-    """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp) on the golden model, its dies shared among
-    the processes that `mpiexec -n P plinth run` starts together, each with one die or several; without mpiexec by one
-    process."""
+def run(device: str, **options: Any) -> None:
+    """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp) on the golden model or in numpy, the dies
+    shared among the processes that `mpiexec -n P plinth run` starts together, each with one die or several; without
+    mpiexec by one process."""
     from contextlib import ExitStack
     from dataclasses import replace
 
     from plinth.driver.driver import RemoteDieError
-    from plinth.runtime.mpi import MpiTransport, world
+    from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport, world
     from plinth.runtime.processes import split_dies
-    from plinth.train.job import GOLDEN, run_job
+    from plinth.train.job import NUMPY, run_job
 
     ranks = world()
     asked: Run | None = None
     fault: BaseException | None = None
     try:
-        asked = train_job(devices=(GOLDEN,), bitstream=None, threads=None, waves=None, **options)
+        asked = train_job(devices=(device,), bitstream=None, threads=None, waves=None, **options)
         shares = split_dies(asked.job.array.dies, ranks.size)
     except click.ClickException as error:
         fault = said(error)
@@ -79,7 +90,8 @@ def run(**options: Any) -> None:
     if ranks.size == 1:
         asked.train()
         return
-    transport = MpiTransport(ranks.communicator, shares)
+    # What numpy sends goes by itself: there are letters where ranks end alone.
+    transport = MpiTransport(ranks.communicator, shares, nap_seconds=IDLE_SECONDS if device == NUMPY else NAP_SECONDS)
     try:
         with ExitStack() as joined:
             joined.enter_context(transport)

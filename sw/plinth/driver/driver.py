@@ -129,7 +129,7 @@ class Driver:
 
     def _compare_programs(self) -> None:
         """Refuse to run with processes that run another program."""
-        check_digests(self._told("program", program_digest(self.program)))
+        check_digests(self.told("program", program_digest(self.program)))
 
     def agree(self, what: str, settings: Mapping[str, str]) -> None:
         """Refuse to go on with processes of other settings, which are texts by name. Collective.
@@ -139,7 +139,7 @@ class Driver:
         UserError
             If there is one: the first that differs, and how.
         """
-        check_settings(what, self._told(what, dict(settings)))
+        check_settings(what, self.told(what, dict(settings)))
 
     def _set_up(self) -> None:
         """Registers, routes and descriptors of all dies of this process; then the graph that sets them up."""
@@ -301,7 +301,7 @@ class Driver:
         try:
             cycles = self._await(awaited)
             if number is None and not 0 < self._ahead <= self._lead:
-                self._told("end of a run")
+                self.told("end of a run")
         except DieError:
             self._running.clear()
             raise
@@ -323,7 +323,7 @@ class Driver:
                            f"{self._diagnosis.waits(stuck)}")
         return cycles
 
-    def _told(self, point: str, value: Any = None) -> list[Any]:
+    def told(self, point: str, value: Any = None) -> list[Any]:
         """Come to a point of the host's code that all processes come to; what each has told there.
 
         Raises
@@ -352,7 +352,7 @@ class Driver:
     def _of_all(self, dies: Sequence[int], ask: Callable[[int], Found]) -> list[Found]:
         """What ``ask`` finds for each place of a list of dies, asked where that die lives, in every process."""
         own = {place: ask(place) for place, die in enumerate(dies) if die in self._devices}
-        answers = {place: value for values in self._told(f"read of {len(dies)}", own)
+        answers = {place: value for values in self.told(f"read of {len(dies)}", own)
                    for place, value in values.items()}
         return [answers[place] for place in range(len(dies))]
 

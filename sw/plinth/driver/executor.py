@@ -72,6 +72,11 @@ class Executor(Protocol):
         """
         ...
 
+    def told(self, point: str, value: Any = None) -> list[Any]:
+        """What each process says at a point of the host's code that all come to: texts, numbers, and lists and mappings
+        of those. Collective."""
+        ...
+
     def collect(self, pieces: Sequence[Piece]) -> list[NDArray[Any]]:
         """Read the words ``[rows, columns]`` of pieces of any dies' memories. Collective."""
         ...

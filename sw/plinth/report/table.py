@@ -46,6 +46,8 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
     for name, text in training_rows(report):
         table.add_row(f"[bold]{name}[/bold]", text)
     print_table(console, table)
+    if report.get("between_ranks"):
+        _ranks(console, report["between_ranks"])
     if report["cycles"]:
         _layers(console, report)
         engines = new_table("engine", "tasks", "busy", "wait operands", "wait room", "wait memory", "words",
@@ -55,6 +57,16 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
                 "tasks", "busy_cycles", "stall_input_cycles", "stall_output_cycles", "stall_memory_cycles",
                 "payload_words")))
         print_table(console, engines)
+
+
+def _ranks(console: Console, pairs: list[dict[str, int]]) -> None:
+    """What ranks have sent each other, pair by pair, beside what the plan says."""
+    from plinth_hw.terminal.table import new_table, print_table
+
+    table = new_table("from rank", "to", "words", "planned", "messages", title="between ranks, all steps")
+    for pair in pairs:
+        table.add_row(*(f"{pair[key]:,}" for key in ("from", "to", "words", "planned_words", "messages")))
+    print_table(console, table)
 
 
 def _sent(report: dict[str, Any]) -> str:
@@ -67,8 +79,9 @@ def _sent(report: dict[str, Any]) -> str:
 def _errors(report: dict[str, Any]) -> str:
     """The largest error of each kind, and how near to its bound the nearest comes."""
     share = max((error["largest"] / error["largest_allowed"] for error in report["errors"].values()), default=0.0)
+    checked, steps = report["checked_steps"], report["steps"]
     return ", ".join(f"{name} {report[f'{name}_error']:.1e}" for name in report["errors"]) + (
-        f"; at most {share:.1%} of a bound")
+        f"; at most {share:.1%} of a bound{'' if checked == steps else f'; {checked:,} of {steps:,} steps compared'}")
 
 
 def _cycles(report: dict[str, Any]) -> list[tuple[str, str]]:
@@ -82,7 +95,7 @@ def _cycles(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _verdict(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Of a run that is too short for the bounds of medians, how many steps those need."""
-    steps, needed = report["steps"], report["verdict_steps"]
+    steps, needed = report["checked_steps"], report["verdict_steps"]
     if steps >= needed:
         return []
     judged = (report["unsaturated_steps"] or {"judged": 0})["judged"]

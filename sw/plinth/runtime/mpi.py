@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Seconds without traffic after which a rank's thread sleeps between two looks, and for how long it does.
 BUSY_SECONDS, NAP_SECONDS = 2e-3, 1e-4
+#: And of one between whose ranks letters are rare.
+IDLE_SECONDS = 2e-2
 #: Seconds for which a rank that has left waits for the others to leave before it ends them all.
 LEAVE_SECONDS = 30.0
 #: Exit code of ranks that are ended so.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,32 +36,46 @@ class _Received:
 class _Sent:
     """A message that goes once a step."""
 
-    def __init__(self, owner: MpiMessages, communicator: Any, rank: int, tag: int, words: int) -> None:
+    def __init__(self, transport: MpiTransport, communicator: Any, rank: int, tag: int, words: int) -> None:
         from mpi4py.MPI import FLOAT
 
         self.words: Floats = np.empty(words, np.float32)
         self.request = communicator.Send_init([self.words, FLOAT], rank, tag)
-        self._owner, self._rank = owner, rank
+        self._transport, self._rank = transport, rank
 
     def send(self) -> None:
         """Send its words, which may not be written before the next step."""
         self.request.Start()
-        self._owner.words[self._rank] += len(self.words)
-        self._owner.messages[self._rank] += 1
+        self._transport.count(self._rank, len(self.words))
+
+
+class _AllReduce:
+    """A sum over ranks by the library, once a step."""
+
+    def __init__(self, communicator: Any, words: int) -> None:
+        self.words: Floats = np.empty(words, np.float32)
+        self._communicator = communicator
+
+    def start(self) -> None:
+        """Begin to sum what all ranks have in ``words``."""
+        from mpi4py.MPI import FLOAT, IN_PLACE
+
+        self._request = self._communicator.Iallreduce(IN_PLACE, [self.words, FLOAT])
+
+    def arrived(self) -> bool:
+        """Whether ``words`` are the sums."""
+        return bool(self._request.Test())
 
 
 class MpiMessages:
     """The other ranks of a run, as steps in numpy see them (:class:`~plinth.runtime.numpy_step.Processes`).
 
-    Attributes
-    ----------
-    words, messages : dict of int to int
-        What this rank has sent each other one in steps so far.
-
     Parameters
     ----------
     transport : MpiTransport
-        Entered: it tells how other ranks have ended.
+        Entered: it tells how other ranks have ended, and counts what is sent.
+    library : bool
+        Gradients are summed by the library's all-reduce, in an order of its own, in place of rings.
     patience_seconds : float
         Longest time without any progress.
 
@@ -72,17 +85,18 @@ class MpiMessages:
         From all that waits, if another rank has ended or nothing comes for so long.
     """
 
-    def __init__(self, transport: MpiTransport, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        self._transport, self._patience = transport, patience_seconds
+    def __init__(self, transport: MpiTransport, *, library: bool = False, patience_seconds: float = PATIENCE_SECONDS
+                 ) -> None:
+        self._transport, self._patience, self._library = transport, patience_seconds, library
         self._communicator = transport.communicator.Dup()
         self.own, self.size = transport.own, len(transport.processes)
         processes = {die: rank for rank, dies in enumerate(transport.processes) for die in dies}
         #: The rank of each die.
         self.ranks = [processes[die] for die in range(len(processes))]
+        #: Communicators of ranks that sum by the library.
+        self._groups: dict[tuple[int, ...], Any] = {}
         self._received: list[_Received] = []
         self._sent: list[_Sent] = []
-        self.words: dict[int, int] = defaultdict(int)
-        self.messages: dict[int, int] = defaultdict(int)
 
     def incoming(self, rank: int, tag: int, words: int) -> _Received:
         """The end of a message from a rank; of those of a tag they come in their order."""
@@ -91,8 +105,19 @@ class MpiMessages:
 
     def outgoing(self, rank: int, tag: int, words: int) -> _Sent:
         """The end of a message to a rank."""
-        self._sent.append(_Sent(self, self._communicator, rank, tag, words))
+        self._sent.append(_Sent(self._transport, self._communicator, rank, tag, words))
         return self._sent[-1]
+
+    def all_reduce(self, ranks: Sequence[int], words: int) -> _AllReduce | None:
+        """A sum over ranks by the library, this one among them; None: it is for rings to make. Ranks ask for those
+        that they take part in in the same order. Collective among them."""
+        if not self._library:
+            return None
+        members = tuple(sorted(set(ranks)))
+        if members not in self._groups:
+            group = self._communicator.Get_group().Incl(members)
+            self._groups[members] = self._communicator.Create_group(group)
+        return _AllReduce(self._groups[members], words)
 
     def begin(self) -> None:
         """Begin a step: post all receives, once everything that was sent is gone."""

@@ -73,8 +73,11 @@ class NumpyExecutor:
         UserError
             If there is one: the first that differs, and how.
         """
-        if self._messages is not None:
-            check_settings(what, self._messages.told(dict(settings)))
+        check_settings(what, self.told(what, dict(settings)))
+
+    def told(self, point: str, value: Any = None) -> list[Any]:
+        """What each process says at a point of the host's code that all come to. Collective."""
+        return [value] if self._messages is None else self._messages.told(value)
 
     def collect(self, pieces: Sequence[Piece]) -> list[NDArray[np.uint32]]:
         """Words ``[rows, columns]`` of each piece."""

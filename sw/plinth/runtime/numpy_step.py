@@ -20,11 +20,21 @@ from plinth.errors import UserError
 from plinth.runtime.crossings import MOVES, Message, Moves
 from plinth.runtime.kernels import KERNELS, DieKernels
 from plinth.runtime.memory import Kernel, Memory
-from plinth.runtime.rings import Blocks, Ends, Incoming, Outgoing, Pass, RingPasses, Rows
+from plinth.runtime.rings import (
+    AllReduce,
+    Blocks,
+    Ends,
+    Incoming,
+    LibraryPasses,
+    Outgoing,
+    Pass,
+    RingPasses,
+    Rows,
+)
 from plinth.step import between, operations
 from plinth.step import tile_operations as tiled
 from plinth.step.step import Step
-from plinth.step.tasks import Arrivals
+from plinth.step.tasks import Arrivals, Phase
 from plinth_hw.isa.formats import FP32
 
 #: Addresses of bytes: the first, and the one behind the last.
@@ -33,6 +43,10 @@ Span = tuple[int, int]
 
 class Processes(Ends, Protocol):
     """The other processes of a run."""
+
+    def all_reduce(self, ranks: Sequence[int], words: int) -> AllReduce | None:
+        """A sum over some processes, this one among them, by their library; None: it is for rings to make."""
+        ...
 
     def begin(self) -> None:
         """Begin a step: what was sent is gone, and whatever comes may come."""
@@ -51,6 +65,9 @@ class Processes(Ends, Protocol):
 
 class Alone:
     """Of a run of one process there are no others."""
+
+    def all_reduce(self, ranks: Sequence[int], words: int) -> None:
+        """Rings of one process need no library."""
 
     def begin(self) -> None:
         """Nothing is sent, and nothing comes."""
@@ -104,7 +121,7 @@ class _Arrival:
 class _Ring:
     """A message of a ring."""
 
-    def __init__(self, passes: RingPasses, rows: Sequence[Rows | None]) -> None:
+    def __init__(self, passes: RingPasses | LibraryPasses, rows: Sequence[Rows | None]) -> None:
         self._passes = passes
         self._pass: Pass | None = None
         self.touched: Sequence[Span] = [] if None not in rows else [
@@ -231,14 +248,18 @@ class NumpyStep:
     def _rings(self, reduction: between.Reduce) -> Iterator[_Pending]:
         """A message of each ring that has members here."""
         for ring in reduction.rings.members:
-            tag = self._next_tags(len(ring))
+            tag, words, ranks = self._next_tags(len(ring)), reduction.words(ring[0]), [self._ranks[die] for die in ring]
             rows = [self._rows(reduction, die) if die in self.memories else None for die in ring]
-            words = reduction.words(ring[0])
-            if words and reduction.message(ring[0]) is not None and any(row is not None for row in rows):
+            own = [row for row in rows if row is not None]
+            if words and own and reduction.message(ring[0]) is not None:
                 rate = self._rate * reduction.piece.rate(reduction.target.slice(ring[0]))
+                library = (self._processes.all_reduce(ranks, words)
+                           if len(own) < len(ring) and reduction.phase is not Phase.GATHER else None)
+                if library is not None:
+                    yield _Ring(LibraryPasses(reduction.phase is Phase.UPDATE, rate, own, library), rows)
+                    continue
                 blocks = Blocks(words, reduction.parameters.chunk_words, len(ring))
-                yield _Ring(RingPasses(reduction.phase, rate, blocks, rows, [self._ranks[die] for die in ring],
-                                       self._processes, tag), rows)
+                yield _Ring(RingPasses(reduction.phase, rate, blocks, rows, ranks, self._processes, tag), rows)
 
     def _rows(self, reduction: between.Reduce, die: int) -> Rows:
         first, words = reduction.piece.words(reduction.parameters, reduction.target.slice(die))

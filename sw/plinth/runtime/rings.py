@@ -49,6 +49,14 @@ class Ends(Protocol):
         ...
 
 
+class AllReduce(Incoming, Protocol):
+    """A sum over processes by their library, once a step: of ``words``, where the sums come to."""
+
+    def start(self) -> None:
+        """Begin it."""
+        ...
+
+
 class Rows(NamedTuple):
     """A member's words of a message: what is summed, and what takes the sums, ``[words]`` each."""
 
@@ -213,3 +221,37 @@ class RingPasses:
             for place, some in zip(self._blocks.dense(outgoing.words), words, strict=True):
                 np.copyto(place, some)
             outgoing.send()
+
+
+class LibraryPasses:
+    """A message of a ring whose sums the library makes, in an order of its own; of the members of this process.
+
+    Parameters
+    ----------
+    update : bool
+        ``target -= rate * sum``, else the target gets the sum.
+    rate : float
+    rows : sequence of Rows
+        Of the members that live in this process.
+    reduction : AllReduce
+        Of the words of a row.
+    """
+
+    def __init__(self, update: bool, rate: float, rows: Sequence[Rows], reduction: AllReduce) -> None:
+        self._update, self._rate, self._rows, self._reduction = update, np.float32(rate), rows, reduction
+
+    def begin(self) -> Pass:
+        """A pass: words are read and written while it is gone through."""
+        total = self._reduction.words
+        np.copyto(total, self._rows[0].source)
+        for row in self._rows[1:]:
+            total += row.source
+        self._reduction.start()
+        yield self._reduction
+        if self._update:
+            total *= self._rate
+        for row in self._rows:
+            if self._update:
+                np.subtract(row.target, total, out=row.target)
+            else:
+                np.copyto(row.target, total)

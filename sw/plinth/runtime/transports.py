@@ -7,6 +7,7 @@ keep the order of those of one process, and to take each without waiting until t
 
 import queue
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from plinth.errors import cause
-from plinth_sim.golden.transport import Message, PeerLostError
+from plinth_sim.golden.transport import Message, PeerLostError, RingChunks, Tile
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,16 @@ class ProcessTransport(ABC):
         The dies of each process; they may have different numbers of them.
     own : int
         Which of the processes this one is.
+
+    Attributes
+    ----------
+    words, messages : dict of int to int
+        What this process has sent each other one in steps so far.
     """
 
     def __init__(self, processes: Sequence[Sequence[int]], own: int) -> None:
+        self.words: dict[int, int] = defaultdict(int)
+        self.messages: dict[int, int] = defaultdict(int)
         self.processes, self.own = processes, own
         self._process_of = {die: number for number, dies in enumerate(processes) for die in dies}
         #: Other processes that have left, by what they said of it.
@@ -62,10 +70,17 @@ class ProcessTransport(ABC):
             If that process is gone.
         """
         process = self._process_of[message.destination]
+        if isinstance(message, Tile | RingChunks):
+            self.count(process, message.rows.words.size if isinstance(message, Tile) else message.words.size)
         try:
             self._post(process, message)
         except OSError as error:
             raise self._lost([process]) from error
+
+    def count(self, process: int, words: int) -> None:
+        """Count a message of a step to another process."""
+        self.words[process] += words
+        self.messages[process] += 1
 
     def receive(self, seconds: float) -> Message | None:
         """The next message for a die of this process; None if ``seconds`` pass without one, or all have left.

@@ -334,6 +334,9 @@ class Checks:
     causes: Causes | None = None
     #: What broke which bound at which step.
     failure: str | None = None
+    #: Whether the last step was not compared.
+    skipped: bool = False
+    #: Steps so far.
     _steps: int = 0
     _first_loss: float | None = None
     _last: FoundStep | None = field(default=None, init=False)
@@ -358,6 +361,16 @@ class Checks:
         """Weights or states have been set: the next step does not go on from the last one's."""
         self._last = None
 
+    @property
+    def compared_steps(self) -> int:
+        """How many steps were compared with the reference."""
+        return len(self.scaled["loss"])
+
+    def skip(self) -> None:
+        """A step is not compared: the next one does not go on from what is known."""
+        self._steps += 1
+        self._last, self.skipped = None, True
+
     def start(self, fault: str | None) -> None:
         """Say what is wrong, if anything is, with what the dies hold before a step that goes on from loaded weights."""
         if fault is not None:
@@ -379,6 +392,7 @@ class Checks:
                ) -> ReferenceStep | None:
         """Compare a step with the reference, and return what that has; None if the step is not finite."""
         self._steps += 1
+        self.skipped = False
         odd = die_step.first_not_finite()
         if odd is not None:
             self._fail(f"step {self._steps}: {odd} not finite")

@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import islice, permutations
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from plinth.array.array import Array
 from plinth.driver.device import DeviceArray as Devices
@@ -14,7 +16,7 @@ from plinth.driver.executor import Executor
 from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError, one_line
 from plinth.files.reports import report
-from plinth.lower.places import HostView
+from plinth.lower.places import HostView, host_view
 from plinth.lower.stages import check_network
 from plinth.lower.training import check_array, lower_training, trained_sharding
 from plinth.network.network import Network
@@ -25,7 +27,10 @@ from plinth.plan.plan_file import check_use
 from plinth.plan.planning import check_prediction, plan_network, predicted_seconds
 from plinth.runtime.arrays import WaveWindow, bitstream_digest, cosim_array, golden_array, serial_array, with_window
 from plinth.runtime.numpy_executor import NumpyExecutor
+from plinth.runtime.transports import ProcessTransport
 from plinth.step.build import step_of
+from plinth.step.pairs import words_between
+from plinth.step.step import Step
 from plinth.train import checkpoint
 from plinth.train.checkpoint import Checkpoint
 from plinth.train.checks import Checks, against_float64
@@ -42,7 +47,13 @@ from plinth.update.rule import UpdateRule
 from plinth_hw.installation import commit
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
-from plinth_sim.golden.transport import Transport
+
+#: Devices in this process: golden dies, numpy without dies, and dies in RTL. Others are behind ``"serial"`` ports.
+GOLDEN, NUMPY, COSIM = DEVICES = "golden", "numpy", "cosim"
+#: What sums the gradients of processes that compute in numpy: rings, in the order of dies, or MPI's library.
+RING, LIBRARY = REDUCTIONS = "ring", "library"
+#: Of how many steps in numpy, which run much faster than the float64 reference, one is compared with it.
+NUMPY_CHECK_STEPS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +74,10 @@ class JobOptions:
     rule: UpdateRule
     seed: int
     device: str
-    #: With the device "golden": what joins this process to others, which train together; the dies of each.
-    transport: Transport | None = None
+    #: With the devices "golden" and "numpy": what joins this process to others, which train together; the dies of each.
+    transport: ProcessTransport | None = None
+    #: With the device "numpy", in several processes: "library", whose all-reduce sums gradients in place of rings.
+    reduce: str = RING
     #: With the device "serial": name and rate in baud of each die's port.
     ports: tuple[tuple[str, int], ...] = ()
     #: And the folder of the bitstream that the dies must hold; None: any of the array's parameters.
@@ -73,6 +86,8 @@ class JobOptions:
     threads: int | None = None
     #: The file of weights; of several processes all have it, and that of die 0 writes it.
     save: Path | None = None
+    #: Steps after which it is written too, besides the end of each epoch; None: no others.
+    save_every: int | None = None
     resume: Path | None = None
     #: Go on from ``resume`` with settings that are not its own.
     change: bool = False
@@ -86,6 +101,9 @@ class JobOptions:
     plan_name: str = "plan"
     #: Largest share of a step's kinks that the dies may decide; None: by the number format.
     kinks: float | None = None
+    #: Besides the first ones the steps are compared with the float64 reference whose number is a multiple; None: of
+    #: dies all steps, with the device "numpy" each :data:`NUMPY_CHECK_STEPS`.
+    check_every: int | None = None
 
 
 @dataclass(frozen=True)
@@ -99,8 +117,6 @@ class JobResult:
     parameters: Parameters
 
 
-#: Devices in this process: golden dies, numpy without dies, and dies in RTL. Others are behind ``"serial"`` ports.
-GOLDEN, NUMPY, COSIM = DEVICES = "golden", "numpy", "cosim"
 #: Counters of an engine, and what reports call them.
 COUNTERS = {"tasks": "tasks", "busy": "busy_cycles", "stall_input": "stall_input_cycles",
             "stall_output": "stall_output_cycles", "stall_memory": "stall_memory_cycles", "words": "payload_words",
@@ -151,7 +167,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if options.transport is not None:
         driver.agree("settings", settings.texts | _agreed(options, start))
     checks = against_float64(network, options.rule, parameters.number_format, kinks=options.kinks)
-    session = Session(network, dataset, view, driver, golden, checks, options.batch, start.seed)
+    session = Session(network, dataset, view, driver, golden, checks, options.batch, start.seed,
+                      options.check_every or (NUMPY_CHECK_STEPS if options.device == NUMPY else 1))
     session.load_parameters(start.parameters)
     if start.kept:
         session.load_kept(start.kept)
@@ -182,7 +199,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
             progress(result, total)
             if checks.failure is not None:
                 break
-            if options.save and (done == total or result.step + 1 == steps_per_epoch):
+            if options.save and (done == total or result.step + 1 == steps_per_epoch
+                                 or (options.save_every and done % options.save_every == 0)):
                 checks.finish()
                 if checks.failure is not None:
                     break
@@ -198,6 +216,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     checks.finish()
     report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
                      setup=setup_seconds, cycles=driver.cycles - before)
+    if options.transport is not None:
+        report["between_ranks"] = _between_ranks(options, options.transport, driver, plan, len(session.losses))
     if options.out is not None:
         write_json(options.out.path / REPORT, report)
     return JobResult(report, plan, session.losses, session.parameters(driver))
@@ -213,8 +233,8 @@ def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, step
     array, dies = options.array, options.array.dies
     if options.device == NUMPY:
         check_network(options.network)
-        executor = NumpyExecutor(step_of(trained_sharding(plan, parameters, options.rule), parameters))
-        return executor.view, lambda: (executor, None, None)
+        step = step_of(trained_sharding(plan, parameters, options.rule), parameters)
+        return HostView(**host_view(step)), lambda: (_numpy_executor(options, step), None, None)
     verilog_digest = bitstream_digest(options.bitstream, parameters) if options.bitstream else None
     memory_words = min(options.memory_words, parameters.most_memory_words)
     # Memory on the chip is small: each batch is written before its step.
@@ -236,6 +256,18 @@ def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, step
         return driver(devices), golden, digest
 
     return program, executors
+
+
+def _numpy_executor(options: JobOptions, step: Step) -> NumpyExecutor:
+    """What runs a step in numpy, of the dies of this process; collective."""
+    if options.transport is None:
+        return NumpyExecutor(step)
+    from plinth.runtime.mpi import MpiTransport
+    from plinth.runtime.mpi_messages import MpiMessages
+
+    if not isinstance(options.transport, MpiTransport):
+        raise UserError("processes compute in numpy together as ranks of MPI alone; give a transport of theirs")
+    return NumpyExecutor(step, MpiMessages(options.transport, library=options.reduce == LIBRARY))
 
 
 def _printable(say: Callable[[str], None]) -> Callable[[str], None]:
@@ -289,6 +321,9 @@ def _agreed(options: JobOptions, start: Checkpoint) -> dict[str, str]:
             "steps": "no --steps" if options.steps is None else f"--steps {options.steps}",
             "save": "--save" if options.save else "no --save",
             "kinks": "no --kinks" if options.kinks is None else f"--kinks {options.kinks!r}",
+            **{name: f"no --{flag}" if value is None else f"--{flag} {value}" for name, flag, value in (
+                ("save_every", "save-every", options.save_every), ("check_every", "check", options.check_every),
+                ("reduce", "reduce", options.reduce), ("device", "device", options.device))},
             "version": f"version {commit()}"}
 
 
@@ -329,7 +364,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
         "last_loss": session.losses[-1] if steps else None,
         "test_accuracy": test_accuracy, "test_loss": test_loss,
         "bit_exact": session.equal and session.compared_steps == steps > 0 if rtl else None,
-        "compared_steps": session.compared_steps,
+        "compared_steps": session.compared_steps, "checked_steps": checks.compared_steps,
         "failure": checks.failure, **{f"{name}_error": value for name, value in checks.largest.items()},
         "errors": checks.to_data(),
         "unsaturated_steps": None if checks.unsaturated is None else checks.unsaturated.to_data(),
@@ -352,6 +387,27 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
         "verilog_sha256": digest, "commit": commit(),
         "losses": session.losses, "timeline": _timeline(counted[0]) if rtl and counted else [],
     })
+
+
+def _between_ranks(options: JobOptions, transport: ProcessTransport, driver: Executor, plan: Plan, steps: int
+                   ) -> list[dict[str, int]]:
+    """What each process has sent each other one in all steps, beside what the plan says; collective. Numpy sends what
+    dies leave out; sums by the library are counted by nobody."""
+    counted = driver.told("words sent", [(rank, transport.words[rank], transport.messages[rank])
+                                         for rank in sorted(transport.words)])
+    parameters = options.array.die_parameters()
+    between = words_between(step_of(trained_sharding(plan, parameters, options.rule), parameters),
+                            whole=options.device == NUMPY, rings=options.reduce == RING)
+    found = {(rank, other): (words, messages) for rank, sent in enumerate(counted) for other, words, messages in sent}
+    pairs = []
+    for pair in permutations(range(len(transport.processes)), 2):
+        mine, theirs = (list(transport.processes[rank]) for rank in pair)
+        planned = steps * int(between[np.ix_(mine, theirs)].sum())
+        words, messages = found.get(pair, (0, 0))
+        if planned or words:
+            pairs.append({"from": pair[0], "to": pair[1], "planned_words": planned, "words": words,
+                          "messages": messages})
+    return pairs
 
 
 def _timeline(die: DieStatistics) -> list[dict[str, Any]]:

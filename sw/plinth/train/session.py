@@ -17,7 +17,7 @@ from plinth.lower.codes import LEVEL_WORD, level_of
 from plinth.lower.places import HostView
 from plinth.network.network import Network
 from plinth.network.parameters import KeptVectors, Parameters, layer_vectors
-from plinth.train.checks import Checks, FoundStep, Generators
+from plinth.train.checks import MEDIAN_STEPS, Checks, FoundStep, Generators
 from plinth.train.data import Dataset
 from plinth.train.losses import accuracy
 from plinth.update.rule import HALF_BITS, STATE, STATE_LOW, WEIGHTS_LOW
@@ -87,6 +87,8 @@ class Session:
     checks: Checks | None
     batch: int
     seed: int
+    #: Beside the first :data:`~plinth.train.checks.MEDIAN_STEPS` steps those are checked whose number is a multiple.
+    check_every: int = 1
     #: Steps after which every weight was compared, and whether all were equal so far.
     compared_steps: int = 0
     equal: bool = True
@@ -244,22 +246,33 @@ class Session:
             place = step % self.program.batches
             if not place or step == first:
                 self._load(order[step - place:step - place + self.program.batches])
-            last = self.drivers[-1]
-            before = None if self.checks is None else self._held(last)
-            if self.checks is not None and before is not None:
-                self.checks.start(self._not_loaded(before.copies, last))
-                self._loaded, self._loaded_kept = {}, {}
+            last, checks = self.drivers[-1], self._due_checks()
+            before = None if checks is None else self._held(last)
+            if checks is not None and before is not None:
+                checks.start(self._not_loaded(before.copies, last))
+                if checks.skipped:
+                    # Of a step that was not looked at nobody has seen what it left.
+                    self._generators = before.generators
+            self._loaded, self._loaded_kept = {}, {}
             cycles = self.driver.step(place)
             if self.golden is not None:
                 self.golden.step(place)
                 self._compare()
             self._follow_levels()
             loss, right = self._result(batch)
-            if self.checks is not None and before is not None:
-                self._check(self.checks, before, batch, loss)
+            if checks is not None and before is not None:
+                self._check(checks, before, batch, loss)
             self.losses.append(loss)
             self.step_cycles.append(cycles)
             yield StepResult(epoch, step, loss, right, cycles)
+
+    def _due_checks(self) -> Checks | None:
+        """The checks, if they are made of the next step."""
+        number = len(self.losses)
+        if self.checks is not None and number >= MEDIAN_STEPS and number % self.check_every:
+            self.checks.skip()
+            return None
+        return self.checks
 
     def _predictions(self, batch: NDArray[np.int64]) -> Floats:
         return self.program.predictions.gather(self.driver).reshape(len(batch), -1)
