@@ -17,6 +17,7 @@ from plinth.plan.plan import Plan
 from plinth.runtime.mpi_messages import MpiMessages
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.step.build import step_of
+from plinth.step.step import Step
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
@@ -33,6 +34,8 @@ class Post:
         self.ranks, self.size = list(ranks), max(ranks) + 1
         self.boxes: dict[tuple[int, int, int], deque[Floats]] = defaultdict(deque)
         self.told: list[Any] = [None] * self.size
+        #: Words sent from a rank to another.
+        self.words: dict[tuple[int, int], int] = defaultdict(int)
         self.barrier = threading.Barrier(self.size, timeout=60)
         self.lock = threading.Lock()
 
@@ -64,10 +67,12 @@ class _Outgoing:
     def __init__(self, post: Post, key: tuple[int, int, int], words: int) -> None:
         self.words = np.empty(words, np.float32)
         self._box, self._lock = post.boxes[key], post.lock
+        self._post, self._pair = post, key[:2]
 
     def send(self) -> None:
         with self._lock:
             self._box.append(self.words.copy())
+            self._post.words[self._pair] += len(self.words)
         self.words[...] = np.nan
 
 
@@ -129,21 +134,27 @@ class NumpyTraining:
         """Train on the dies of a rank of MPI: what :meth:`on` says."""
         return self.on(MpiMessages(transport))  # type: ignore[arg-type]
 
+    @property
+    def step(self) -> Step:
+        """What is done each step."""
+        return step_of(replace(self.plan.sharding, rule=self.rule), preset(self.preset))
+
     def on(self, messages: Any) -> tuple[dict[int, dict[str, Floats]], dict[str, Any]]:
         """Train: the memory of each of the process's dies after the last step, and all that the host has read."""
         network, plan = self.network, self.plan
         data = random_data(network, self.steps * plan.batch, np.random.default_rng(3))
-        executor = NumpyExecutor(step_of(replace(plan.sharding, rule=self.rule), preset(self.preset)), messages)
+        executor = NumpyExecutor(self.step, messages)
         training = Session(network, data, executor.view, executor, None, None, plan.batch, 0)
         training.load_parameters(initial_parameters(network, 0))
         list(training.epoch(0))
         read = {"losses": training.losses, "parameters": training.parameters(executor), "kept": training.kept(executor)}
-        step = executor._step
-        return {die: memory._places for die, memory in step.memories.items()}, read
+        return {die: memory._places for die, memory in executor._step.memories.items()}, read
 
 
-def in_threads(training: NumpyTraining, ranks: Sequence[int]) -> list[Any]:
-    """A training run of which each thread has the dies of its rank; what it returns in each."""
+def in_threads(training: NumpyTraining, ranks: Sequence[int]) -> tuple[list[Any], dict[tuple[int, int], int]]:
+    """A training run of which each thread has the dies of its rank: what it returns in each, and the words that each
+    pair of ranks has sent."""
     post = Post(ranks)
     with ThreadPoolExecutor(post.size) as pool:
-        return list(pool.map(lambda own: training.on(ThreadMessages(post, own)), range(post.size)))
+        outcomes = list(pool.map(lambda own: training.on(ThreadMessages(post, own)), range(post.size)))
+    return outcomes, post.words

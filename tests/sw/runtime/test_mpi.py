@@ -27,21 +27,42 @@ def test_ranks_have_the_bits_of_one_process(seed: int, dies: int) -> None:
     check(Training(network, plan, ("ndp-tiny", "hypar-tiny")[seed % 2], steps=2), in_ranks, shares=1)
 
 
-def test_the_command_gives_the_weights_of_one_process(tmp_path: Path) -> None:
-    """One rank reports; the report is that of one process, but for times."""
+@pytest.mark.parametrize("device", ["golden", "numpy"])
+def test_the_command_gives_the_weights_of_one_process(tmp_path: Path, device: str) -> None:
+    """One rank reports; the report is that of one process, but for times, and says that each pair of ranks has sent the
+    words of the plan."""
     reports, weights = [], []
     for ranks in (1, 3):
         folder = tmp_path / str(ranks)
-        run = mpiexec(ranks, *QUICK, "--out", str(folder), "--save", str(folder / "w.npz"), "--json")
+        run = mpiexec(ranks, *QUICK, "--device", device, "--out", str(folder), "--save", str(folder / "w.npz"),
+                      "--json")
         assert run.returncode == 0, run.stderr
         reports.append(json.loads(run.stdout))
         assert run.stderr.count("step 2 of 2: ") == 1
         with np.load(folder / "w.npz") as saved:
             weights.append({name: saved[name] for name in saved.files})
+    assert "between_ranks" not in reports[0]
+    pairs = reports[1].pop("between_ranks")
+    assert pairs and all(pair["words"] == pair["planned_words"] > 0 < pair["messages"] for pair in pairs)
+    assert reports[0].keys() == reports[1].keys()
     for key in reports[0].keys() - {"wall_seconds", "setup_seconds"}:
         assert reports[0][key] == reports[1][key], key
     assert weights[0].keys() == weights[1].keys()
     assert all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_sums_by_the_library_are_equal_but_for_rounding(tmp_path: Path) -> None:
+    weights = []
+    for how in ("ring", "library"):
+        run = mpiexec(2, *QUICK, "--dies", "3", "--planner", "data", "--device", "numpy", "--reduce", how, "--out",
+                      str(tmp_path / how), "--save", str(tmp_path / "w.npz"), "--json")
+        assert run.returncode == 0, run.stderr
+        with np.load(tmp_path / "w.npz") as saved:
+            weights.append([saved[name] for name in saved.files if name != "header"])
+    # Without rings no rank sends another anything itself.
+    assert json.loads(run.stdout)["between_ranks"] == []
+    for left, right in zip(*weights, strict=True):
+        assert np.abs(left - right).max() <= 1e-5 * np.abs(left).max()
 
 
 @pytest.mark.parametrize(("ranks", "arguments", "message"), [

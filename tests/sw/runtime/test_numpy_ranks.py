@@ -1,5 +1,6 @@
 """Steps in numpy shared among ranks: the bits of one process, whatever ranks have which dies."""
 
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,21 @@ from tests.support.ranks import in_ranks
 from tests.support.shares import assert_same
 
 from plinth.network.zoo import NETWORKS
+from plinth.step.pairs import words_between
 from plinth.update.rule import UpdateRule
 
 
-def check(training: NumpyTraining, ranks: list[int], outcomes: list[Any]) -> None:
+def check(training: NumpyTraining, ranks: list[int]) -> None:
+    """Bits of one process in threads that stand for ranks, which send each other the words that the plan says."""
+    outcomes, words = in_threads(training, ranks)
+    check_bits(training, ranks, outcomes)
+    between = words_between(training.step, whole=True)
+    for pair in permutations(range(max(ranks) + 1), 2):
+        mine, theirs = (np.equal(ranks, rank) for rank in pair)
+        assert words[pair] == training.steps * between[np.ix_(mine, theirs)].sum(), pair
+
+
+def check_bits(training: NumpyTraining, ranks: list[int], outcomes: list[Any]) -> None:
     memories, read = training.on(None)
     for rank, (own, own_read) in enumerate(outcomes):
         assert sorted(own) == [die for die, other in enumerate(ranks) if other == rank]
@@ -32,7 +44,7 @@ def test_ranks_have_the_bits_of_one_process(seed: int) -> None:
     ranks = [*range(count), *generator.integers(0, count, dies - count).tolist()]
     generator.shuffle(ranks)
     training = NumpyTraining(network, plan, ("ndp-tiny", "hypar-tiny")[seed % 2])
-    check(training, ranks, in_threads(training, ranks))
+    check(training, ranks)
 
 
 @pytest.mark.parametrize(("outputs", "weights", "rounds"), [
@@ -43,7 +55,7 @@ def test_tiles(outputs: int, weights: str | None, rounds: int | str | None, spli
     die = "ndp-demo-winograd" if rounds is None else "ndp-demo-predict"
     training = NumpyTraining(*tiled(outputs, weights, rounds, batch=8, split=split), die)
     for ranks in ([0, 1, 1, 0], [2, 0, 1, 1]):
-        check(training, ranks, in_threads(training, ranks))
+        check(training, ranks)
 
 
 @pytest.mark.parametrize("kind", ["momentum", "adagrad", "rmsprop"])
@@ -51,13 +63,13 @@ def test_rules_that_keep_states(kind: str) -> None:
     network = NETWORKS["digits-cnn"]
     training = NumpyTraining(network, random_plan(network, 4, 10, np.random.default_rng(5)), "ndp-tiny",
                              UpdateRule(kind, rate=0.002, epsilon=0.01))
-    check(training, [0, 1, 0, 1], in_threads(training, [0, 1, 0, 1]))
+    check(training, [0, 1, 0, 1])
 
 
 def test_rows_by_number() -> None:
     for seed in range(3):
         training = NumpyTraining(WORDS, random_plan(WORDS, 4, 9, np.random.default_rng(seed)), "ndp-tiny")
-        check(training, [0, 2, 1, 0], in_threads(training, [0, 2, 1, 0]))
+        check(training, [0, 2, 1, 0])
 
 
 def test_processes_of_mpi() -> None:
@@ -65,4 +77,4 @@ def test_processes_of_mpi() -> None:
     generator = np.random.default_rng(22)
     network = trainable_network(generator)
     training = NumpyTraining(network, random_plan(network, 4, 9, generator), "ndp-tiny")
-    check(training, [0, 0, 0, 1], in_ranks([(0, 1, 2), (3,)], training))
+    check_bits(training, [0, 0, 0, 1], in_ranks([(0, 1, 2), (3,)], training))
