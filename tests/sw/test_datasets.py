@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from plinth import cli, doctor
 from plinth.errors import UserError
@@ -151,3 +152,14 @@ def test_the_doctor_looks_for_the_packages_of_extras(monkeypatch) -> None:
 def test_the_doctor_works_where_numpy_is_missing() -> None:
     script = "import sys; sys.modules['numpy'] = None; from plinth import doctor; assert doctor.run()"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_digits_are_those_that_their_package_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read without importing it; by its own function where its file is elsewhere."""
+    bunch = load_digits()
+    for hidden in (False, True):
+        if hidden:
+            monkeypatch.setattr(Path, "exists", lambda path: False)
+        x, y = datasets.labelled("digits")
+        assert (x.dtype, y.dtype) == (np.float32, np.int64)
+        assert np.array_equal(x, (bunch.data / 16).astype(np.float32)) and np.array_equal(y, bunch.target)

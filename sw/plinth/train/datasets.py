@@ -6,6 +6,8 @@ The doctor reads the table where numpy may be missing: only the loaders import i
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plinth.errors import UserError
@@ -37,7 +39,14 @@ class Source:
 def _digits() -> Labelled:
     import numpy as np
 
-    # Loading scikit-learn takes longer than most commands.
+    package = find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
+    path = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    if path.exists():
+        # What `load_digits` reads: importing scikit-learn takes longer than most commands.
+        table: Any = np.loadtxt(path, delimiter=",", dtype=np.float64, ndmin=2)
+        return (table[:, :-1] / 16.0).astype(np.float32), table[:, -1].astype(np.int64)
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
