@@ -16,12 +16,13 @@ from plinth.errors import UserError, one_line
 from plinth.update.law import NUMBERS
 
 #: Arguments by the options that messages name.
-WORDS = {"data": "x and y", "memory": "memory_mib", "narrow": "wide=False", "parts": "lists", "preset": "machine",
+WORDS = {"check": "check_every", "data": "x and y", "memory": "memory_mib", "narrow": "wide=False",
+         "parts": "lists", "preset": "machine", "save-every": "save_every",
          **{name: name for name in (
              "array", "batch", "cost", "device", "die", "dies", "epochs", "format", "kinks", "machine",
-             "model", "planner", "predict", "rate", "save", "scale", "seed", "shares", "slow", "steps",
+             "model", "planner", "predict", "rate", "reduce", "save", "scale", "seed", "shares", "slow", "steps",
              "stochastic", "threads", "update", "weights", "wide", "winograd", *NUMBERS)}}
-_OPTION = re.compile(r"(?<![\w-])--([a-z]+)(?![\w-])")
+_OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?![\w-])")
 
 P = ParamSpec("P")
 T = TypeVar("T")

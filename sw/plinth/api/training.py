@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,8 +152,9 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
           decay: float | None = None, wide: bool | None = None, stochastic: bool = False, scale: Any = 1,
           kinks: float | None = None, seed: int = 0, device: str = defaults.LIBRARY_DEVICE,
           memory_mib: int | None = None, threads: int | None = None, save: str | Path | None = None,
+          save_every: int | None = None, check_every: int | None = None, executor: Any = None, reduce: str = "ring",
           progress: Progress = None) -> TrainingResult:
-    """Train a network; every step is compared with a float64 reference, and on simulated RTL every weight of every die
+    """Train a network; steps are compared with a float64 reference, and on simulated RTL every weight of every die
     with the golden model's.
 
     Parameters
@@ -191,6 +193,17 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
         Threads that simulate RTL. None: one a processor.
     save : str, Path or None
         Path of a checkpoint, which is written after each epoch and at the end.
+    save_every : int or None
+        Write it also after so many steps each.
+    check_every : int or None
+        Steps of which one is compared with the float64 reference, and the first eight. None: 1, with device ``numpy``
+        100.
+    executor : mpi4py communicator or None
+        In an MPI program: its ranks share the dies of the golden model, or of numpy. Each of them calls this with the
+        same arguments, and gets the result; the first one shows progress and writes ``save``. None: this process alone.
+    reduce : {"ring", "library"}
+        What sums the gradients of ranks that compute in numpy: rings, with the same bits in any number of ranks, or
+        MPI's all-reduce.
     progress : callable, True or None
         Told (done, total, text) of steps; True: a bar on standard error.
 
@@ -199,39 +212,50 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     TrainingError
         If a step is wrong; it has the result so far.
     UserError
-        If an argument is not what it may be, samples do not fit the network, or the network does not fit the dies.
+        If an argument is not what it may be, samples do not fit the network, or the network does not fit the dies; in
+        all ranks, if it is so in one.
     """
     from plinth.api.jobs import check_used, training_job
+    from plinth.api.ranks import shared
     from plinth.report.progress import TrainingProgress
-    from plinth.train.job import DEVICES, run_job
+    from plinth.train.job import DEVICES, REDUCTIONS, run_job
     from plinth.train.settings import MAXIMUM_EPOCHS
 
-    settings = update_settings(update, wide, stochastic)
-    settings |= {key: value for key, value in split_settings(planner, None, None).items() if key == "planner"}
-    settings |= {"batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH),
-                 "epochs": optional(integer, "epochs", epochs, 1, MAXIMUM_EPOCHS),
-                 "steps": optional(integer, "steps", steps, 1, 2**63 - 1),
-                 "rate": optional(real, "rate", rate),
-                 "kinks": optional(real, "kinks", kinks, 0, 1), "seed": integer("seed", seed, 0, MAXIMUM_SEED),
-                 "device": choice("device", device, DEVICES),
-                 "memory_mib": defaults.MEMORY_MIB if memory_mib is None else (
-                     integer("memory_mib", memory_mib, 1, MAXIMUM_MEMORY_MIB)),
-                 "threads": optional(integer, "threads", threads, 1, MAXIMUM_THREADS),
-                 "save": _file_to_save(save), "scale": _scale(scale), "data": _data(x, y)}
-    numbers = {"momentum": momentum, "epsilon": epsilon, "decay": decay}
-    settings["numbers"] = {number: optional(real, number, value) for number, value in numbers.items()}
-    plan, name = plan_given(network)
-    if plan is not None:
-        refuse_beside([] if planner is None else ["planner"])
-        settings["stochastic"] = stochastic or None
-    assert plan is not None or not isinstance(network, PlanResult)
-    job = training_job(plan=plan, plan_name=name or "plan", array=array_given(array),
-                       network=None if plan is not None or isinstance(network, PlanResult) else network_of(network),
-                       **settings)
-    check_used(job, {key for key, value in (*numbers.items(), ("threads", threads), ("memory_mib", memory_mib))
-                     if value is not None})
-    with activity(progress, f"setting up {job.network.name} on {job.array.name}", "") as told:
-        run = run_job(job, TrainingProgress(told), told.say)
+    def asked() -> JobOptions:
+        settings = update_settings(update, wide, stochastic)
+        settings |= {key: value for key, value in split_settings(planner, None, None).items() if key == "planner"}
+        settings |= {"batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH),
+                     "epochs": optional(integer, "epochs", epochs, 1, MAXIMUM_EPOCHS),
+                     **{name: optional(integer, name, value, 1, 2**63 - 1) for name, value in (
+                         ("steps", steps), ("save_every", save_every), ("check_every", check_every))},
+                     "rate": optional(real, "rate", rate),
+                     "kinks": optional(real, "kinks", kinks, 0, 1), "seed": integer("seed", seed, 0, MAXIMUM_SEED),
+                     "device": choice("device", device, DEVICES), "reduce": choice("reduce", reduce, REDUCTIONS),
+                     "memory_mib": defaults.MEMORY_MIB if memory_mib is None else (
+                         integer("memory_mib", memory_mib, 1, MAXIMUM_MEMORY_MIB)),
+                     "threads": optional(integer, "threads", threads, 1, MAXIMUM_THREADS),
+                     "save": _file_to_save(save), "scale": _scale(scale), "data": _data(x, y)}
+        numbers = {"momentum": momentum, "epsilon": epsilon, "decay": decay}
+        settings["numbers"] = {number: optional(real, number, value) for number, value in numbers.items()}
+        plan, name = plan_given(network)
+        if plan is not None:
+            refuse_beside([] if planner is None else ["planner"])
+            settings["stochastic"] = stochastic or None
+        assert plan is not None or not isinstance(network, PlanResult)
+        job = training_job(plan=plan, plan_name=name or "plan", array=array_given(array),
+                           network=None if plan is not None or isinstance(network, PlanResult) else network_of(network),
+                           **settings)
+        check_used(job, {key for key, value in (*numbers.items(), ("threads", threads), ("memory_mib", memory_mib),
+                                                ("save_every", save_every),
+                                                ("reduce", None if reduce == "ring" else reduce))
+                         if value is not None})
+        return job
+
+    with ExitStack() as joined:
+        job = asked() if executor is None else joined.enter_context(shared(executor, asked))
+        first = job.transport is None or job.transport.own == 0
+        with activity(progress if first else None, f"setting up {job.network.name} on {job.array.name}", "") as told:
+            run = run_job(job, TrainingProgress(told), told.say)
     result = _result(job, run, told.said if isinstance(told, Told) else ())
     if run.report["bit_exact"] is False:
         raise TrainingError("the RTL's weights differ from the golden model's; please report this with the result's "

@@ -132,6 +132,13 @@ FIELDS: dict[str, NamedField] = {
     "reduction": NamedField("reduction of a layer's gradient; null: it has no weights",
                             _or_none(row("predicted_injected_words injected_words"))),
     "consumer": NamedField("layer that reads what is sent; null: the sender itself", _or_none(_TEXT)),
+    "between_ranks": NamedField("what ranks of MPI sent each other, a row a pair",
+                                _list(row("from_rank to_rank sent_words predicted_sent_words messages"))),
+    "from_rank": NamedField("number of the rank that sends", _COUNT),
+    "to_rank": NamedField("number of the rank that receives", _COUNT),
+    "sent_words": NamedField("words that it sent, counted as they were handed over", _COUNT),
+    "predicted_sent_words": NamedField("words that the plan says", _COUNT),
+    "messages": NamedField("messages that they went in", _COUNT),
     "links": NamedField("links between dies, a row each", _list(row("link words_per_second link_words utilisation"))),
     "link": NamedField("name of a link", _TEXT),
     "words_per_second": NamedField("what a link can carry", _AMOUNT),
@@ -190,6 +197,7 @@ FIELDS: dict[str, NamedField] = {
     "bit_exact": NamedField("whether every weight of every die equals the golden model's after each step; null: not "
                             "compared", _or_none(_FLAG)),
     "compared_steps": NamedField("steps after which they were compared", _COUNT),
+    "checked_steps": NamedField("steps that were compared with the float64 reference", _COUNT),
     "failure": NamedField("why the run ended early; null: it did not", _or_none(_TEXT)),
     **{f"{name}_error": NamedField(f"largest error of {what} against float64", _or_none(_AMOUNT)) for name, what in (
         ("prediction", "predictions"), ("loss", "the loss"), ("gradient", "a gradient"), ("update", "an update"),

@@ -38,12 +38,12 @@ REPORTS: dict[str, ReportForm] = {
     "train": ReportForm(
         "a training run", "plinth train",
         f"{_STEP} parameters notes preset device update_rule seed epochs scale steps losses last_loss test_accuracy "
-        "test_loss bit_exact compared_steps checked_steps failure prediction_error loss_error gradient_error "
+        "test_loss bit_exact compared_steps failure prediction_error loss_error gradient_error "
         "update_error errors unsaturated_steps verdict_steps kinks kink_share kink_difference cycles cycles_per_step "
         "predicted_cycles_per_step wall_seconds setup_seconds die_cycles_per_second matrix_utilisation engine_counters "
         "injected_words injected_words_by_die predicted_injected_words injected_words_bounds link_words "
         "link_words_by_port gather_thresholds saturations layers plan verilog_sha256 commit timeline",
-        "descent_error state_error between_ranks"),
+        "descent_error state_error checked_steps between_ranks"),
     "plan": ReportForm(
         "a plan and what it costs", "plinth plan --json",
         f"{_STEP} model levels factors layers predicted_injected_words predicted_seconds predicted_cycles "

@@ -65,7 +65,8 @@ def _ranks(console: Console, pairs: list[dict[str, int]]) -> None:
 
     table = new_table("from rank", "to", "words", "planned", "messages", title="between ranks, all steps")
     for pair in pairs:
-        table.add_row(*(f"{pair[key]:,}" for key in ("from", "to", "words", "planned_words", "messages")))
+        table.add_row(*(f"{pair[key]:,}" for key in (
+            "from_rank", "to_rank", "sent_words", "predicted_sent_words", "messages")))
     print_table(console, table)
 
 
@@ -79,7 +80,8 @@ def _sent(report: dict[str, Any]) -> str:
 def _errors(report: dict[str, Any]) -> str:
     """The largest error of each kind, and how near to its bound the nearest comes."""
     share = max((error["largest"] / error["largest_allowed"] for error in report["errors"].values()), default=0.0)
-    checked, steps = report["checked_steps"], report["steps"]
+    steps = report["steps"]
+    checked = report.get("checked_steps", steps)
     return ", ".join(f"{name} {report[f'{name}_error']:.1e}" for name in report["errors"]) + (
         f"; at most {share:.1%} of a bound{'' if checked == steps else f'; {checked:,} of {steps:,} steps compared'}")
 
@@ -95,7 +97,7 @@ def _cycles(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _verdict(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Of a run that is too short for the bounds of medians, how many steps those need."""
-    steps, needed = report["checked_steps"], report["verdict_steps"]
+    steps, needed = report.get("checked_steps", report["steps"]), report["verdict_steps"]
     if steps >= needed:
         return []
     judged = (report["unsaturated_steps"] or {"judged": 0})["judged"]

@@ -5,8 +5,12 @@ verilog          the Verilog of dies, its digests, and what goes wrong with its 
 transports       what leads to golden dies of other processes: how they leave, and hear of each other's errors
 processes        several processes of one machine, joined by pipes
 mpi              several processes of one machine or many, which MPI has started
+mpi_messages     messages between MPI's ranks of which each computes a part of a step in numpy
 numpy_executor   a step in numpy, as the host runs it
-numpy_step       its operations: a kernel for each kind, for each die
+numpy_step       its operations in order, and what they wait for
+kernels          operations that a die does for itself: a kernel for each kind
+crossings        operations that move words between dies, within a process and to others
+rings            sums over rings of dies, and sums by MPI's library
 memory           the places of a die as arrays
 programs         vector programs
 products, pools  products and convolutions; pools

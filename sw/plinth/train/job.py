@@ -405,8 +405,8 @@ def _between_ranks(options: JobOptions, transport: ProcessTransport, driver: Exe
         planned = steps * int(between[np.ix_(mine, theirs)].sum())
         words, messages = found.get(pair, (0, 0))
         if planned or words:
-            pairs.append({"from": pair[0], "to": pair[1], "planned_words": planned, "words": words,
-                          "messages": messages})
+            pairs.append({"from_rank": pair[0], "to_rank": pair[1], "sent_words": words,
+                          "predicted_sent_words": planned, "messages": messages})
     return pairs
 
 

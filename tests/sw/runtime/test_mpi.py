@@ -43,7 +43,7 @@ def test_the_command_gives_the_weights_of_one_process(tmp_path: Path, device: st
             weights.append({name: saved[name] for name in saved.files})
     assert "between_ranks" not in reports[0]
     pairs = reports[1].pop("between_ranks")
-    assert pairs and all(pair["words"] == pair["planned_words"] > 0 < pair["messages"] for pair in pairs)
+    assert pairs and all(pair["sent_words"] == pair["predicted_sent_words"] > 0 < pair["messages"] for pair in pairs)
     assert reports[0].keys() == reports[1].keys()
     for key in reports[0].keys() - {"wall_seconds", "setup_seconds"}:
         assert reports[0][key] == reports[1][key], key

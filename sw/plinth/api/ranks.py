@@ -1,0 +1,46 @@
+"""A training job whose dies the ranks of an MPI program share."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from plinth.errors import UserError, cause
+from plinth.files.forms import described
+from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport
+from plinth.runtime.processes import split_dies
+from plinth.train.job import COSIM, NUMPY, JobOptions
+
+
+@contextmanager
+def shared(communicator: Any, asked: Callable[[], JobOptions]) -> Iterator[JobOptions]:
+    """What is asked for, with the transport that joins the communicator's ranks, if there are several. Collective.
+
+    Raises
+    ------
+    UserError
+        In all ranks, if one of them is asked for what cannot be.
+    """
+    if not all(callable(getattr(communicator, name, None)) for name in ("Get_size", "Get_rank", "Dup", "allgather")):
+        raise UserError(f"executor must be a communicator of mpi4py, not {described(communicator)}")
+    job: JobOptions | None = None
+    fault: UserError | None = None
+    try:
+        job = asked()
+        if job.device == COSIM:
+            raise UserError(f"device {COSIM!r} simulates all dies in one process; give another device, or no executor")
+        shares = split_dies(job.array.dies, communicator.Get_size())
+    except UserError as error:
+        fault = error
+    faults = communicator.allgather(None if fault is None else cause(fault))
+    if fault is not None:
+        raise fault
+    for rank, text in enumerate(faults):
+        if text is not None:
+            raise UserError(f"rank {rank}: {text}")
+    assert job is not None
+    if len(shares) == 1:
+        yield job
+        return
+    with MpiTransport(communicator, shares, nap_seconds=IDLE_SECONDS if job.device == NUMPY else NAP_SECONDS) as joined:
+        yield replace(job, transport=joined)
