@@ -1,15 +1,18 @@
 """Work of processes that ``mpiexec`` starts: ``python -m tests.support.ranks FOLDER`` is a rank's."""
 
+import io
 import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from plinth.runtime.mpi import MpiTransport, world
+from plinth import cli
+from plinth.runtime.mpi import MpiTransport, World, world
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds after which ranks are taken to hang.
@@ -27,22 +30,64 @@ def mpiexec(ranks: int, *command: str, **options: Any) -> subprocess.CompletedPr
 
 def in_ranks(processes: Sequence[Sequence[int]], work: Callable[[Any], Any]) -> list[Any]:
     """``work(transport)`` in a rank for each of ``processes``; what it returns in each."""
+    return _in_ranks(len(processes), _joined, processes, work)
+
+
+def commands(ranks: int, cases: Sequence[Sequence[Sequence[str]]]) -> list[list[tuple[int, str, str]]]:
+    """Commands of ``plinth`` one after the other, each in all ranks together, in the same processes.
+
+    Parameters
+    ----------
+    ranks : int
+    cases : sequence of sequence of sequence of str
+        Of each command the arguments of each rank.
+
+    Returns
+    -------
+    list of list of (int, str, str)
+        Of each command and rank the exit code, standard output and standard error.
+    """
+    outcomes = _in_ranks(ranks, _commands, cases)
+    return [[outcome[number] for outcome in outcomes] for number in range(len(cases))]
+
+
+def _in_ranks(ranks: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """``work(world, *arguments)`` of a module in each rank; what it returns."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "work").write_bytes(pickle.dumps((processes, work)))
-        run = mpiexec(len(processes), "-m", "tests.support.ranks", str(folder))
+        (folder / "work").write_bytes(pickle.dumps((work, arguments)))
+        run = mpiexec(ranks, "-m", "tests.support.ranks", str(folder))
         assert run.returncode == 0, run.stderr
-        return [pickle.loads((folder / str(rank)).read_bytes()) for rank in range(len(processes))]
+        return [pickle.loads((folder / str(rank)).read_bytes()) for rank in range(ranks)]
+
+
+def _joined(ranks: World, processes: Sequence[Sequence[int]], work: Callable[[Any], Any]) -> Any:
+    with MpiTransport(ranks.communicator, processes) as transport:
+        return work(transport)
+
+
+def _commands(ranks: World, cases: Sequence[Sequence[Sequence[str]]]) -> list[tuple[int, str, str]]:
+    outcomes = []
+    for arguments in cases:
+        code, out, err = 0, io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                cli.main([*arguments[ranks.rank]])
+            except SystemExit as stop:
+                code = int(stop.code or 0)
+        outcomes.append((code, out.getvalue(), err.getvalue()))
+    return outcomes
 
 
 def main() -> None:
     """A rank: it reads its work, and writes what comes of it."""
     folder, ranks = Path(sys.argv[1]), world()
-    processes, work = pickle.loads((folder / "work").read_bytes())
-    with MpiTransport(ranks.communicator, processes) as transport:
-        outcome = work(transport)
-    (folder / str(ranks.rank)).write_bytes(pickle.dumps(outcome))
+    work, arguments = pickle.loads((folder / "work").read_bytes())
+    (folder / str(ranks.rank)).write_bytes(pickle.dumps(work(ranks, *arguments)))
 
 
 if __name__ == "__main__":
-    main()
+    # What is pickled is of the module by its name.
+    from tests.support import ranks
+
+    ranks.main()

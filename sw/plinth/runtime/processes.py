@@ -35,7 +35,8 @@ def split_dies(dies: int, processes: int) -> list[range]:
         If there are fewer dies than processes, or no process.
     """
     if not 1 <= processes <= dies:
-        raise UserError(f"{dies} dies cannot be shared among {processes} processes; start 1 to {dies}")
+        raise UserError(f"{processes} processes cannot share {dies} dies; start 1 to {dies}" if dies > 1 else
+                        f"{processes} processes cannot share 1 die; start 1")
     return [range(dies * number // processes, dies * (number + 1) // processes) for number in range(processes)]
 
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from tests.support.commands import run as in_process
 from tests.support.networks import random_plan, trainable_network
-from tests.support.ranks import in_ranks, mpiexec
+from tests.support.ranks import commands, in_ranks, mpiexec
 from tests.support.shares import Training, check
 
 from plinth.errors import UserError
 from plinth.runtime import mpi
-
-#: The smallest run of the command.
-QUICK = ("-m", "plinth.cli", "run", "--steps", "2", "--batch", "16")
 
 
 @pytest.mark.parametrize(("seed", "dies"), [(3, 2), (4, 4), (5, 6)])
@@ -27,77 +26,72 @@ def test_ranks_have_the_bits_of_one_process(seed: int, dies: int) -> None:
     check(Training(network, plan, ("ndp-tiny", "hypar-tiny")[seed % 2], steps=2), in_ranks, shares=1)
 
 
-@pytest.mark.parametrize("device", ["golden", "numpy"])
-def test_the_command_gives_the_weights_of_one_process(tmp_path: Path, device: str) -> None:
+#: A run that would do two steps.
+START = ("run", "--steps", "2", "--batch", "16", "--planner", "data")
+
+
+def test_the_command_gives_the_weights_of_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One rank reports; the report is that of one process, but for times, and says that each pair of ranks has sent the
-    words of the plan."""
-    reports, weights = [], []
-    for ranks in (1, 3):
-        folder = tmp_path / str(ranks)
-        run = mpiexec(ranks, *QUICK, "--device", device, "--out", str(folder), "--save", str(folder / "w.npz"),
-                      "--json")
-        assert run.returncode == 0, run.stderr
-        reports.append(json.loads(run.stdout))
-        assert run.stderr.count("step 2 of 2: ") == 1
-        with np.load(folder / "w.npz") as saved:
-            weights.append({name: saved[name] for name in saved.files})
-    assert "between_ranks" not in reports[0]
-    pairs = reports[1].pop("between_ranks")
-    assert pairs and all(pair["sent_words"] == pair["predicted_sent_words"] > 0 < pair["messages"] for pair in pairs)
-    assert reports[0].keys() == reports[1].keys()
-    for key in reports[0].keys() - {"wall_seconds", "setup_seconds"}:
-        assert reports[0][key] == reports[1][key], key
-    assert weights[0].keys() == weights[1].keys()
-    assert all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+    words of the plan. Sums by the library are equal but for rounding, and no rank sends another anything itself."""
+    def arguments(name: str, *options: str) -> tuple[str, ...]:
+        return (*START, "--dies", "3", *options, "--out", str(tmp_path / name), "--save",
+                str(tmp_path / f"{name}.npz"), "--json")
+
+    def weights(name: str) -> dict[str, NDArray[np.float32]]:
+        with np.load(tmp_path / f"{name}.npz") as saved:
+            return {key: saved[key] for key in saved.files if key != "header"}
+
+    kinds = {"golden": (), "numpy": ("--device", "numpy"), "library": ("--device", "numpy", "--reduce", "library")}
+    outcomes = commands(2, [[arguments(name, *options)] * 2 for name, options in kinds.items()])
+    for (name, options), ((code, out, err), (other_code, *others)) in zip(kinds.items(), outcomes, strict=True):
+        assert (code, other_code, others) == (0, 0, ["", ""]), err
+        assert err.count("step 2 of 2: ") == 1
+        report = json.loads(out)
+        pairs = report.pop("between_ranks")
+        if name == "library":
+            assert pairs == []
+            continue
+        assert len(pairs) == 2
+        assert all(pair["sent_words"] == pair["predicted_sent_words"] > 0 < pair["messages"] for pair in pairs)
+        code, out, _ = in_process(capsys, *arguments(f"{name}1", *options))
+        alone = json.loads(out)
+        assert code == 0 and report.keys() == alone.keys()
+        for key in report.keys() - {"wall_seconds", "setup_seconds"}:
+            assert report[key] == alone[key], key
+        left, right = weights(name), weights(f"{name}1")
+        assert left.keys() == right.keys() and all(np.array_equal(left[key], right[key]) for key in left)
+    for key, values in weights("library").items():
+        assert np.abs(values - weights("numpy")[key]).max() <= 1e-5 * np.abs(values).max()
 
 
-def test_sums_by_the_library_are_equal_but_for_rounding(tmp_path: Path) -> None:
-    weights = []
-    for how in ("ring", "library"):
-        run = mpiexec(2, *QUICK, "--dies", "3", "--planner", "data", "--device", "numpy", "--reduce", how, "--out",
-                      str(tmp_path / how), "--save", str(tmp_path / "w.npz"), "--json")
-        assert run.returncode == 0, run.stderr
-        with np.load(tmp_path / "w.npz") as saved:
-            weights.append([saved[name] for name in saved.files if name != "header"])
-    # Without rings no rank sends another anything itself.
-    assert json.loads(run.stdout)["between_ranks"] == []
-    for left, right in zip(*weights, strict=True):
-        assert np.abs(left - right).max() <= 1e-5 * np.abs(left).max()
-
-
-@pytest.mark.parametrize(("ranks", "arguments", "message"), [
-    (3, ("--dies", "2"), "plinth: error: 2 dies cannot be shared among 3 processes; start 1 to 2"),
-    (2, ("--stepps", "2"), "plinth: error: No such option '--stepps'"),
-    (2, ("--data", "none.npz"), "plinth: error: none.npz: cannot be read")])
-def test_what_all_ranks_refuse_is_said_once(ranks: int, arguments: tuple[str, ...], message: str) -> None:
-    run = mpiexec(ranks, *QUICK, *arguments)
-    assert run.returncode == 2 and run.stdout == ""
-    assert [line.startswith(message) for line in run.stderr.splitlines()] == [True], run.stderr
-
-
-#: The command of a rank whose options are others than those of rank 0.
-OTHER = """
-import os, sys
-from plinth.cli import main
-rank = int(os.environ["PMI_RANK"])
-main(["run", "--steps", "2", "--batch", "16", *([] if rank == 0 else sys.argv[1:])])
-"""
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("--rate", "0.5"), "processes run different programs, of digests "),
-    (("--seed", "7"), "processes have different settings: --seed 0, --seed 7; start all"),
-    (("--steps", "3"), "processes have different settings: --steps 2, --steps 3; start all"),
-    (("--save", "w.npz"), "processes have different settings: no --save, --save; start all"),
-    (("--planner", "model"), "processes run different programs, of digests "),
-    (("--data", "none.npz"), "rank 1: none.npz: cannot be read"),
-    (("--resume", "none.npz"), "rank 1: none.npz: cannot be read"),
-    (("--stepps", "2"), "rank 1: No such option '--stepps'")])
-def test_ranks_that_differ_end_with_a_line(arguments: tuple[str, ...], message: str) -> None:
-    run = mpiexec(2, "-c", OTHER, *arguments)
-    assert run.returncode == 2 and run.stdout == ""
-    lines = [line for line in run.stderr.splitlines() if not line.startswith("setting up ")]
-    assert len(lines) == 1 and lines[0].startswith(f"plinth: error: {message}"), lines
+def test_what_cannot_be_is_said_once(tmp_path: Path) -> None:
+    """What all ranks are asked for, and what one is whose options are others than those of rank 0."""
+    same = {("--dies", "1"): "2 processes cannot share 1 die; start 1",
+            ("--stepps", "2"): "No such option '--stepps'", ("--data", "none.npz"): "none.npz: cannot be read",
+            ("--reduce", "library"): "--reduce is of sums by --device numpy, those of dies go round rings; leave it",
+            ("--save-every", "2"): "--save-every says how often --save is written, and there is none; leave one out",
+            ("--device", "numpy", "--format", "mixed"): "numpy computes in FP32, dies of preset 'ndp-demo-mixed' do"}
+    other = {("--rate", "0.5"): "processes run different programs, of digests ",
+             ("--seed", "7"): "processes have different settings: --seed 0, --seed 7; start all",
+             ("--steps", "3"): "processes have different settings: --steps 2, --steps 3; start all",
+             ("--save", str(tmp_path / "w.npz")): "processes have different settings: no --save, --save; start all",
+             ("--check", "3"): "processes have different settings: no --check, --check 3; start all",
+             ("--planner", "model"): "processes run different programs, of digests ",
+             ("--data", "none.npz"): "rank 1: none.npz: cannot be read",
+             ("--resume", "none.npz"): "rank 1: none.npz: cannot be read",
+             ("--stepps", "2"): "rank 1: No such option '--stepps'"}
+    numpy_too = {("--rate", "0.5"): "processes run different programs, of digests ",
+                 ("--seed", "7"): "processes have different settings: --seed 0, --seed 7; start all"}
+    out = ("--out", str(tmp_path / "out"))
+    cases = [[(*START, *out, *arguments)] * 2 for arguments in same]
+    cases += [[(*START, *out), (*START, *out, *arguments)] for arguments in other]
+    cases += [[(*START, *out, "--device", "numpy"), (*START, *out, "--device", "numpy", *arguments)]
+              for arguments in numpy_too]
+    messages = [*same.values(), *other.values(), *numpy_too.values()]
+    for case, message, outcomes in zip(cases, messages, commands(2, cases), strict=True):
+        assert [(code, printed) for code, printed, _ in outcomes] == [(2, "")] * 2, case
+        lines = [line for _, _, err in outcomes for line in err.splitlines() if not line.startswith("setting up ")]
+        assert len(lines) == 1 and lines[0].startswith(f"plinth: error: {message}"), (case, lines)
 
 
 #: The command in ranks of which the last does something of its own first.
@@ -120,25 +114,32 @@ def test_an_error_that_nobody_expects_ends_all(place: str) -> None:
     assert run.stderr.count("KeyError: 'odd'") == 1, run.stderr
 
 
-def test_a_rank_that_hangs_is_named() -> None:
+@pytest.mark.parametrize(("device", "why"), [
+    ("golden", "dies 2, 3 did not come to where all processes meet within 4 s"),
+    ("numpy", "nothing came from other ranks for 4 s")])
+def test_a_rank_that_hangs_is_named(device: str, why: str) -> None:
     """Behind what the others have waited for, on standard error."""
     script = ("import os, signal\nimport plinth.runtime.mpi, plinth_sim.golden.array as array\n"
-              "import plinth.train.job as job\nfrom plinth.cli import main\nplinth.runtime.mpi.LEAVE_SECONDS = 1\n"
-              "array.GoldenArray.__init__.__kwdefaults__['patience_seconds'] = 4\n"
+              "import plinth.runtime.mpi_messages as messages\nimport plinth.train.job as job\n"
+              "from plinth.cli import main\nplinth.runtime.mpi.LEAVE_SECONDS = 1\n"
+              "for kind in array.GoldenArray, messages.MpiMessages:\n"
+              "    kind.__init__.__kwdefaults__['patience_seconds'] = 4\n"
               "def hang(*_, **__): os.kill(os.getpid(), signal.SIGSTOP)\n"
               "if os.environ['PMI_RANK'] == '1': job.evaluate = hang\n"
-              "main(['run', '--steps', '2', '--batch', '16'])\n")
+              f"main({[*START, '--device', device]})\n")
     run = mpiexec(2, "-c", script)
     assert run.returncode == 2 and run.stdout == ""
-    assert re.search(r"^plinth: error: rank 0: dies 2, 3 did not come to where all processes meet within 4 s; rank 1 "
-                     "has not ended 1 seconds behind this one: all ranks are ended$", run.stderr, re.M), run.stderr
+    assert re.search(f"^plinth: error: rank 0: {why}; rank 1 has not ended 1 seconds behind this one: all ranks are "
+                     "ended$", run.stderr, re.M), run.stderr
 
 
-def test_a_rank_that_is_killed_ends_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", ["golden", "numpy"])
+def test_a_rank_that_is_killed_ends_all(tmp_path: Path, device: str) -> None:
     """What was saved is whole: mpiexec ends the other ranks, in the middle of a step as well."""
     script = ("import os, signal, threading\nfrom plinth.cli import main\n"
               "if os.environ['PMI_RANK'] == '1': threading.Timer(6, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
-              f"main(['run', '--batch', '256', '--epochs', '1000', '--save', {str(tmp_path / 'w.npz')!r}])\n")
+              f"main(['run', '--device', {device!r}, '--planner', 'data', '--batch', '256', '--epochs', '1000',"
+              f" '--save-every', '2', '--save', {str(tmp_path / 'w.npz')!r}])\n")
     run = mpiexec(2, "-c", script)
     assert run.returncode != 0
     if (tmp_path / "w.npz").exists():

@@ -1,11 +1,17 @@
 """`plinth train --device numpy`: the loss and the weights of golden dies but for roundings, nothing counted."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.support.commands import run
+
+from plinth.network.network import Network
+from plinth.runtime.numpy_executor import NumpyExecutor
+from plinth.train import checkpoint
+from plinth.train.checkpoint import Checkpoint
 
 
 def test_a_run_is_that_of_golden_dies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,3 +53,60 @@ def test_what_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str], argu
                         words: str) -> None:
     code, out, err = run(capsys, "train", "--device", "numpy", "--steps", 2, "--out", tmp_path, *arguments)
     assert (code, out) == (2, "") and words in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("arguments", "checked"), [((), 8), (("--check", 5), 10), (("--check", 1), 20)])
+def test_some_steps_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str | int, ...],
+                                 checked: int) -> None:
+    """The first eight, and those whose number is a multiple: 10 and 15 of 5."""
+    code, out, _ = run(capsys, "train", "--device", "numpy", "--dies", 1, "--steps", 20, "--out", tmp_path, *arguments,
+                       "--json")
+    report = json.loads(out)
+    assert (code, report["failure"], report["steps"], report["checked_steps"]) == (0, None, 20, checked)
+
+
+def test_what_no_step_is_compared_with_is_seen_later(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong update in step 10 is nobody's business where the next one that is looked at is right; in step 11 of
+    every 10th, which is compared, it is named by its number."""
+    right = NumpyExecutor.wait
+
+    def train(where: int) -> str | None:
+        steps = iter(range(1, 100))
+
+        def wrong(executor: NumpyExecutor) -> int:
+            cycles = right(executor)
+            if next(steps) == where:
+                executor._step.memories[0].view(executor.view.weights["fc1"].buffers[0])[...] += 1
+            return cycles
+
+        monkeypatch.setattr(NumpyExecutor, "wait", wrong)
+        _, out, _ = run(capsys, "train", "--device", "numpy", "--dies", 1, "--steps", 12, "--check", 10, "--out",
+                        tmp_path, "--json")
+        failure: str | None = json.loads(out)["failure"]
+        return failure
+
+    assert train(10) is None
+    assert (train(11) or "").startswith("step 11: update error of layer 'fc1'")
+
+
+def test_checkpoints_within_epochs(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many steps each, at the end of the epoch of 11 steps and of the run; a run that goes on from one has the
+    bits of one that was never interrupted."""
+    saved: list[str] = []
+    save = checkpoint.save
+
+    def record(path: Path, network: Network, reached: Checkpoint) -> None:
+        save(path, network, reached)
+        saved.append(reached.progress)
+        if len(saved) == 2:
+            shutil.copy(path, tmp_path / "middle.npz")
+
+    monkeypatch.setattr(checkpoint, "save", record)
+    common = ("train", "--device", "numpy", "--dies", 2, "--planner", "data", "--out", tmp_path / "out", "--json")
+    assert run(capsys, *common, "--steps", 13, "--save-every", 4, "--save", tmp_path / "w.npz")[0] == 0
+    assert [text.partition(" (")[0] for text in saved] == saved and len(saved) == 5, saved
+    assert run(capsys, *common, "--steps", 5, "--resume", tmp_path / "middle.npz", "--save", tmp_path / "v.npz")[0] == 0
+    with np.load(tmp_path / "w.npz") as whole, np.load(tmp_path / "v.npz") as resumed:
+        assert all(np.array_equal(whole[name], resumed[name]) for name in whole.files if name.startswith("fc"))

@@ -316,5 +316,5 @@ def test_dies_are_shared_as_evenly_as_they_can_be() -> None:
             assert [die for share in shares for die in share] == list(range(dies))
             assert {len(share) for share in shares} <= {dies // processes, -(-dies // processes)}
     for processes in (0, 5):
-        with pytest.raises(UserError, match=f"4 dies cannot be shared among {processes} processes; start 1 to 4"):
+        with pytest.raises(UserError, match=f"{processes} processes cannot share 4 dies; start 1 to 4"):
             split_dies(4, processes)
