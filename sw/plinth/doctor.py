@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from plinth.runtime.launcher import found_launcher
 from plinth.train.datasets import DATASETS
 from plinth_hw.installation import cache_root, checkout, install, output_root
 from plinth_hw.terminal.table import new_table, print_table
@@ -122,8 +123,7 @@ def _package(name: str, purpose: str, needed: bool, extra: str = "") -> FoundToo
 def _mpi() -> FoundTool:
     """The MPI library that mpi4py loads, of which ABI, and the launcher of its environment or of PATH."""
     purpose = "plinth run on several processes"
-    own = Path(sys.executable).with_name("mpiexec")
-    launcher = str(own) if own.exists() else shutil.which("mpiexec") or ""
+    launcher = found_launcher()
     text = _output([sys.executable, "-c", "from mpi4py import MPI\n"
                     "name, version = MPI.get_vendor()\n"
                     "print(name, '.'.join(map(str, version)), MPI.Get_library_version())"])

@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth import cli
+from plinth.runtime.launcher import mpi_launcher
 from plinth.runtime.mpi import MpiTransport, World, world
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,10 +21,7 @@ PATIENCE = 300
 
 def mpiexec(ranks: int, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command of this Python in several ranks, with the launcher of its environment, until all have ended."""
-    own = Path(sys.executable).with_name("mpiexec")
-    launcher = str(own) if own.exists() else shutil.which("mpiexec")
-    assert launcher is not None, "no mpiexec: `make` installs that of the lock file"
-    return subprocess.run([launcher, "-n", str(ranks), sys.executable, *command], cwd=ROOT, text=True,
+    return subprocess.run([mpi_launcher(), "-n", str(ranks), sys.executable, *command], cwd=ROOT, text=True,
                           capture_output=True, timeout=PATIENCE, **options)
 
 

@@ -89,6 +89,19 @@ def hand_written(parameters: Parameters) -> tuple[Callable[[Floats, Floats], Non
     return step, lambda: [array for pair in zip(w, b, strict=True) for array in pair]
 
 
+def print_seconds_by_hand(steps: int) -> None:
+    """Run a program's part of :func:`plinth.bench.ranks.runtime_overhead`: print the seconds of a step by hand."""
+    generator = np.random.default_rng(0)
+    by_hand, _ = hand_written(initial_parameters(NETWORKS["lenet-c"], 0))
+    x = generator.standard_normal((BATCH, 28, 28, 1)).astype(np.float32)
+    t = np.eye(10, dtype=np.float32)[generator.integers(0, 10, BATCH)]
+    by_hand(x, t)
+    start = time.perf_counter()
+    for _ in range(steps):
+        by_hand(x, t)
+    print((time.perf_counter() - start) / steps)
+
+
 def numpy_overhead() -> list[BenchRow]:
     """Processor time of a step of lenet-c, batch 256, on one die, batch written as well, over that of the loop by
     hand: the median of turns in which both take theirs one after the other. Their weights agree after the first steps;

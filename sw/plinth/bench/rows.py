@@ -21,6 +21,7 @@ from plinth.bench import (
     numpy_loop,
     planning,
     prediction,
+    ranks,
     row_stationary,
     serial,
     simulation,
@@ -250,5 +251,5 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
-    **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES,
+    **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
 }

@@ -1,0 +1,170 @@
+"""Rows about ranks of MPI: how fast a step in numpy is on one and on two, what its rings cost, and how soon all end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from plinth.bench.numpy_loop import BATCH
+from plinth.bench.row import BenchRow
+from plinth.errors import UserError
+from plinth.runtime.launcher import mpi_launcher
+from plinth.runtime.mpi import MpiTransport, world
+from plinth.runtime.mpi_messages import MpiMessages
+from plinth.runtime.rings import Blocks, LibraryPasses, RingPasses, Rows
+from plinth.step.tasks import Phase
+
+#: One BLAS thread a rank, as ranks share the machine.
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+#: Steps of two runs, whose difference counts: what is before the first step, and the checks of the first eight, are in
+#: both; a run of each, so many times.
+FEW, MANY, TURNS = 10, 34, 3
+#: Words of a sum, 64 MB; those of a chunk; sums.
+WORDS, CHUNK, SUMS = 1 << 24, 64, 9
+#: Moments at which a rank is killed, in seconds after its first step.
+MOMENTS = 5
+#: Seconds after which ranks are taken to hang.
+PATIENCE = 600
+
+
+def _command(ranks: int, program: Sequence[str]) -> list[str]:
+    """What starts a program of this Python in several ranks.
+
+    Raises
+    ------
+    UserError
+        If there is no launcher.
+    """
+    return [mpi_launcher(), "-n", str(ranks), sys.executable, *program]
+
+
+def _printed(ranks: int, program: Sequence[str]) -> str:
+    run = subprocess.run(_command(ranks, program), text=True, capture_output=True, timeout=PATIENCE, check=False,
+                         env=os.environ | ENVIRONMENT)
+    if run.returncode:
+        raise UserError(run.stderr.strip().removeprefix("plinth: error: "))
+    return run.stdout
+
+
+def _step_seconds(ranks: int, dies: int, batch: int) -> float:
+    """Seconds of a step of lenet-c by the command, data parallel."""
+    def wall(steps: int) -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            report = json.loads(_printed(ranks, [
+                "-m", "plinth.cli", "run", "lenet-c", "--data", "mnist", "--device", "numpy", "--planner", "data",
+                "--dies", str(dies), "--batch", str(batch), "--epochs", "100", "--steps", str(steps), "--check", "1000",
+                "--out", folder, "--json"]))
+        return float(report["wall_seconds"])
+
+    return (wall(MANY) - wall(FEW)) / (MANY - FEW)
+
+
+def runtime_scaling() -> list[BenchRow]:
+    """How much faster two ranks with a die each are than one rank with one: steps of lenet-c, batch 512, by the
+    command, one BLAS thread a rank; the median of turns."""
+    turns = [(_step_seconds(1, 1, 512), _step_seconds(2, 2, 512)) for _ in range(TURNS)]
+    ratios = sorted(one / two for one, two in turns)
+    return [BenchRow("runtime_scaling", median(ratios), "seconds of a step of one rank / of two",
+                     "what ranks do not share: losses, orders of samples, and memory, which has one way for both",
+                     {"network": "lenet-c", "batch": 512, "seconds_1": min(one for one, _ in turns),
+                      "seconds_2": min(two for _, two in turns), "least": ratios[0], "most": ratios[-1]})]
+
+
+def runtime_overhead() -> list[BenchRow]:
+    """A step of lenet-c of one rank by the command over one of the loop by hand, batch 256: losses, orders of samples
+    and batches are the command's; the median of turns."""
+    program = "import sys; from plinth.bench.numpy_loop import print_seconds_by_hand as run; run(int(sys.argv[1]))"
+    turns = [(_step_seconds(1, 1, BATCH), float(_printed(1, ["-c", program, str(MANY - FEW)]))) for _ in range(TURNS)]
+    ratios = sorted(ours / theirs for ours, theirs in turns)
+    return [BenchRow("runtime_overhead", median(ratios), "seconds of a step of the command / of a loop by hand",
+                     "the same kernels, called an operation at a time",
+                     {"network": "lenet-c", "batch": BATCH, "seconds": min(ours for ours, _ in turns),
+                      "seconds_by_hand": min(theirs for _, theirs in turns), "least": ratios[0], "most": ratios[-1]})]
+
+
+def print_sums() -> None:
+    """Run a rank's part of :func:`ring_over_library`: the first prints the seconds of each sum, of either kind."""
+    ranks = world()
+    with MpiTransport(ranks.communicator, [(rank,) for rank in range(ranks.size)], nap_seconds=1.0) as transport:
+        seconds: dict[str, list[float]] = {"ring": [], "library": []}
+        passes: dict[str, tuple[MpiMessages, Any]] = {}
+        for kind in seconds:
+            messages = MpiMessages(transport, library=kind == "library")
+            row = Rows(np.ones(WORDS, np.float32), np.zeros(WORDS, np.float32))
+            everyone = range(ranks.size)
+            library = messages.all_reduce(everyone, WORDS)
+            passes[kind] = messages, RingPasses(
+                Phase.UPDATE, 0.1, Blocks(WORDS, CHUNK, ranks.size), [row if rank == ranks.rank else None
+                                                                      for rank in everyone],
+                everyone, messages, 0) if library is None else LibraryPasses(True, 0.1, [row], library)
+        for _ in range(SUMS):
+            for kind, (messages, each) in passes.items():
+                ranks.communicator.Barrier()
+                started = time.perf_counter()
+                messages.begin()
+                for awaited in each.begin():
+                    messages.wait(awaited.arrived)
+                seconds[kind].append(time.perf_counter() - started)
+        if ranks.rank == 0:
+            print(json.dumps(seconds))
+
+
+def ring_over_library() -> list[BenchRow]:
+    """Sum and update of 64 MB on two ranks, by our ring, in the order of the golden model's, over the library's
+    all-reduce and the same update: medians of sums one after the other, without the first of each."""
+    seconds = json.loads(_printed(2, ["-c", "from plinth.bench.ranks import print_sums; print_sums()"]))
+    ring, library = (median(seconds[kind][1:]) for kind in ("ring", "library"))
+    return [BenchRow("ring_over_library", ring / library, "seconds of a sum by the ring / by the library",
+                     "copies of chunks into messages and out of them",
+                     {"bytes": 4 * WORDS, "chunk_words": CHUNK, "seconds": ring, "seconds_library": library})]
+
+
+def kill_recover_seconds() -> list[BenchRow]:
+    """From the kill of one of two ranks to the end of all, at moments of a training run: the longest."""
+    waited = []
+    for moment in range(MOMENTS):
+        with tempfile.TemporaryDirectory() as folder:
+            waited.append(_killed(Path(folder), 0.37 * moment))
+    return [BenchRow("kill_recover_seconds", max(waited), "s", "the launcher, which sees that a process has ended",
+                     {"ranks": 2, "seconds": waited})]
+
+
+def _killed(folder: Path, moment: float) -> float:
+    """Seconds from the kill of rank 1, so long after the first step, to the end of the launcher."""
+    program = ("import os, sys, pathlib; from plinth.cli import main\n"
+               "rank = os.environ.get('PMI_RANK') or os.environ['OMPI_COMM_WORLD_RANK']\n"
+               f"pathlib.Path({str(folder)!r}, rank).write_text(str(os.getpid()))\n"
+               "main(['run', '--device', 'numpy', '--planner', 'data', '--epochs', '10000', '--out', "
+               f"{str(folder / 'out')!r}])")
+    with subprocess.Popen(_command(2, ["-c", program]), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          env=os.environ | ENVIRONMENT) as launcher:
+        assert launcher.stderr is not None
+        try:
+            for line in launcher.stderr:
+                if "step " in line:
+                    break
+            time.sleep(moment)
+            drained = threading.Thread(target=launcher.stderr.read, daemon=True)
+            drained.start()
+            killed = time.perf_counter()
+            os.kill(int((folder / "1").read_text(encoding="utf-8")), signal.SIGKILL)
+            launcher.wait(PATIENCE)
+            return time.perf_counter() - killed
+        finally:
+            launcher.kill()
+
+
+#: Names and functions of these rows.
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
+    "runtime_overhead": runtime_overhead, "runtime_scaling": runtime_scaling, "ring_over_library": ring_over_library,
+    "kill_recover_seconds": kill_recover_seconds}
