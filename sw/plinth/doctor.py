@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from plinth.runtime.launcher import found_launcher
+from plinth.runtime.host import found_launcher, free_memory
 from plinth.train.datasets import DATASETS
 from plinth_hw.installation import cache_root, checkout, install, output_root
 from plinth_hw.terminal.table import new_table, print_table
@@ -164,15 +164,11 @@ def _disk() -> FoundTool:
 
 
 def _memory() -> FoundTool:
-    match = None
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        match = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
-    if match is None:
+    free = free_memory()
+    if free is None:
         return FoundTool("memory", "compilers, several dies", False, True, "unknown")
-    free = int(match[1]) << 10
     enough = free >= MEMORY_BYTES
-    return FoundTool("memory", "compilers, several dies", False, enough, _gibibytes(free), str(meminfo),
+    return FoundTool("memory", "compilers, several dies", False, enough, _gibibytes(free), "/proc/meminfo",
                      "" if enough else "plinth train --dies 1")
 
 

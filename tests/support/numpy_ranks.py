@@ -81,7 +81,7 @@ class ThreadMessages:
 
     def __init__(self, post: Post, own: int) -> None:
         self._post, self.own = post, own
-        self.ranks, self.size = post.ranks, post.size
+        self.ranks, self.size, self.neighbours = post.ranks, post.size, post.size
         self._incoming: list[_Incoming] = []
 
     def incoming(self, rank: int, tag: int, words: int) -> _Incoming:

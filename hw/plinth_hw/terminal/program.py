@@ -106,6 +106,10 @@ def _interruptible(last: bool) -> Iterator[Callable[[], None]]:
                 signal.signal(number, handler)
 
 
+#: What is said where memory ends.
+OUT_OF_MEMORY = "more memory is needed than there is; give smaller files, networks or batches"
+
+
 @contextmanager
 def program(name: str, mendable: tuple[type[Exception], ...] = (), *, kept: str = "", last: bool = True
             ) -> Iterator[None]:
@@ -135,7 +139,7 @@ def program(name: str, mendable: tuple[type[Exception], ...] = (), *, kept: str 
             except mendable as error:
                 _end(name, str(error), getattr(error, "__notes__", ()))
             except MemoryError:
-                _end(name, "more memory is needed than there is; give smaller files, networks or batches")
+                _end(name, OUT_OF_MEMORY)
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 _end(name, f"{where}{error.strerror or error}; {_remedy(error)}")

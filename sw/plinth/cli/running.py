@@ -13,7 +13,7 @@ from plinth.cli.resume import naming_checkpoint
 from plinth.cli.training import Run, train, train_job
 from plinth.errors import UserError, cause
 from plinth_hw.terminal.commands import Command
-from plinth_hw.terminal.program import MENDABLE
+from plinth_hw.terminal.program import MENDABLE, OUT_OF_MEMORY
 
 if TYPE_CHECKING:
     from plinth.runtime.mpi import World
@@ -82,6 +82,8 @@ def run(device: str, **options: Any) -> None:
         shares = split_dies(asked.job.array.dies, ranks.size)
     except click.ClickException as error:
         fault = said(error)
+    except MemoryError:
+        fault = UserError(OUT_OF_MEMORY)
     except BaseException as error:
         # Whatever it is, the other ranks wait for this one's word.
         fault = error
@@ -104,8 +106,9 @@ def run(device: str, **options: Any) -> None:
     except RemoteDieError:
         # The rank whose error it is says it.
         sys.exit(MENDABLE)
-    except UserError as error:
-        _say_once(ranks, error, transport.endings | {ranks.rank: cause(error)})
+    except (UserError, MemoryError) as error:
+        fault = error if isinstance(error, UserError) else UserError(OUT_OF_MEMORY)
+        _say_once(ranks, fault, transport.endings | {ranks.rank: cause(fault)})
 
 
 def _end_together(ranks: World, fault: BaseException | None) -> None:

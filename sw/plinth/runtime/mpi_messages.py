@@ -90,6 +90,12 @@ class MpiMessages:
         self._transport, self._patience, self._library = transport, patience_seconds, library
         self._communicator = transport.communicator.Dup()
         self.own, self.size = transport.own, len(transport.processes)
+        from mpi4py.MPI import COMM_TYPE_SHARED
+
+        host = self._communicator.Split_type(COMM_TYPE_SHARED)
+        #: Ranks that share this one's memory, itself among them.
+        self.neighbours: int = host.Get_size()
+        host.Free()
         processes = {die: rank for rank, dies in enumerate(transport.processes) for die in dies}
         #: The rank of each die.
         self.ranks = [processes[die] for die in range(len(processes))]

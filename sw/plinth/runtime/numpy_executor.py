@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.executor import Piece, check_digests, check_settings
 from plinth.driver.statistics import DieStatistics
+from plinth.errors import UserError
 from plinth.lower.places import HostView, host_view
+from plinth.runtime.host import free_memory
 from plinth.runtime.memory import Floats
 from plinth.runtime.numpy_step import NumpyStep
 from plinth.step.step import Step
+from plinth.units import size
 
 if TYPE_CHECKING:
     from plinth.runtime.mpi_messages import MpiMessages
@@ -34,16 +37,18 @@ class NumpyExecutor:
     Raises
     ------
     UserError
-        As :class:`~plinth.runtime.numpy_step.NumpyStep`; if ranks have different steps; and of all that is collective
-        if another rank has ended.
+        As :class:`~plinth.runtime.numpy_step.NumpyStep`; if the machine has too little memory; if ranks have different
+        steps; and of all that is collective if another rank has ended.
     """
 
     def __init__(self, step: Step, messages: MpiMessages | None = None) -> None:
         self._messages = messages
         if messages is None:
             self._ranks = [0] * step.dies
+            _check_memory(step, step.dies, 1)
             self._step = NumpyStep(step)
         else:
+            _check_memory(step, messages.ranks.count(messages.own), messages.neighbours)
             check_digests([digest[:16] for digest in messages.told(step.digest())])
             self._ranks = messages.ranks
             self._step = NumpyStep(step, messages.ranks, messages.own, messages)
@@ -91,17 +96,17 @@ class NumpyExecutor:
             return list(own.values())
         sizes = [buffer.rows * buffer.columns for _, buffer in pieces]
         counts = [0] * self._messages.size
-        for (die, _), size in zip(pieces, sizes, strict=True):
-            counts[self._ranks[die]] += size
+        for (die, _), words in zip(pieces, sizes, strict=True):
+            counts[self._ranks[die]] += words
         flat = np.concatenate([values.ravel() for values in own.values()] or [np.empty(0, np.float32)])
         ends = np.cumsum([0, *counts])
         together = self._messages.gathered(flat, counts)
         left = [together[first:end] for first, end in pairwise(ends)]
         whole = []
-        for (die, buffer), size in zip(pieces, sizes, strict=True):
+        for (die, buffer), words in zip(pieces, sizes, strict=True):
             rank = self._ranks[die]
-            whole.append(left[rank][:size].reshape(buffer.rows, buffer.columns))
-            left[rank] = left[rank][size:]
+            whole.append(left[rank][:words].reshape(buffer.rows, buffer.columns))
+            left[rank] = left[rank][words:]
         return whole
 
     def write(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
@@ -124,3 +129,12 @@ class NumpyExecutor:
 
     def clear_counters(self) -> None:
         """Nothing: there are none."""
+
+
+def _check_memory(step: Step, dies: int, sharing: int) -> None:
+    """Refuse to run so many dies of a step where their places do not fit the memory, which so many processes share."""
+    needed, free = 4 * step.memory_words() * dies, free_memory()
+    if free is not None and needed > free // sharing:
+        share = f", of which this process has 1/{sharing}" if sharing > 1 else ""
+        raise UserError(f"{dies} {'die takes' if dies == 1 else 'dies take'} {size(needed)} in numpy, and {size(free)} "
+                        f"are free{share}; give a smaller batch, or share more dies among more hosts (plinth run)")

@@ -161,3 +161,19 @@ def test_without_mpi4py_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(UserError, match=r"^processes over MPI need mpi4py, .*\[mpi\]"):
         mpi.world()
+
+
+def test_memory_that_a_rank_lacks_is_said_by_its_number(tmp_path: Path) -> None:
+    """Before there is any, and where it ends; the others end without a line."""
+    script = ("import os, sys\nfrom plinth.cli import main\nimport plinth.runtime.numpy_executor as executor\n"
+              "def ends(*_, **__): raise MemoryError\n"
+              "if os.environ['PMI_RANK'] == '1': {}\n"
+              f"main({[*START, '--device', 'numpy', '--out', str(tmp_path)]})\n")
+    for patch, message in (
+            ("executor.free_memory = lambda: 100_000", r"2 dies take \S+ kB in numpy, and 100 kB are free, of which this "
+             "process has 1/2; give a smaller batch, or share more dies among more hosts"),
+            ("executor.NumpyStep.run = ends", "more memory is needed than there is")):
+        run = mpiexec(2, "-c", script.format(patch))
+        lines = [line for line in run.stderr.splitlines() if not line.startswith("setting up ")]
+        assert (run.returncode, run.stdout, len(lines)) == (2, "", 1), run.stderr
+        assert re.match(f"plinth: error: rank 1: {message}", lines[0]), lines

@@ -1,5 +1,7 @@
-"""Where MPI's launcher is; the doctor asks, too, where numpy may be missing."""
+"""What the machine has that runs this process: MPI's launcher, memory. The doctor asks, too, where there may be no
+numpy."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -25,3 +27,13 @@ def mpi_launcher() -> str:
     if not (launcher := found_launcher()):
         raise UserError(f"there is no mpiexec in this environment or on PATH; {install('mpi')}")
     return launcher
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that programs can still get; None if the system does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    match = re.search(r"MemAvailable:\s+(\d+) kB", text)
+    return int(match[1]) << 10 if match else None
