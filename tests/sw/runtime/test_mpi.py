@@ -170,8 +170,8 @@ def test_memory_that_a_rank_lacks_is_said_by_its_number(tmp_path: Path) -> None:
               "if os.environ['PMI_RANK'] == '1': {}\n"
               f"main({[*START, '--device', 'numpy', '--out', str(tmp_path)]})\n")
     for patch, message in (
-            ("executor.free_memory = lambda: 100_000", r"2 dies take \S+ kB in numpy, and 100 kB are free, of which this "
-             "process has 1/2; give a smaller batch, or share more dies among more hosts"),
+            ("executor.free_memory = lambda: 100_000", r"2 dies take \S+ kB in numpy, and 100 kB are free, of which "
+             "this process has 1/2; give a smaller batch, or share more dies among more hosts"),
             ("executor.NumpyStep.run = ends", "more memory is needed than there is")):
         run = mpiexec(2, "-c", script.format(patch))
         lines = [line for line in run.stderr.splitlines() if not line.startswith("setting up ")]
