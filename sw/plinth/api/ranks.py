@@ -7,7 +7,7 @@ from typing import Any
 
 from plinth.errors import UserError, cause
 from plinth.files.forms import described
-from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport
+from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport, World, told_by_all
 from plinth.runtime.processes import split_dies
 from plinth.train.job import COSIM, NUMPY, JobOptions
 
@@ -21,7 +21,7 @@ def shared(communicator: Any, asked: Callable[[], JobOptions]) -> Iterator[JobOp
     UserError
         In all ranks, if one of them is asked for what cannot be.
     """
-    if not all(callable(getattr(communicator, name, None)) for name in ("Get_size", "Get_rank", "Dup", "allgather")):
+    if not all(callable(getattr(communicator, name, None)) for name in ("Get_size", "Get_rank", "Dup", "improbe")):
         raise UserError(f"executor must be a communicator of mpi4py, not {described(communicator)}")
     job: JobOptions | None = None
     fault: UserError | None = None
@@ -32,7 +32,8 @@ def shared(communicator: Any, asked: Callable[[], JobOptions]) -> Iterator[JobOp
         shares = split_dies(job.array.dies, communicator.Get_size())
     except UserError as error:
         fault = error
-    faults = communicator.allgather(None if fault is None else cause(fault))
+    own = World(communicator, communicator.Get_size(), communicator.Get_rank())
+    faults = told_by_all(own, None if fault is None else cause(fault))
     if fault is not None:
         raise fault
     for rank, text in enumerate(faults):

@@ -113,7 +113,9 @@ def run(device: str, **options: Any) -> None:
 
 def _end_together(ranks: World, fault: BaseException | None) -> None:
     """Go on if no rank has found a fault in what is asked for; else all end, and one of them says why."""
-    faults = dict(enumerate(ranks.communicator.allgather(None if fault is None else cause(fault))))
+    from plinth.runtime.mpi import told_by_all
+
+    faults = dict(enumerate(told_by_all(ranks, None if fault is None else cause(fault))))
     if isinstance(fault, UserError):
         _say_once(ranks, fault, faults)
     if fault is not None:

@@ -35,6 +35,8 @@ BUSY_SECONDS, NAP_SECONDS = 2e-3, 1e-4
 IDLE_SECONDS = 2e-2
 #: Seconds for which a rank that has left waits for the others to leave before it ends them all.
 LEAVE_SECONDS = 30.0
+#: Seconds for which a rank that is ready to train waits for the others to be.
+START_SECONDS = 300.0
 #: Exit code of ranks that are ended so.
 ABORTED = 2
 #: Where launchers say how many processes they have started: MPICH's, Open MPI's, Slurm's.
@@ -77,6 +79,37 @@ def world() -> World:
                             "start them with the launcher of that MPI, which `plinth doctor` shows, or give mpi4py "
                             "the MPI of this launcher")
     return World(MPI.COMM_WORLD, size, MPI.COMM_WORLD.Get_rank())
+
+
+def told_by_all(ranks: World, value: Any, patience_seconds: float = START_SECONDS) -> list[Any]:
+    """What each rank says, before anything else joins them. One that says nothing for so long is named, and all ranks
+    are ended. Collective."""
+    told = {ranks.rank: value}
+    others = [rank for rank in range(ranks.size) if rank != ranks.rank]
+    requests = [ranks.communicator.isend(value, rank) for rank in others]
+    started = time.monotonic()
+    while requests or len(told) < ranks.size:
+        for rank in others:
+            message = ranks.communicator.improbe(rank) if rank not in told else None
+            if message is not None:
+                told[rank] = message.recv()
+        requests = [request for request in requests if not request.Test()]
+        if time.monotonic() - started > patience_seconds:
+            end_all(ranks.communicator, ranks.rank, f"{_named([rank for rank in others if rank not in told])} not come "
+                    f"to where training starts {patience_seconds:g} seconds behind this one: all ranks are ended")
+        time.sleep(NAP_SECONDS)
+    return [told[rank] for rank in range(ranks.size)]
+
+
+def _named(silent: Sequence[int]) -> str:
+    return f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
+
+
+def end_all(communicator: Any, own: int, message: str) -> None:
+    """End all ranks, with a line."""
+    with suppress(Exception):
+        print(f"plinth: error: rank {own}: {one_line(message)}", file=sys.stderr, flush=True)
+    communicator.Abort(ABORTED)
 
 
 class MpiTransport(QueueTransport):
@@ -134,16 +167,12 @@ class MpiTransport(QueueTransport):
         self._thread.join(LEAVE_SECONDS)
         if self._thread.is_alive():
             silent = sorted(self._others - self.endings.keys()) or sorted(self._others)
-            ranks = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
-            self._abort(f"{'' if error is None else f'{cause(error)}; '}{ranks} not ended {LEAVE_SECONDS:.0f} seconds "
-                        "behind this one: all ranks are ended")
+            self._abort(f"{'' if error is None else f'{cause(error)}; '}{_named(silent)} not ended "
+                        f"{LEAVE_SECONDS:.0f} seconds behind this one: all ranks are ended")
         self._communicator.Free()
 
     def _abort(self, message: str) -> None:
-        """End all ranks, with a line."""
-        with suppress(Exception):
-            print(f"plinth: error: rank {self.own}: {one_line(message)}", file=sys.stderr, flush=True)
-        self._communicator.Abort(ABORTED)
+        end_all(self._communicator, self.own, message)
 
     def _carry(self) -> None:
         """Carry letters until there are none any more. Without its traffic no rank can even be told: all are ended."""

@@ -149,6 +149,16 @@ def test_a_rank_that_is_killed_ends_all(tmp_path: Path, device: str) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".part"] in ([], ["w.npz"])
 
 
+def test_a_rank_that_does_not_start_is_named() -> None:
+    script = ("import os, signal\nimport plinth.runtime.mpi as mpi\nfrom plinth.cli import main\n"
+              "mpi.told_by_all.__defaults__ = (3,)\n"
+              "if os.environ['PMI_RANK'] == '1': mpi.World.__new__ = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)\n"
+              f"main({[*START]})\n")
+    run = mpiexec(2, "-c", script)
+    assert run.returncode == 2 and run.stdout == ""
+    assert "plinth: error: rank 0: rank 1 has not come to where training starts 3 seconds behind" in run.stderr
+
+
 def test_a_launcher_of_another_mpi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each of its processes would train by itself, and write the same files."""
     assert mpi.world().size == 1
