@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,16 @@ from tests.support.commands import run as plinth
 from tests.support.networks import random_plan, trainable_network
 from tests.support.numpy_ranks import NumpyTraining
 from tests.support.ranks import in_ranks
-from tests.support.shares import Training, assert_same
+from tests.support.sessions import MEMORY_WORDS
+from tests.support.shares import RULE, Training, assert_same
 
+from plinth.array.array import ring
+from plinth.errors import UserError
+from plinth.lower.training import lower_training
+from plinth.plan.planning import plan_network
 from plinth.runtime.host import mpi_launcher
 from plinth.runtime.processes import split_dies
+from plinth_hw.isa.parameters import preset as dies
 from plinth_sim.golden.transport import Transport
 
 pytestmark = pytest.mark.long
@@ -41,12 +49,22 @@ class InTurn:
 
 
 def _trainings() -> list[Training]:
+    """Two runs in each format, of networks that dies of it can train."""
     trainings = []
-    for seed, preset in enumerate(PRESETS * 2):
-        generator = np.random.default_rng([31, seed])
-        network = trainable_network(generator)
-        plan = random_plan(network, 8, int(generator.integers(8, 20)), generator)
-        trainings.append(Training(network, plan, preset, steps=2))
+    for number, preset in enumerate(PRESETS):
+        found = 0
+        for seed in count():
+            generator = np.random.default_rng([31, number, seed])
+            network, batch = trainable_network(generator), int(generator.integers(8, 20))
+            # With operands of 16 bits layers may only split samples.
+            plan = (random_plan(network, 8, batch, generator) if dies(preset).packing == 1 else
+                    plan_network(network, ring(8, preset=preset), planner="data", batch=batch).plan)
+            with suppress(UserError):
+                lower_training(network, plan, dies(preset), rule=RULE, steps=2, memory_words=MEMORY_WORDS)
+                trainings.append(Training(network, plan, preset, steps=2))
+                found += 1
+            if found == 2:
+                break
     return trainings
 
 
