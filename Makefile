@@ -27,6 +27,9 @@ COUNT ?=
 ROOM ?=
 N ?= 5000000
 
+# Modules are compiled once, not by each of the many processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help train test test-quick test-long test-arith mutate prove lint verilog registers bench fresh agreement accuracy bitstream fpga-arith fpga-area doctor clean
 

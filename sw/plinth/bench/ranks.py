@@ -59,11 +59,14 @@ def _printed(ranks: int, program: Sequence[str]) -> str:
 def _step_seconds(ranks: int, dies: int, batch: int) -> float:
     """Seconds of a step of lenet-c by the command, data parallel."""
     def wall(steps: int) -> float:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as name:
+            folder, generator = Path(name), np.random.default_rng(0)
+            np.savez(folder / "samples.npz", x=generator.standard_normal((5 * batch, 784)).astype(np.float32),
+                     y=np.arange(5 * batch) % 10)
             report = json.loads(_printed(ranks, [
-                "-m", "plinth.cli", "run", "lenet-c", "--data", "mnist", "--device", "numpy", "--planner", "data",
-                "--dies", str(dies), "--batch", str(batch), "--epochs", "100", "--steps", str(steps), "--check", "1000",
-                "--out", folder, "--json"]))
+                "-m", "plinth.cli", "run", "lenet-c", "--data", str(folder / "samples.npz"), "--device", "numpy",
+                "--planner", "data", "--dies", str(dies), "--batch", str(batch), "--epochs", "100", "--steps",
+                str(steps), "--check", "1000", "--out", name, "--json"]))
         return float(report["wall_seconds"])
 
     return (wall(MANY) - wall(FEW)) / (MANY - FEW)
