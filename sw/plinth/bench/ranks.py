@@ -61,11 +61,11 @@ def _step_seconds(ranks: int, dies: int, batch: int) -> float:
     def wall(steps: int) -> float:
         with tempfile.TemporaryDirectory() as name:
             folder, generator = Path(name), np.random.default_rng(0)
-            np.savez(folder / "samples.npz", x=generator.standard_normal((5 * batch, 784)).astype(np.float32),
+            np.savez(folder / "samples.npz", x=generator.random((5 * batch, 1, 28, 28), np.float32),
                      y=np.arange(5 * batch) % 10)
             report = json.loads(_printed(ranks, [
                 "-m", "plinth.cli", "run", "lenet-c", "--data", str(folder / "samples.npz"), "--device", "numpy",
-                "--planner", "data", "--dies", str(dies), "--batch", str(batch), "--epochs", "100", "--steps",
+                "--planner", "data", "--dies", str(dies), "--batch", str(batch), "--epochs", "100", "--rate", "0.001", "--steps",
                 str(steps), "--check", "1000", "--out", name, "--json"]))
         return float(report["wall_seconds"])
 
