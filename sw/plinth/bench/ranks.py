@@ -65,8 +65,8 @@ def _step_seconds(ranks: int, dies: int, batch: int) -> float:
                      y=np.arange(5 * batch) % 10)
             report = json.loads(_printed(ranks, [
                 "-m", "plinth.cli", "run", "lenet-c", "--data", str(folder / "samples.npz"), "--device", "numpy",
-                "--planner", "data", "--dies", str(dies), "--batch", str(batch), "--epochs", "100", "--rate", "0.001", "--steps",
-                str(steps), "--check", "1000", "--out", name, "--json"]))
+                "--planner", "data", "--dies", str(dies), "--batch", str(batch), "--epochs", "100",
+                "--rate", "0.001", "--steps", str(steps), "--check", "1000", "--out", name, "--json"]))
         return float(report["wall_seconds"])
 
     return (wall(MANY) - wall(FEW)) / (MANY - FEW)
