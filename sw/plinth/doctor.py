@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from plinth.runtime.host import found_launcher, free_memory
+from plinth.host import found_launcher, free_memory
 from plinth.train.datasets import DATASETS
 from plinth_hw.installation import cache_root, checkout, install, output_root
 from plinth_hw.terminal.table import new_table, print_table

@@ -25,9 +25,9 @@ from tests.support.shares import RULE, Training, assert_same
 
 from plinth.array.array import ring
 from plinth.errors import UserError
+from plinth.host import mpi_launcher
 from plinth.lower.training import lower_training
 from plinth.plan.planning import plan_network
-from plinth.runtime.host import mpi_launcher
 from plinth.runtime.processes import split_dies
 from plinth_hw.isa.parameters import preset as dies
 from plinth_sim.golden.transport import Transport

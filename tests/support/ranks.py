@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth import cli
-from plinth.runtime.host import mpi_launcher
+from plinth.host import mpi_launcher
 from plinth.runtime.mpi import MpiTransport, World, world
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ import numpy as np
 from plinth.bench.numpy_loop import BATCH
 from plinth.bench.row import BenchRow
 from plinth.errors import UserError
-from plinth.runtime.host import mpi_launcher
+from plinth.host import mpi_launcher
 from plinth.runtime.mpi import MpiTransport, world
 from plinth.runtime.mpi_messages import MpiMessages
 from plinth.runtime.rings import Blocks, LibraryPasses, RingPasses, Rows

@@ -5,7 +5,6 @@ verilog          the Verilog of dies, its digests, and what goes wrong with its 
 transports       what leads to golden dies of other processes: how they leave, and hear of each other's errors
 processes        several processes of one machine, joined by pipes
 mpi              several processes of one machine or many, which MPI has started
-host             what the machine has: MPI's launcher, memory
 mpi_messages     messages between MPI's ranks of which each computes a part of a step in numpy
 numpy_executor   a step in numpy, as the host runs it
 numpy_step       its operations in order, and what they wait for

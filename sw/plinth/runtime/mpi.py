@@ -95,8 +95,9 @@ def told_by_all(ranks: World, value: Any, patience_seconds: float = START_SECOND
                 told[rank] = message.recv()
         requests = [request for request in requests if not request.Test()]
         if time.monotonic() - started > patience_seconds:
-            end_all(ranks.communicator, ranks.rank, f"{_named([rank for rank in others if rank not in told] or others)} "
-                    f"not come to where training starts {patience_seconds:g} seconds behind this one: all ranks are ended")
+            silent = [rank for rank in others if rank not in told] or others
+            end_all(ranks.communicator, ranks.rank, f"{_named(silent)} not come to where training starts "
+                    f"{patience_seconds:g} seconds behind this one: all ranks are ended")
         time.sleep(NAP_SECONDS)
     return [told[rank] for rank in range(ranks.size)]
 

@@ -13,8 +13,8 @@ from plinth.buffers import Buffer
 from plinth.driver.executor import Piece, check_digests, check_settings
 from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError
+from plinth.host import free_memory
 from plinth.lower.places import HostView, host_view
-from plinth.runtime.host import free_memory
 from plinth.runtime.memory import Floats
 from plinth.runtime.numpy_step import NumpyStep
 from plinth.step.step import Step
