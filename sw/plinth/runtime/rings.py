@@ -14,6 +14,10 @@ import numpy as np
 from plinth.runtime.memory import Floats
 from plinth.step.tasks import Phase
 
+#: Words of gradients that an update scales at a time: they stay in a cache, where those of a large layer would go
+#: through memory that is new each step.
+UPDATE_WORDS = 1 << 16
+
 
 class Incoming(Protocol):
     """Where a message of another process comes to, once a step."""
@@ -185,9 +189,17 @@ class RingPasses:
     def _take(self, targets: Sequence[Floats], sums: Sequence[Floats]) -> None:
         for target, total in zip(targets, sums, strict=True):
             if self._phase is Phase.UPDATE:
-                target -= self._rate * total
+                self._update(target, total)
             else:
                 np.copyto(target, total)
+
+    def _update(self, target: Floats, total: Floats) -> None:
+        """``target -= rate * total``, some words at a time."""
+        if len(target) == 1:
+            target, total = target[0], total[0]
+        some = max(1, UPDATE_WORDS // max(1, target[:1].size))
+        for start in range(0, len(target), some):
+            target[start:start + some] -= self._rate * total[start:start + some]
 
     def _gather(self) -> Pass:
         """All-gather of the owners' targets."""
