@@ -70,7 +70,7 @@ MAY: dict[str, set[str]] = {
     "plinth.host": {"plinth.errors", INSTALLATION},
     "plinth.buffers": set(),
     "plinth.partition": {*_BASE, *_GIVEN, ISA, "plinth.machine"},
-    "plinth.machine": {*_BASE, ISA, "plinth.network"},
+    "plinth.machine": {*_BASE, ISA, "plinth.network", "plinth.array"},
     "plinth.sharding": {*_BASE, *_GIVEN, "plinth.partition"},
     "plinth.step": _STEP,
     "plinth.predict": _STEP,

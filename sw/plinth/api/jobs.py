@@ -75,6 +75,9 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
             # What is wide is not rounded at random.
             stochastic = plan.rule.stochastic and not wide if stochastic is None else stochastic
             wide = plan.rule.wide if wide is None else wide
+    if where.host is not None and device != NUMPY:
+        raise UserError(f"array {where.name!r} is of hosts, which run numpy and are no dies; choose --device {NUMPY}, "
+                        "or another array")
     if ports and len(ports) != where.dies:
         raise UserError(f"the array has {where.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
     rule = rule_of(where, update, wide, definition.name, rate=rate, stochastic=bool(stochastic), **(numbers or {}))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from plinth import defaults
 from plinth.api.choices import array_of_plan, form_of, network_of_plan, planner_of
 from plinth.array.array import Array
+from plinth.errors import UserError
 from plinth.network.network import Network
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use
@@ -75,7 +76,10 @@ def simulated(plan: Plan, array: Array, built: Step, *, cost: str, slow: Mapping
     Raises
     ------
     UserError
-        If the step does not fit the dies' memory, or as :func:`plinth.simulate.step.simulated`.
+        If the step does not fit the dies' memory, hosts are to cost what HyPar's paper says, or as
+        :func:`plinth.simulate.step.simulated`.
     """
+    if array.host is not None and cost != "die":
+        raise UserError(f"array {array.name!r} is of hosts, which have rates of their own; leave out --cost {cost}")
     step.check_memory(built, array)
     return step.simulated(plan, array, cost=cost, slow=dict(slow), progress=progress, step=built)

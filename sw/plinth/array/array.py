@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.array.deadlock import circle_text, find_circle
+from plinth.array.host import HOST_CLOCK_MHZ, HostRates
 from plinth.array.routes import AllRoutes
-from plinth.array.topologies import Link, cluster_links, full_ends, ring_ends, torus_ends, tree_links
+from plinth.array.topologies import Link, cluster_links, full_ends, ring_ends, star_links, torus_ends, tree_links
 from plinth.files.forms import NAME_PATTERN, described, is_integer
 from plinth.limits import MAXIMUM_DIES
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
@@ -26,7 +27,7 @@ MAXIMUM_MEMORY = 1 << 40
 #: Largest of rates, speeds and clocks; also the largest numerator and denominator.
 MAXIMUM_RATE = 1 << 20
 #: Topologies: the named ones derive their links, "links" lists them.
-TOPOLOGIES = ("ring", "torus", "full", "h-tree", "links", "clusters")
+TOPOLOGIES = ("ring", "torus", "full", "h-tree", "star", "links", "clusters")
 #: What codes tiles of dies whose preset does not: stages as they are built, or a model of ones that keep up with links.
 BUILT, AT_LINKS = "built", "at-links"
 #: Topologies that have two dimensions, what messages call them, and which those are.
@@ -89,6 +90,9 @@ class Array:
     codes : str or None
         Dies code and predict tiles: :data:`BUILT`, as stages that are built do, or :data:`AT_LINKS`, as fast as links,
         which is a model alone (:mod:`plinth.predict.codes`). None: as the preset says, as built.
+    host : HostRates or None
+        Hosts that run the step in numpy stand in the dies' places: the preset, of FP32, says what step they do, the
+        rates how long it takes them. A cycle is a nanosecond. None: dies.
 
     Raises
     ------
@@ -115,6 +119,7 @@ class Array:
     clock_mhz: Fraction = Fraction(1000)
     memory_bytes: int = 8_000_000_000
     codes: str | None = None
+    host: HostRates | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
@@ -144,6 +149,7 @@ class Array:
                 preset(self.preset, codes=True)
             except ValueError as error:
                 raise ValueError(f"dies of preset {self.preset!r} cannot code: {error}") from None
+        self._check_host()
         self._check_rates()
         self._check_topology()
         self._check_links()
@@ -165,6 +171,17 @@ class Array:
             if not is_integer(value, 1, MAXIMUM_LATENCY):
                 raise ValueError(f"{what} must be an integer from 1 to {MAXIMUM_LATENCY} cycles, not "
                                  f"{described(value)}")
+
+    def _check_host(self) -> None:
+        if self.host is None:
+            return
+        if self.clock_mhz != HOST_CLOCK_MHZ:
+            raise ValueError(f"cycles of an array of hosts are nanoseconds; leave out clock_mhz, or make it "
+                             f"{HOST_CLOCK_MHZ}, not {self.clock_mhz}")
+        if PRESETS[self.preset].number_format != "fp32":
+            raise ValueError(f"hosts compute in FP32, dies of preset {self.preset!r} do not; choose a preset that does")
+        if self.codes is not None:
+            raise ValueError("hosts send words as they are; leave out codes")
 
     def _check_rates(self) -> None:
         if self.narrow_rate is not None and self.topology != "clusters":
@@ -269,6 +286,8 @@ class Array:
         """Nodes without a die, numbered behind the dies, the root first."""
         if self.topology == "clusters":
             return int(bool(self.dimensions) and self.dimensions[1] > 1)
+        if self.topology == "star":
+            return int(self.dies > 1)
         return self.dies - 1 if self.topology == "h-tree" else 0
 
     @property
@@ -318,6 +337,8 @@ class Array:
         """Every link once, each carrying words both ways."""
         if self.topology == "h-tree":
             return tuple(tree_links(self.dies, self.level_rate, self.link_latency))
+        if self.topology == "star":
+            return tuple(star_links(self.dies, self.rate, self.link_latency))
         rows, columns = self.dimensions or (1, 1)
         if self.topology == "clusters":
             narrow = self.rate if self.narrow_rate is None else self.narrow_rate

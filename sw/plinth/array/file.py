@@ -18,6 +18,7 @@ from plinth.array.array import (
     sized,
     sizes_of,
 )
+from plinth.array.host import RATES, HostRates
 from plinth.errors import UserError, about, quoted
 from plinth.files.documents import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.files.forms import NAME_PATTERN, described
@@ -29,7 +30,7 @@ ARRAY_VERSION = 1
 
 _REQUIRED = ("version", "name", "topology", "dies", "preset")
 _OPTIONAL = ("dimensions", "links", "routes", "tile_routes", "link_rate", "narrow_rate", "ring_links", "link_latency",
-             "speeds", "clock_mhz", "memory_bytes", "codes")
+             "speeds", "clock_mhz", "memory_bytes", "codes", "host")
 _RATE_PATTERN = r"(0|[1-9][0-9]{0,30})(/[1-9][0-9]{0,30}|\.[0-9]{1,30})?"
 
 
@@ -47,6 +48,13 @@ def _rate(value: Any, where: str, what: str) -> Fraction:
 
 def _rate_to_data(value: Fraction) -> int | str:
     return value.numerator if value.denominator == 1 else str(value)
+
+
+def _host(data: Any, where: str) -> HostRates:
+    check_mapping(data, where, "host", required=[name for name in RATES if name != "message_ns"],
+                  optional=("message_ns",))
+    with about(where, ValueError):
+        return HostRates(**data)
 
 
 def _list(value: Any, where: str, what: str, form: str, most: int) -> list[Any]:
@@ -102,6 +110,8 @@ def array_from_data(data: Any, where: str) -> Array:
     if "speeds" in data:
         settings["speeds"] = tuple(_rate(speed, where, f"speed of die {die}") for die, speed in enumerate(
             _list(data["speeds"], where, "speeds", "numbers", MAXIMUM_DIES)))
+    if "host" in data:
+        settings["host"] = _host(data["host"], where)
     with about(where, ValueError):
         array = Array(**settings)
     for what, routed in (("routes", array), ("tile_routes", array.for_tiles)):
@@ -150,6 +160,8 @@ def array_to_data(array: Array) -> dict[str, Any]:
         data["memory_bytes"] = array.memory_bytes
     if array.codes is not None:
         data["codes"] = array.codes
+    if array.host is not None:
+        data["host"] = array.host.to_data()
     return data
 
 
@@ -206,6 +218,11 @@ def array_schema() -> dict[str, Any]:
                              "maximum": MAXIMUM_MEMORY, "default": Array.memory_bytes},
             "codes": {"description": "dies code and predict tiles beside what the preset has: by stages as they are "
                       "built, or as fast as links, which is a model alone", "enum": [BUILT, AT_LINKS]},
+            "host": {"description": "hosts that run numpy stand in the dies' places: what one does in a nanosecond, "
+                                    "which a cycle is", "type": "object", "additionalProperties": False,
+                     "required": [name for name in RATES if name != "message_ns"],
+                     "properties": {name: {"description": what, "type": "number", "minimum": least, "maximum": most}
+                                    for name, (least, most, what) in RATES.items()}},
         },
     }
 

@@ -113,3 +113,9 @@ def tree_links(dies: int, rate: Callable[[int], Fraction], latency: int) -> list
     return [Link(node(place // 2), place % 2, node(place), 0 if place >= dies else 2,
                  rate=rate(place.bit_length() - 1), latency=latency)
             for place in range(2, 2 * dies)]
+
+
+def star_links(dies: int, rate: Fraction, latency: int) -> list[Link]:
+    """Links of all dies to the one switch, the node behind them, whose ports have the dies' numbers; ``latency`` is
+    that of each, so that from die to die it counts twice."""
+    return [Link(die, 0, dies, die, rate=rate, latency=latency) for die in range(dies) if dies > 1]

@@ -15,6 +15,7 @@ from plinth.machine.mappings import work
 from plinth.machine.products import Product, row_stationary_parts
 from plinth.machine.systolic_cycles import matrix_formula, matrix_memory
 from plinth.machine.vector import ProgramWork, vector_formula
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 
 #: Cycles of a task alone, and of a further one in a row.
@@ -76,6 +77,10 @@ class DieCycles:
             stages = self._stages[key] = (vector_formula(self.parameters, work, rows, columns) if rows and columns
                                           else (0.0, 0.0, 0.0))
         return stages
+
+    def engine(self, engine: Engine) -> str:
+        """The name of the engine that does what a step gives to one."""
+        return engine.name.lower()
 
     def ring_latency(self, members: int, links: float) -> float:
         """Cycles of a ring reduction beside its words; ``links`` are those of the links' latencies once around it

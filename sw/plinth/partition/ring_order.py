@@ -49,7 +49,7 @@ def ring_hops(hops: Integers, order: Sequence[int]) -> int:
 def along_links(array: Array | None, rings: ProcessGroups) -> ProcessGroups:
     """The rings with their members in an order along the array's links; without an array, and on full arrays and trees,
     as they are."""
-    if array is None or rings.size < 4 or array.topology in ("full", "h-tree"):
+    if array is None or rings.size < 4 or array.topology in ("full", "h-tree", "star"):
         return rings
     paced = array.has_rates
     return ProcessGroups(rings.kind, tuple(_ordered(array, members, paced) for members in rings.members))

@@ -224,7 +224,7 @@ class StepSchedule:
         tasks, busy = [], dict.fromkeys(ENGINES, 0.0)
         for task in operation.tasks(die, most):
             assert isinstance(task, Task)
-            cost, count, engine = self.cost(task.work), task.count, task.engine.name.lower()
+            cost, count, engine = self.cost(task.work), task.count, self.machine.engine(task.engine)
             if cost.stages is not None:
                 load, compute, store = stages = cost.stages
                 run: Run = (DieEngines.vector, (stages, (cost.reads, cost.writes), count, cost.serial))

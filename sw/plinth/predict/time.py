@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 
 from plinth.array.array import Array
 from plinth.machine.copies import unlike
-from plinth.machine.die import DieCycles, machine
+from plinth.machine.die import DieCycles
+from plinth.machine.host import machine_of
 from plinth.machine.products import DIRECTIONS, Product
 from plinth.machine.vector import BACKWARD, FORWARD, SUM, ProgramWork
 from plinth.partition.axes import CHANNELS, SAMPLES, Region
@@ -89,7 +90,7 @@ class StepTime:
                  rule: UpdateRule = PLAIN, links: Links | None = None,
                  progress: Callable[[int], object] | None = None, copies: Copies = ()) -> None:
         self.graph, self.batch, self.array, self.rule = graph, batch, array, rule
-        self.machine = die or machine(array.die_parameters())
+        self.machine = die or machine_of(array)
         self.links = links or Links(array)
         self.levels, self.factors = array.levels, array.factors
         self.schedule = StepSchedule(graph, batch, array, self.machine, self.links, rule, copies)

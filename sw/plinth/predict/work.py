@@ -1,6 +1,7 @@
 """The cost of each kind of work of a step: one table, which predictions and both forms of simulation read.
 
-A kind of work is added here by the function that gives its :class:`~plinth.machine.record.WorkCost`.
+A kind of work is added here by the function that gives its :class:`~plinth.machine.record.WorkCost`; what it costs a
+host stands in the table of :mod:`plinth.predict.host`.
 """
 
 from collections.abc import Callable
@@ -8,9 +9,11 @@ from typing import Any, NamedTuple
 
 from plinth.machine.control import GROUP_CYCLES
 from plinth.machine.die import DieCycles
+from plinth.machine.host import HostCycles
 from plinth.machine.memory import MEMORY_LATENCY
 from plinth.machine.record import WorkCost
 from plinth.predict.codes import decode_cost, encode_cost, predict_cost
+from plinth.predict.host import host_cost
 from plinth.predict.tasks import copy_cost, matrix_cost, rows_cost, vector_cost
 from plinth.predict.transforms import line_cost, spread_cost, transform_cost
 from plinth.predict.updates import message_cost, optimiser_cost
@@ -85,4 +88,6 @@ def work_cost(machine: DieCycles, work: Work, codes: str | None = None, flit_cyc
     codes, flit_cycles
         The setting that the cost depends on (:class:`CostContext`).
     """
+    if isinstance(machine, HostCycles):
+        return host_cost(machine, work)
     return COSTS[type(work)](machine, work, CostContext(codes, flit_cycles))

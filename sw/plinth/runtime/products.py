@@ -5,10 +5,8 @@ from functools import cached_property
 import numpy as np
 
 from plinth.machine.convolution import ConvolutionShape
+from plinth.machine.host import MOST_UNROLLED
 from plinth.runtime.memory import Floats, Kernel
-
-#: Elements of windows that are unrolled at once; of a layer whose batch is no more they are kept for its gradient.
-MOST_UNROLLED = 1 << 23
 
 
 def product_kernel(direction: str, x: Floats, w: Floats, z: Floats) -> Kernel:

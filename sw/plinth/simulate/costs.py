@@ -1,4 +1,4 @@
-"""What work costs on a die: as the planners' formulas have it, or as HyPar's paper does.
+"""What work costs on a die: as the planners' formulas have it, or as HyPar's paper does; or on a host.
 
 A task of n equal ones in a row takes n times its period, which holds its engine, and the latency that it adds alone.
 The paper's accelerator (HyPar, section 6.1) has 168 PEs at 250 MHz, each with a multiply-add a cycle, 84.0 GOPS, and a
@@ -11,14 +11,17 @@ from typing import Any, NamedTuple, Protocol
 from plinth.array.array import Array
 from plinth.buffers import Buffer
 from plinth.machine.copies import Copy, copy_formula
-from plinth.machine.die import DieCycles, machine
+from plinth.machine.host import HostCycles, machine_of, moved
 from plinth.machine.links import LINK_LATENCY
 from plinth.machine.record import WorkCost
 from plinth.predict.codes import codes_source
+from plinth.predict.host import update_work
 from plinth.predict.updates import message_words
 from plinth.predict.work import work_cost
-from plinth.step.tasks import Multiplication, Phase, RowsByNumber, Task, Work
+from plinth.step.tasks import Multiplication, Phase, RowsByNumber, Task, Vector, Work
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
+from plinth_sim.array.energy import Energy
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
 PAPER_PES, PAPER_HERTZ, PAPER_WORDS = 12 * 14, 250e6, 320e9 / 4
@@ -56,13 +59,22 @@ class Costs(Protocol):
     #: Words that memory moves for each word of a transfer that is added at its receiver, beside those of the vector
     #: work that does it.
     added: float
+    #: Groups into which the pieces of an operation go at most; None: as many as there is room for.
+    most: int | None
+    #: What operations and words cost in energy.
+    energy: Energy
+
+    def engine(self, engine: Engine) -> str:
+        """The name of the engine that does what a step gives to one."""
+        ...
 
     def task(self, task: Task) -> PaperCost:
         """A product, vector work, an update, or rows of an embedding: of all tasks that it stands for."""
         ...
 
-    def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
-        """Seconds that a die takes to send ``words`` in tiles of rows x width, and words on a link over those sent."""
+    def copies(self, rows: int, width: int, words: float, peers: int) -> tuple[float, float]:
+        """Seconds that a die takes to send ``words`` in tiles of rows x width to at most ``peers`` others, and words on
+        a link over those sent."""
         ...
 
     def arrival(self, latency: float) -> float:
@@ -77,6 +89,10 @@ class Costs(Protocol):
 
     def reduced(self, phase: Phase, words: int, members: int) -> float:
         """Words that a member of a ring moves in memory for a message."""
+        ...
+
+    def ring_work(self, phase: Phase, words: int, members: int) -> PaperCost:
+        """What a member of a ring does itself of a message, before its words are on the links."""
         ...
 
     def update(self, words: int) -> PaperCost:
@@ -96,15 +112,21 @@ class DieCosts:
     """The die of an array's preset."""
 
     added = 0.0
+    most: int | None = None
+    energy = Energy()
 
     def __init__(self, array: Array) -> None:
         self.parameters = array.die_parameters()
-        self.machine: DieCycles = machine(self.parameters)
+        self.machine = machine_of(array)
         self.second = 1 / float(array.clock_mhz * 1_000_000)
         self.source = self.machine.source + codes_source(array)
         self.codes = array.codes
         self.memory = float(self.parameters.memory_words_per_cycle) / self.second
         self.issue = self.machine.control["issue"] * self.second
+
+    def engine(self, engine: Engine) -> str:
+        """The name of the engine that does what a step gives to one."""
+        return self.machine.engine(engine)
 
     def work(self, work: Work, flit_cycles: float | None = None) -> WorkCost:
         """What a piece of work takes if nothing else uses the memory.
@@ -131,7 +153,7 @@ class DieCosts:
         """Words that the buffers give the array for so many multiply-adds: each goes to a row or a column of PEs."""
         return macs / self.parameters.rows + macs / self.parameters.columns
 
-    def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
+    def copies(self, rows: int, width: int, words: float, peers: int) -> tuple[float, float]:
         """Seconds that a die takes to send some words in tiles, and words on a link over those sent; packets have a
         flit of their own."""
         parameters, copy = self.parameters, Copy.part(max(1, rows), max(1, width))
@@ -152,10 +174,69 @@ class DieCosts:
         """Words that a member of a ring moves in memory for a message."""
         return sum(message_words(phase, words, members))
 
+    def ring_work(self, phase: Phase, words: int, members: int) -> PaperCost:
+        """Nothing: blocks of the collective engine do it while words pass."""
+        return PaperCost()
+
     def update(self, words: int) -> PaperCost:
         """Seconds of an update."""
         return PaperCost(words / self.parameters.flit_words * self.second, self.machine.control["reduce"] * self.second,
                          3.0 * words, words, words, 0.0)
+
+
+class HostCosts(DieCosts):
+    """Hosts of an array, which run numpy: an operation at a time, one kernel behind the other. What they send and sum
+    themselves takes its time there as well; while words are on the links, they go on with what needs none of them. What
+    kernels take has memory's time in it; words of memory are told of transfers alone. What a host's energy is, nobody
+    has measured: it counts none."""
+
+    most = 1
+    energy = Energy(add=0.0, multiply=0.0, sram=0.0, dram=0.0, link=0.0)
+
+    def __init__(self, array: Array) -> None:
+        super().__init__(array)
+        assert isinstance(self.machine, HostCycles) and array.host is not None
+        self.host, self.rates = self.machine, array.host
+        self.memory = self.rates.memory_words_per_ns / self.second
+
+    def task(self, task: Task) -> PaperCost:
+        """An operation, or what is told apart of it: one call, and all of its pieces."""
+        cost = self.work(task.work)
+        count = float(task.count)
+        if task.share is not None and cost.samples:
+            count = task.share.samples / cost.samples
+        elif isinstance(task.work, Vector):
+            # The last piece may be smaller: of a program over more than one they are those of the whole.
+            whole, piece = (task.work.program.rows * task.work.program.columns, task.work.rows * task.work.columns)
+            if whole > piece > 0:
+                count = max(1, count * piece // whole) * whole / piece
+        macs = 0.0 if task.share is None else multiply_adds(task)
+        return PaperCost((count * cost.interval + cost.latency - cost.interval) * self.second, adds=macs,
+                         multiplies=macs)
+
+    def copies(self, rows: int, width: int, words: float, peers: int) -> tuple[float, float]:
+        """Seconds that a host takes to copy what it sends, and what it takes, and for the messages."""
+        copied = self.host.cycles(moved(2 * words, self.rates.cache_words, calls=2 * peers))[0]
+        return (2 * copied + 2 * peers * self.rates.message_ns) * self.second, 1.0
+
+    def arrival(self, latency: float) -> float:
+        """The links' latencies; what messages take stands in :meth:`copies`."""
+        return latency * self.second
+
+    def reduced(self, phase: Phase, words: int, members: int) -> float:
+        """None: they are in what a member does itself."""
+        return 0.0
+
+    def ring_work(self, phase: Phase, words: int, members: int) -> PaperCost:
+        """What a member does itself."""
+        summed = phase is not Phase.GATHER
+        return PaperCost(self.host.ring_work(words, members, 2 * phase.share, summed=summed) * self.second,
+                         adds=float(summed * words * (members - 1) / members))
+
+    def update(self, words: int) -> PaperCost:
+        """Seconds of an update."""
+        return PaperCost(self.host.cycles(update_work(words, self.rates.cache_words))[0] * self.second, adds=words,
+                         multiplies=words)
 
 
 def _paper_product(task: Task, work: Multiplication) -> PaperCost:
@@ -192,6 +273,12 @@ class HyParAccelerator:
     issue = 0.0
     #: What arrives is added to what is read, and the sum is written.
     added = 1.0
+    most: int | None = None
+    energy = Energy()
+
+    def engine(self, engine: Engine) -> str:
+        """The name of the engine that does what a step gives to one."""
+        return engine.name.lower()
 
     def __init__(self, array: Array) -> None:
         self.parameters = array.die_parameters()
@@ -203,7 +290,7 @@ class HyParAccelerator:
         known = PAPER_COSTS.get(type(task.work))
         return PaperCost() if known is None else known(task, task.work)
 
-    def copies(self, rows: int, width: int, words: float) -> tuple[float, float]:
+    def copies(self, rows: int, width: int, words: float, peers: int) -> tuple[float, float]:
         """Nothing beside the words."""
         return 0.0, 1.0
 
@@ -219,10 +306,15 @@ class HyParAccelerator:
         """What is sent is read, what arrives is added to what is read, or written."""
         return phase.share * (4 + self.added) * words * (members - 1) / members
 
+    def ring_work(self, phase: Phase, words: int, members: int) -> PaperCost:
+        """Nothing."""
+        return PaperCost()
+
     def update(self, words: int) -> PaperCost:
         """Nothing."""
         return PaperCost()
 
 
 #: Costs by the name that --cost takes.
-COSTS: dict[str, type[DieCosts] | type[HyParAccelerator]] = {"die": DieCosts, "paper": HyParAccelerator}
+COSTS: dict[str, Callable[[Array], DieCosts | HyParAccelerator]] = {
+    "die": lambda array: DieCosts(array) if array.host is None else HostCosts(array), "paper": HyParAccelerator}

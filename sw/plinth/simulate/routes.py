@@ -37,6 +37,8 @@ class TrafficGroup:
     received: Floats
     #: Cycles of links' latencies on the longest way; of a ring once around it, but for the shortest hop.
     latency: int
+    #: Others that one of the dies sends to, at most.
+    peers: int
 
 
 def groups_of(words: Integers | Floats) -> Integers:
@@ -123,12 +125,12 @@ class LinkRoutes:
         table = loads.reshape(len(known), links)
         sent, received = words.sum(axis=1).astype(float), words.sum(axis=0).astype(float)
         latencies = (self.array.for_tiles if tiles else self.array).route_latencies
-        longest = np.where(words > 0, latencies, 0).max(axis=1)
+        longest, peers = np.where(words > 0, latencies, 0).max(axis=1), (words > 0).sum(axis=1)
         traffic_groups = []
         for number in range(len(known)):
             mine, used = np.flatnonzero(place == number), np.flatnonzero(table[number])
             traffic_groups.append(TrafficGroup(mine, used, table[number, used], sent[mine], received[mine],
-                                               int(longest[mine].max())))
+                                               int(longest[mine].max()), int(peers[mine].max())))
         return traffic_groups
 
     def exchange(self, source: Region, target: Region, sizes: Sizes) -> list[TrafficGroup]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from plinth.simulate.step import Simulated
 from plinth.step.tasks import DIRECTIONS, UPDATE
-from plinth_sim.array.energy import Counts, Energy
+from plinth_sim.array.energy import Counts
 from plinth_sim.array.machine import EngineTask
 
 #: Engines of dies in the order of tables, whose cycles count as busy; simulated control has others beside them.
@@ -72,7 +72,7 @@ def layer_rows(simulation: Simulated) -> list[LayerRow]:
             critical, busy, adds, multiplies, sram, dram, links = sums[key].tolist()
             if sums[key].any() or words[key]:
                 joules = Counts(adds=adds, multiplies=multiplies, sram_words=sram, dram_words=dram, link_words=links
-                                ).joules(Energy())
+                                ).joules(simulation.energy)
                 rows.append(LayerRow(layer=node.name, direction=direction, cycles=critical * hertz,
                                      busy_cycles=busy * hertz, injected_words=words[key], dram_words=dram,
                                      energy_joules=sum(joules.values())))

@@ -38,6 +38,8 @@ class Simulated:
     cost: str
     source: str
     slow: dict[int, float]
+    #: What operations and words cost.
+    energy: Energy
     work: Workload
     result: SimulatedRun
 
@@ -54,7 +56,7 @@ class Simulated:
     @property
     def joules(self) -> dict[str, float]:
         """Energy of the step by kind."""
-        return self.result.counts.joules(Energy())
+        return self.result.counts.joules(self.energy)
 
 
 def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, float] | None = None,
@@ -71,7 +73,8 @@ def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, fl
     costs = COSTS[cost](array)
     step = step or step_on(plan, array)
     work = workload(step, array, costs, slow, routes, overlap, form, most_tasks)
-    return Simulated(plan=plan, array=array, step=step, cost=cost, source=costs.source, slow=slow or {}, work=work,
+    return Simulated(plan=plan, array=array, step=step, cost=cost, source=costs.source, slow=slow or {},
+                     energy=costs.energy, work=work,
                      result=simulate(work.machine, work.activities, progress, work.tasks))
 
 

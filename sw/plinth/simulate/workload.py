@@ -115,6 +115,8 @@ def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: 
         return "HyPar's paper counts words so, or lets nothing go on beside a reduction"
     if array.codes == AT_LINKS:
         return f"codes of array {array.name} are a model"
+    if array.host is not None:
+        return f"hosts, as those of array {array.name}, do whole operations"
     count = 0
     try:
         # Dies of a class have as many tasks as each other.
@@ -142,7 +144,7 @@ class Groups(Collected):
         super().__init__()
         self.step, self.costs, self.all_routes, self.overlap = step, costs, routes, overlap
         self.second = 1 / float(array.clock_mhz * 1_000_000)
-        self.most = max(1, min(granularity.STRIPS, MOST_PIECES // (step.dies * len(step.graph.nodes))))
+        self.most = costs.most or max(1, min(granularity.STRIPS, MOST_PIECES // (step.dies * len(step.graph.nodes))))
         self._classes = step.classes()
         self._accesses: list[Accesses[_After]] = [Accesses() for _ in self._classes]
         #: For each die, what ends a task or an operation that others wait for.
@@ -193,7 +195,7 @@ class Groups(Collected):
     def _work(self, name: str, die: int, engine: Engine, cost: PaperCost, waits: tuple[Wait, ...], tasks: int) -> Wait:
         """Work of an engine, so many tasks; its end."""
         self.add(DieTask(
-            name=name, die=die, engine=engine.name.lower(), seconds=cost.seconds, latency=cost.latency,
+            name=name, die=die, engine=self.costs.engine(engine), seconds=cost.seconds, latency=cost.latency,
             words=cost.words, waits=waits, adds=cost.adds, multiplies=cost.multiplies,
             sram_words=cost.sram_words), self._purpose, tasks)
         return Wait(name, 1, self.costs.issue)
@@ -236,7 +238,8 @@ class Groups(Collected):
             kept = own[group.dies] * (0 if added else 1)
             most = float((share * group.sent + kept).max()) * positions
             tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
-            seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most)
+            seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most,
+                                                  group.peers)
             label = self.named(f"{name} {number}" if len(groups) > 1 else name)
             # Where zeros are left out on the way, they are read and written all the same.
             whole = 1.0 if isinstance(operation, Spread) else share
@@ -309,6 +312,11 @@ class Groups(Collected):
             if count:
                 added = 0 if phase is Phase.GATHER else count * (members - 1)
                 label = f"{operation.name} {place}" if len(rings) > 1 else operation.name
+                own = self.costs.ring_work(phase, count, members)
+                if own:
+                    # The flow is as fast as links let it be behind what members do themselves.
+                    for die in group.dies.tolist():
+                        ready[die] = (self._work(f"{label} own@{die}", die, Engine.COLLECTIVE, own, ready[die], 0),)
                 self._flow(label, group, count * phase.share, ready, seconds=0.0,
                            latency=self.costs.ring(phase, members, group.latency),
                            die_words=np.full(len(group.dies), self.costs.reduced(phase, count, members)),

@@ -168,7 +168,7 @@ def test_unknown_arrays_name_the_nearest() -> None:
 
 def test_constructor_checks_what_files_cannot_say() -> None:
     with pytest.raises(ValueError, match="topology must be one of"):
-        Array(name="a", topology="star", dies=2, preset="ndp-demo")
+        Array(name="a", topology="comb", dies=2, preset="ndp-demo")
     assert Array(name="a", topology="ring", dies=256, preset="ndp-demo").dies == 256
     with pytest.raises(ValueError, match="preset 'ndp-demo' numbers at most 256 dies, not 257; choose a larger preset"):
         Array(name="a", topology="ring", dies=257, preset="ndp-demo")
