@@ -175,7 +175,7 @@ def conv_utilisation(name: str, network: str, images: int) -> list[BenchRow]:
                       "cycles_of_tasks": [record.end - record.start for record in records]})]
 
 
-def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Program]:
+def training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Program]:
     """A training session on co-simulated demo dies, without golden model and reference."""
     parameters, network, batch = preset("ndp-demo"), NETWORKS["digits-mlp"], 128
     plan = data_parallel(network, dies=dies, batch=batch)
@@ -189,7 +189,7 @@ def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Pro
 
 def train_step_utilisation() -> list[BenchRow]:
     """The same over whole training steps of the digits network on four demo dies."""
-    session, driver, _, program = _training(4, None)
+    session, driver, _, program = training(4, None)
     driver.clear_counters()
     cycles = sum(result.cycles for result in session.epoch(0))
     counters = [driver.counters(die)[Engine.MATRIX] for die in range(4)]
@@ -205,7 +205,7 @@ def train_step_utilisation() -> list[BenchRow]:
 
 def _rate(dies: int, threads: int | None) -> float:
     """Die-cycles a second of the harness over an epoch, dies together."""
-    session, _, array, _ = _training(dies, threads)
+    session, _, array, _ = training(dies, threads)
     before = array.stats()
     for _ in session.epoch(0):
         pass
@@ -215,7 +215,7 @@ def _rate(dies: int, threads: int | None) -> float:
 
 def harness_efficiency() -> list[BenchRow]:
     """The compiled harness with one die, against a bare loop of the same model; median of five pairs."""
-    _, _, array, _ = _training(1, 1)
+    _, _, array, _ = training(1, 1)
     ratios = []
     for _ in range(5):
         bare = array.bare_eval(200_000)
