@@ -1,11 +1,13 @@
 """What tiles cost: counted cycles of docs/memory.md and docs/network.md, from the formulas."""
 
+from dataclasses import replace
+
 import pytest
 
-from plinth.machine.copies import BEAT_CYCLES, BEATS, Copy, copy_formula
-from plinth.machine.links import LOOKUP_CYCLES, buffered, lookups
+from plinth.machine.copies import BEAT_CYCLES, BEATS, Copy, copy_formula, rows_formula, unlike
+from plinth.machine.links import LOOKUP_CYCLES, buffered, lookups, waiting
 from plinth.machine.memory import MEMORY_LATENCY
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import LEAVING_FLITS, preset
 
 DIE = preset("ndp-demo")
 ROWS = 4096
@@ -55,3 +57,83 @@ def test_a_copy_ends_while_routers_hold_its_last_flits() -> None:
     assert within[0] > free > copy.cycles(DIE)
     assert row == 2 * copy.flits(DIE) and row - slow == pytest.approx(2 * buffered(DIE, 0), abs=100)
     assert buffered(DIE, 2) == 128 + 2 * 128
+
+
+def _lanes(unit: int, columns: int, stride: int, at: int, rows: int) -> float:
+    """Units that each of so many rows touches, one by one."""
+    return sum(len({word // unit for word in range(at + row * stride, at + row * stride + columns)})
+               for row in range(rows)) / rows
+
+
+@pytest.mark.parametrize(("columns", "source", "target", "source_at", "target_at"), [
+    (3, 5, 7, 0, 0), (3, 5, 7, 2, 5), (8, 9, 16, 3, 0), (8, 9, 16, 0, 4), (1, 3, 2, 1, 1), (17, 20, 18, 6, 7),
+    (2, 8, 8, 7, 0), (4, 6, 5, 1, 2), (64, 65, 67, 0, 1), (65, 70, 80, 0, 0)])
+def test_rows_with_gaps_touch_units_of_their_own(columns: int, source: int, target: int, source_at: int,
+                                                 target_at: int) -> None:
+    """Beats of 8 words, flits of 2."""
+    copy = Copy(40, columns, source, target, source_at, target_at)
+    beats_read, beats_written, flits = (40 * _lanes(*lanes, 40) for lanes in (
+        (8, columns, source, source_at), (8, columns, target, target_at), (2, columns, target, target_at)))
+    assert copy.read(DIE) == pytest.approx(8 * beats_read) and copy.written(DIE) == pytest.approx(8 * beats_written)
+    assert copy.flits(DIE) == pytest.approx(flits)
+    assert copy.packets(DIE) == 40 * -(-columns // 64)
+    # A flit a cycle; a slot more where the words lie over flits and in a higher lane of the source.
+    turned = 0
+    for row in range(40):
+        begin, end = (source_at + row * source) % 2, (target_at + row * target) % 2
+        turned += begin == 1 and end == 0 and columns > 1
+    assert copy.cycles(DIE) == pytest.approx(max(flits + turned, beats_read * 66 / 61))
+
+
+def test_joined_rows_are_at_least_a_packet() -> None:
+    assert [Copy(rows, 8, 8, 8).packets(DIE) for rows in (1, 7, 8, 9, 16)] == [1, 1, 1, 9 / 8, 2]
+    assert Copy.part(3, 5) == Copy(3, 5, 5, 20, 0, 0)
+
+
+def test_copies_by_hand() -> None:
+    # 64 rows of four flits.
+    copy, small = Copy(64, 8, 8, 8), Copy(16, 8, 8, 8)
+    assert copy_formula(DIE, copy) == (50 + 40 + 256, 50 + 52 + 256)
+    # Routers hold 128 of 256 flits, or all of 64; the first flit comes after 61 cycles, the next copy's after 73.
+    assert (copy.held(DIE), small.held(DIE)) == (0.5, 1.0)
+    assert copy_formula(DIE, copy, 1024.0) == (61 + 512, 1024)
+    assert copy_formula(DIE, copy, 300.0) == (61 + 256, 50 + 23 + 256)
+    assert copy_formula(DIE, small, 200.0) == (61 + 64, 200)
+    # Behind the engine of a die that moves a beat a cycle within, flits of 8 words wait, each of which is four.
+    wide = replace(DIE, transfer_words=8)
+    behind = 4 * LEAVING_FLITS
+    assert (waiting(DIE), waiting(wide), buffered(wide), buffered(wide, 2)) == (0, behind, 128, 128 + 2 * 128)
+    assert Copy(1024, 8, 8, 8).held(wide) == (behind + 128) / 4096
+
+
+def test_routes_are_looked_up_over_more_than_two_links() -> None:
+    assert [lookups(DIE, 10, 100, hops) for hops in (1, 2, 3, 4)] == [0, 0, 30, 30]
+    assert lookups(DIE, 10, 25, 3) == 25
+    assert lookups(preset("ndp-demo-routes"), 10, 100, 3) == 0
+
+
+def test_indexed_rows_take_four_cycles_at_least() -> None:
+    # Rows of one flit, which take a cycle: from 50 + 52 + 64 on a copy's 166 cycles are 64 times 4, and a latency more.
+    assert rows_formula(DIE, 64, 2) == (50 + 40 + 64 + 140, 50 + 52 + 64 + 140)
+    # Rows of four flits take what a copy does, and a latency more.
+    assert rows_formula(DIE, 64, 8) == (50 + 40 + 256 + 50, 50 + 52 + 256 + 50)
+
+
+@pytest.mark.parametrize(("columns", "unlike"), [(2, 100.0), (2, 3.0), (2, 1.0), (8, 1e6), (64, 1e6), (64, 20.0)])
+def test_adds_wait_for_those_under_way_to_the_same_row(columns: int, unlike: float) -> None:
+    """``t = p + l**2 / (2 t unlike)``, found by halving; no row waits longer than an add takes."""
+    rows = 256
+    alone, row = rows_formula(DIE, rows, columns)
+    period = (row - MEMORY_LATENCY) / rows
+    add = 125 + 2 * -(-columns // 2)
+    pairs = max(1.0, min(unlike, 32 * 64 / columns))
+    low, high = period, 1e4
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (low, middle) if middle > period + add ** 2 / (2 * middle * pairs) else (middle, high)
+    more = MEMORY_LATENCY + rows * max(0.0, min(low, add) - period)
+    assert rows_formula(DIE, rows, columns, unlike) == pytest.approx((alone + more, row + more))
+
+
+def test_equal_rows_are_as_likely_as_the_table_is_small() -> None:
+    assert (unlike(100, 25), unlike(100, 1), unlike(100, 0)) == (400, 10_000, 10_000)

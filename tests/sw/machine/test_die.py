@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from plinth.machine.copies import Copy
+from plinth.machine.copies import Copy, rows_formula
 from plinth.machine.die import DieCycles, machine
 from plinth.machine.links import LINK_LATENCY
 from plinth.machine.memory import SPAN_CYCLES, row_words
@@ -49,6 +49,19 @@ def test_a_further_member_of_a_ring_adds_a_hop_of_sums_and_one_of_results() -> N
     die = DieCycles(TINY)
     few, more = (die.ring_latency(members, (members - 1) * LINK_LATENCY) for members in (4, 5))
     assert more - few == 2 * die.control["hop"] > 0
+
+
+@pytest.mark.parametrize(("members", "links", "cycles"), [
+    # Two members over one link of 5 cycles: what was counted. Further ones add two hops of 28 each, further cycles of
+    # latency come twice.
+    (2, 5, 340), (2, 8, 340 + 2 * 3), (3, 10, 340 + 2 * 28), (4, 15, 340 + 4 * 28), (5, 40, 340 + 6 * 28 + 2 * 20)])
+def test_rings_take_hops_and_latencies(members: int, links: int, cycles: int) -> None:
+    assert DieCycles(TINY).ring_latency(members, links) == cycles
+
+
+def test_rows_of_embeddings_are_those_of_the_formula() -> None:
+    die = DieCycles(TINY)
+    assert die.rows(40, 6) == rows_formula(TINY, 40, 6) < die.rows(40, 6, 9.0) == rows_formula(TINY, 40, 6, 9.0)
 
 
 def test_short_runs_and_words_in_memory_cost() -> None:
