@@ -43,9 +43,9 @@ def test_loads_and_stores_take_latencies_and_beats() -> None:
 
 
 def test_programs_of_layers() -> None:
-    assert FORWARD == ProgramWork(loads=1, stores=1, row_loads=1, wise=2)
-    assert SUM == ProgramWork(loads=4, stores=1, wise=3)
-    assert BACKWARD == ProgramWork(loads=2, stores=1, row_loads=1, row_stores=1, wise=1, sums=1)
+    assert ProgramWork(loads=1, stores=1, row_loads=1, wise=2) == FORWARD
+    assert ProgramWork(loads=4, stores=1, wise=3) == SUM
+    assert ProgramWork(loads=2, stores=1, row_loads=1, row_stores=1, wise=1, sums=1) == BACKWARD
     assert BACKWARD.packed(2, 1) == ProgramWork(2, 1, row_loads=1, row_stores=1, wise=4, sums=1, packed_loads=2,
                                                 packed_stores=1)
     # Ten rows of 20 words: begun at every fourth word, 20 lie in 3 beats; 10 words begun at every second in two.
