@@ -15,7 +15,6 @@ looked at; what is left is costed in full.
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import inf
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,13 +151,9 @@ class _Space:
         map_words = up(ids * lines * die.feed_words, die.packing)
         # Runs of units are windows of the same column: no strides, no channels of a tap beside them.
         runs = (run == 1) | ((tap_channels == 1) & (loops.column_stride == 1))
-        #: What mappings need of the machine, and what there is.
-        self.limits: dict[str, tuple[Any, int]] = {
-            "words of a PE's filter scratchpad": (filter_words, die.filter_words),
-            "words of the ifmap buffer": (map_words, die.operand_buffer_words),
-            "words of a bank of psums": (padded, die.bank_words),
-            "words of a PE's ifmap scratchpad": (each * together.min() + beside, die.ifmap_words),
-        }
+        #: Words of a PE's ifmap scratchpad that the smallest mapping needs: a single window is as small as its strides
+        #: let it be, all else of a mapping has parts of one.
+        self.least_words = int(np.min(each * together.min() + beside))
         #: Windows that are interleaved, and the most that may be, by [taps, cuts].
         self.together, self.most_together = self.filters[:, 1], np.floor((die.ifmap_words - beside) / each)[:, 0]
         #: Words of a bank that sums of a group of filters take, by [filters, cuts].
@@ -222,15 +217,14 @@ def choose(die: DieParameters, loops: Loops, name: str = "a product") -> Mapping
         choice = _choose(die, loops, True)
     if isinstance(choice, Mapping):
         return choice
-    what, need, there = choice
-    raise UserError(f"layer {name!r} has no mapping onto the row-stationary machine: its smallest one needs {need} "
-                    f"{what}, of which there are {there}")
+    raise UserError(f"layer {name!r} has no mapping onto the row-stationary machine: its smallest one needs {choice} "
+                    f"words of a PE's ifmap scratchpad, of which there are {die.ifmap_words}")
 
 
 @lru_cache(maxsize=4096)
-def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | tuple[str, int, int]:
-    """The best mapping of the likely ones or of ``every`` one; or what none fits into, how much of it is needed and how
-    much there is."""
+def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | int:
+    """The best mapping of the likely ones or of ``every`` one; or the words of a PE's ifmap scratchpad that the
+    smallest one needs, where none fits."""
     space = _Space(die, loops, every)
     least = space.least()
     most = SAME * space.enough(least)
@@ -238,8 +232,7 @@ def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | 
     bounds = space.bounds(taps, filters)
     pairs, cuts = np.nonzero((bounds <= most) & np.isfinite(bounds))
     if not len(pairs):
-        what, (need, there) = max(space.limits.items(), key=lambda limit: int(np.min(limit[1][0])) / limit[1][1])
-        return what, int(np.min(need)), there
+        return space.least_words
     mapping_fields, cycles, words = space.costs(taps[pairs], filters[pairs], cuts)
     best = int(np.where(cycles <= cycles.min() * SAME, words, inf).argmin())
     return Mapping(**{field.name: int(values[best])

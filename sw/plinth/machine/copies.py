@@ -36,7 +36,7 @@ def _steps(unit: int, columns: int, source: tuple[int, int], target: tuple[int, 
     for row in range(unit):
         begin, end = ((at + row * stride) % unit for stride, at in (source, target))
         slots, flits = -(-(begin + columns) // unit), -(-(end + columns) // unit)
-        cycles += flits + (begin > end and (slots > 1 or flits > 1))
+        cycles += flits + (begin > end and slots > 1)
     return cycles / unit
 
 

@@ -222,9 +222,10 @@ def costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any
     row = np.maximum((rounds - 1) * np.maximum(last_rounds, batches * through) + last_rounds, stored)
     row = np.maximum(row, (read + beat * stored) / float(die.memory_words_per_cycle))
     # Of two tasks of one round each, the second begins when the first one's sums are complete.
-    start = np.where(rounds * batches == 1, (START_CYCLES + load + through + groups * one_pass) / 2, 0)
+    start = (START_CYCLES + load + through + groups * one_pass) / 2
+    row = np.where(rounds * batches == 1, np.maximum(row, start), row)
     # Of one tap a slot, sums pass through their banks in every cycle; stores wait.
-    row = np.maximum(row, start) + np.where(taps == 1, stored, 0) + TASK_CYCLES
+    row = row + np.where(taps == 1, stored, 0) + TASK_CYCLES
     around = load + filters + through + stored / batches
     return row, around, read, beat * stored
 

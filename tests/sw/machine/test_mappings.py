@@ -162,6 +162,15 @@ def test_pieces_by_hand(units: int, run: int, images: int, expected: list[tuple[
     assert [piece.windows for piece in got] == [piece.columns * piece.run for piece in got]
 
 
+def test_two_units_are_runs_of_one_image() -> None:
+    mapping = Mapping(images=1, rows=1, columns=1, run=1, set_rows=1, sets=1, tap_columns=1, tap_channels=1,
+                      filter_step=1, interleaved_windows=1, filter_groups=1)
+    for loops, places in ((Loops(units=2, filters=1), [(0, 0), (0, 1)]),
+                          (Loops(images=2, filters=1), [(0, 0), (1, 0)])):
+        assert [(piece.image, piece.unit) for piece in pieces(loops, mapping)] == places
+        assert tasks(loops, mapping) == 2
+
+
 def test_tasks_follow_each_other() -> None:
     """Cycles and words of all tasks of all products; what stands before and behind them once, of that with most."""
     die, rng = DIES["demo"], np.random.default_rng(7)
