@@ -40,6 +40,6 @@ ROOMS = {
                      skipped=("hw/plinth_hw/fpga.py",)),
     "lower": Room(("sw/plinth/lower", "sw/plinth/step", "sw/plinth/machine"),
                   ("tests/sw/lower", "tests/sw/step", "tests/sw/machine", "tests/sw/test_lowering.py",
-                   "tests/sw/test_training.py", "tests/sw/test_float64.py",
+                   "tests/sw/test_training.py", "tests/sw/test_float64.py", "tests/sw/test_updates.py",
                    "tests/sw/predict/test_row_stationary.py")),
 }

@@ -1,8 +1,8 @@
 """Steps as text: what each operation's tasks are, in lines that a reader compares and a program keeps.
 
 A line has an operation's name, its tasks on all dies, the words of the places that they name (read, written), and
-eight digits of everything else that they say. ``python -m tests.support.listed`` writes the steps of :data:`STEPS` anew, after
-a change that is meant to change them: what has changed is read in the difference.
+eight digits of everything else that they say. ``python -m tests.support.listed`` writes the steps of :data:`STEPS`
+anew, after a change that is meant to change them: what has changed is read in the difference.
 """
 
 import hashlib
