@@ -105,7 +105,7 @@ class DieKernels:
             return
         memory, shape = self._memories[die], operation.shape(die)
         w = memory.view(operation.weights.matrix(die))
-        first, rows = operation.piece.rows(operation.parameters, *w.shape)
+        first, rows = operation.piece.rows(operation.parameters, w.shape[0])
         if shape is None:
             x, z = (memory.view(products.matrix_of(tensor.buffer(die), part)) for tensor, part in (
                 (operation.x, x_part), (operation.z, z_part)))

@@ -6,7 +6,7 @@ bias, then spare rows.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd, lcm
+from math import lcm
 
 import numpy as np
 
@@ -89,17 +89,17 @@ class WeightPiece:
     number: int = 0
     of: int = 1
 
-    def rows(self, parameters: DieParameters, rows: int, columns: int) -> tuple[int, int]:
+    def rows(self, parameters: DieParameters, rows: int) -> tuple[int, int]:
         """First row and number of rows, of a matrix: tiles of the array are whole, and pieces begin with a beat."""
-        beat = parameters.beat_words
-        unit = lcm(parameters.rows, beat, beat // gcd(columns, beat))
+        # Rows of a whole tile, so many that any number of columns of them fills beats.
+        unit = lcm(parameters.rows, parameters.beat_words)
         each = rows if self.of == 1 else -(-rows // (self.of * unit)) * unit
         first = min(self.number * each, rows)
         return first, min(each, rows - first)
 
     def words(self, parameters: DieParameters, piece: WeightSlice) -> tuple[int, int]:
         """First word and number of words, of a slice with its bias."""
-        first, rows = self.rows(parameters, piece.rows, piece.outputs)
+        first, rows = self.rows(parameters, piece.rows)
         if not rows and (self.number or piece.rows):
             return 0, 0
         end = (first + rows) * piece.outputs if first + rows < piece.rows else piece.words

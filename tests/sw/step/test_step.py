@@ -221,7 +221,7 @@ def test_pieces_of_a_gradient_are_all_of_it(name: str, sizes: tuple[int, int, in
     row = word = 0
     for number in range(of):
         piece = WeightPiece(number, of)
-        first, count = piece.rows(parameters, rows, columns)
+        first, count = piece.rows(parameters, rows)
         start, words = piece.words(parameters, whole)
         assert (first, start) == (row, word) or not words
         assert start % parameters.beat_words == 0

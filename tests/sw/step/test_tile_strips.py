@@ -1,6 +1,7 @@
 """Strips of a Winograd layer: they are its tiles, in order, and there are some where products, or maps, are long."""
 
 from collections.abc import Sequence
+from itertools import combinations, pairwise
 from math import ceil
 
 import pytest
@@ -108,3 +109,69 @@ def test_a_gather_goes_in_strips_where_maps_are_longer_than_tasks(images: int, s
 def test_no_gather_goes_in_strips_where_nothing_waits_for_links(transfer_words: int) -> None:
     die = preset("ndp-bench", transforms=TRANSFORMS, transfer_words=transfer_words)
     assert gather_strips(die, 1, tiling(56), 128, 1, 8, False) is None
+
+
+def gathered(die: DieParameters, images: int, map_tiling: Tiling, channels: int, elements: int, dies: int, added: bool,
+             sizes: Sequence[int]) -> tuple[float, tuple[int, ...]]:
+    """Cycles until the last map of strips of so many lines, or images, is there, and the strips that a die has sent
+    before each one's maps: a strip on its way takes a descriptor of 160 cycles, its words to leave the die, its part of
+    the links of a ring, and 300 cycles from its last word to its maps."""
+    down, across = map_tiling.tiles
+    tiles = down * across if images > 1 else across
+    words = elements * channels * tiles
+    leaves, link = words * dies / 8, words * dies * (dies + 2) / 8 / die.flit_words
+    # What waits behind the engine and in the router's buffer, as cycles of links.
+    room = (256 * 8 // die.flit_words + die.inject_buffer_flits) / (words * (dies - 1) / die.flit_words) * link
+    # A place of a tile's elements, and of what is made of it, a beat of 8 words a cycle.
+    maps = tiles * (map_tiling.elements + 2 * 2) * ceil(channels / 8)
+    columns = images > 1 and (added or across < images)
+    ahead = []
+    for number in range(len(sizes)):
+        sent = min(number + 2, len(sizes))
+        while sent < len(sizes) and sum(sizes[number + 1:sent + 1]) * link <= room + 300:
+            sent += 1
+        ahead.append(sent)
+    engine, links, came = 0.0, 0.0, []
+    for number, size in enumerate(sizes):
+        while len(came) < ahead[number]:
+            engine += 160
+            links = max(links, engine) + sizes[len(came)] * link
+            engine = max(engine + sizes[len(came)] * leaves, links - room)
+            came.append(links + 300)
+        count = across if columns else size if images > 1 else 1
+        engine = max(engine, came[number]) + count * 160 + size * maps
+    return engine, tuple(ahead)
+
+
+@pytest.mark.parametrize(("images", "side", "channels", "elements", "dies"), [
+    (1, 16, 32, 1, 8), (1, 24, 16, 2, 4), (1, 10, 96, 1, 4), (6, 8, 32, 1, 8), (9, 6, 24, 3, 2), (12, 4, 40, 1, 4),
+    (1, 4, 8, 1, 8), (3, 12, 12, 2, 16), (1, 16, 128, 4, 2), (1, 40, 4, 1, 8), (20, 4, 4, 1, 8), (1, 30, 2, 1, 4)])
+@pytest.mark.parametrize("added", [False, True])
+def test_the_strips_of_a_gather_are_the_quickest(images: int, side: int, channels: int, elements: int, dies: int,
+                                                 added: bool) -> None:
+    """Of all ways to put up to 24 pieces together as up to five strips."""
+    die = preset("ndp-demo-winograd", transfer_words=8)
+    map_tiling = tiling(side)
+    count = images if images > 1 else map_tiling.tiles[0]
+    assert count <= 24
+    ways = {tuple(high - low for low, high in pairwise((0, *some, count))): None
+            for strips in range(5) for some in combinations(range(1, count), strips)}
+    costs = {way: gathered(die, images, map_tiling, channels, elements, dies, added, way) for way in ways}
+    best = min(ways, key=lambda way: costs[way][0])
+    cut = gather_strips(die, images, map_tiling, channels, elements, dies, added)
+    if cut is None:
+        assert len(best) == 1
+        return
+    sizes = tuple(strip.images if images > 1 else strip.lines for strip in cut.strips)
+    assert len(best) > 1 and costs[sizes][0] == pytest.approx(costs[best][0])
+    assert cut.ahead == costs[sizes][1]
+
+
+def test_many_lines_are_put_together_in_pieces() -> None:
+    """Of 56 lines each cut lies at a multiple of three, of which there are at most 24; so do images."""
+    die = preset("ndp-bench", transforms=TRANSFORMS, transfer_words=16)
+    cuts = gather_strips(die, 1, tiling(112), 128, 1, 8, False)
+    assert cuts is not None and len(cuts.strips) > 1
+    assert all(strip.line % 3 == 0 for strip in cuts.strips)
+    strips = tile_strips(die, 50, (2, 2), 36, 256, 256)
+    assert len(strips) > 1 and all(strip.image % 3 == 0 for strip in strips)

@@ -83,7 +83,7 @@ class Products(Repeated):
         if shape is None:
             x, z = (matrix_of(buffer, part) for buffer, part in ((x, x_part), (z, z_part)))
         if self.direction == UPDATE:
-            name, (first, rows) = self.name, self.piece.rows(self.parameters, w.rows, w.columns)
+            name, (first, rows) = self.name, self.piece.rows(self.parameters, w.rows)
             if rows < w.rows:
                 # Columns of the input are rows of the weights.
                 name, w = f"{name}[{self.piece.number}]", w.lines(first, rows)
