@@ -130,6 +130,10 @@ STEPS: dict[str, Callable[[], Step]] = {
     "cnn, data": lambda: _given(NETWORKS["digits-cnn"], "dp", 9, "ndp-demo"),
     "cnn, outputs": lambda: _given(NETWORKS["digits-cnn"], "op", 5, "hypar-demo-mixed"),
     "wide": lambda: _given(perceptron("wide", (300, 700, 10)), "dp dp", 21, "ndp-tiny"),
+    "states": lambda: _given(perceptron("states", (90, 200, 10)), "dp", 12, "ndp-tiny",
+                             rule=FORMS["rmsprop"]),
+    "wide states": lambda: _given(NETWORKS["digits-mlp"], "dp dp", 9, "fpga-demo",
+                                  rule=replace(FORMS["adagrad"], wide=True, stochastic=True)),
     "doubled": lambda: _given(DOUBLED, "dp mp", 7, "ndp-tiny"),
     "concatenated": lambda: _given(CONCATENATED, "mp", 6, "hypar-tiny"),
     **{f"rule {name}": lambda number=number, rule=rule: _random(  # type: ignore[misc]
