@@ -108,19 +108,20 @@ def _random_tiles(seed: int, dies: int, name: str) -> Step:
     return step_of(replace(plan.sharding, array=ring(dies)), preset(name))
 
 
-def _given(network: Network, splits: str, batch: int, name: str, **changes: Any) -> Step:
+def _given(network: Network, splits: str, batch: int, die: str | DieParameters, **changes: Any) -> Step:
     """All layers split alike; tiles, where the split has two levels, by samples and then by elements."""
     graph, levels = from_network(network), tuple(splits.split())
     own = tuple(("dp", "ep") if node.tiling and len(levels) == 2 else tuple(
         level if level in graph.choices(number) else "dp" for level in levels)
         for number, node in enumerate(graph.nodes))
     dies = 2 ** len(levels)
-    return step_of(Sharding(graph=graph, splits=own, batch=batch, array=ring(dies), **changes), preset(name))
+    return step_of(Sharding(graph=graph, splits=own, batch=batch, array=ring(dies), **changes),
+                   preset(die) if isinstance(die, str) else die)
 
 
-def _tiled(name: str, outputs: int = 2, weights: str | None = None, rounds: int | str | None = None,
+def _tiled(die: str | DieParameters, outputs: int = 2, weights: str | None = None, rounds: int | str | None = None,
            splits: str = "dp dp", batch: int = 13) -> Step:
-    return _given(with_tiles(NETWORKS["digits-cnn"], outputs, weights, rounds), splits, batch, name)
+    return _given(with_tiles(NETWORKS["digits-cnn"], outputs, weights, rounds), splits, batch, die)
 
 
 STEPS: dict[str, Callable[[], Step]] = {
@@ -149,6 +150,10 @@ STEPS: dict[str, Callable[[], Step]] = {
     "tiles, mixed": lambda: _tiled("ndp-demo-mixed-winograd"), "tiles alone": lambda: _tiled(
         "ndp-demo-winograd", splits=""),
     "strips alone": lambda: _given(with_tiles(NETWORKS["digits-cnn"], 2, None, None), "", 64, "ndp-tiny-winograd"),
+    **{f"tiles, a beat a cycle within, batch {batch}": lambda batch=batch: _tiled(  # type: ignore[misc]
+        preset("ndp-demo-winograd", transfer_words=8), 4, "winograd", batch=batch) for batch in (13, 64)},
+    "a word a beat": lambda: _given(perceptron("small", (3, 4, 2)), "op", 3, preset(
+        "ndp-tiny", rows=1, columns=1, beat_words=1, memory_words_per_cycle=2)),
     "predicted": lambda: _tiled("ndp-demo-predict", rounds=2), "predicted once": lambda: _tiled(
         "ndp-demo-predict", rounds=1, batch=9), "regions": lambda: _tiled("ndp-demo-predict", rounds="regions"),
 }

@@ -371,7 +371,7 @@ class OnDies(View):
     def buffer(self, die: int) -> Buffer:
         """Where it lies on a die."""
         buffer = self.of.buffer(die)
-        return buffer if die in self.dies else Buffer(buffer.name, 0, 0, 0, 1)
+        return buffer if die in self.dies else buffer._replace(rows=0)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,12 @@ def test_one_more_than_the_limit_empties_it() -> None:
     assert known == {3: "3"} and pickle.loads(pickle.dumps(known)) == known
 
 
+def test_a_die_keeps_what_a_large_network_asks_for() -> None:
+    die = DieCycles(preset("ndp-demo"))
+    assert {kept.most for kept in (die._products, die._stages, die._copies, die.known_products, die.known_vectors)} == {
+        32_768}
+
+
 def test_a_die_forgets_what_it_costs(monkeypatch) -> None:
     """Any number of shapes; what is asked again is the same."""
     monkeypatch.setattr(known.Known, "__init__", lambda self: setattr(self, "most", 20))
