@@ -152,7 +152,7 @@ STEPS: dict[str, Callable[[], Step]] = {
     "strips alone": lambda: _given(with_tiles(NETWORKS["digits-cnn"], 2, None, None), "", 64, "ndp-tiny-winograd"),
     **{f"tiles, a beat a cycle within, batch {batch}": lambda batch=batch: _tiled(  # type: ignore[misc]
         preset("ndp-demo-winograd", transfer_words=8), 4, "winograd", batch=batch) for batch in (13, 64)},
-    "a word a beat": lambda: _given(perceptron("small", (3, 4, 2)), "op", 3, preset(
+    "a word a beat": lambda: _given(perceptron("small", (3, 4, 2)), "op", 1, preset(
         "ndp-tiny", rows=1, columns=1, beat_words=1, memory_words_per_cycle=2)),
     "predicted": lambda: _tiled("ndp-demo-predict", rounds=2), "predicted once": lambda: _tiled(
         "ndp-demo-predict", rounds=1, batch=9), "regions": lambda: _tiled("ndp-demo-predict", rounds="regions"),
