@@ -25,6 +25,7 @@ from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import Node, from_network
 from plinth.sharding import Sharding
+from plinth.step.between import Exchange
 from plinth.step.build import step_of
 from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, Item, Task
@@ -66,7 +67,8 @@ def _operation(item: Item) -> str:
 
 
 def step_lines(step: Step) -> Iterator[str]:
-    """A line for each operation, in the order in which they come; one for the places; one for what groups stand for."""
+    """A line for each operation, in the order in which they come; then of what moves between dies, what they hold, all
+    places, and what groups stand for."""
     lines: dict[str, tuple[list[int], list[str]]] = {}
     grouped = []
     for die in range(step.dies):
@@ -80,6 +82,11 @@ def step_lines(step: Step) -> Iterator[str]:
         grouped += [f"{most} {die} {_said(item)}" for most in (1, 3) for item in step.tasks(die, most)]
     for name, ((tasks, read, written), said) in lines.items():
         yield f"{name}: {tasks}, {read:,} -> {written:,} {_digits(said)}"
+    moves = [f"{operation.name} {_said([operation.portion, operation.share, operation.by_tasks])}"
+             for operation in step.operations if isinstance(operation, Exchange)]
+    yield f"moves: {len(moves)} {_digits(moves)}"
+    held = [step.held(die) for die in range(step.dies)]
+    yield f"held: {max(held):,} {_digits([_said(held), *map(str, step.classes())])}"
     yield f"places: {sum(step.place_words().values()):,} {_digits([_said(step.place_words())])}"
     yield f"groups: {len(grouped)} {_digits(grouped)}"
 
