@@ -92,6 +92,11 @@ class _Span:
     #: The direction's last window is in it, alone if windows overlap.
     last: bool
 
+    @property
+    def windows(self) -> range:
+        """Their numbers."""
+        return range(self.first, self.end)
+
 
 @dataclass(frozen=True)
 class _Direction:
@@ -124,33 +129,33 @@ class _Direction:
         """The same places, each a window."""
         return replace(self, windows=self.places, kernel=1, stride=1, padding=0)
 
-    def gaps(self) -> list[_Span]:
-        """Places in no window, as windows of :meth:`single`."""
+    def gaps(self) -> list[range]:
+        """Neighbouring places in no window, as windows of :meth:`single`."""
         covered = {place for window in range(self.windows) for place in range(
             window * self.stride - self.padding, window * self.stride - self.padding + self.kernel)}
         gaps = []
         for inside, group in groupby(range(self.places), covered.__contains__):
             members = list(group)
             if not inside:
-                gaps.append(_Span(members[0], members[-1] + 1, 0, 1, False))
+                gaps.append(range(members[0], members[-1] + 1))
         return gaps
 
-    def tiles(self, span: _Span, regions: int) -> list[_Tile]:
-        """Cuts a span's windows into tasks that hold ``regions`` full regions.
+    def tiles(self, windows: range, regions: int) -> list[_Tile]:
+        """Cuts neighbouring windows into tasks that hold ``regions`` full regions.
 
         Rows are outer indices, a task a window (all windows if the stride is 1, for they are then neighbours in
         memory); or rows are windows, a task an outer index (all of them if the windows of one follow on those of the
         one before). Of these the cheapest.
         """
         beat, lines = self.parameters.beat_words, scratchpad_lines(self.parameters) // regions
-        count = span.end - span.first
+        count = len(windows)
         joined = count if self.stride == 1 else 1
         by_outer = [_Tile(0, window, 0, self.outer, joined * self.inner, True)
-                    for window in range(span.first, span.end, joined)]
+                    for window in windows[::joined]]
         if count == self.windows and self.places == self.stride * self.windows:
             by_window = [_Tile(0, 0, 0, self.outer * count, self.inner, False)]
         else:
-            by_window = [_Tile(outer, span.first, 0, count, self.inner, False) for outer in range(self.outer)]
+            by_window = [_Tile(outer, windows.start, 0, count, self.inner, False) for outer in range(self.outer)]
 
         def cut(blocks: list[_Tile]) -> list[_Tile]:
             tiles = []
@@ -207,7 +212,7 @@ def _forward(layer: Pool, direction: _Direction, source: _View, target: _View, *
             if not taps:
                 continue
             last = taps.stop == span.high
-            for tile in direction.tiles(span, len(taps) + (chunk > 0)):
+            for tile in direction.tiles(span.windows, len(taps) + (chunk > 0)):
                 program = direction.program(tile)
                 result = target.region(tile)
                 running = source.region(tile, direction.stride, span.low - direction.padding) if in_source else result
@@ -260,7 +265,7 @@ def _backward_max(direction: _Direction, x: _View, y: _View, dy: _View, dx: _Vie
 
     def share(span: _Span, taps: range) -> Iterator[VectorProgram]:
         adds = taps.start >= direction.stride and not span.last
-        for tile in direction.tiles(span, 2 + len(taps) + adds):
+        for tile in direction.tiles(span.windows, 2 + len(taps) + adds):
             program = direction.program(tile)
             program.load("y", y.region(tile))
             program.load("dy", (dy if taps.start == span.low else rest).region(tile))
@@ -293,7 +298,7 @@ def _backward_mean(direction: _Direction, dy: _View, dx: _View) -> Iterator[Vect
 
     def share(span: _Span, taps: range) -> Iterator[VectorProgram]:
         adds = taps.start >= direction.stride and not span.last
-        for tile in direction.tiles(span, 1 + adds * len(taps)):
+        for tile in direction.tiles(span.windows, 1 + adds * len(taps)):
             program = direction.program(tile)
             program.load("dy", dy.region(tile))
             program.run(VectorOp.SCALE, "dy", "dy", immediate=1 / (span.high - span.low))
