@@ -92,20 +92,21 @@ def step_lines(step: Step) -> Iterator[str]:
 
 
 def program_line(program: Program) -> str:
-    """Of what is lowered: tasks of all dies, and what they are."""
+    """Of what is lowered: tasks of all dies, what they are, and what the host is told of them."""
     names = [f"{task.name} {task.engine.name}" for graph in (*program.setup, *program.step) for task in graph.tasks]
-    return f"lowered: {len(names)}, {program.memory_words:,} words {program_digest(program)[:8]} {_digits(names)}"
+    return f"lowered: {len(names)}, {program.memory_words:,} words {program_digest(program)[:8]} {_digits([*names, *program.notes])}"
 
 
 def _digits(said: list[str]) -> str:
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:8]
 
 
-def _random(seed: int, dies: int, name: str, rule: UpdateRule = PLAIN) -> Step:
+def _random(seed: int, dies: int, die: str | DieParameters, rule: UpdateRule = PLAIN) -> Step:
     generator = np.random.default_rng([seed, dies])
     network = trainable_network(generator)
     plan = random_plan(network, dies, int(generator.integers(dies, 4 * dies + 3)), generator)
-    return step_of(replace(plan.sharding, array=full(dies), rule=rule), preset(name))
+    return step_of(replace(plan.sharding, array=full(dies), rule=rule),
+                   preset(die) if isinstance(die, str) else die)
 
 
 def _random_tiles(seed: int, dies: int, name: str) -> Step:
@@ -150,6 +151,12 @@ STEPS: dict[str, Callable[[], Step]] = {
     **{f"random {seed}": lambda seed=seed: _random(  # type: ignore[misc]
         seed, (1, 2, 4, 3)[seed % 4], ("ndp-tiny", "hypar-tiny", "ndp-demo-mixed")[seed % 3])
         for seed in range(20, 34)},
+    **{f"small scratchpad {seed}": lambda seed=seed: _random(  # type: ignore[misc]
+        seed, 1 + seed % 2, preset(("ndp-tiny", "hypar-tiny")[seed % 2], vector_buffer_words=256))
+        for seed in range(40, 45)},
+    "cnn, small scratchpad": lambda: _given(NETWORKS["digits-cnn"], "dp", 40, preset(
+        "ndp-demo-mixed", vector_buffer_words=1024)),
+    "tiles, small scratchpad": lambda: _tiled(preset("ndp-demo-mixed-winograd", vector_buffer_words=1024), batch=64),
     **{f"random tiles {seed}": lambda seed=seed: _random_tiles(seed, (1, 2, 4, 3)[seed % 4],  # type: ignore[misc]
                                                                "ndp-tiny-winograd") for seed in range(9)},
     "tiles": lambda: _tiled("ndp-tiny-winograd"), "large tiles": lambda: _tiled("ndp-demo-winograd", 4),

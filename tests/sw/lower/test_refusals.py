@@ -28,6 +28,7 @@ from plinth.network.layers import (
 from plinth.network.network import Network, perceptron
 from plinth.step.vector import VectorProgram
 from plinth.update.rule import UpdateRule
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.operations import CollectiveOperation, Engine, OptimiserOperation, TransferOperation
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.vector_body import (
@@ -211,3 +212,29 @@ def test_rows_of_vector_programs() -> None:
         with refused(UserError, "a row of 65 words does not fit the vector scratchpad of preset 'ndp-tiny'; choose a "
                                 "larger preset or a narrower layer"):
             program.body()
+
+
+def test_long_sums_are_told_of_each_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs of a window, outputs of its taps, positions of all samples; those that a sum holds are not told."""
+    made = network(_convolution(5), Relu(name="relu"), shape=(3, 4, 4))
+    plan = random_plan(made, 1, 7, np.random.default_rng(0))
+    for most in (0, 44):
+        monkeypatch.setattr(Fixed, "most_products", property(lambda self, most=most: most))
+        program = lower_training(made, plan, preset("fpga-tiny"), rule=UpdateRule(), steps=1,
+                                 memory_words=MEMORY_WORDS)
+        sums = [("conv", 9 * 3, "fprop"), ("fc", 5 * 16, "fprop"), ("fc", 3, "bprop"), ("fc", 7, "update"),
+                ("conv", 16 * 7, "update")]
+        assert [note.split(" may leave ")[0] for note in program.notes] == [
+            f"layer '{layer}': sums of {count} products in its {direction}" for layer, count, direction in sums
+            if count > most]
+
+
+@pytest.mark.parametrize(("most", "told"), [(44, True), (45, False)])
+def test_as_many_products_as_a_sum_holds_are_not_told(most: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = network(_convolution(5), Relu(name="relu1"), replace(_convolution(2), name="next"), shape=(3, 4, 4))
+    plan = random_plan(made, 1, 1, np.random.default_rng(0))
+    monkeypatch.setattr(Fixed, "most_products", property(lambda self: most))
+    program = lower_training(made, plan, preset("fpga-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+    # Forward 9 taps of 5 channels; backward 9 of 2.
+    assert any("'next': sums of 45 products in its fprop" in note for note in program.notes) == told
+    assert not any("bprop" in note for note in program.notes)
