@@ -94,7 +94,8 @@ def step_lines(step: Step) -> Iterator[str]:
 def program_line(program: Program) -> str:
     """Of what is lowered: tasks of all dies, what they are, and what the host is told of them."""
     names = [f"{task.name} {task.engine.name}" for graph in (*program.setup, *program.step) for task in graph.tasks]
-    return f"lowered: {len(names)}, {program.memory_words:,} words {program_digest(program)[:8]} {_digits([*names, *program.notes])}"
+    told = _digits([*names, *program.notes])
+    return f"lowered: {len(names)}, {program.memory_words:,} words {program_digest(program)[:8]} {told}"
 
 
 def _digits(said: list[str]) -> str:
