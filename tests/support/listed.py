@@ -20,6 +20,19 @@ from plinth.array.array import full, ring
 from plinth.buffers import Buffer
 from plinth.driver.program import Program, program_digest
 from plinth.lower.training import lower_step
+from plinth.network.layers import (
+    Convolution,
+    Dense,
+    Flatten,
+    Gelu,
+    LeakyRelu,
+    Relu,
+    Relu6,
+    Shape,
+    Sigmoid,
+    SoftmaxCrossEntropy,
+    Tanh,
+)
 from plinth.network.network import Network, perceptron
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
@@ -128,6 +141,15 @@ def _given(network: Network, splits: str, batch: int, die: str | DieParameters, 
                    preset(die) if isinstance(die, str) else die)
 
 
+def _activations() -> Network:
+    """A map behind each kind of activation."""
+    kinds = (Relu, LeakyRelu, Relu6, Tanh, Sigmoid, Gelu)
+    return Network(name="activations", input=Shape((4, 8, 8)), layers=(
+        *(layer for number, kind in enumerate(kinds) for layer in (
+            Convolution(name=f"conv{number}", channels=4 + number, kernel=(1, 1)), kind(name=f"act{number}"))),
+        Flatten(name="flat"), Dense(name="fc", outputs=4), SoftmaxCrossEntropy(name="loss")))
+
+
 def _tiled(die: str | DieParameters, outputs: int = 2, weights: str | None = None, rounds: int | str | None = None,
            splits: str = "dp dp", batch: int = 13) -> Step:
     return _given(with_tiles(NETWORKS["digits-cnn"], outputs, weights, rounds), splits, batch, die)
@@ -157,7 +179,9 @@ STEPS: dict[str, Callable[[], Step]] = {
         for seed in range(40, 45)},
     "cnn, small scratchpad": lambda: _given(NETWORKS["digits-cnn"], "dp", 40, preset(
         "ndp-demo-mixed", vector_buffer_words=1024)),
-    "tiles, small scratchpad": lambda: _tiled(preset("ndp-demo-mixed-winograd", vector_buffer_words=1024), batch=64),
+    "activations, small scratchpad": lambda: _given(_activations(), "dp", 6, preset(
+        "ndp-tiny", vector_buffer_words=512)),
+    "tiles, small scratchpad": lambda: _tiled(preset("ndp-demo-mixed-winograd", vector_buffer_words=1024), batch=24),
     **{f"random tiles {seed}": lambda seed=seed: _random_tiles(seed, (1, 2, 4, 3)[seed % 4],  # type: ignore[misc]
                                                                "ndp-tiny-winograd") for seed in range(9)},
     "tiles": lambda: _tiled("ndp-tiny-winograd"), "large tiles": lambda: _tiled("ndp-demo-winograd", 4),

@@ -145,7 +145,8 @@ def gathered(die: DieParameters, images: int, map_tiling: Tiling, channels: int,
 
 @pytest.mark.parametrize(("images", "side", "channels", "elements", "dies"), [
     (1, 16, 32, 1, 8), (1, 24, 16, 2, 4), (1, 10, 96, 1, 4), (6, 8, 32, 1, 8), (9, 6, 24, 3, 2), (12, 4, 40, 1, 4),
-    (1, 4, 8, 1, 8), (3, 12, 12, 2, 16), (1, 16, 128, 4, 2), (1, 40, 4, 1, 8), (20, 4, 4, 1, 8), (1, 30, 2, 1, 4)])
+    (1, 4, 8, 1, 8), (3, 12, 12, 2, 16), (1, 16, 128, 4, 2), (1, 40, 4, 1, 8), (20, 4, 4, 1, 8), (1, 30, 2, 1, 4),
+    (1, 16, 12, 1, 8), (1, 24, 2, 2, 8), (1, 24, 2, 1, 16)])
 @pytest.mark.parametrize("added", [False, True])
 def test_the_strips_of_a_gather_are_the_quickest(images: int, side: int, channels: int, elements: int, dies: int,
                                                  added: bool) -> None:
