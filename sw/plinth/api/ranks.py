@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from plinth.driver.executor import check_settings
 from plinth.errors import UserError, cause
 from plinth.files.forms import described
 from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport, World, told_by_all
 from plinth.runtime.processes import split_dies
-from plinth.train.job import COSIM, NUMPY, JobOptions
+from plinth.train.job import COSIM, NUMPY, JobOptions, executor_settings
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def shared(communicator: Any, asked: Callable[[], JobOptions]) -> Iterator[JobOp
     Raises
     ------
     UserError
-        In all ranks, if one of them is asked for what cannot be.
+        In all ranks, if one of them is asked for what cannot be, or they have different devices or reductions.
     """
     if not all(callable(getattr(communicator, name, None)) for name in ("Get_size", "Get_rank", "Dup", "improbe")):
         raise UserError(f"executor must be a communicator of mpi4py, not {described(communicator)}")
@@ -40,6 +41,7 @@ def shared(communicator: Any, asked: Callable[[], JobOptions]) -> Iterator[JobOp
         if text is not None:
             raise UserError(f"rank {rank}: {text}")
     assert job is not None
+    check_settings("settings", communicator.allgather(executor_settings(job)))
     if len(shares) == 1:
         yield job
         return

@@ -70,9 +70,10 @@ def run(device: str, **options: Any) -> None:
     from dataclasses import replace
 
     from plinth.driver.driver import RemoteDieError
+    from plinth.driver.executor import check_settings
     from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport, world
     from plinth.runtime.processes import split_dies
-    from plinth.train.job import NUMPY, run_job
+    from plinth.train.job import NUMPY, executor_settings, run_job
 
     ranks = world()
     asked: Run | None = None
@@ -92,6 +93,10 @@ def run(device: str, **options: Any) -> None:
     if ranks.size == 1:
         asked.train()
         return
+    try:
+        check_settings("settings", ranks.communicator.allgather(executor_settings(asked.job)))
+    except UserError as error:
+        _say_once(ranks, error, dict.fromkeys(range(ranks.size), cause(error)))
     # What numpy sends goes by itself: there are letters where ranks end alone.
     transport = MpiTransport(ranks.communicator, shares, nap_seconds=IDLE_SECONDS if device == NUMPY else NAP_SECONDS)
     try:

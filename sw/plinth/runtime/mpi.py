@@ -155,6 +155,11 @@ class MpiTransport(QueueTransport):
         self._others = frozenset(others)
         self._thread = threading.Thread(target=self._carry, daemon=True, name="mpi")
 
+    def meeting(self) -> Any:
+        """A request that is done once all ranks have called this. It is one of the transport's own communicator: a rank
+        that never calls it leaves nothing behind in that of the caller."""
+        return self._communicator.Ibarrier()
+
     def _hand_over(self, rank: int, letter: Letter) -> None:
         self._outbox.put((rank, letter))
 

@@ -88,6 +88,8 @@ class MpiMessages:
     def __init__(self, transport: MpiTransport, *, library: bool = False, patience_seconds: float = PATIENCE_SECONDS
                  ) -> None:
         self._transport, self._patience, self._library = transport, patience_seconds, library
+        # What follows waits within MPI: a rank that has ended before would be waited for without end.
+        self.wait(transport.meeting().Test)
         self._communicator = transport.communicator.Dup()
         self.own, self.size = transport.own, len(transport.processes)
         from mpi4py.MPI import COMM_TYPE_SHARED

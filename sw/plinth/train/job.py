@@ -313,6 +313,11 @@ def _settings(options: JobOptions, plan: Plan, dataset: Dataset) -> RunSettings:
         dies=options.array.dies, planner=plan.planner)
 
 
+def executor_settings(options: JobOptions) -> dict[str, str]:
+    """What decides how processes talk to each other, by option: they have to compare it before they do."""
+    return {"device": f"--device {options.device}", "reduce": f"--reduce {options.reduce}"}
+
+
 def _agreed(options: JobOptions, start: Checkpoint) -> dict[str, str]:
     """What else has to be the same in all processes, as messages say it, by name: where training starts, and what
     decides how many steps it takes and when all are asked for what one writes."""
@@ -322,8 +327,7 @@ def _agreed(options: JobOptions, start: Checkpoint) -> dict[str, str]:
             "save": "--save" if options.save else "no --save",
             "kinks": "no --kinks" if options.kinks is None else f"--kinks {options.kinks!r}",
             **{name: f"no --{flag}" if value is None else f"--{flag} {value}" for name, flag, value in (
-                ("save_every", "save-every", options.save_every), ("check_every", "check", options.check_every),
-                ("reduce", "reduce", options.reduce), ("device", "device", options.device))},
+                ("save_every", "save-every", options.save_every), ("check_every", "check", options.check_every))},
             "version": f"version {commit()}"}
 
 

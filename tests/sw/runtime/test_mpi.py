@@ -80,7 +80,12 @@ def test_what_cannot_be_is_said_once(tmp_path: Path) -> None:
              ("--data", "none.npz"): "rank 1: none.npz: cannot be read",
              ("--resume", "none.npz"): "rank 1: none.npz: cannot be read",
              ("--stepps", "2"): "rank 1: No such option '--stepps'"}
+    # Of no network's input: a file that is read once all ranks have agreed to go on.
+    np.savez(tmp_path / "odd.npz", x=np.zeros((50, 7), np.float32), y=np.zeros(50, np.int64))
+    other[("--device", "numpy")] = "processes have different settings: --device golden, --device numpy; start all"
     numpy_too = {("--rate", "0.5"): "processes run different programs, of digests ",
+                 ("--reduce", "library"): "processes have different settings: --reduce ring, --reduce library; start",
+                 ("--data", str(tmp_path / "odd.npz")): f"rank 1: {tmp_path / 'odd.npz'}: x must be real numbers",
                  ("--seed", "7"): "processes have different settings: --seed 0, --seed 7; start all"}
     out = ("--out", str(tmp_path / "out"))
     cases = [[(*START, *out, *arguments)] * 2 for arguments in same]
