@@ -77,7 +77,7 @@ class MpiMessages:
     library : bool
         Gradients are summed by the library's all-reduce, in an order of its own, in place of rings.
     patience_seconds : float
-        Longest time without any progress.
+        Longest time of one wait, whatever else has come meanwhile.
 
     Raises
     ------
