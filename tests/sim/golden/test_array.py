@@ -293,6 +293,32 @@ def test_other_dies_that_do_not_end_are_named() -> None:
         Failure(0, die) for die in (1, 2, 3)]
 
 
+def test_processes_meet_by_their_first_dies() -> None:
+    """Each other process is told once, from the first die of the one to the first of the other; all hear what each
+    has said, in the order of processes, and what comes before someone else has come is delivered."""
+    class Meeting(Given):
+        def send(self, message: Message) -> None:
+            self.sent.append(message)
+
+    transport = Meeting((2, 1))
+    transport.processes, transport.own = ((3,), (2, 1), (5, 0), (4,)), 1
+    array = GoldenArray(TINY, 6, MEMORY_WORDS, transport=transport, patience_seconds=0.01)
+    transport.messages += [Met(0, 1, "first"), Advance(3, 2, 7), Met(4, 1, None), Advance(4, 1, 7), Met(3, 1, 5),
+                           Advance(0, 1, 8)]
+    assert array.meet("own") == [5, "own", "first", None]
+    assert transport.sent == [Met(1, 3, "own"), Met(1, 0, "own"), Met(1, 4, "own")]
+    assert [die.number for die in array.dies] == [1, 2]
+    assert [die.counters[7] for die in array.dies] == [0, 1], "what is sent behind a meeting waits"
+    array.wait(0)
+    assert [(die.counters[7], die.counters[8]) for die in array.dies] == [(1, 1), (1, 0)]
+    transport.messages += [Met(4, 1, 1), Met(0, 1, 2)]
+    with pytest.raises(TimeoutError, match=r"^dies 3 did not come"):
+        array.meet()
+    assert [message for message in transport.sent if isinstance(message, Failure)] == [
+        Failure(1, die) for die in (0, 3, 4, 5)]
+    assert [die.registers[Register.ERROR_CODE] for die in array.dies] == [ErrorCode.TIMEOUT.value] * 2
+
+
 def test_what_belongs_to_the_next_step_waits_for_it() -> None:
     """Other processes may be ahead: neither a die that still runs nor who reads its memory sees that."""
     program = adders()

@@ -21,12 +21,13 @@ from plinth_hw.isa.operations import (
     VectorOperation,
 )
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.registers import ControlBits, EngineRegister, Register
+from plinth_hw.isa.registers import ControlBits, EngineRegister, Register, Status
 from plinth_hw.isa.tasks import BODIES
 from plinth_hw.isa.update_bodies import ROUTES_SET
 from plinth_hw.isa.vector_body import VectorOp
 from plinth_sim.golden.array import GoldenArray
-from plinth_sim.golden.transport import PeerLostError
+from plinth_sim.golden.transfer import Rows
+from plinth_sim.golden.transport import PeerLostError, RingChunks, Tile
 
 TINY = preset("ndp-tiny")
 WORDS, TASKS, RECORDS = 4096, 2048, 3584
@@ -339,8 +340,23 @@ def test_tasks_that_an_engine_refuses(bad: tuple[Any, dict[str, Any]], code: Err
     ({"remote_enable": 1, "remote_die": 256}, ErrorCode.BAD_DIE, 3),
     (waiting((TINY.counters, 0)), ErrorCode.BAD_COUNTER, 3 | TINY.counters << 8)])
 def test_descriptors_that_no_engine_knows(header: dict[str, Any], code: ErrorCode, info: int) -> None:
+    """Of such a graph nothing runs."""
     array = run(loaded([task(copy(5, 600)), task(copy(5, 601), **header)]))
     assert error(array) == (code.value, TASKS + DESCRIPTOR_WORDS, info)
+    assert floats(array, 0, 600, 2) == [600, 601]
+
+
+@pytest.mark.parametrize(("operation", "body", "engine"), [
+    (CollectiveOperation.SET_ROUTE, {"dies": 1}, Engine.COLLECTIVE),
+    *((operation, copy(5, 601)[1], Engine.TRANSFER) for operation in (
+        TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD, TransferOperation.ENCODE,
+        TransferOperation.DECODE, TransferOperation.PREDICT))])
+def test_operations_that_a_die_does_not_have(operation: Any, body: dict[str, Any], engine: Engine) -> None:
+    """Refused as its descriptor is read, so that what comes before it does not run either."""
+    parameters = preset("ndp-tiny", transforms=(), codes=False, sets_routes=False)
+    array = run(loaded([task(copy(5, 600)), task((operation, body))], parameters=parameters))
+    assert error(array) == (ErrorCode.BAD_OPERATION.value, TASKS + DESCRIPTOR_WORDS, engine.value)
+    assert floats(array, 0, 600, 2) == [600, 601]
 
 
 @pytest.mark.parametrize("sends", [task(copy(5, 600, remote=1, destination_die=2)),
@@ -411,6 +427,7 @@ def test_registers() -> None:
     device.write_register(regs.COUNTER_BASES, 9)
     assert device.counters == [0] * 63 + [8] and device.read_register(regs.COUNTERS + 4 * 63) == 8
     assert device.read_register(regs.COUNTER_BASES) == 9
+    assert [device.read_register(regs.COUNTERS + 4 * beside) for beside in (-1, 64, 79)] == [0, 0, 0]
     device.write_register(Register.DIE, 4)
     assert device.read_register(Register.DIE) == 4 and device.read_register(Register.CYCLE) == 0
     assert device.read_register(Register.WATCHDOG) == device.read_register(Register.MEMORY_WORDS) == 0xFFFFFFFF
@@ -510,6 +527,32 @@ def test_a_stop_throws_all_away_but_memory_and_errors() -> None:
     device.fail(ErrorCode.TIMEOUT, 7, 0)
     device.write_register(Register.CONTROL, ControlBits.STOP)
     assert error(array, 1)[:2] == (ErrorCode.TIMEOUT.value, 7)
+
+
+def test_a_stop_ends_what_waits_and_what_has_failed() -> None:
+    """A ring's member, and the chunks that have come for it, are gone; so is an add that nobody has needed yet."""
+    total = np.array([[7]], np.float32).view(np.uint32)
+    for breaks in (False, True):
+        array = loaded([task(ring(index=0, next_die=1)),
+                        task((CollectiveOperation.ALL_REDUCE, COLLECTIVE))], [task(copy(5, 600))])
+        device = array.dies[0]
+        device.write_register(Register.CONTROL, ControlBits.START)
+        array._advance()
+        assert status(array) == Status.BUSY and device.members
+        device.deliver(RingChunks(1, 0, 0, 5, np.arange(64, dtype=np.uint32)))
+        device.deliver(Tile(1, 0, Rows(np.array([600]), total, True), None))
+        if breaks:
+            device.fail(ErrorCode.REMOTE, 0, 0xFF)
+            assert status(array) == Status.BUSY | Status.ERROR
+        device.write_register(Register.CONTROL, ControlBits.STOP)
+        assert status(array) == (Status.STOPPED | Status.ERROR if breaks else Status.STOPPED)
+        assert not (device.queues or device.chunks or device.members or device.groups or device.arrivals.held)
+        device.write_register(Register.CONTROL, ControlBits.CLEAR_ERROR)
+        assert (status(array), floats(array, 0, 600, 1)) == (0, [600])
+    array = run(loaded([task(copy(5, 600))]))
+    assert status(array) == Status.DONE
+    array.dies[0].write_register(Register.CONTROL, ControlBits.STOP)
+    assert status(array) == Status.STOPPED
 
 
 ROUTED = {"first_die": 250, "dies": 3, "traffic": Traffic.TILES, "ports": [1, 0, 1] + [0] * 17}

@@ -81,6 +81,22 @@ def test_the_inverse_root_is_close_everywhere() -> None:
     assert np.all(np.diff(root[z == 0]) <= 0)
 
 
+@pytest.mark.parametrize("operation", [OptimiserOperation.ADAGRAD, OptimiserOperation.ADAGRAD_PRINTED])
+def test_sums_of_squares_and_epsilon_end_at_all_ones(operation: OptimiserOperation) -> None:
+    """Then the root is that of 2^32 - 1, however far they go beyond."""
+    most, state_most = (1 << 32) - 1, (1 << 31) - (1 << 15) - 1
+    found = []
+    for epsilon in (most - state_most, most - state_most + 1, most - state_most + 2, most):
+        weights, state = (StoredNumbers(np.array([high], np.int16).view(np.uint16), np.zeros(1, np.uint16))
+                          for high in (0, 0x7FFF))
+        g = np.array([1 << 14], np.int16).view(np.uint16)
+        optimiser.update(operation, g, weights, state, rate=factor_word(Q3_12, 1), epsilon=epsilon)
+        assert state.value()[0] == state_most
+        found.append(int(weights.value()[0]))
+    assert len(set(found)) == 1
+    assert abs(found[0] * FINE + (1 / 4 if operation is OptimiserOperation.ADAGRAD_PRINTED else 1)) < 2.0**-12
+
+
 def test_knots_are_the_nearest_numbers() -> None:
     """To 2^18 / sqrt(1 + s / 64), but for the first; with R of 16 bits everywhere."""
     first, *knots = inverse_root.knots()

@@ -76,6 +76,7 @@ def test_the_same_bits(way, kind, after) -> None:
         neurons = prediction.neurons(way, gathered.elements.view(np.float32))
         np.testing.assert_array_equal(relu(behind((neurons, neurons))[1]), wanted)
         assert not wanted[~gathered.live].any()
+        assert len(gathered.words) == 1 + len(rounds)
         once = prediction.gathered(way, words, rounds[:1], behind)
         assert (gathered.live <= once.live).all() and (gathered.mask <= once.mask).all(), "what is dead remains dead"
         if kind == "negative" and after == "bias":
