@@ -1,6 +1,7 @@
 """The float64 reference against loops, textbook formulas and finite differences; who decides at kinks."""
 
 import itertools
+import weakref
 from math import prod
 
 import numpy as np
@@ -9,6 +10,7 @@ from tests.support import reference
 
 from plinth_sim.golden import reference as by_name
 from plinth_sim.golden.reference import ReferenceLayer
+from plinth_sim.golden.reference_layers import KINDS, Call, Output
 
 SOFTMAX, SQUARES = "softmax-cross-entropy", "mean-squared-error"
 SAMPLES = 3
@@ -442,3 +444,78 @@ def test_scales_are_sums_of_magnitudes(padding) -> None:
     np.testing.assert_allclose(scale_of(chain(first, ("flatten", {}), ("dense", {})), flat, x),
                                np.abs(value.reshape(2, -1)) @ np.abs(flat[1][0]) + np.abs(flat[1][1]), rtol=1e-12)
     np.testing.assert_allclose(scale_of(chain(("relu", {})), [], x), np.abs(x))
+
+
+def carried(kind, noise, x, weights=None, bias=None, **settings):
+    """What a layer hands on of what its input carries."""
+    layer = ReferenceLayer("layer", kind, ("before",), **settings)
+    before = Output(x, lambda: np.full_like(x, 1e9), lambda error: ([], {}), carry=lambda: noise)
+    variables = {name: values for name, values in (("weights", weights), ("bias", bias)) if values is not None}
+    output = KINDS[kind](Call(layer, [before], variables, None, None, 2.0**-24))
+    assert KINDS[kind](Call(layer, [Output(x, before.terms, before.backward)], variables, None, None,
+                            2.0**-24)).carried == 0
+    return output.carried
+
+
+def test_what_is_carried_goes_through_every_kind_of_layer() -> None:
+    """As by the magnitudes of its derivatives; a bias, and what the layer's own roundings are, do not count."""
+    rng = np.random.default_rng(7)
+    noise, x = rng.random((2, 4, 6, 3)) + 0.5, rng.standard_normal((2, 4, 6, 3)) * 3
+    pool = {"kernel": (2, 3), "stride": (2, 3)}
+    tiled = noise.reshape(2, 2, 2, 2, 3, 3)
+    np.testing.assert_allclose(carried("max-pool", noise, x, **pool), tiled.max(axis=(2, 4)))
+    np.testing.assert_allclose(carried("mean-pool", noise, x, **pool), tiled.mean(axis=(2, 4)))
+    for kind in ("relu", "relu6", "leaky-relu"):
+        np.testing.assert_array_equal(carried(kind, noise, x, slope=0.25), noise)
+    for kind in ("tanh", "sigmoid", "gelu"):
+        layers, step = chain((kind, {})), 1e-6
+        above, below = (reference.outputs(layers, [], x + side * step)[f"{kind}0"].value for side in (1, -1))
+        np.testing.assert_allclose(carried(kind, noise, x), noise * np.abs(above - below) / (2 * step), atol=1e-7)
+    np.testing.assert_array_equal(carried("flatten", noise, x), noise.reshape(2, -1))
+    scale, bias = rng.standard_normal(3), np.full(3, 100.0)
+    np.testing.assert_allclose(carried("affine", noise, x, scale, bias), noise * np.abs(scale))
+    kernel = rng.standard_normal((2, 3, 3, 5))
+    wanted = np.einsum("nabcde,bdef->nacf", tiled, np.abs(kernel))
+    found = carried("convolution", noise, x, kernel, np.full(5, 100.0), **pool)
+    np.testing.assert_allclose(found, wanted)
+    matrix, flat = rng.standard_normal((72, 4)), x.reshape(2, -1)
+    np.testing.assert_allclose(carried("dense", noise.reshape(2, -1), flat, matrix, np.full(4, 100.0)),
+                               noise.reshape(2, -1) @ np.abs(matrix))
+
+
+def test_sums_and_concatenations_carry_what_any_input_does() -> None:
+    x, noise = np.ones((2, 3)), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    plain = Output(x, lambda: x, lambda error: ([], {}))
+    noisy, even = (Output(x, lambda: x, plain.backward, carry=lambda carries=carries: carries)
+                   for carries in (noise, 7.0))
+
+    def through(kind, *inputs):
+        return KINDS[kind](Call(ReferenceLayer("layer", kind, ("a", "b")), list(inputs), {}, None, None, 0.0))
+
+    np.testing.assert_allclose(through("add", plain, noisy, even).carried, noise + 7)
+    np.testing.assert_allclose(through("join", noisy, plain, noisy, even).carried, (2 * noise + 7) / 4)
+    np.testing.assert_allclose(through("concat", plain, noisy, even).carried,
+                               np.concatenate([np.zeros((2, 3)), noise, np.full((2, 3), 7.0)], axis=1))
+    for kind in ("add", "join", "concat"):
+        assert through(kind, plain, plain).carry is None
+
+
+def test_a_prediction_keeps_outputs_until_they_have_been_read(monkeypatch) -> None:
+    """And nothing else of a layer, as what the way back would need."""
+    kept = []
+
+    def probe(call):
+        alive.append([each() is not None for pair in kept for each in pair])
+        inner, value = np.ones(3), np.array(call.x)
+        kept.append((weakref.ref(value), weakref.ref(inner)))
+        return Output(value, lambda: inner, lambda error: ([inner], {}))
+
+    alive = []
+    monkeypatch.setitem(KINDS, "probe", probe)
+    layers = [ReferenceLayer("a", "probe", ("input",)), ReferenceLayer("b", "probe", ("a",)),
+              ReferenceLayer("c", "probe", ("b",)), ReferenceLayer("d", "probe", ("b",)),
+              ReferenceLayer("loss", SQUARES, ("d",))]
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(by_name.prediction(layers, {}, x), x)
+    gone = [False, False]
+    assert alive == [[], [True, False], gone + [True, False], [*gone, True, False, True, False]]
