@@ -518,4 +518,4 @@ def test_a_prediction_keeps_outputs_until_they_have_been_read(monkeypatch) -> No
     x = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(by_name.prediction(layers, {}, x), x)
     gone = [False, False]
-    assert alive == [[], [True, False], gone + [True, False], [*gone, True, False, True, False]]
+    assert alive == [[], [True, False], [*gone, True, False], [*gone, True, False, True, False]]

@@ -44,7 +44,7 @@ class BitPacker(wiring.Component):
         m = Module()
         field, packed, output = self.i.payload, self.o, self.o.payload
         waiting, held = Signal(WORD, name="waiting"), Signal(range(WORD), name="held")
-        all_, total = Signal(2 * WORD, name="all_bits"), Signal(range(2 * WORD), name="total")
+        all_, total = Signal(2 * WORD - 1, name="all_bits"), Signal(range(2 * WORD), name="total")
         rest, free, takes = Signal(name="rest"), Signal(name="free"), Signal(name="takes")
         m.d.comb += [
             free.eq(~packed.valid | packed.ready), self.i.ready.eq(free & ~rest), takes.eq(self.i.valid & self.i.ready),
