@@ -3,7 +3,8 @@
 What is mutated: comparisons, arithmetic, whole numbers (one more, one less), truth values, conditions (negated),
 statements (dropped; statements of a list that an Amaranth domain takes one by one), arguments (neighbours swapped),
 ``any`` and ``all``, ``min`` and ``max``. What is left alone, since no test should care: docstrings, annotations of
-types, messages of errors, names, assertions, output, ``strict=`` of ``zip``.
+types, messages of errors, names, assertions, output, ``strict=`` of ``zip``, in which order ``einsum`` contracts, and
+another negative size of a ``reshape``, which is the one that is left over all the same.
 """
 
 import ast
@@ -30,8 +31,8 @@ _UNORDERED = {"min", "max", "maximum", "minimum", "isinstance", "issubclass", "g
               "connect"}
 #: Calls that only talk.
 _OUTPUT = {"print", "warn", "debug", "info", "warning", "error", "log", "exception"}
-#: Keywords whose values are names, or checks of our own code.
-_KEYWORDS = {"name", "src_loc_at", "strict", "stacklevel"}
+#: Keywords whose values are names, checks of our own code, or hints.
+_KEYWORDS = {"name", "src_loc_at", "strict", "stacklevel", "optimize"}
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class _Finder(ast.NodeVisitor):
         for row in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(row))
         self._scope: list[str] = []
+        #: Negative sizes of arrays.
+        self._sizes: set[int] = set()
         self._function = ""
 
     def span(self, node: Any) -> tuple[int, int]:
@@ -222,7 +225,7 @@ class _Finder(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bool):
             self.add("truth", *self.span(node), str(not node.value))
-        elif isinstance(node.value, int):
+        elif isinstance(node.value, int) and id(node) not in self._sizes:
             text = self.text(node)
             for value in (node.value + 1, *([node.value - 1] if node.value else [])):
                 self.add("constant", *self.span(node), hex(value) if text.startswith("0x") else str(value))
@@ -231,6 +234,9 @@ class _Finder(ast.NodeVisitor):
         called = _called(node)
         if called in _OUTPUT:
             return
+        if called == "reshape":
+            self._sizes |= {id(argument.operand) for argument in node.args
+                            if isinstance(argument, ast.UnaryOp) and isinstance(argument.op, ast.USub)}
         if called in ("If", "Elif") and node.args:
             if not isinstance(node.args[0], ast.UnaryOp | ast.Compare):
                 self.add("condition", *self.span(node.args[0]), f"~({self.text(node.args[0])})")

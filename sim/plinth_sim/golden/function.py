@@ -48,7 +48,7 @@ Bits = NDArray[np.uint32]
 Integers = NDArray[np.int64]
 
 #: Bit patterns.
-QUIET_NAN, INFINITY, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
+QUIET_NAN, INFINITY = 0x7FC00000, 0x7F800000
 
 #: Biased exponent of the largest argument of EXPONENTIAL that is not taken as infinite.
 _EXPONENTIAL_LARGEST = 133

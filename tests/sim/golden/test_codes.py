@@ -170,6 +170,17 @@ def test_a_part_whose_string_is_too_short_says_so() -> None:
             part.run(string[:-1], len(words), *known)
 
 
+def test_a_string_that_ends_within_words_that_go_whole() -> None:
+    """Wherever it ends, it is the first block that needs more."""
+    words = np.where(np.arange(32) % 16, np.float32(1), np.float32(2.0**100)).astype(np.float32).view(np.uint32)
+    coded = codes.first(words, 0).coded()
+    needs = isa.HEADER_BITS + 32 * isa.BLOCK
+    assert coded.bits == 2 * needs
+    for bits in (needs - 1, needs - 16, needs - 17, needs - 32, needs // 2, isa.HEADER_BITS):
+        with pytest.raises(ValueError, match=f"a string of {bits} bits ends before its run, which needs {needs} or"):
+            codes.read_first(codes.Coded(coded.words, bits), len(words), 0)
+
+
 def test_strings_of_another_length() -> None:
     words = np.arange(1, 40, dtype=np.float32).view(np.uint32)
     coded = codes.first(words, 1).coded()

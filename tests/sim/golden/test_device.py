@@ -206,6 +206,7 @@ def test_waits_are_counted_from_a_base_and_go_round(counter: int, base: int, val
 def test_a_die_that_waits_in_vain_says_for_what() -> None:
     array = loaded([task(copy(5, 600)), task(copy(5, 601), **waiting((2, 0), (6, 4), (7, 9)))])
     array.dies[0].write_register(regs.COUNTER_BASES + 4 * 6, 11)
+    array.dies[0].write_register(regs.COUNTERS + 4 * 2, 0x7FFFFFFF)
     run(array)
     block = regs.ENGINES + regs.ENGINE_SPAN * Engine.TRANSFER.value
     assert [array.dies[0].read_register(block + register) for register in (

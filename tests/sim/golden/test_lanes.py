@@ -11,7 +11,7 @@ from tests.support.refusal import refused
 from plinth_hw.isa.formats import FP32, Q3_12, factor_value, factor_word
 from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 from plinth_sim.golden import vector
-from plinth_sim.golden.lanes import FixedLanes, lanes_of
+from plinth_sim.golden.lanes import FixedLanes, FloatLanes, lanes_of
 from plinth_sim.golden.vector import BadOperandError
 
 LEAST, MOST, UNIT = Q3_12.least, Q3_12.most, 1 << 12
@@ -59,8 +59,17 @@ def test_scale_is_by_a_factor(value: float) -> None:
 
 def test_an_immediate_is_the_low_half_of_its_word() -> None:
     a = image(4, 2000)
-    computed, _ = LANES.apply(VectorOp.ADD_IMMEDIATE, a, None, 0xABCD_F000)
-    assert numbers(computed) == [limited(x - UNIT)[0] for x in numbers(a)]
+    computed, _ = LANES.apply(VectorOp.ADD_IMMEDIATE, a, None, 0xABCD_F001)
+    assert numbers(computed) == [limited(x - UNIT + 1)[0] for x in numbers(a)]
+
+
+@pytest.mark.parametrize("op", [op for op in VectorOp if op not in (
+    VectorOp.FUNCTION, VectorOp.SUM, VectorOp.MAXIMUM)])
+def test_numbers_of_float_dies_have_no_ends(op: VectorOp) -> None:
+    """Infinities and NaN included."""
+    a = np.array([[0x7F800000, 0xFF800000, 0x7F7FFFFF, 0x7FC00000, 0x80000000]], np.uint32)
+    assert FloatLanes().apply(op, a, a[:, ::-1].copy(), 0)[1] == 0
+    assert FloatLanes().sums(a[:, 2:3], 1)[1] == 0
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -408,6 +408,19 @@ def test_a_kink_is_eight_roundings_wide(roundings, kinks) -> None:
     assert reference.gradients(layers, weights, x, np.ones((1, 1)), {"relu1": np.zeros((1, 1))}).kinks == kinks
 
 
+@pytest.mark.parametrize(("kink", "size"), [(0.0, 2.0), (6.0, 6.0)])
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize(("roundings", "kinks"), [(7.9, 1), (8.1, 0)])
+def test_a_relu6_has_two_kinks(kink, size, side, roundings, kinks) -> None:
+    """Its output decides near either, on both sides, within eight roundings of the size of its argument's terms."""
+    layers = chain(("dense", {}), ("relu6", {}), (SQUARES, {}))
+    terms = np.array([[6.0, 0.0] if kink else [1.0, -1.0]])
+    terms[0, 1] += side * roundings * 2.0**-24 * size
+    passes = (side > 0) == (kink == 0)
+    other = {"relu61": np.array([[0.0 if passes else 3.0]])}
+    assert reference.gradients(layers, [(np.ones((2, 1)), None)], terms, np.ones((1, 1)), other).kinks == kinks
+
+
 def scale_of(layers, weights, x):
     """Of the last layer's elements: what is compared with a ReLU's argument where it has a kink."""
     return reference.outputs(layers, weights, x)[layers[-1].name].scale

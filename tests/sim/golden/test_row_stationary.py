@@ -24,8 +24,10 @@ MIXED, FIXED = (preset("hypar-tiny", multiply_format=fmt) for fmt in (FP16, Q3_1
 MEMORY = 1 << 16
 
 
-def loops(memory: np.ndarray, body: Any, die: DieParameters) -> np.ndarray:
-    """The memory after a task, sum by sum in the order of the specification; fixed-point ones are whole numbers."""
+def loops(memory: np.ndarray, body: Any, die: DieParameters) -> tuple[np.ndarray, int]:
+    """The memory after a task, sum by sum in the order of the specification; fixed-point ones are whole numbers. And
+    how many products are of a place of the map and a term that exists."""
+    useful = 0
     target, number = memory.copy(), int if die is FIXED else np.float32
     words, result = (of.view(stored(die.multiply_format)) for of in (memory, target))
     packing, unit = die.packing, Q3_12.fraction_bits
@@ -51,13 +53,14 @@ def loops(memory: np.ndarray, body: Any, die: DieParameters) -> np.ndarray:
                 row = body.row_origin + y * body.row_stride + krow * body.row_dilation
                 column = body.column_origin + v * body.column_stride + kcol * body.column_dilation
                 if 0 <= row < body.map_rows and 0 <= column < body.map_columns:
+                    useful += channel < body.channels and krow < body.kernel_rows and kcol < body.kernel_columns
                     left = operand[packing * body.x.offset + image * step["x_image"] + row * step["x_row"]
                                   + column * step["x_column"] + channel * step["x_channel"] + u]
             total = number(total + number(left * right))
         if die is FIXED:
             total = min(max(round(Fraction(int(total), 1 << unit)), Q3_12.least), Q3_12.most)
         result[at] = total
-    return target
+    return target, useful
 
 
 @pytest.mark.parametrize("die", [TINY, MIXED, FIXED], ids=["fp32", "mixed", "fixed"])
@@ -67,10 +70,11 @@ def test_every_sum_is_that_of_the_loops(seed: int, die: DieParameters) -> None:
     rng = np.random.default_rng(seed)
     body = random_body(rng, die)
     memory = operands(rng, "plain", die, MEMORY)
-    expected = loops(memory, body, die)
+    expected, products = loops(memory, body, die)
     computed = memory.copy()
     useful = row_stationary.execute(computed, body, [0] * 16, die).useful_macs
     assert np.array_equal(computed, expected)
+    assert useful == products
     assert np.array_equal(computed, memory) != bool(useful) or not body.accumulate
 
 
@@ -113,6 +117,16 @@ def test_words_outside_the_memory(changes: dict[str, int]) -> None:
     with pytest.raises(IndexError):
         row_stationary.execute(memory, _plain_body(**changes), [0] * 16, TINY)
     assert not memory.any()
+
+
+@pytest.mark.parametrize(("words", "fits"), [(205, True), (204, False)])
+def test_rows_of_sums_end_with_the_memory(words: int, fits: bool) -> None:
+    body, memory = _plain_body(filters=5), np.zeros(words, dtype=np.uint32)
+    if fits:
+        assert row_stationary.operands(memory, body, [0] * 16, TINY).c.tolist() == [200]
+    else:
+        with pytest.raises(IndexError, match="a row of sums lies outside a memory of 204 words"):
+            row_stationary.operands(memory, body, [0] * 16, TINY)
 
 
 @pytest.mark.parametrize(("name", "operation"), [

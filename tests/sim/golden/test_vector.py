@@ -167,6 +167,14 @@ def test_moves_end_with_the_memory(load: dict[str, Any] | None, store: dict[str,
         vector.execute(memory[:294], task, bases)
 
 
+def test_a_scratchpad_has_a_size_if_beats_and_words_are_given() -> None:
+    memory, task = np.zeros(100, dtype=np.uint32), body([], [move(FULL, 0, 5)], [])
+    vector.execute(memory, task, [0] * 16, beat_words=4)
+    vector.execute(memory, task, [0] * 16, buffer_words=4)
+    with pytest.raises(BadOperandError):
+        vector.execute(memory, task, [0] * 16, beat_words=4, buffer_words=4)
+
+
 def test_a_region_is_written_before_it_is_read_or_stored() -> None:
     memory, bases = np.zeros(100, dtype=np.uint32), [0] * 16
     with pytest.raises(BadOperandError, match="region 4 is read before it is written"):
