@@ -17,6 +17,7 @@ from plinth_hw.die import Die, make_engine
 from plinth_hw.emit import Emission, ports
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
+from plinth_hw.memory.block_ram import BlockMemory
 
 HARDWARE = Path(next(iter(plinth_hw.__path__)))
 _LINE = re.compile(r":\d+ ")
@@ -24,7 +25,7 @@ _LINE = re.compile(r":\d+ ")
 DESIGNS: list[Callable[[], wiring.Component]] = [
     lambda: Die(preset("ndp-tiny", transforms=((2, 3),), codes=True, sets_routes=True, link_phits=1, counters=256)),
     lambda: make_engine(Engine.VECTOR, preset("fpga-tiny")), lambda: make_engine(Engine.OPTIMISER, preset("fpga-tiny")),
-    lambda: make_engine(Engine.MATRIX, preset("hypar-tiny"))]
+    lambda: make_engine(Engine.MATRIX, preset("hypar-tiny")), lambda: BlockMemory(preset("fpga-ulx3s"), 64)]
 #: Signals that are as wide as something else of theirs, by file and name, and why.
 WIDE = {
     "['port'] of 6 bits": "numbers of a router's ports, as ERROR_INFO has them",
