@@ -303,11 +303,13 @@ def test_processes_meet_by_their_first_dies() -> None:
     transport = Meeting((2, 1))
     transport.processes, transport.own = ((3,), (2, 1), (5, 0), (4,)), 1
     array = GoldenArray(TINY, 6, MEMORY_WORDS, transport=transport, patience_seconds=0.01)
-    transport.messages += [Met(0, 1, "first"), Advance(3, 2, 7), Met(4, 1, None), Advance(4, 1, 7), Met(3, 1, 5),
+    added = Tile(3, 1, Rows(np.array([40]), np.array([[3]], np.float32).view(np.uint32), True), None)
+    transport.messages += [Met(0, 1, "first"), Advance(3, 2, 7), added, Met(4, 1, None), Advance(4, 1, 7), Met(3, 1, 5),
                            Advance(0, 1, 8)]
     assert array.meet("own") == [5, "own", "first", None]
     assert transport.sent == [Met(1, 3, "own"), Met(1, 0, "own"), Met(1, 4, "own")]
     assert [die.number for die in array.dies] == [1, 2]
+    assert array.dies[0].read_memory(40, 1).view(np.float32) == 3, "though nobody waits for it"
     assert [die.counters[7] for die in array.dies] == [0, 1], "what is sent behind a meeting waits"
     array.wait(0)
     assert [(die.counters[7], die.counters[8]) for die in array.dies] == [(1, 1), (1, 0)]

@@ -169,6 +169,19 @@ def test_first_parts(level: int, seed: int) -> None:
            (DESTINATION, [first_fills(run, level) for run in runs]))
 
 
+@pytest.mark.parametrize("columns", [1, 31, 32, 33, 64, 65])
+def test_masks_end_within_a_word_or_with_one(columns: int) -> None:
+    """A run of so many words, of which the last is named."""
+    rng = np.random.default_rng(columns)
+    run = [int(word) for word in rng.integers(1, 1 << 32, columns)]
+    mask = [bool(named) for named in rng.random(columns) < 0.5][:-1] + [True]
+    named = [word for word, wanted in zip(run, mask, strict=True) if wanted]
+    fields = coded_body(rows=1, skips=1, given=1, columns=columns)
+    expect(TransferOperation.ENCODE, fields, image(1, [run], [mask]), (DESTINATION, lengths([named])))
+    expect(TransferOperation.DECODE, fields, image(1, [run], [mask], [named]),
+           (DESTINATION, [[word if wanted else 0 for word, wanted in zip(run, mask, strict=True)]]))
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("levels", [(5, 5, 3), (5, 5, -12), (0, -2, -9), (9, 4, 0), (3, 3, None), (-2, -4, None)])
 def test_next_parts(levels: tuple[int, int, int | None], seed: int) -> None:

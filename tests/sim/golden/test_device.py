@@ -397,6 +397,13 @@ def test_the_largest_numbers_of_counters_and_words_are_there() -> None:
     assert status(array) == 2 and floats(array, 0, WORDS - 1, 1) == floats(array, 0, 601, 1) == [5]
 
 
+def test_what_a_task_does_not_ask_for_need_not_exist() -> None:
+    """Counters and a die that it names beside waits and advances that are not enabled."""
+    names = {"wait_counter": [255] * 4, "advance": 255, "remote_counter": 255, "remote_die": 255}
+    array = run(loaded([task(copy(5, 600), **names), task(copy(6, 601, arrival=255), **names)]))
+    assert status(array) == 2 and floats(array, 0, 600, 2) == [5, 6]
+
+
 def test_a_graph_without_an_end_leaves_the_memory() -> None:
     array = loaded([task(copy(5, 600), last=0)])
     array.dies[0].write_register(Register.TASK_BASE, WORDS - DESCRIPTOR_WORDS)
@@ -425,8 +432,10 @@ def test_registers() -> None:
     assert device.read_register(Register.ID) == 0x504C494E
     assert device.read_register(Register.VERSION) == regs.ISA_VERSION
     device.write_register(regs.COUNTERS + 4 * 63, 8)
+    device.write_register(regs.COUNTERS, 7)
     device.write_register(regs.COUNTER_BASES, 9)
-    assert device.counters == [0] * 63 + [8] and device.read_register(regs.COUNTERS + 4 * 63) == 8
+    assert device.counters == [7, *[0] * 62, 8] and device.read_register(regs.COUNTERS) == 7
+    assert device.read_register(regs.COUNTERS + 4 * 63) == 8
     assert device.read_register(regs.COUNTER_BASES) == 9
     assert [device.read_register(regs.COUNTERS + 4 * beside) for beside in (-1, 64, 79)] == [0, 0, 0]
     device.write_register(Register.DIE, 4)

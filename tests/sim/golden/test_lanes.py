@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.support.refusal import refused
 
-from plinth_hw.isa.formats import FP32, Q3_12, factor_value, factor_word
+from plinth_hw.isa.formats import FP32, Q3_12, Format, factor_value, factor_word, word_type
 from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 from plinth_sim.golden import vector
 from plinth_sim.golden.lanes import FixedLanes, FloatLanes, lanes_of
@@ -70,6 +71,16 @@ def test_numbers_of_float_dies_have_no_ends(op: VectorOp) -> None:
     a = np.array([[0x7F800000, 0xFF800000, 0x7F7FFFFF, 0x7FC00000, 0x80000000]], np.uint32)
     assert FloatLanes().apply(op, a, a[:, ::-1].copy(), 0)[1] == 0
     assert FloatLanes().sums(a[:, 2:3], 1)[1] == 0
+
+
+@pytest.mark.parametrize("fmt", [FP32, Q3_12])
+def test_largest_numbers_and_functions_have_no_ends(fmt: Format) -> None:
+    """Of however large numbers."""
+    words = np.full((2, 3), 0x7FFF if fmt is Q3_12 else 0x7F7FFFFF, word_type(fmt))
+    for op, shape in ((VectorOp.MAXIMUM, (1, 3)), (VectorOp.FUNCTION, (2, 3))):
+        instruction = SimpleNamespace(op=op, b=VectorFunction.EXPONENTIAL.value)
+        found, ends = vector.compute(lanes_of(fmt), instruction, words, None, 0, shape, True)  # type: ignore[arg-type]
+        assert (found.shape, ends) == (shape, 0)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -92,6 +92,11 @@ def test_bad_tiles_are_refused_and_move_nothing(fields: dict[str, Any], error: t
     assert target.tolist() == before.tolist()
 
 
+def test_the_first_row_beyond_a_memory_is_named() -> None:
+    with pytest.raises(IndexError, match=rf"^words {WORDS - 2}\+3 lie outside a memory of {WORDS} words"):
+        transfer.move(TransferOperation.COPY, memory(), memory(), body(source=pointer(WORDS - 73)), BASES)
+
+
 def test_the_last_words_of_a_memory_can_be_moved() -> None:
     source, target = memory(), np.zeros(WORDS, dtype=np.uint32)
     transfer.move(TransferOperation.COPY, source, target,
