@@ -12,6 +12,9 @@ from tests.support.ring import Ring
 
 from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.message import chunks_in_flight, message_layout, step_layout
+from plinth_hw.comm.route_setter import RouteSetter
+from plinth_hw.control.dispatch import Dispatch
+from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.isa.formats import FP32, Q3_12, factor_word
 from plinth_hw.isa.operations import CollectiveOperation, Engine, ErrorCode, UpdateOperation
 from plinth_hw.isa.parameters import preset
@@ -39,6 +42,14 @@ def test_numbers_of_chunks_hold_the_longest_message(name: str) -> None:
     chunks = (2**32 - 1) // parameters.chunk_words
     assert message_layout(parameters)["full_chunks"].width == chunks.bit_length()
     assert step_layout(parameters)["chunk"].width == (chunks + (chunks_in_flight(parameters) << 8)).bit_length()
+
+
+@pytest.mark.parametrize("bits", [1, 8])
+def test_dies_are_all_that_numbers_name_where_nobody_says_how_many(bits: int) -> None:
+    parameters = preset("ndp-tiny-routes", die_bits=bits)
+    for component in (CollectiveEngine(parameters), RouteSetter(parameters), Dispatch(parameters),
+                      Scheduler(parameters)):
+        assert (component.dies.init, len(component.dies)) == (1 << bits, bits + 1)
 
 
 @pytest.fixture(scope="module")

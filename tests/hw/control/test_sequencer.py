@@ -7,6 +7,7 @@ import pytest
 from tests.support.amaranth_sim import simulate
 
 from plinth_hw.control.dispatch import ADDRESS_WORD
+from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.sequencer import TaskSequencer
 from plinth_hw.isa.descriptors import TaskHeader
 from plinth_hw.isa.layout import pack
@@ -154,3 +155,26 @@ def test_rejected_task() -> None:
     simulate(dut, around.dispatch, engine, background=[around.answer, around.watch], limit_cycles=500)
     assert causes == [(ErrorCode.BAD_OPERAND, Engine.MATRIX.value, 0)]
     assert around.counters[0] == 0 and around.words == [] and around.remote == []
+
+
+@pytest.mark.parametrize("base", [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
+def test_what_a_task_waits_for_is_told_with_its_base(base: int) -> None:
+    """The second task waits for one more than the base, modulo 2^32, of counter 0."""
+    around = Around(4, 2)
+    dut, told = around.dut, []
+
+    async def host(ctx: Any) -> None:
+        ctx.set(dut.poll_base, base)
+        for _ in range(60):
+            await ctx.tick()
+        for kind in (InspectKind.WAIT, InspectKind.COUNTER):
+            ctx.set(dut.inspect_engine, 1)
+            ctx.set(dut.inspect_kind, kind)
+            ctx.set(dut.inspect_valid, 1)
+            *_, data, counter = await ctx.tick().sample(dut.inspect_data, dut.inspect_counter).until(dut.inspect_ready)
+            ctx.set(dut.inspect_valid, 0)
+            told.append((data, counter))
+            await ctx.tick()
+
+    simulate(dut, around.dispatch, host, background=[around.answer, around.watch], limit_cycles=500)
+    assert told == [((base + 1) % 2**32, 0), (1 << 31, 0)]

@@ -174,7 +174,7 @@ def test_masks_end_within_a_word_or_with_one(columns: int) -> None:
     """A run of so many words, of which the last is named."""
     rng = np.random.default_rng(columns)
     run = [int(word) for word in rng.integers(1, 1 << 32, columns)]
-    mask = [bool(named) for named in rng.random(columns) < 0.5][:-1] + [True]
+    mask = [*(bool(named) for named in rng.random(columns - 1) < 0.5), True]
     named = [word for word, wanted in zip(run, mask, strict=True) if wanted]
     fields = coded_body(rows=1, skips=1, given=1, columns=columns)
     expect(TransferOperation.ENCODE, fields, image(1, [run], [mask]), (DESTINATION, lengths([named])))

@@ -46,7 +46,8 @@ def test_sizes(changes: dict[str, Any], counts: tuple[int, ...], widths: tuple[i
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"filter_words": 8}, None),
-    ({"filter_words": 4}, "filter_words = 4 must have at least half as many lines of 4 words as a beat has operands, 4"),
+    ({"filter_words": 4},
+     "filter_words = 4 must have at least half as many lines of 4 words as a beat has operands, 4"),
     ({"operand_buffer_words": 516, "beat_words": 8, "flit_words": 2},
      "operand_buffer_words = 516 must be a multiple of beat_words = 8"),
     ({"output_buffer_words": 4 * 2 * 16}, None),
