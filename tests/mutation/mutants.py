@@ -3,8 +3,9 @@
 What is mutated: comparisons, arithmetic, whole numbers (one more, one less), truth values, conditions (negated),
 statements (dropped; statements of a list that an Amaranth domain takes one by one), arguments (neighbours swapped),
 ``any`` and ``all``, ``min`` and ``max``. What is left alone, since no test should care: docstrings, annotations of
-types, messages of errors, names, assertions, output, ``strict=`` of ``zip``, in which order ``einsum`` contracts, and
-another negative size of a ``reshape``, which is the one that is left over all the same.
+types, messages of errors, names, assertions, output, ``strict=`` of ``zip``, in which order ``einsum`` contracts,
+registers that a reset may leave as they are, and a lower negative size of a ``reshape``, which is the one that is left
+over all the same.
 """
 
 import ast
@@ -32,7 +33,7 @@ _UNORDERED = {"min", "max", "maximum", "minimum", "isinstance", "issubclass", "g
 #: Calls that only talk.
 _OUTPUT = {"print", "warn", "debug", "info", "warning", "error", "log", "exception"}
 #: Keywords whose values are names, checks of our own code, or hints.
-_KEYWORDS = {"name", "src_loc_at", "strict", "stacklevel", "optimize"}
+_KEYWORDS = {"name", "src_loc_at", "strict", "stacklevel", "optimize", "reset_less"}
 
 
 @dataclass(frozen=True)
@@ -225,9 +226,10 @@ class _Finder(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bool):
             self.add("truth", *self.span(node), str(not node.value))
-        elif isinstance(node.value, int) and id(node) not in self._sizes:
+        elif isinstance(node.value, int):
             text = self.text(node)
-            for value in (node.value + 1, *([node.value - 1] if node.value else [])):
+            for value in (*([] if id(node) in self._sizes else [node.value + 1]),
+                          *([node.value - 1] if node.value else [])):
                 self.add("constant", *self.span(node), hex(value) if text.startswith("0x") else str(value))
 
     def visit_Call(self, node: ast.Call) -> None:
