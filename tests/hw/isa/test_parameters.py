@@ -37,6 +37,11 @@ HALF_WORDS = {"multiply_format": Q3_12}
      "them out, or choose ports from 1 on"),
     ({"ports": 0, "engines": frozenset({Engine.MATRIX}), "link_phits": 1},
      "link_phits must be 0 where ports = 0, not 1: there is no link"),
+    ({"ports": 0, "engines": frozenset({Engine.MATRIX}), "port_rates": True},
+     "port_rates must be False where ports = 0: there is no link"),
+    ({"link_rate": Fraction(0)}, "link_rate must be above 0 and at most 1, not 0"),
+    ({"memory_words_per_cycle": Fraction(0)}, "memory_words_per_cycle must be above 0 and at most .* not 0"),
+    ({"output_buffer_words": 511}, "one tile of 512 words, not 511"),
     ({"axi_ports": -1}, "axi_ports must not be negative, not -1"),
     ({"axi_ports": 0}, "a die needs memory: axi_ports or block_ram_words must be positive, not both 0"),
     ({"block_ram_words": -512}, "block_ram_words must not be negative, not -512"),
@@ -55,6 +60,19 @@ HALF_WORDS = {"multiply_format": Q3_12}
 def test_a_broken_constraint_names_its_values(changes, needle: str) -> None:
     with pytest.raises(ValueError, match=needle):
         preset("ndp-demo", **changes)
+
+
+@pytest.mark.parametrize(("name", "changes"), [
+    ("ndp-demo", {"link_rate": Fraction(1)}), ("ndp-demo", {"link_phits": 16, "link_rate": Fraction(1, 16)}),
+    ("ndp-demo", {"memory_words_per_cycle": Fraction(16)}), ("ndp-demo", {"output_buffer_words": 512}),
+    ("ndp-demo", {"chunk_words": 16}), ("ndp-demo", {"chunk_words": 2, "engines": frozenset({Engine.COLLECTIVE})}),
+    ("ndp-demo", {"link_buffer_packets": 2}), ("ndp-demo", {"beat_words": 32}),
+    ("ndp-demo", {"block_ram_words": 1 << 13, "address_bits": 13}), ("ndp-demo", {"transfer_words": 8}),
+    ("hypar-tiny", {"ifmap_words": 16}), ("hypar-tiny", {"output_buffer_words": 8 * 16}),
+    ("hypar-tiny", {"rows": 4, "columns": 4})])
+def test_what_is_just_within_its_limits_is_taken(name: str, changes: dict[str, object]) -> None:
+    parameters = preset(name, **changes)
+    assert {key: getattr(parameters, key) for key in changes} == changes
 
 
 @pytest.mark.parametrize(("changes", "needle"), [
