@@ -119,14 +119,17 @@ def print_sums() -> None:
                     messages.wait(awaited.arrived)
                 seconds[kind].append(time.perf_counter() - started)
         if ranks.rank == 0:
-            print(json.dumps(seconds))
+            for kind, times in seconds.items():
+                print(kind, *times)
 
 
 def ring_over_library() -> list[BenchRow]:
     """Sum and update of 64 MB on two ranks, by our ring, in the order of the golden model's, over the library's
     all-reduce and the same update: medians of sums one after the other, without the first of each."""
-    seconds = json.loads(_printed(2, ["-c", "from plinth.bench.ranks import print_sums; print_sums()"]))
-    ring, library = (median(seconds[kind][1:]) for kind in ("ring", "library"))
+    lines = (line.split() for line in _printed(
+        2, ["-c", "from plinth.bench.ranks import print_sums; print_sums()"]).splitlines())
+    seconds = {kind: median(map(float, times[1:])) for kind, *times in lines}
+    ring, library = seconds["ring"], seconds["library"]
     return [BenchRow("ring_over_library", ring / library, "seconds of a sum by the ring / by the library",
                      "copies of chunks into messages and out of them",
                      {"bytes": 4 * WORDS, "chunk_words": CHUNK, "seconds": ring, "seconds_library": library})]
