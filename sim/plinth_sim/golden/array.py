@@ -72,6 +72,11 @@ class GoldenArray:
         self._later: deque[Message] = deque()
         self._kept: deque[Message] = deque()
 
+    @property
+    def in_step(self) -> bool:
+        """Dies of other processes run whenever these do."""
+        return len(self._processes) == 1
+
     def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
         """Run all started graphs until those of all owned dies, or of ``dies``, have ended, or one has failed; returns
         0, for there are no cycles here.

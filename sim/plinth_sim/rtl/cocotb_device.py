@@ -204,6 +204,11 @@ class CocotbArray:
         """Numbers of the dies, which are all here."""
         return range(len(self._devices))
 
+    @property
+    def in_step(self) -> bool:
+        """All dies run in one time, which stands still between calls."""
+        return True
+
     def meet(self, told: Any = None) -> list[Any]:
         """There are no other processes to meet."""
         return [told]

@@ -2,19 +2,19 @@
 
 The harness (``harness.cpp``) is compiled with the Verilated die into one shared library; Python moves
 memory without copies (each die's memory is a numpy array that the harness works on), queues register
-accesses and asks for runs. Time stands still between calls. Results, cycle counts included, do not
-depend on the number of threads.
+accesses and asks for runs. Time stands still between calls. Results, cycle counts included, depend neither on the
+number of threads nor on that of the processes that share the dies (:mod:`plinth_sim.rtl.remote_links`).
 """
 
 import ctypes
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from plinth_hw.isa.window import WindowMemory
 from plinth_sim.rtl import pins, verilator
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 from plinth_sim.rtl.power_up import PowerUp, without_initial_values
+from plinth_sim.rtl.remote_links import Agreed, Aim, Lockstep, RemoteLinks
 
 Words = npt.NDArray[np.unsignedinteger]
 #: A link: (die, its output port, other die, its input port), and its own latency where it has one.
@@ -35,8 +36,11 @@ Link = tuple[int, int, int, int] | tuple[int, int, int, int, int]
 #: Cycles between looks at pending signals (Ctrl-C).
 SLICE_CYCLES = 100_000
 _HARNESS = Path(__file__).with_name("harness.cpp")
-_HEADERS = ("crew.h", "memory_model.h", "pins.h", "register_master.h", "serial_line.h", "wires.h")
-_CYCLES, _FINISHED, _ACCESSED = range(3)
+_HEADERS = ("crew.h", "memory_model.h", "pins.h", "register_master.h", "remote.h", "serial_line.h", "wires.h")
+#: ``Until`` of harness.cpp.
+_UNTIL = {Aim.RUN: 0, Aim.WAIT: 1, Aim.ACCESS: 2}
+#: ``ELSEWHERE`` of harness.cpp.
+_ELSEWHERE = (1 << 32) - 1
 
 
 class CosimError(Exception):
@@ -102,8 +106,9 @@ class _Config(ctypes.Structure):
     """``Config`` of harness.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_uint32) for name in ("dies", "threads", "unrest", "epoch", "link_count")),
-        ("links", ctypes.c_void_p), ("faults", ctypes.c_void_p), ("memories", ctypes.c_void_p),
+        *((name, ctypes.c_uint32) for name in ("dies", "threads", "unrest", "epoch", "link_count",
+                                               "peer_count")),
+        *((name, ctypes.c_void_p) for name in ("numbers", "links", "faults", "memories")),
         ("memory_words", ctypes.c_uint64),
         *((name, ctypes.c_uint32) for name in ("read_latency", "write_latency", "rate_numerator",
                                                "rate_denominator", "outstanding", "status_register",
@@ -147,7 +152,10 @@ def _load(path: Path) -> ctypes.CDLL:
             ("plinth_run", ctypes.c_int, [array, u64, u32]), ("plinth_arm", None, [array, ctypes.c_char_p]),
             ("plinth_now", u64, [array]), ("plinth_finished_at", u64, [array, u32]),
             ("plinth_failed", ctypes.c_int, [array, u32]), ("plinth_fault", ctypes.c_char_p, [array]),
-            ("plinth_moves", u64, [array]), ("plinth_asleep", ctypes.c_double, [array]),
+            ("plinth_peer_puts", u64, [array, u32]), ("plinth_peer_takes", u64, [array, u32]),
+            ("plinth_peer_buffers", None, [array, u32, array, array]), ("plinth_join", None, [array, array]),
+            ("plinth_leave", None, [array]), ("plinth_moves", u64, [array]),
+            ("plinth_asleep", ctypes.c_double, [array]),
             ("plinth_reset", None, [array, u32]), ("plinth_access", None, [array, u32, ctypes.c_int, u32, u32]),
             ("plinth_answer", ctypes.c_int, [array, u32, ctypes.POINTER(u32), ctypes.POINTER(u32)]),
             ("plinth_serial_send", None, [array, u32, ctypes.c_char_p, u64]),
@@ -157,6 +165,15 @@ def _load(path: Path) -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
+
+
+class _Ran(NamedTuple):
+    """What a slice of a run has done: whether it was what its caller asked for, and then, its cycles, and whether what
+    they were to end for holds."""
+
+    served: bool
+    cycles: int
+    met: bool
 
 
 class CosimDevice:
@@ -231,14 +248,14 @@ def default_threads() -> int:
 
 
 class CosimArray:
-    """N dies, their memories and the links between them.
+    """N dies, their memories and the links between them; of dies shared with other processes, those of this one.
 
     Parameters
     ----------
     parameters : DieParameters
         Of every die.
     dies : int
-        Number of dies.
+        Number of dies, those of other processes too.
     memory_words : int
         Memory of each die, on the chip and behind AXI4 ports together; pages that are never touched cost nothing.
     links : iterable of (die, port out, die, port in) or (die, port out, die, port in, latency), or None
@@ -269,14 +286,18 @@ class CosimArray:
         :meth:`take_bytes`, and there are no other accesses of registers, :meth:`wait` among them.
     power_up : PowerUp or None
         What registers and memories of the dies hold before reset; default: their initial values, in a faster build.
+    lockstep : Lockstep or None
+        The way to the dies of other processes, which says whose they are; every process makes an array of the same
+        arguments. Default: all dies live in this one. ``threads`` and ``waves`` are this process's; ``waves`` of a die
+        that lives in another have no effect.
 
     Raises
     ------
     SimulatorError
         If the build fails, or ``PLINTH_THREADS`` is no number.
     ValueError
-        If a size or a link is impossible, a die without AXI4 ports has less memory, or there are faults on links that
-        have no link layer.
+        If a size or a link is impossible, a die without AXI4 ports has less memory, there are faults on links that
+        have no link layer, or processes do not own each die once, or have dies with host bridges.
     """
 
     def __init__(self, parameters: DieParameters, dies: int, memory_words: int, *,
@@ -285,7 +306,8 @@ class CosimArray:
                  faults: Faults | None = None, outstanding: int = 64,
                  threads: int | None = None, unrest: int = 0,
                  verilog: Mapping[str, str] | None = None, top: str | None = None, waves: Waves | None = None,
-                 bridge: BridgeParameters | None = None, power_up: PowerUp | None = None):
+                 bridge: BridgeParameters | None = None, power_up: PowerUp | None = None,
+                 lockstep: Lockstep | None = None):
         links = ring(dies) if links is None else list(links)
         rate = Fraction(parameters.memory_words_per_cycle if memory_rate is None else memory_rate)
         for name, value in (("dies", dies), ("memory_words", memory_words), ("memory_rate", rate),
@@ -303,6 +325,15 @@ class CosimArray:
         if faults and not parameters.link_phits:
             raise ValueError(f"links of {parameters.name} have no link layer: a fault would be a wrong word; choose "
                              "link_phits from 1 on")
+        processes = [list(range(dies))] if lockstep is None else [sorted(own) for own in lockstep.processes]
+        if sorted(die for own in processes for die in own) != list(range(dies)) or not all(processes):
+            raise ValueError(f"Processes must own dies 0 to {dies - 1}, each die once and each process at least one, "
+                             f"not {processes!r}")
+        if lockstep is not None and bridge is not None:
+            raise ValueError("dies with host bridges must all live in one process")
+        self._size, self._numbers = dies, processes[lockstep.own if lockstep else 0]
+        if waves and waves.die not in self._numbers:
+            waves = None
         if verilog is None:
             verilog = die_verilog(parameters, bridge=bridge)
         flags = verilator.FAST_FLAGS
@@ -311,57 +342,82 @@ class CosimArray:
         library = build(verilog, top or module_name(parameters, bridge), trace=waves is not None, flags=flags)
         self.parameters = parameters
         self.bridge = bridge
-        self.threads = min(dies, threads or default_threads())
+        self.threads = min(len(self._numbers), threads or default_threads())
         self._seconds = 0.0
         self._handle: int | None = None
         self._library = _load(library)
         outside = memory_words if parameters.axi_ports else 0
-        self._memories = [np.zeros(outside, dtype=word_type(parameters.memory_format)) for _ in range(dies)]
-        self._queued: list[deque[int]] = [deque() for _ in range(dies)]
-        pointers = (ctypes.c_void_p * dies)(*(memory.ctypes.data for memory in self._memories))
-        flat = (ctypes.c_uint32 * max(1, 5 * len(links)))(*(number for link in links for number in link))
-        noise = (_Faults * len(links))(*(
+        memories = [np.zeros(outside, dtype=word_type(parameters.memory_format)) for _ in self._numbers]
+        self._queued: dict[int, deque[int]] = {die: deque() for die in self._numbers}
+        #: Accesses that the harness does not have yet: (die, is a write, address, value).
+        self._held: list[tuple[int, bool, int, int]] = []
+        pointers = (ctypes.c_void_p * len(memories))(*(memory.ctypes.data for memory in memories))
+        numbers = (ctypes.c_uint32 * len(memories))(*self._numbers)
+        # What dies send within an epoch arrives after it.
+        epoch = min((link[-1] for link in links), default=link_latency)
+        own_links = _own_links(links, processes, lockstep.own if lockstep else 0)
+        flat = (ctypes.c_uint32 * max(1, 6 * len(own_links)))(*(value for link in own_links.values() for value in link))
+        noise = (_Faults * len(own_links))(*(
             _Faults(number << 32 ^ faults.seed, faults.flip, faults.burst, faults.lose, faults.repeat, faults.stick,
                     faults.burst_bits, faults.stuck_cycles)
-            for number in range(len(links)))) if faults else None
+            for number in own_links)) if faults else None
         # The harness counts units of 32 bits.
         per_unit = parameters.words_of(1)
         unit_rate = rate / per_unit
-        # What dies send within an epoch arrives after it.
-        epoch = min((link[-1] for link in links), default=link_latency)
         if waves:
             waves.path.parent.mkdir(parents=True, exist_ok=True)
         self._config = _Config(
-            dies, self.threads, unrest, epoch, len(links), ctypes.addressof(flat),
+            len(memories), self.threads, unrest, epoch, len(own_links), len(processes) - 1,
+            ctypes.addressof(numbers), ctypes.addressof(flat),
             None if noise is None else ctypes.addressof(noise), ctypes.addressof(pointers),
             outside // per_unit, memory_latency, write_latency, unit_rate.numerator, unit_rate.denominator,
             outstanding,
             Register.STATUS, 64 + 32 * dies, *Fraction(bridge.cycles_per_bit if bridge else 1).as_integer_ratio(),
-            waves.die if waves else 0, waves.start if waves else 0,
+            self._numbers.index(waves.die) if waves else 0, waves.start if waves else 0,
             waves.stop if waves else 0, str(waves.path).encode() if waves else None,
             *(power_up.state if power_up else (0, 0)))
         # The structure holds plain addresses: keep what they point to.
-        self._pointees = (flat, noise, pointers)
+        self._pointees = (numbers, flat, noise, pointers)
+        self._remote: RemoteLinks | None = None
         self._handle = self._library.plinth_new(ctypes.byref(self._config))
-        self._dies = [CosimDevice(self, die, memory, memory_words) for die, memory in enumerate(self._memories)]
+        if lockstep is not None and len(processes) > 1:
+            self._remote = RemoteLinks(self._library, self._open(), lockstep)
+        self._indices = {die: index for index, die in enumerate(self._numbers)}
+        self._dies = [CosimDevice(self, die, memory, memory_words)
+                      for die, memory in zip(self._numbers, memories, strict=True)]
 
     @property
     def size(self) -> int:
-        """Number of dies."""
-        return len(self._dies)
+        """Number of dies, those of other processes too."""
+        return self._size
 
     @property
     def numbers(self) -> Sequence[int]:
-        """Numbers of the dies, which are all here."""
-        return range(len(self._dies))
+        """Numbers of the dies that live in this process, ascending."""
+        return self._numbers
+
+    @property
+    def in_step(self) -> bool:
+        """All dies run in one time, which stands still between calls."""
+        return True
 
     def meet(self, told: Any = None) -> list[Any]:
-        """There are no other processes to meet."""
-        return [told]
+        """What each process has told, in their order, once all have come; takes no simulated time.
+
+        Raises
+        ------
+        ConnectionError, TimeoutError
+            If another process is gone, or does not come.
+        """
+        if self._remote is None:
+            return [told]
+        while not self._slice(Aim.MEET, 0).served:
+            pass
+        return self._remote.meet(told)
 
     @property
     def dies(self) -> Sequence[CosimDevice]:
-        """The dies, in order of their numbers."""
+        """The dies of ``numbers``, in their order."""
         return self._dies
 
     @property
@@ -392,8 +448,11 @@ class CosimArray:
 
     def queue_write(self, die: int, address: int, value: int) -> None:
         """Queue a register write of a die."""
+        self._queue(die, True, address, value & 0xFFFFFFFF)
+
+    def _queue(self, die: int, is_write: bool, address: int, value: int = 0) -> None:
         self._queued[die].append(address)
-        self._library.plinth_access(self._open(), die, 1, address, value & 0xFFFFFFFF)
+        self._held.append((die, is_write, address, value))
 
     def read_registers(self, die: int, addresses: Iterable[int]) -> list[int]:
         """Values of several registers, after all queued writes; cheaper than one by one.
@@ -401,50 +460,89 @@ class CosimArray:
         Raises
         ------
         CosimError
-            If the die answers an access with an error.
+            If the die answers an access with an error, or one of this process breaks a protocol.
         """
         addresses = list(addresses)
         for address in addresses:
-            self._queued[die].append(address)
-            self._library.plinth_access(self._open(), die, 0, address, 0)
-        while not self._run(SLICE_CYCLES, _ACCESSED):
+            self._queue(die, False, address)
+        while not self._slice(Aim.ACCESS, SLICE_CYCLES).met:
             pass
         values = self._collect(die)
         return values[len(values) - len(addresses):] if addresses else []
 
     def run(self, cycles: int) -> None:
-        """Run for so many cycles."""
-        while cycles > 0:
-            self._run(min(cycles, SLICE_CYCLES), _CYCLES)
-            cycles -= SLICE_CYCLES
-
-    def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
-        """Run until every die (or each of ``dies``) raises its interrupt, or one of them reports an error
-        and the others have had time to hear of it, or ``limit_cycles`` have passed; returns the cycles run.
+        """Run for so many cycles.
 
         Raises
         ------
         CosimError
             If a die breaks a protocol.
+        ConnectionError, TimeoutError
+            If another process is gone, or does not come.
         """
-        watched = set(range(len(self._dies)) if dies is None else dies)
-        self._library.plinth_arm(self._open(), bytes(die in watched for die in range(len(self._dies))))
-        start = self.cycle
-        while (left := start + limit_cycles - self.cycle) > 0:
-            if self._run(min(left, SLICE_CYCLES), _FINISHED):
+        while cycles > 0:
+            cycles -= self._slice(Aim.RUN, min(cycles, SLICE_CYCLES)).cycles
+
+    def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
+        """Run until every die of this process (or each of ``dies``) raises its interrupt, or one of them reports an
+        error and the others have had time to hear of it, or ``limit_cycles`` have passed; returns the cycles run.
+        Waits of several processes at once end together.
+
+        Raises
+        ------
+        CosimError
+            If a die breaks a protocol.
+        ConnectionError, TimeoutError
+            If another process is gone, or does not come.
+        """
+        watched = set(self._numbers if dies is None else dies)
+        passed, begins = 0, True
+        while passed < limit_cycles:
+            ran = self._slice(Aim.WAIT, min(limit_cycles - passed, SLICE_CYCLES), watched, begins)
+            passed += ran.cycles
+            if ran.met:
                 break
-        for die in range(len(self._dies)):
+            begins = begins and not ran.served
+        for die in self._numbers:
             self._collect(die)
-        return self.cycle - start
+        return passed
+
+    def _slice(self, aim: Aim, cycles: int, watched: Collection[int] = (), begins: bool = False) -> "_Ran":
+        """Run up to so many cycles, for ``aim`` or for what another process needs first: a wait for dies ``watched``,
+        which ``begins`` or goes on. Accesses are played alone once the other processes are lost."""
+        agreed = Agreed(aim, cycles, begins)
+        if self._remote is not None and not (aim is Aim.ACCESS and self._remote.failure):
+            try:
+                agreed = self._remote.agree(aim, cycles, begins)
+                return self._run_for(agreed, aim, watched, begins)
+            except (ConnectionError, TimeoutError):
+                if aim is Aim.ACCESS:
+                    return _Ran(False, 0, False)
+                raise
+        return self._run_for(agreed, aim, watched, begins)
+
+    def _run_for(self, agreed: Agreed, aim: Aim, watched: Collection[int], begins: bool) -> "_Ran":
+        """Run for what has been agreed on."""
+        if agreed.queued:
+            for die, is_write, address, value in self._held:
+                self._library.plinth_access(self._open(), self._indices[die], is_write, address, value)
+            self._held.clear()
+        if agreed.begins:
+            goes_on = aim is Aim.WAIT and not begins
+            self._library.plinth_arm(self._open(), None if goes_on else bytes(die in watched for die in self._numbers))
+        start = self.cycle
+        met = agreed.aim is not Aim.MEET and self._run(agreed.cycles, _UNTIL[agreed.aim])
+        served = agreed.own
+        return _Ran(served, self.cycle - start if served else 0, served and met)
 
     def send_bytes(self, die: int, line: bytes) -> None:
         """Bytes that go over a die's serial line when the array runs."""
-        self._library.plinth_serial_send(self._open(), die, line, len(line))
+        self._library.plinth_serial_send(self._open(), self._indices[die], line, len(line))
 
     def take_bytes(self, die: int, most: int = 1 << 16) -> bytes:
         """Bytes that a die has sent over its serial line."""
         buffer = ctypes.create_string_buffer(most)
-        count = self._library.plinth_serial_take(self._open(), die, buffer, most)
+        count = self._library.plinth_serial_take(self._open(), self._indices[die], buffer, most)
         return buffer.raw[:count]
 
     @property
@@ -455,20 +553,21 @@ class CosimArray:
 
     def is_quiet(self, die: int) -> bool:
         """Whether nothing is under way on a die's serial line, either way."""
-        return bool(self._library.plinth_serial_quiet(self._open(), die))
+        return bool(self._library.plinth_serial_quiet(self._open(), self._indices[die]))
 
     def reset_die(self, die: int) -> None:
         """Reset one die alone, with its memory ports; its memory stays. Queued accesses to it are played first."""
         self.read_registers(die, [Register.ID])
-        self._library.plinth_reset(self._open(), die)
+        self._library.plinth_reset(self._open(), self._indices[die])
 
     def finished_at(self, die: int) -> int:
         """Cycle in which a die's interrupt ended the last :meth:`wait`; 0 if it has not."""
-        return int(self._library.plinth_finished_at(self._open(), die))
+        return int(self._library.plinth_finished_at(self._open(), self._indices[die]))
 
     def stats(self) -> dict[str, float]:
-        """``die_cycles``, ``seconds`` spent in the harness, ``die_cycles_per_second``; ``asleep_seconds`` of all
-        threads together, and ``moves``: epochs of dies that ran on another thread than they were dealt to."""
+        """Of the dies of this process: ``die_cycles``, ``seconds`` spent in the harness, ``die_cycles_per_second``;
+        ``asleep_seconds`` of all threads together, and ``moves``: epochs of dies that ran on another thread than they
+        were dealt to."""
         die_cycles = self.cycle * len(self._dies)
         return {"die_cycles": die_cycles, "seconds": self._seconds,
                 "asleep_seconds": self._library.plinth_asleep(self._open()),
@@ -480,19 +579,23 @@ class CosimArray:
         return cycles / float(self._library.plinth_bare(ctypes.byref(self._config), cycles))
 
     def _run(self, cycles: int, until: int) -> bool:
+        together = self._remote is not None and self._remote.failure is None
         start = time.perf_counter()
         met = self._library.plinth_run(self._open(), cycles, until)
         self._seconds += time.perf_counter() - start
         fault = self._library.plinth_fault(self._open()).decode()
         if fault:
             raise CosimError(fault)
+        if together:
+            assert self._remote is not None
+            self._remote.check()
         return bool(met)
 
     def _collect(self, die: int) -> list[int]:
         """Answers of the accesses that have been played, oldest first."""
         data, response = ctypes.c_uint32(), ctypes.c_uint32()
         values = []
-        while self._library.plinth_answer(self._open(), die, ctypes.byref(data), ctypes.byref(response)):
+        while self._library.plinth_answer(self._open(), self._indices[die], ctypes.byref(data), ctypes.byref(response)):
             address = self._queued[die].popleft()
             if response.value:
                 raise CosimError(f"die {die}: the access of register {address:#x} was answered with response "
@@ -516,3 +619,19 @@ def _check_links(links: Sequence[tuple[int, ...]], dies: int, ports: int) -> Non
             raise ValueError(f"link {link} must have a positive latency")
         outs.add((from_die, from_port))
         ins.add((to_die, to_port))
+
+
+def _own_links(links: Sequence[tuple[int, ...]], processes: Sequence[Sequence[int]], own: int
+               ) -> dict[int, tuple[int, ...]]:
+    """Links to or from a process's dies as the harness takes them, by their places among all."""
+    process_of = {die: process for process, dies in enumerate(processes) for die in dies}
+    index = {die: place for place, die in enumerate(processes[own])}
+    result: dict[int, tuple[int, ...]] = {}
+    for number, (from_die, from_port, to_die, to_port, latency) in enumerate(links):
+        ends = {process_of[from_die], process_of[to_die]}
+        if own in ends:
+            # Peers are the other processes, in their order.
+            peer = sum(other - (other > own) for other in ends - {own})
+            result[number] = (index.get(from_die, _ELSEWHERE), from_port, index.get(to_die, _ELSEWHERE), to_port,
+                              latency, peer)
+    return result

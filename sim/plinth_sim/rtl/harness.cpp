@@ -6,6 +6,9 @@
 //
 // What a die puts on a link in cycle t is at the other die's pins in cycle t + its latency (wires.h); sender and receiver
 // never touch the same slot within an epoch, so that slots need no locks and results do not depend on the number of threads.
+//
+// Dies may live in several processes, whose epochs are the same: between two epochs each process hands the others what its
+// dies have put on links to theirs, and whether it would stop (remote.h). So all stop together, after the same cycle.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -20,6 +23,7 @@
 #include "memory_model.h"
 #include "ports.h"
 #include "register_master.h"
+#include "remote.h"
 #include "serial_line.h"
 #include "wires.h"
 #if VM_TRACE
@@ -33,8 +37,11 @@ constexpr uint32_t STATUS_ERROR = 4;
 constexpr uint64_t IRQ_GRACE = 8;
 
 struct Config {
-    uint32_t dies, threads, unrest, epoch, link_count;
-    // link_count times: die, port out, die, port in, latency
+    uint32_t dies, threads, unrest, epoch, link_count, peer_count;
+    // Number of each die of this process in the whole array.
+    const uint32_t* numbers;
+    // link_count times: die, port out, die, port in, latency, peer. Dies are counted within this process; ELSEWHERE is one
+    // of another process, the peer of that number.
     const uint32_t* links;
     // One for each link, or none.
     const Faults* faults;
@@ -56,6 +63,8 @@ struct Config {
 };
 
 enum Until : uint32_t { CYCLES = 0, FINISHED = 1, ACCESSED = 2 };
+
+constexpr uint32_t ELSEWHERE = ~uint32_t{0};
 
 template <size_t... P>
 std::tuple<AxiPort<AxiPins<P>>...> make_ports([[maybe_unused]] Vmodel& model,
@@ -139,7 +148,7 @@ class Die {
   private:
     VerilatedContext* context(const Config& config, uint32_t number) {
         context_.randReset(config.power_up);
-        if (config.power_up_seed) context_.randSeed(config.power_up_seed + number);
+        if (config.power_up_seed) context_.randSeed(config.power_up_seed + config.numbers[number]);
         context_.traceEverOn(VM_TRACE && config.wave_path && config.wave_die == number);
         return &context_;
     }
@@ -260,59 +269,94 @@ class Die {
 
 class Array {
   public:
-    explicit Array(const Config& config) : config_(config), crew_(config.dies, config.threads, config.unrest) {
+    explicit Array(const Config& config)
+        : config_(config),
+          numbers_(config.numbers, config.numbers + config.dies),
+          crew_(config.dies, config.threads, config.unrest),
+          peers_(config.peer_count, Peer(config.epoch)) {
         for (uint32_t i = 0; i < config.dies; i++) dies_.push_back(std::make_unique<Die>(config, i));
         for (uint32_t i = 0; i < config.link_count; i++) {
-            const uint32_t* link = config.links + 5 * i;
-            links_.push_back(std::make_unique<Link>(link[4], config.faults ? config.faults + i : nullptr));
-            dies_[link[0]]->connect_out(link[1], links_.back().get());
-            dies_[link[2]]->connect_in(link[3], links_.back().get());
+            const uint32_t* link = config.links + 6 * i;
+            const bool sends = link[0] != ELSEWHERE, receives = link[2] != ELSEWHERE;
+            // Faults are the sender's.
+            links_.push_back(std::make_unique<Link>(link[4], config.faults && sends ? config.faults + i : nullptr));
+            if (sends) dies_[link[0]]->connect_out(link[1], links_.back().get());
+            if (receives) dies_[link[2]]->connect_in(link[3], links_.back().get());
+            if (!(sends && receives)) peers_[link[5]].add(links_.back().get(), sends);
         }
     }
 
-    Die& die(uint32_t number) { return *dies_[number]; }
+    Die& die(uint32_t index) { return *dies_[index]; }
+    Peer& peer(uint32_t number) { return peers_[number]; }
     uint64_t now() const { return now_; }
     const std::string& fault() const { return fault_; }
     const Crew& crew() const { return crew_; }
 
-    // Run until the condition holds (tested at the end of each epoch) or ``cycles`` have passed; true if it
-    // holds.
+    // From now on every run ends together with those of the other processes, which call it with the same arguments.
+    void join(Exchange exchange) { exchange_ = exchange; }
+    // From now on the other processes' dies are silent.
+    void leave() {
+        exchange_ = nullptr;
+        for (Peer& peer : peers_) peer.silence();
+    }
+
+    // Run until the condition holds for the dies of all processes (tested at the end of each epoch) or ``cycles`` have
+    // passed; true if it holds. It ends early, with false, if an exchange with another process fails.
     bool run(uint64_t cycles, Until until) {
         end_ = now_ + cycles;
-        met_ = until != CYCLES && holds(until);
-        if (met_ || cycles == 0) return met_;
+        if (!meet(0, until) || cycles == 0) return met_;
         crew_.run([this](uint32_t die) { dies_[die]->run(now_, epoch()); },
-                  [this, until] {
-                      now_ += epoch();
-                      met_ = until != CYCLES && holds(until);
-                      return !(met_ || now_ >= end_ || faulty());
-                  });
+                  [this, until] { return meet(epoch(), until); });
         for (auto& die : dies_) die->flush_waves();
         return met_;
     }
 
+    // Begin to wait for the watched dies, or, with none, go on as before where another process begins.
     void arm(const uint8_t* watched) {
         failed_at_ = 0;
+        if (!watched) return;
         for (uint32_t i = 0; i < dies_.size(); i++) dies_[i]->arm(watched[i]);
     }
 
   private:
     uint64_t epoch() const { return std::min<uint64_t>(config_.epoch, end_ - now_); }
 
-    bool holds(Until until) {
-        bool all = true, failed = false;
+    // Between epochs, behind one of so many cycles, which every die has run: whether there is another one.
+    bool meet(uint64_t cycles, Until until) {
+        const uint64_t begun = now_;
+        now_ += cycles;
+        State state = this->state(until);
+        met_ = false;
+        if (exchange_ && !exchanged(begun, cycles, state)) return false;
+        if (until == FINISHED && state.failed && !failed_at_) failed_at_ = now_;
+        met_ = until != CYCLES &&
+               (state.holds || (until == FINISHED && state.failed && now_ >= failed_at_ + config_.settle));
+        return !(met_ || now_ >= end_ || state.faulty);
+    }
+
+    // What the dies of this process say.
+    State state(Until until) {
+        State state{true, false, faulty()};
         for (auto& die : dies_) {
-            all &= until == ACCESSED ? die->registers().idle() : die->finished();
-            failed |= die->failed();
+            state.holds &= until == ACCESSED ? die->registers().idle() : die->finished();
+            state.failed |= die->failed();
         }
-        if (until == FINISHED && failed && !failed_at_) failed_at_ = now_;
-        return all || (until == FINISHED && failed && now_ >= failed_at_ + config_.settle);
+        return state;
+    }
+
+    // Hand over what dies of this process have sent in the cycles from ``begun`` on, and take what others have: the state
+    // becomes that of all dies. False if that fails.
+    bool exchanged(uint64_t begun, uint64_t cycles, State& state) {
+        for (Peer& peer : peers_) peer.put(begun, cycles, state);
+        if (exchange_()) return false;
+        for (Peer& peer : peers_) state.join(peer.take(begun, cycles));
+        return true;
     }
 
     bool faulty() {
         for (uint32_t i = 0; i < dies_.size(); i++) {
             if (!dies_[i]->fault().empty()) {
-                fault_ = "die " + std::to_string(i) + ", " + dies_[i]->fault();
+                fault_ = "die " + std::to_string(numbers_[i]) + ", " + dies_[i]->fault();
                 return true;
             }
         }
@@ -320,9 +364,12 @@ class Array {
     }
 
     const Config config_;
+    const std::vector<uint32_t> numbers_;
     Crew crew_;
     std::vector<std::unique_ptr<Die>> dies_;
     std::vector<std::unique_ptr<Link>> links_;
+    std::vector<Peer> peers_;
+    Exchange exchange_ = nullptr;
     std::string fault_;
     uint64_t now_ = 0, end_ = 0, failed_at_ = 0;
     // Written only between epochs, when every die stands still.
@@ -346,6 +393,17 @@ int plinth_failed(Array* array, uint32_t die) { return array->die(die).failed();
 const char* plinth_fault(Array* array) { return array->fault().c_str(); }
 uint64_t plinth_moves(Array* array) { return array->crew().moves(); }
 double plinth_asleep(Array* array) { return array->crew().asleep(); }
+
+// Bytes of what a peer gets in an exchange, and of what comes from it.
+uint64_t plinth_peer_puts(Array* array, uint32_t peer) { return array->peer(peer).puts(); }
+uint64_t plinth_peer_takes(Array* array, uint32_t peer) { return array->peer(peer).takes(); }
+void plinth_peer_buffers(Array* array, uint32_t peer, uint8_t* outgoing, const uint8_t* incoming) {
+    array->peer(peer).use(outgoing, incoming);
+}
+// ``exchange`` swaps the buffers of all peers with theirs, and returns 0, or something else if that fails; it is called by
+// any thread.
+void plinth_join(Array* array, plinth::Exchange exchange) { array->join(exchange); }
+void plinth_leave(Array* array) { array->leave(); }
 
 void plinth_reset(Array* array, uint32_t die) { array->die(die).reset(); }
 

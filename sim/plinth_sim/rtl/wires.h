@@ -135,6 +135,11 @@ class Link {
     }
     Credit& credit_now(uint64_t now) { return credits_[now & mask_]; }
     Credit& credit_later(uint64_t now) { return credits_[(now + latency_) & mask_]; }
+    // Nothing is on its way any more.
+    void silence() {
+        std::fill(slots_.begin(), slots_.end(), Slot{});
+        std::fill(credits_.begin(), credits_.end(), Credit{});
+    }
 
   private:
     uint32_t latency_;

@@ -46,6 +46,11 @@ class DeviceArray(Protocol):
     def dies(self) -> Sequence[Device]:
         """The dies of ``numbers``, in their order."""
 
+    @property
+    def in_step(self) -> bool:
+        """Whether all dies, those of other processes too, run in one time, which stands still between calls: then none
+        reports an error but in a wait, or while registers are read."""
+
     def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
         """Run until every die of this process, or each of ``dies``, has raised its interrupt since it was started, or
         one reports an error, or ``limit_cycles`` have passed; returns the cycles run.
@@ -56,8 +61,8 @@ class DeviceArray(Protocol):
 
         Raises
         ------
-        ConnectionError
-            If dies of another process cannot be reached any more; the message says which.
+        ConnectionError, TimeoutError
+            If dies of another process cannot be reached any more, or it does not come; the message says which.
         """
 
     def meet(self, told: Any = None) -> list[Any]:

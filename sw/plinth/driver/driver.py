@@ -152,6 +152,8 @@ class Driver:
                 self._write(number, register, value)
             for graphs in filter(None, (program.setup, program.step)):
                 die.write_memory(graphs[number].address, descriptor_words(graphs[number].tasks))
+        # No die starts before all have been written.
+        self.told("set-up")
         if program.setup:
             self.run(program.setup, {})
 
@@ -315,6 +317,8 @@ class Driver:
             cycles = self.array.wait(GRAPH_LIMIT_CYCLES, numbers)
         except ConnectionError as error:
             raise RemoteDieError(f"{error}; {self._diagnosis.waits(numbers)}") from error
+        except TimeoutError as error:
+            raise DieError(str(error)) from error
         self.cycles += cycles
         states = self._check()
         stuck = [number for number in numbers if not states[number] & Status.DONE]
@@ -341,7 +345,8 @@ class Driver:
         except TimeoutError as error:
             # Who does not come says nothing of it.
             raise DieError(str(error)) from error
-        self._check()
+        if not self.array.in_step:
+            self._check()
         self._ahead = 0
         for other, _ in told:
             if other != point:

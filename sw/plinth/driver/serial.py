@@ -212,6 +212,11 @@ class SerialArray:
         return range(len(self._dies))
 
     @property
+    def in_step(self) -> bool:
+        """Boards run between calls too."""
+        return False
+
+    @property
     def dies(self) -> Sequence[SerialDevice]:
         """The dies, in order of their numbers."""
         return self._dies

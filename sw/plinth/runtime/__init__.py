@@ -6,6 +6,7 @@ transports       what leads to golden dies of other processes: how they leave, a
 processes        several processes of one machine, joined by pipes
 mpi              several processes of one machine or many, which MPI has started
 mpi_messages     messages between MPI's ranks of which each computes a part of a step in numpy
+mpi_cosim        such processes that share co-simulated dies, epoch by epoch
 numpy_executor   a step in numpy, as the host runs it
 numpy_step       its operations in order, and what they wait for
 kernels          operations that a die does for itself: a kernel for each kind

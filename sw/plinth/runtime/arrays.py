@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from plinth.array.routes import Link
 from plinth.driver.device import DeviceArray
+from plinth.driver.driver import RemoteDieError
 from plinth.errors import UserError
 from plinth.runtime.verilog import tool_errors, verilog_digest
 from plinth_hw.board.manifest import Manifest, ManifestError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from plinth.driver.serial import SerialArray
     from plinth_sim.rtl.cosim import CosimArray
     from plinth_sim.rtl.pseudo_terminal import PseudoTerminals
+    from plinth_sim.rtl.remote_links import Lockstep
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,10 @@ def golden_array(parameters: DieParameters, dies: int, memory_words: int,
 
 def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None,
                 links: Iterable[Link | tuple[int, int, int, int, int]] | None = None, window: WaveWindow | None = None,
-                bit_errors: float = 0.0, bridge: BridgeParameters | None = None) -> tuple[CosimArray, str]:
-    """Dies on the compiled co-simulation, and the SHA-256 of their Verilog.
+                bit_errors: float = 0.0, bridge: BridgeParameters | None = None, lockstep: Lockstep | None = None
+                ) -> tuple[CosimArray, str]:
+    """Dies on the compiled co-simulation, and the SHA-256 of their Verilog: all of them, or, joined to others, those of
+    this process, once every process has built its own.
 
     Parameters
     ----------
@@ -61,21 +65,35 @@ def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, thre
         Share of the bits on links with a link layer that are wrong.
     bridge : BridgeParameters or None
         Of a host bridge in front of each die.
+    lockstep : Lockstep or None
+        Joins the processes that share the dies. Collective.
 
     Raises
     ------
     UserError
-        If a tool is missing or fails, or the build folder cannot be written.
+        If a tool is missing or fails, the build folder cannot be written, or other processes have other dies or links.
+    RemoteDieError
+        If another process is gone.
     """
     from plinth_sim.rtl.cosim import CosimArray, Faults, Waves
     from plinth_sim.rtl.elaborate import die_verilog
 
+    links = None if links is None else list(links)
     waves = Waves(window.die, window.start, window.stop, window.path) if window else None
     with tool_errors():
         verilog = die_verilog(parameters, bridge=bridge)
         array = CosimArray(parameters, dies, memory_words, threads=threads, links=links, verilog=verilog, waves=waves,
-                           bridge=bridge, faults=Faults(flip=bit_errors) if bit_errors else None)
-    return array, verilog_digest(verilog)
+                           bridge=bridge, faults=Faults(flip=bit_errors) if bit_errors else None, lockstep=lockstep)
+    digest = verilog_digest(verilog)
+    if lockstep is not None:
+        try:
+            told = lockstep.meet((digest, memory_words, links, bit_errors), patient=True)
+        except ConnectionError as error:
+            raise RemoteDieError(str(error)) from error
+        if any(other != told[0] for other in told):
+            raise UserError("processes have different dies, links or memories; start all with the same network, "
+                            "array and options, of the same version")
+    return array, digest
 
 
 def pseudo_terminals(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None
