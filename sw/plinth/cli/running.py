@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from plinth import limits
 from plinth.cli.group import cli, said
 from plinth.cli.resume import naming_checkpoint
 from plinth.cli.training import Run, train, train_job
 from plinth.errors import UserError, cause
 from plinth_hw.terminal.commands import Command
+from plinth_hw.terminal.options import IntegerRange
 from plinth_hw.terminal.program import MENDABLE, OUT_OF_MEMORY
 
 if TYPE_CHECKING:
     from plinth.runtime.mpi import World
 
-#: Options of `train` for dies in RTL, and on boards.
-_OF_RTL = ("devices", "bitstream", "threads", "waves")
+#: Options of `train` that are others here, or none.
+_OTHERS = ("devices", "bitstream", "threads")
 
 
 class _OfRanks(Command):
@@ -50,36 +52,40 @@ class _OfRanks(Command):
 
 
 def _options() -> list[click.Parameter]:
-    """Those of `train` but for dies in RTL, and those of ranks."""
+    """Those of `train` but those that are others here, and those of ranks."""
     own: list[click.Parameter] = [
-        click.Option(["--device"], type=click.Choice(["golden", "numpy"]), default="golden", show_default=True,
-                     help="golden: bit for bit as dies; numpy: fast, equal to rounding"),
+        click.Option(["--device"], type=click.Choice(["golden", "numpy", "cosim"]), default="golden", show_default=True,
+                     help="golden: bit for bit as dies; numpy: fast, equal to rounding; cosim: dies in RTL"),
+        click.Option(["--threads"], type=IntegerRange(1, limits.MAXIMUM_THREADS),
+                     help="simulation threads of each process with --device cosim; default: this machine's processors, "
+                     "shared by its processes"),
         click.Option(["--reduce"], type=click.Choice(["ring", "library"]), default="ring", show_default=True,
                      help="what sums gradients with --device numpy: rings, with the same bits in any number of ranks, "
                      "or MPI's all-reduce")]
-    return [*(parameter for parameter in train.params if parameter.name not in _OF_RTL), *own]
+    return [*(parameter for parameter in train.params if parameter.name not in _OTHERS), *own]
 
 
 @cli.command("run", cls=_OfRanks, params=_options())
 @naming_checkpoint
-def run(device: str, **options: Any) -> None:
-    """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp) on the golden model or in numpy, the dies
-    shared among the processes that `mpiexec -n P plinth run` starts together, each with one die or several; without
-    mpiexec by one process."""
+def run(device: str, threads: int | None, **options: Any) -> None:
+    """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp) on the golden model, in RTL or in numpy,
+    its dies shared among the processes that `mpiexec -n P plinth run` starts together, each with one die or several;
+    without mpiexec by one process."""
     from contextlib import ExitStack
     from dataclasses import replace
 
     from plinth.driver.driver import RemoteDieError
     from plinth.driver.executor import check_settings
     from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport, world
+    from plinth.runtime.mpi_cosim import MpiLockstep, threads_of_rank
     from plinth.runtime.processes import split_dies
-    from plinth.train.job import NUMPY, executor_settings, run_job
+    from plinth.train.job import COSIM, NUMPY, executor_settings, run_job
 
     ranks = world()
     asked: Run | None = None
     fault: BaseException | None = None
     try:
-        asked = train_job(devices=(device,), bitstream=None, threads=None, waves=None, **options)
+        asked = train_job(devices=(device,), bitstream=None, threads=threads, **options)
         shares = split_dies(asked.job.array.dies, ranks.size)
     except click.ClickException as error:
         fault = said(error)
@@ -97,23 +103,29 @@ def run(device: str, **options: Any) -> None:
         check_settings("settings", ranks.communicator.allgather(executor_settings(asked.job)))
     except UserError as error:
         _say_once(ranks, error, dict.fromkeys(range(ranks.size), cause(error)))
-    # What numpy sends goes by itself: there are letters where ranks end alone.
-    transport = MpiTransport(ranks.communicator, shares, nap_seconds=IDLE_SECONDS if device == NUMPY else NAP_SECONDS)
+    ends: MpiTransport | MpiLockstep
+    if asked.job.device == COSIM:
+        ends = lockstep = MpiLockstep(ranks.communicator, shares)
+        job = replace(asked.job, lockstep=lockstep, threads=threads or threads_of_rank(ranks))
+    else:
+        # What numpy sends goes by itself: there are letters where ranks end alone.
+        ends = transport = MpiTransport(ranks.communicator, shares,
+                                        nap_seconds=IDLE_SECONDS if device == NUMPY else NAP_SECONDS)
+        job = replace(asked.job, transport=transport)
     try:
         with ExitStack() as joined:
-            joined.enter_context(transport)
+            joined.enter_context(ends)
             if ranks.rank == 0:
                 # What is written behind the last step is no matter of the other ranks.
-                replace(asked, job=replace(asked.job, transport=transport)).train(joined.close)
+                replace(asked, job=job).train(joined.close)
             else:
-                run_job(replace(asked.job, transport=transport, out=None), lambda result, total: None,
-                        lambda text: None)
+                run_job(replace(job, out=None), lambda result, total: None, lambda text: None)
     except RemoteDieError:
         # The rank whose error it is says it.
         sys.exit(MENDABLE)
     except (UserError, MemoryError) as error:
         fault = error if isinstance(error, UserError) else UserError(OUT_OF_MEMORY)
-        _say_once(ranks, fault, transport.endings | {ranks.rank: cause(fault)})
+        _say_once(ranks, fault, ends.endings | {ranks.rank: cause(fault)})
 
 
 def _end_together(ranks: World, fault: BaseException | None) -> None:

@@ -60,7 +60,10 @@ def _typed() -> set[str]:
 
 
 def _recorded(window: WaveWindow) -> str:
-    """Path of the waves, or why there are none: a VCD without a time is only a header."""
+    """Path of the waves, or why there are none: a VCD without a time is only a header. Another process may have written
+    them where this one cannot see them."""
+    if not window.path.exists():
+        return f"{window.path}, where the process of die {window.die} runs"
     with open(window.path) as lines:
         if any(line.startswith("#") for line in lines):
             return str(window.path)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, permutations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,6 +48,9 @@ from plinth_hw.installation import commit
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 
+if TYPE_CHECKING:
+    from plinth_sim.rtl.remote_links import Lockstep
+
 #: Devices in this process: golden dies, numpy without dies, and dies in RTL. Others are behind ``"serial"`` ports.
 GOLDEN, NUMPY, COSIM = DEVICES = "golden", "numpy", "cosim"
 #: What sums the gradients of processes that compute in numpy: rings, in the order of dies, or MPI's library.
@@ -78,6 +81,8 @@ class JobOptions:
     transport: ProcessTransport | None = None
     #: With the device "numpy", in several processes: "library", whose all-reduce sums gradients in place of rings.
     reduce: str = RING
+    #: With the device "cosim": likewise; each of these processes has all golden dies beside its own in RTL.
+    lockstep: "Lockstep | None" = None
     #: With the device "serial": name and rate in baud of each die's port.
     ports: tuple[tuple[str, int], ...] = ()
     #: And the folder of the bitstream that the dies must hold; None: any of the array's parameters.
@@ -164,7 +169,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if options.out is not None:
         options.out.hold()
     driver, golden, digest = executors()
-    if options.transport is not None:
+    if options.transport is not None or options.lockstep is not None:
         driver.agree("settings", settings.texts | _agreed(options, start))
     checks = against_float64(network, options.rule, parameters.number_format, kinks=options.kinks)
     session = Session(network, dataset, view, driver, golden, checks, options.batch, start.seed,
@@ -252,7 +257,7 @@ def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, step
             return driver(serial_array(parameters, options.ports), verilog_digest), golden, None
         say(f"building {dies} x {parameters.name} (cached after the first time)")
         devices, digest = cosim_array(parameters, dies, memory_words, threads=options.threads, links=array.timed(),
-                                      window=options.window)
+                                      window=options.window, lockstep=options.lockstep)
         return driver(devices), golden, digest
 
     return program, executors
