@@ -13,6 +13,7 @@ from typing import Any
 from plinth import cli
 from plinth.host import mpi_launcher
 from plinth.runtime.mpi import MpiTransport, World, world
+from plinth.runtime.mpi_cosim import MpiLockstep
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds after which ranks are taken to hang.
@@ -25,9 +26,11 @@ def mpiexec(ranks: int, *command: str, **options: Any) -> subprocess.CompletedPr
                           capture_output=True, timeout=PATIENCE, **options)
 
 
-def in_ranks(processes: Sequence[Sequence[int]], work: Callable[[Any], Any]) -> list[Any]:
-    """``work(transport)`` in a rank for each of ``processes``; what it returns in each."""
-    return _in_ranks(len(processes), _joined, processes, work)
+def in_ranks(processes: Sequence[Sequence[int]], work: Callable[[Any], Any],
+             join: type[MpiTransport] | type[MpiLockstep] = MpiTransport) -> list[Any]:
+    """``work(transport)`` in a rank for each of ``processes``, which are joined by a transport or in lockstep; what it
+    returns in each."""
+    return _in_ranks(len(processes), _joined, processes, work, join)
 
 
 def commands(ranks: int, cases: Sequence[Sequence[Sequence[str]]]) -> list[list[tuple[int, str, str]]]:
@@ -58,9 +61,10 @@ def _in_ranks(ranks: int, work: Callable[..., Any], *arguments: Any) -> list[Any
         return [pickle.loads((folder / str(rank)).read_bytes()) for rank in range(ranks)]
 
 
-def _joined(ranks: World, processes: Sequence[Sequence[int]], work: Callable[[Any], Any]) -> Any:
-    with MpiTransport(ranks.communicator, processes) as transport:
-        return work(transport)
+def _joined(ranks: World, processes: Sequence[Sequence[int]], work: Callable[[Any], Any],
+            join: type[MpiTransport] | type[MpiLockstep]) -> Any:
+    with join(ranks.communicator, processes) as joined:
+        return work(joined)
 
 
 def _commands(ranks: World, cases: Sequence[Sequence[Sequence[str]]]) -> list[tuple[int, str, str]]:
