@@ -23,9 +23,9 @@ import numpy as np
 from plinth.array.array import Array
 from plinth.array.file import load_array
 from plinth.array.host import HostRates
+from plinth.bench.harness import training
 from plinth.bench.host import cases, fitted, host_array, shortest, timed
 from plinth.bench.page import default_page, write_tables
-from plinth.bench.rows import training
 from plinth.machine.host import MOST_UNROLLED
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters

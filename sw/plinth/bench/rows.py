@@ -15,8 +15,10 @@ from plinth.bench import (
     busy,
     commands,
     exchanges,
+    harness,
     links,
     models,
+    mpi_cosim,
     network,
     numpy_loop,
     planning,
@@ -31,21 +33,14 @@ from plinth.bench import (
 )
 from plinth.bench.row import BenchRow, random_words
 from plinth.driver.driver import Driver
-from plinth.driver.program import Program
 from plinth.driver.statistics import TaskRecord
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth.lower.training import lower_training
 from plinth.machine.convolution import ConvolutionShape, FeatureMap, forward
 from plinth.machine.tiles import interleave_m_log2
 from plinth.network.layers import Convolution
-from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
-from plinth.plan.planning import data_parallel
 from plinth.runtime.arrays import cosim_array, golden_array
-from plinth.train.data import digits
-from plinth.train.session import Session
-from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Q3_12, Fixed
 from plinth_hw.isa.operations import Engine, MatrixOperation
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -175,21 +170,9 @@ def conv_utilisation(name: str, network: str, images: int) -> list[BenchRow]:
                       "cycles_of_tasks": [record.end - record.start for record in records]})]
 
 
-def training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Program]:
-    """A training session on co-simulated demo dies, without golden model and reference."""
-    parameters, network, batch = preset("ndp-demo"), NETWORKS["digits-mlp"], 128
-    plan = data_parallel(network, dies=dies, batch=batch)
-    program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=11, memory_words=MEMORY_WORDS)
-    array, _ = cosim_array(parameters, dies, MEMORY_WORDS, threads=threads)
-    driver = Driver(array, program, memory_words=MEMORY_WORDS)
-    session = Session(network, digits(), program, driver, None, None, batch, 0)
-    session.load_parameters(initial_parameters(network, 0))
-    return session, driver, array, program
-
-
 def train_step_utilisation() -> list[BenchRow]:
     """The same over whole training steps of the digits network on four demo dies."""
-    session, driver, _, program = training(4, None)
+    session, driver, _, program = harness.training(4, None)
     driver.clear_counters()
     cycles = sum(result.cycles for result in session.epoch(0))
     counters = [driver.counters(die)[Engine.MATRIX] for die in range(4)]
@@ -203,31 +186,21 @@ def train_step_utilisation() -> list[BenchRow]:
                                        "issued_macs": sum(counter.issued_macs for counter in counters)})]
 
 
-def _rate(dies: int, threads: int | None) -> float:
-    """Die-cycles a second of the harness over an epoch, dies together."""
-    session, _, array, _ = training(dies, threads)
-    before = array.stats()
-    for _ in session.epoch(0):
-        pass
-    after = array.stats()
-    return float((after["die_cycles"] - before["die_cycles"]) / (after["seconds"] - before["seconds"]))
-
-
 def harness_efficiency() -> list[BenchRow]:
     """The compiled harness with one die, against a bare loop of the same model; median of five pairs."""
-    _, _, array, _ = training(1, 1)
-    ratios = []
+    _, _, array, _ = harness.training(1, 1)
+    pairs = []
     for _ in range(5):
         bare = array.bare_eval(200_000)
-        ratios.append((_rate(1, 1), bare))
-    ratio, harness, bare = sorted((harness / bare, harness, bare) for harness, bare in ratios)[2]
+        pairs.append((harness.rate(1, 1), bare))
+    ratio, whole, bare = sorted((whole / bare, whole, bare) for whole, bare in pairs)[2]
     return [BenchRow("harness_efficiency", ratio, "die-cycles a second / bare cycles a second",
-                     "memory model and link queues", {"harness": harness, "bare": bare})]
+                     "memory model and link queues", {"harness": whole, "bare": bare})]
 
 
 def thread_scaling() -> list[BenchRow]:
     """Four dies on two threads over one thread; median of three pairs."""
-    pairs = [(_rate(4, 2), _rate(4, 1)) for _ in range(3)]
+    pairs = [(harness.rate(4, 2), harness.rate(4, 1)) for _ in range(3)]
     ratio = statistics.median(two_threads / one_thread for two_threads, one_thread in pairs)
     return [BenchRow("thread_scaling", ratio, "ratio", "meetings once a link latency, shared caches",
                      {"pairs": [{"two_threads": two_threads, "one_thread": one_thread}
@@ -236,7 +209,8 @@ def thread_scaling() -> list[BenchRow]:
 
 def cosim_rate() -> list[BenchRow]:
     """Die-cycles a second of ``make train``'s four dies, all together."""
-    return [BenchRow("cosim_rate", _rate(4, None), "die-cycles a second", "evaluation of the Verilated dies", {})]
+    return [BenchRow("cosim_rate", harness.rate(4, None), "die-cycles a second", "evaluation of the Verilated dies",
+                     {})]
 
 
 #: Every row's name and the function that makes it.
@@ -249,7 +223,7 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **winograd.benches(_direct_cycles), **exchanges.BENCHES,
     "train_step_utilisation": train_step_utilisation, **links.BENCHES, **serial.BENCHES,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
-    **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
+    **mpi_cosim.BENCHES, **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
     **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
 }
