@@ -107,9 +107,13 @@ WORK: dict[type, Callable[[Any, float], HostWork]] = {
 }
 
 
+#: For each kind of work whose cost is of some samples how many they are.
+SAMPLES: dict[type, Callable[[Any], int]] = {Multiplication: lambda work: product_of(work).samples}
+
+
 def host_cost(machine: HostCycles, work: Work) -> WorkCost:
     """What a piece of work takes a host."""
     amounts = WORK[type(work)](work, machine.given.cache_words)
     latency, interval = machine.cycles(amounts)
-    samples = product_of(work).samples if isinstance(work, Multiplication) else 0
+    samples = SAMPLES[type(work)](work) if type(work) in SAMPLES else 0
     return WorkCost(latency, interval, macs=amounts.multiply_adds, samples=samples)

@@ -68,6 +68,18 @@ SENT: dict[type, _Halves] = {TileCopy: _Halves(tiles.copied_tile, tiles.tile_pla
                              LineTransform: _Halves(tiles.made_lines, tiles.line_places)}
 
 
+class _Own(NamedTuple):
+    """Work that a die may do for itself: whether it does, and its kernel."""
+
+    stays: Callable[[Any], bool]
+    kernel: Callable[[Memory, Any], Kernel]
+
+
+#: For each kind of work that a die may do for itself what it does then.
+OWN: dict[type, _Own] = {RowsByNumber: _Own(lambda work: True, tiles.rows_kernel),
+                         TransformTiles: _Own(lambda work: not work.scatter, tiles.gather_kernel)}
+
+
 class Message(NamedTuple):
     """What comes from another process of an operation, and where it goes: places of this process's dies, with their
     die, in the order in which their words lie in the message."""
@@ -108,9 +120,9 @@ class Moves:
         coming: dict[int, list[tuple[int, Floats]]] = defaultdict(list)
         for die, rank in enumerate(ranks):
             for work in MOVES[type(operation)](operation, die):
-                if not _is_sent(work):
+                if type(work) in OWN and OWN[type(work)].stays(work):
                     if die in memories:
-                        self.kernels.append(_own(memories[die], work))
+                        self.kernels.append(OWN[type(work)].kernel(memories[die], work))
                 elif die in memories:
                     made.append((die, work, SENT[type(work)].made(memories[die], die, work)))
                 else:
@@ -136,16 +148,3 @@ class Moves:
                     self.kernels.append(partial(part.give, place.reshape(part.shape)))
         self.messages = [Message(ends.incoming(rank, tag, sum(place.size for _, place in places)), places)
                          for rank, places in sorted(coming.items()) if places]
-
-
-def _is_sent(work: Work) -> bool:
-    """Whether it may go to other dies."""
-    return type(work) in SENT and (not isinstance(work, TransformTiles) or work.scatter)
-
-
-def _own(memory: Memory, work: Work) -> Kernel:
-    """Work of a die for itself."""
-    if isinstance(work, RowsByNumber):
-        return tiles.rows_kernel(memory, work)
-    assert isinstance(work, TransformTiles)
-    return tiles.gather_kernel(memory, work)

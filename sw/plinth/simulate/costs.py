@@ -184,6 +184,17 @@ class DieCosts:
                          3.0 * words, words, words, 0.0)
 
 
+def _vector_pieces(work: Vector, count: float) -> float:
+    """Pieces of a program that so many tasks are: the last one may be smaller, so that of a program over more than one
+    they are those of the whole."""
+    whole, piece = work.program.rows * work.program.columns, work.rows * work.columns
+    return max(1, count * piece // whole) * whole / piece if whole > piece > 0 else count
+
+
+#: For each kind of work whose tasks may be unequal how many equal ones they are.
+PIECES: dict[type, Callable[[Any, float], float]] = {Vector: _vector_pieces}
+
+
 class HostCosts(DieCosts):
     """Hosts of an array, which run numpy: an operation at a time, one kernel behind the other. What they send and sum
     themselves takes its time there as well; while words are on the links, they go on with what needs none of them. What
@@ -205,11 +216,8 @@ class HostCosts(DieCosts):
         count = float(task.count)
         if task.share is not None and cost.samples:
             count = task.share.samples / cost.samples
-        elif isinstance(task.work, Vector):
-            # The last piece may be smaller: of a program over more than one they are those of the whole.
-            whole, piece = (task.work.program.rows * task.work.program.columns, task.work.rows * task.work.columns)
-            if whole > piece > 0:
-                count = max(1, count * piece // whole) * whole / piece
+        elif type(task.work) in PIECES:
+            count = PIECES[type(task.work)](task.work, count)
         macs = 0.0 if task.share is None else multiply_adds(task)
         return PaperCost((count * cost.interval + cost.latency - cost.interval) * self.second, adds=macs,
                          multiplies=macs)
