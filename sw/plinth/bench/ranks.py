@@ -28,7 +28,7 @@ from plinth.step.tasks import Phase
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 #: Steps of two runs, whose difference counts: what is before the first step, and the checks of the first eight, are in
 #: both; a run of each, so many times.
-FEW, MANY, TURNS = 10, 34, 3
+FEW, MANY, TURNS = 10, 110, 3
 #: Words of a sum, 64 MB; those of a chunk; sums.
 WORDS, CHUNK, SUMS = 1 << 24, 64, 9
 #: Moments at which a rank is killed, in seconds after its first step.
