@@ -1,6 +1,7 @@
 """Work of processes that ``mpiexec`` starts: ``python -m tests.support.ranks FOLDER`` is a rank's."""
 
 import io
+import os
 import pickle
 import subprocess
 import sys
@@ -21,9 +22,11 @@ PATIENCE = 300
 
 
 def mpiexec(ranks: int, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command of this Python in several ranks, with the launcher of its environment, until all have ended."""
-    return subprocess.run([mpi_launcher(), "-n", str(ranks), sys.executable, *command], cwd=ROOT, text=True,
-                          capture_output=True, timeout=PATIENCE, **options)
+    """Run a command of this Python in several ranks, with the launcher of its environment, until all have ended; in
+    their environment ``OUT`` is a folder for their results, which tests that run beside each other do not share."""
+    with tempfile.TemporaryDirectory() as out:
+        return subprocess.run([mpi_launcher(), "-n", str(ranks), sys.executable, *command], cwd=ROOT, text=True,
+                              capture_output=True, timeout=PATIENCE, env=os.environ | {"OUT": out}, **options)
 
 
 def in_ranks(processes: Sequence[Sequence[int]], work: Callable[[Any], Any],

@@ -105,7 +105,7 @@ import os, sys
 from plinth.cli import main
 if os.environ["PMI_RANK"] == "1":
     exec(sys.argv[1])
-main(["run", "--steps", "2", "--batch", "16"])
+main(["run", "--steps", "2", "--batch", "16", "--out", os.environ["OUT"]])
 """
 
 
@@ -131,7 +131,7 @@ def test_a_rank_that_hangs_is_named(device: str, why: str) -> None:
               "    kind.__init__.__kwdefaults__['patience_seconds'] = 4\n"
               "def hang(*_, **__): os.kill(os.getpid(), signal.SIGSTOP)\n"
               "if os.environ['PMI_RANK'] == '1': job.evaluate = hang\n"
-              f"main({[*START, '--device', device]})\n")
+              f"main({[*START, '--device', device, '--out']} + [os.environ['OUT']])\n")
     run = mpiexec(2, "-c", script)
     assert run.returncode == 2 and run.stdout == ""
     assert re.search(f"^plinth: error: rank 0: {why}; rank 1 has not ended 1 seconds behind this one: all ranks are "
@@ -143,7 +143,8 @@ def test_a_rank_that_is_killed_ends_all(tmp_path: Path, device: str) -> None:
     """What was saved is whole: mpiexec ends the other ranks, in the middle of a step as well."""
     script = ("import os, signal, threading\nfrom plinth.cli import main\n"
               "if os.environ['PMI_RANK'] == '1': threading.Timer(6, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
-              f"main(['run', '--device', {device!r}, '--planner', 'data', '--batch', '256', '--epochs', '1000',"
+              f"main(['run', '--out', os.environ['OUT'], '--device', {device!r}, '--planner', 'data',"
+              f" '--batch', '256', '--epochs', '1000',"
               f" '--save-every', '2', '--save', {str(tmp_path / 'w.npz')!r}])\n")
     run = mpiexec(2, "-c", script)
     assert run.returncode != 0
@@ -158,7 +159,7 @@ def test_a_rank_that_does_not_start_is_named() -> None:
     script = ("import os, signal\nimport plinth.runtime.mpi as mpi\nfrom plinth.cli import main\n"
               "mpi.told_by_all.__defaults__ = (3,)\n"
               "if os.environ['PMI_RANK'] == '1': mpi.World.__new__ = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)\n"
-              f"main({[*START]})\n")
+              f"main({[*START, '--out']} + [os.environ['OUT']])\n")
     run = mpiexec(2, "-c", script)
     assert run.returncode == 2 and run.stdout == ""
     assert "plinth: error: rank 0: rank 1 has not come to where training starts 3 seconds behind" in run.stderr

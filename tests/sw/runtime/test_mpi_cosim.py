@@ -53,7 +53,7 @@ import plinth.runtime.mpi_cosim as mpi_cosim
 from plinth.cli import main
 if os.environ["PMI_RANK"] == "1":
     exec(sys.argv[1])
-main({list(QUICK)!r} + sys.argv[2:])
+main({list(QUICK)!r} + ["--out", os.environ["OUT"]] + sys.argv[2:])
 """
 #: What makes a die of this rank stop with an error in its step.
 BAD_TASK = """
