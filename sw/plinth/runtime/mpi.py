@@ -106,6 +106,22 @@ def _named(silent: Sequence[int]) -> str:
     return f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
 
 
+def end_late(communicator: Any, own: int, late: Sequence[int], error: BaseException | None, seconds: float) -> None:
+    """End all ranks, as some have not left so long behind this one, which has left with an error, if any."""
+    end_all(communicator, own, f"{'' if error is None else f'{cause(error)}; '}{_named(late)} not ended "
+                               f"{seconds:.0f} seconds behind this one: all ranks are ended")
+
+
+def neighbours(communicator: Any) -> int:
+    """How many ranks share this one's machine, itself among them. Collective."""
+    from mpi4py.MPI import COMM_TYPE_SHARED
+
+    machine = communicator.Split_type(COMM_TYPE_SHARED)
+    count: int = machine.Get_size()
+    machine.Free()
+    return count
+
+
 def end_all(communicator: Any, own: int, message: str) -> None:
     """End all ranks, with a line."""
     with suppress(Exception):
@@ -173,19 +189,15 @@ class MpiTransport(QueueTransport):
         self._thread.join(LEAVE_SECONDS)
         if self._thread.is_alive():
             silent = sorted(self._others - self.endings.keys()) or sorted(self._others)
-            self._abort(f"{'' if error is None else f'{cause(error)}; '}{_named(silent)} not ended "
-                        f"{LEAVE_SECONDS:.0f} seconds behind this one: all ranks are ended")
+            end_late(self._communicator, self.own, silent, error, LEAVE_SECONDS)
         self._communicator.Free()
-
-    def _abort(self, message: str) -> None:
-        end_all(self._communicator, self.own, message)
 
     def _carry(self) -> None:
         """Carry letters until there are none any more. Without its traffic no rank can even be told: all are ended."""
         try:
             self._carry_all()
         except Exception as error:
-            self._abort(f"messages between ranks cannot be carried: {cause(error)}")
+            end_all(self._communicator, self.own, f"messages between ranks cannot be carried: {cause(error)}")
 
     def _carry_all(self) -> None:
         """Send and receive until the last letter of every other rank has come, and all of this rank's are gone."""

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from plinth.errors import cause
-from plinth.runtime.mpi import LEAVE_SECONDS, World, end_all
+from plinth.runtime.mpi import LEAVE_SECONDS, World, end_late, neighbours
 from plinth.runtime.transports import Left
 from plinth_sim.golden.array import PATIENCE_SECONDS
 from plinth_sim.golden.transport import PeerLostError
@@ -39,11 +39,7 @@ GRACE_SECONDS = 5.0
 def threads_of_rank(ranks: World) -> int | None:
     """Simulation threads of this rank that are not asked for: its share of the processors that it and others of its
     machine may run on; None where ``PLINTH_THREADS`` says it. Collective."""
-    from mpi4py.MPI import COMM_TYPE_SHARED
-
-    neighbours = ranks.communicator.Split_type(COMM_TYPE_SHARED)
-    count = neighbours.Get_size()
-    neighbours.Free()
+    count = neighbours(ranks.communicator)
     return None if os.environ.get("PLINTH_THREADS") else max(1, len(os.sched_getaffinity(0)) // count)
 
 
@@ -199,10 +195,7 @@ class MpiLockstep:
             if not silent and not self._sent:
                 break
             if time.monotonic() > until:
-                late = silent or self._others
-                ranks = f"rank {late[0]} has" if len(late) == 1 else f"ranks {', '.join(map(str, late))} have"
-                end_all(self._letters, self.own, f"{'' if error is None else f'{cause(error)}; '}{ranks} not ended "
-                                       f"{LEAVE_SECONDS:.0f} seconds behind this one: all ranks are ended")
+                end_late(self._letters, self.own, silent or self._others, error, LEAVE_SECONDS)
             time.sleep(NAP_SECONDS)
         self._free()
 

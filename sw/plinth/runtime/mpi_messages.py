@@ -15,7 +15,7 @@ import numpy as np
 
 from plinth.driver.driver import DieError, RemoteDieError
 from plinth.runtime.memory import Floats
-from plinth.runtime.mpi import BUSY_SECONDS, NAP_SECONDS, MpiTransport
+from plinth.runtime.mpi import BUSY_SECONDS, NAP_SECONDS, MpiTransport, neighbours
 from plinth_sim.golden.array import PATIENCE_SECONDS
 
 
@@ -92,12 +92,8 @@ class MpiMessages:
         self.wait(transport.meeting().Test)
         self._communicator = transport.communicator.Dup()
         self.own, self.size = transport.own, len(transport.processes)
-        from mpi4py.MPI import COMM_TYPE_SHARED
-
-        host = self._communicator.Split_type(COMM_TYPE_SHARED)
         #: Ranks that share this one's memory, itself among them.
-        self.neighbours: int = host.Get_size()
-        host.Free()
+        self.neighbours = neighbours(self._communicator)
         processes = {die: rank for rank, dies in enumerate(transport.processes) for die in dies}
         #: The rank of each die.
         self.ranks = [processes[die] for die in range(len(processes))]
