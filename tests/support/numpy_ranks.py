@@ -36,6 +36,7 @@ class Post:
         self.told: list[Any] = [None] * self.size
         #: Words sent from a rank to another.
         self.words: dict[tuple[int, int], int] = defaultdict(int)
+        self.messages: dict[tuple[int, int], int] = defaultdict(int)
         self.barrier = threading.Barrier(self.size, timeout=60)
         self.lock = threading.Lock()
 
@@ -73,6 +74,7 @@ class _Outgoing:
         with self._lock:
             self._box.append(self.words.copy())
             self._post.words[self._pair] += len(self.words)
+            self._post.messages[self._pair] += 1
         self.words[...] = np.nan
 
 
@@ -151,10 +153,10 @@ class NumpyTraining:
         return {die: memory._places for die, memory in executor._step.memories.items()}, read
 
 
-def in_threads(training: NumpyTraining, ranks: Sequence[int]) -> tuple[list[Any], dict[tuple[int, int], int]]:
+def in_threads(training: NumpyTraining, ranks: Sequence[int]) -> tuple[list[Any], Post]:
     """A training run of which each thread has the dies of its rank: what it returns in each, and the words that each
     pair of ranks has sent."""
     post = Post(ranks)
     with ThreadPoolExecutor(post.size) as pool:
         outcomes = list(pool.map(lambda own: training.on(ThreadMessages(post, own)), range(post.size)))
-    return outcomes, post.words
+    return outcomes, post

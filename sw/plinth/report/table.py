@@ -63,10 +63,10 @@ def _ranks(console: Console, pairs: list[dict[str, int]]) -> None:
     """What ranks have sent each other, pair by pair, beside what the plan says."""
     from plinth_hw.terminal.table import new_table, print_table
 
-    table = new_table("from rank", "to", "words", "planned", "messages", title="between ranks, all steps")
+    table = new_table("from rank", "to", "words", "planned", "messages", "planned", title="between ranks, all steps")
     for pair in pairs:
         table.add_row(*(f"{pair[key]:,}" for key in (
-            "from_rank", "to_rank", "sent_words", "predicted_sent_words", "messages")))
+            "from_rank", "to_rank", "sent_words", "predicted_sent_words", "messages", "predicted_messages")))
     print_table(console, table)
 
 

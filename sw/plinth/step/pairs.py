@@ -1,5 +1,7 @@
-"""Words that dies send each other in a step, pair by pair: what processes that have the dies count on their wires."""
+"""Words and messages that dies send each other in a step, pair by pair: what processes that have the dies count on
+their wires."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -7,8 +9,10 @@ import numpy as np
 from plinth.partition.cuts import Integers
 from plinth.partition.exchanges import words
 from plinth.step.between import Reduce
+from plinth.step.operations import Operation
+from plinth.step.predicted_gather import CodedGather, MaskExchange
 from plinth.step.step import Step
-from plinth.step.tasks import Phase
+from plinth.step.tasks import CodePart, Phase, Task
 
 
 def words_between(step: Step, *, whole: bool = False, rings: bool = True) -> Integers:
@@ -24,23 +28,77 @@ def words_between(step: Step, *, whole: bool = False, rings: bool = True) -> Int
             plain = replace(exchange, coded=None) if whole else exchange
             sent += words(plain, step.batch, step.factors)
     np.fill_diagonal(sent, 0)
-    for reduction in step.operations:
-        if isinstance(reduction, Reduce) and (rings or reduction.phase is Phase.GATHER):
-            _add_rings(reduction, sent)
+    for reduction, ring in _rings(step, library=not rings):
+        chunk, words_in_all = reduction.parameters.chunk_words, reduction.words(ring[0])
+        chunks = np.arange(0, words_in_all, chunk)
+        own = np.bincount(np.arange(len(chunks)) % len(ring), np.minimum(chunk, words_in_all - chunks), len(ring))
+        sent[ring, np.roll(ring, -1)] += _handed_on(reduction.phase, own.astype(np.int64))
     return sent
 
 
-def _add_rings(reduction: Reduce, sent: Integers) -> None:
-    """Each member hands on, in a reduce-scatter, all chunks but its own, and in an all-gather all but those of the
-    member behind it."""
-    chunk = reduction.parameters.chunk_words
-    for ring in reduction.rings.members:
-        count, whole = len(ring), reduction.words(ring[0])
-        if count < 2 or reduction.message(ring[0]) is None:
-            continue
-        chunks = np.arange(0, whole, chunk)
-        own = np.bincount(np.arange(len(chunks)) % count, np.minimum(chunk, whole - chunks), count).astype(np.int64)
-        for number, die in enumerate(ring):
-            behind = (number + 1) % count
-            sent[die, ring[behind]] += ((reduction.phase is not Phase.GATHER) * (whole - own[number])
-                                        + (reduction.phase is not Phase.SUM) * (whole - own[behind]))
+def messages_between(step: Step) -> Integers:
+    """Messages that die s (row) sends to die t (column) in a step: of each descriptor one to each die that it goes to,
+    and in each turn of a ring one to the next member, be it empty."""
+    sent = np.zeros((step.dies, step.dies), dtype=np.int64)
+    for operation in step.operations:
+        sent += _descriptors(operation, step.dies)
+    for reduction, ring in _rings(step):
+        sent[ring, np.roll(ring, -1)] += _handed_on(reduction.phase, np.ones(len(ring), np.int64))
+    np.fill_diagonal(sent, 0)
+    return sent
+
+
+def joined_messages_between(step: Step, processes: Sequence[Sequence[int]], *, rings: bool = True) -> Integers:
+    """Messages that process r (row) sends to process s (column) in a step, if all that an operation moves from one to
+    the other goes in one, in place of the parts of a predicted gather all words; and in each turn of a ring what is
+    not empty. Without ``rings`` those of all-gathers alone."""
+    turns = np.zeros((step.dies, step.dies), dtype=np.int64)
+    for reduction, ring in _rings(step, library=not rings):
+        chunks = -(-reduction.words(ring[0]) // reduction.parameters.chunk_words)
+        turns[ring, np.roll(ring, -1)] += _handed_on(reduction.phase, (np.arange(len(ring)) < chunks).astype(np.int64))
+    sent = between_processes(turns, processes)
+    for operation in step.operations:
+        if not _later_part(operation):
+            sent += between_processes(_descriptors(operation, step.dies), processes) > 0
+    return sent
+
+
+def between_processes(between: Integers, processes: Sequence[Sequence[int]]) -> Integers:
+    """What dies send each other, of the processes that have them: 0 within one."""
+    sent = np.array([[between[np.ix_(mine, theirs)].sum() for theirs in processes] for mine in processes])
+    np.fill_diagonal(sent, 0)
+    return sent
+
+
+def _later_part(operation: Operation) -> bool:
+    """Whether it is of a predicted gather, behind its first part."""
+    if isinstance(operation, CodedGather):
+        return isinstance(operation.part, CodePart) and operation.part.number > 0
+    return isinstance(operation, MaskExchange)
+
+
+def _rings(step: Step, *, library: bool = False) -> Iterator[tuple[Reduce, list[int]]]:
+    """Each message of a ring, and its members; but sums if the library makes them."""
+    for reduction in step.operations:
+        if isinstance(reduction, Reduce) and not (library and reduction.phase is not Phase.GATHER):
+            for ring in reduction.rings.members:
+                if len(ring) > 1 and reduction.words(ring[0]) and reduction.message(ring[0]) is not None:
+                    yield reduction, list(ring)
+
+
+def _handed_on(phase: Phase, own: Integers) -> Integers:
+    """Of what each member owns, what each hands on in the turns of a message: in a reduce-scatter all but its own, in
+    an all-gather all but what the member behind it owns."""
+    whole = own.sum()
+    return (phase is not Phase.GATHER) * (whole - own) + (phase is not Phase.SUM) * (whole - np.roll(own, -1))
+
+
+def _descriptors(operation: Operation, dies: int) -> Integers:
+    """Descriptors of each die (row) that go to each die (column)."""
+    sent = np.zeros((dies, dies), dtype=np.int64)
+    for die in range(dies):
+        for item in operation.tasks(die):
+            if isinstance(item, Task):
+                for other in item.work.receivers:
+                    sent[die, other] += item.work.descriptors
+    return sent

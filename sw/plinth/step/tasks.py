@@ -28,6 +28,11 @@ class Kind:
         (:mod:`plinth.machine`)."""
         return 1
 
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """Dies that each of its descriptors goes to, the die itself among them if it counts what comes as others do."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Multiplication(Kind):
@@ -74,6 +79,13 @@ class Members:
                 for number in range(self.count)]
 
 
+def _receivers(die: int | None, members: Members | None) -> tuple[int, ...]:
+    """Of what goes to one die, to members in its place, or nowhere."""
+    if members is not None:
+        return tuple(number for number, _ in members.shares)
+    return () if die is None else (die,)
+
+
 @dataclass(frozen=True)
 class TileCopy(Kind):
     """A copy of a tile; to another die, where it counts for an exchange."""
@@ -91,6 +103,11 @@ class TileCopy(Kind):
     #: itself.
     members: Members | None = None
     members_apart: int = 0
+
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """Dies that each of its descriptors goes to."""
+        return _receivers(self.die, self.members)
 
 
 @dataclass(frozen=True)
@@ -179,6 +196,11 @@ class TransformTiles(Kind):
         """One for each column of tiles, or for each image."""
         return self.counts[1] if self.by_column else self.maps.images
 
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """Dies that each of its descriptors goes to."""
+        return _receivers(self.die, self.members)
+
 
 @dataclass(frozen=True)
 class LineTransform(Kind):
@@ -211,6 +233,11 @@ class LineTransform(Kind):
     def blocks(self) -> int:
         """Columns that go together: one of each die's."""
         return 1 if self.members is None else self.members.count
+
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """Dies that each of its descriptors goes to."""
+        return _receivers(self.die, self.members)
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -293,6 +320,11 @@ class Encode(Kind):
     exchange: int = -1
     #: A string is for one die alone.
     members: ClassVar[None] = None
+
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """Dies that each of its descriptors goes to."""
+        return _receivers(self.die, self.members)
 
     @property
     def touches(self) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:

@@ -7,8 +7,6 @@ from itertools import islice, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from plinth.array.array import Array
 from plinth.driver.device import DeviceArray as Devices
 from plinth.driver.driver import Driver
@@ -29,7 +27,7 @@ from plinth.runtime.arrays import WaveWindow, bitstream_digest, cosim_array, gol
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.runtime.transports import ProcessTransport
 from plinth.step.build import step_of
-from plinth.step.pairs import words_between
+from plinth.step.pairs import between_processes, joined_messages_between, messages_between, words_between
 from plinth.step.step import Step
 from plinth.train import checkpoint
 from plinth.train.checkpoint import Checkpoint
@@ -405,17 +403,21 @@ def _between_ranks(options: JobOptions, transport: ProcessTransport, driver: Exe
     counted = driver.told("words sent", [(rank, transport.words[rank], transport.messages[rank])
                                          for rank in sorted(transport.words)])
     parameters = options.array.die_parameters()
-    between = words_between(step_of(trained_sharding(plan, parameters, options.rule), parameters),
-                            whole=options.device == NUMPY, rings=options.reduce == RING)
+    step, rings = step_of(trained_sharding(plan, parameters, options.rule), parameters), options.reduce == RING
+    between = words_between(step, whole=options.device == NUMPY, rings=rings)
+    if options.device == NUMPY:
+        planned_messages = joined_messages_between(step, transport.processes, rings=rings)
+    else:
+        planned_messages = between_processes(messages_between(step), transport.processes)
+    planned_words = between_processes(between, transport.processes)
     found = {(rank, other): (words, messages) for rank, sent in enumerate(counted) for other, words, messages in sent}
     pairs = []
     for pair in permutations(range(len(transport.processes)), 2):
-        mine, theirs = (list(transport.processes[rank]) for rank in pair)
-        planned = steps * int(between[np.ix_(mine, theirs)].sum())
         words, messages = found.get(pair, (0, 0))
-        if planned or words:
-            pairs.append({"from_rank": pair[0], "to_rank": pair[1], "sent_words": words,
-                          "predicted_sent_words": planned, "messages": messages})
+        if planned_words[pair] or words:
+            pairs.append({"from_rank": pair[0], "to_rank": pair[1],
+                          "sent_words": words, "predicted_sent_words": steps * int(planned_words[pair]),
+                          "messages": messages, "predicted_messages": steps * int(planned_messages[pair])})
     return pairs
 
 

@@ -11,18 +11,20 @@ from tests.support.ranks import in_ranks
 from tests.support.shares import assert_same
 
 from plinth.network.zoo import NETWORKS
-from plinth.step.pairs import words_between
+from plinth.step.pairs import between_processes, joined_messages_between, words_between
 from plinth.update.rule import UpdateRule
 
 
 def check(training: NumpyTraining, ranks: list[int]) -> None:
-    """Bits of one process in threads that stand for ranks, which send each other the words that the plan says."""
-    outcomes, words = in_threads(training, ranks)
+    """Bits of one process in threads that stand for ranks, which send each other the words and messages of the step."""
+    outcomes, post = in_threads(training, ranks)
     check_bits(training, ranks, outcomes)
-    between = words_between(training.step, whole=True)
-    for pair in permutations(range(max(ranks) + 1), 2):
-        mine, theirs = (np.equal(ranks, rank) for rank in pair)
-        assert words[pair] == training.steps * between[np.ix_(mine, theirs)].sum(), pair
+    processes = [np.flatnonzero(np.equal(ranks, rank)).tolist() for rank in range(max(ranks) + 1)]
+    words = between_processes(words_between(training.step, whole=True), processes)
+    messages = joined_messages_between(training.step, processes)
+    for pair in permutations(range(len(processes)), 2):
+        assert (post.words[pair], post.messages[pair]) == (
+            training.steps * words[pair], training.steps * messages[pair]), pair
 
 
 def check_bits(training: NumpyTraining, ranks: list[int], outcomes: list[Any]) -> None:
