@@ -32,17 +32,27 @@ START = ("run", "--steps", "2", "--batch", "16", "--planner", "data")
 
 def test_the_command_gives_the_weights_of_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One rank reports; the report is that of one process, but for times, and says that each pair of ranks has sent the
-    words of the plan. Sums by the library are equal but for rounding, and no rank sends another anything itself."""
+    words of the plan. Sums by the library are equal but for rounding, and no rank sends another anything itself. What
+    ranks have saved another number of them goes on from, and has the weights of a run that never stopped."""
     def arguments(name: str, *options: str) -> tuple[str, ...]:
         return (*START, "--dies", "3", *options, "--out", str(tmp_path / name), "--save",
                 str(tmp_path / f"{name}.npz"), "--json")
+
+    def resumed(name: str, *options: str) -> tuple[str, ...]:
+        return (*options, "--steps", "1", "--resume", str(tmp_path / f"half_{name}.npz"))
 
     def weights(name: str) -> dict[str, NDArray[np.float32]]:
         with np.load(tmp_path / f"{name}.npz") as saved:
             return {key: saved[key] for key in saved.files if key != "header"}
 
     kinds = {"golden": (), "numpy": ("--device", "numpy"), "library": ("--device", "numpy", "--reduce", "library")}
-    outcomes = commands(2, [[arguments(name, *options)] * 2 for name, options in kinds.items()])
+    halves = [arguments(f"half_{name}", *options, "--steps", "1") for name, options in kinds.items()]
+    assert in_process(capsys, *arguments("half_numpy1", *kinds["numpy"], "--steps", "1"))[0] == 0
+    cases = [*(arguments(name, *options) for name, options in kinds.items()), *halves,
+             arguments("numpy12", *resumed("numpy1", *kinds["numpy"]))]
+    outcomes = commands(2, [[case] * 2 for case in cases])
+    assert all(code == 0 for outcome in outcomes[3:] for code, _, _ in outcome), outcomes
+    outcomes = outcomes[:3]
     for (name, options), ((code, out, err), (other_code, *others)) in zip(kinds.items(), outcomes, strict=True):
         assert (code, other_code, others) == (0, 0, ["", ""]), err
         assert err.count("step 2 of 2: ") == 1
@@ -59,8 +69,10 @@ def test_the_command_gives_the_weights_of_one_process(tmp_path: Path, capsys: py
         assert code == 0 and report.keys() == alone.keys()
         for key in report.keys() - {"wall_seconds", "setup_seconds"}:
             assert report[key] == alone[key], key
-        left, right = weights(name), weights(f"{name}1")
-        assert left.keys() == right.keys() and all(np.array_equal(left[key], right[key]) for key in left)
+        assert in_process(capsys, *arguments(f"{name}21", *resumed(name, *options)))[0] == 0
+        for other in (f"{name}1", f"{name}21", *(["numpy12"] if name == "numpy" else [])):
+            left, right = weights(name), weights(other)
+            assert left.keys() == right.keys() and all(np.array_equal(left[key], right[key]) for key in left), other
     for key, values in weights("library").items():
         assert np.abs(values - weights("numpy")[key]).max() <= 1e-5 * np.abs(values).max()
 
