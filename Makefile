@@ -53,7 +53,7 @@ train: $(STAMP) ## train on the digits (DIES= NETWORK= MACHINE=ndp|hypar|fpga FO
 		$(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test: $(STAMP) ## the regression
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not long" --durations 30 --durations-min 5 $(ARGS)
 
 test-quick: $(STAMP) ## its fast part
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not long and not slow" $(ARGS)
