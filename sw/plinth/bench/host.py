@@ -23,7 +23,8 @@ from plinth.array.host import RATES, HostRates
 from plinth.errors import UserError
 from plinth.machine.convolution import ConvolutionShape
 from plinth.machine.host import RATE_OF, SUM_RUNS, HostWork, convolution_work, moved, nanoseconds, product_work
-from plinth.runtime.mpi import LAUNCHED, World, world
+from plinth.runtime.launcher import launched
+from plinth.runtime.mpi import World, world
 from plinth.runtime.products import ConvolutionKernel, product_kernel
 from plinth_hw.isa.parameters import PRESETS
 
@@ -279,7 +280,7 @@ def ranks() -> World | None:
     UserError
         As :func:`plinth.runtime.mpi.world`, where it has.
     """
-    if not any(os.environ.get(variable, "1") not in ("", "1") for variable in LAUNCHED):
+    if not launched():
         return None
     found = world()
     return found if found.size > 1 else None

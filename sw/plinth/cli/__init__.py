@@ -8,6 +8,7 @@ nothing. What all have in common is imported where an interruption is a line alr
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Sequence
 
 from plinth.errors import UserError
@@ -20,9 +21,16 @@ COLLECTED = 50_000, 20, 50
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point, for the arguments of the process or, within one that goes on, for others; ends by SystemExit, with
-    2, 130 or 141, or returns."""
-    with program("plinth", (UserError,), kept="what was saved is kept", last=arguments is None):
-        gc.set_threshold(*COLLECTED)
-        from plinth.cli.commands import run
+    2, 130 or 141, or returns. Of processes that MPI has started it ends the others, too, if it never came to MPI."""
+    try:
+        with program("plinth", (UserError,), kept="what was saved is kept", last=arguments is None):
+            gc.set_threshold(*COLLECTED)
+            from plinth.cli.commands import run
 
-        run(arguments)
+            run(arguments)
+    except SystemExit as end:
+        if end.code and "PMI_FD" in os.environ:
+            from plinth.runtime.launcher import end_others
+
+            end_others(int(end.code))
+        raise

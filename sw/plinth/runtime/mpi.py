@@ -11,7 +11,6 @@ letters go and come while the host computes::
 
 from __future__ import annotations
 
-import os
 import queue
 import sys
 import threading
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from plinth.errors import UserError, cause, one_line
+from plinth.runtime.launcher import launched, who
 from plinth.runtime.transports import Left, Letter, QueueTransport
 from plinth_hw.installation import install
 
@@ -39,8 +39,6 @@ LEAVE_SECONDS = 30.0
 START_SECONDS = 300.0
 #: Exit code of ranks that are ended so.
 ABORTED = 2
-#: Where launchers say how many processes they have started: MPICH's, Open MPI's, Slurm's.
-LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 class World(NamedTuple):
@@ -63,21 +61,20 @@ def world() -> World:
     try:
         from mpi4py import MPI
     except ImportError as error:
-        raise UserError("processes over MPI need mpi4py, for this machine's MPI or with one of its own: "
+        raise UserError(f"{who()}processes over MPI need mpi4py, for this machine's MPI or with one of its own: "
                         f"{install('mpi')}") from error
     except RuntimeError as error:
-        raise UserError(f"mpi4py finds no MPI library that it can load: {cause(error)}; load that of this machine, or "
-                        f"take one from the registry: {install('mpi')}") from error
+        raise UserError(f"{who()}mpi4py finds no MPI library that it can load: {cause(error)}; load that of this "
+                        f"machine, or take one from the registry: {install('mpi')}") from error
     name = " ".join(MPI.Get_library_version().split("\n")[0].split())
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise UserError(f"this MPI ({name}) cannot be called from several threads; take one that offers "
                         "MPI_THREAD_MULTIPLE")
     size = MPI.COMM_WORLD.Get_size()
-    for variable in LAUNCHED if size == 1 else ():
-        if (launched := os.environ.get(variable, "")).isdecimal() and int(launched) > 1:
-            raise UserError(f"one of {launched} processes ({variable}), but mpi4py's MPI ({name}) knows of no other; "
-                            "start them with the launcher of that MPI, which `plinth doctor` shows, or give mpi4py "
-                            "the MPI of this launcher")
+    for variable, processes in launched().items() if size == 1 else ():
+        raise UserError(f"one of {processes} processes ({variable}), but mpi4py's MPI ({name}) knows of no other; "
+                        "start them with the launcher of that MPI, which `plinth doctor` shows, or give mpi4py "
+                        "the MPI of this launcher")
     return World(MPI.COMM_WORLD, size, MPI.COMM_WORLD.Get_rank())
 
 

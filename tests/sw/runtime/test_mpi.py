@@ -132,6 +132,18 @@ def test_an_error_that_nobody_expects_ends_all(place: str) -> None:
     assert run.stderr.count("KeyError: 'odd'") == 1, run.stderr
 
 
+@pytest.mark.parametrize(("odd", "code", "line"), [
+    ("sys.modules['mpi4py'] = None", 2, "rank 1: processes over MPI need mpi4py, for this machine's MPI or with one"),
+    ("import signal, types\n    terminate = lambda _: signal.raise_signal(signal.SIGTERM)\n"
+     "    sys.modules['plinth.cli.commands'] = types.SimpleNamespace(run=terminate)", 130, "interrupted")])
+def test_a_rank_that_never_comes_to_mpi_ends_all(odd: str, code: int, line: str) -> None:
+    """The others wait for it within MPI, where nothing else ends them."""
+    script = f"{ODD.rpartition('main(')[0].replace('exec(sys.argv[1])', odd)}main(['run', '--steps', '2'])\n"
+    run = mpiexec(2, "-c", script)
+    assert (run.returncode, run.stdout) == (code, ""), run
+    assert run.stderr.count(line) == 1 and "Traceback" not in run.stderr, run.stderr
+
+
 @pytest.mark.parametrize(("device", "why"), [
     ("golden", "dies 2, 3 did not come to where all processes meet within 4 s"),
     ("numpy", "nothing came from other ranks for 4 s")])

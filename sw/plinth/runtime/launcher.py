@@ -1,0 +1,32 @@
+"""What launchers of MPI programs tell a process, and what it tells them where it never comes to MPI itself."""
+
+import os
+import sys
+from contextlib import suppress
+
+#: Where launchers say how many processes they have started, and which this one is: MPICH's, Open MPI's, Slurm's.
+LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+
+
+def launched() -> dict[str, int]:
+    """How many processes were started together, by the launchers' variables that say so; those of one are left out."""
+    return {name: int(text) for name in LAUNCHED if (text := os.environ.get(name, "")).isdecimal() and int(text) > 1}
+
+
+def who() -> str:
+    """``"rank 3: "``, of one of several processes before it knows that from MPI; of one alone nothing."""
+    numbers = [text for name in NUMBERS if (text := os.environ.get(name, "")).isdecimal()]
+    return f"rank {numbers[0]}: " if launched() and numbers else ""
+
+
+def end_others(code: int) -> None:
+    """End the processes that were started with this one, if it never came to MPI, where they wait for it.
+
+    Other launchers do that of their own; MPICH's waits for a process that ends by an exit code, but takes its word (a
+    line of PMI version 1) and then ends with that code itself.
+    """
+    channel = os.environ.get("PMI_FD", "")
+    if launched() and channel.isdecimal() and "mpi4py.MPI" not in sys.modules:
+        with suppress(OSError):
+            os.write(int(channel), f"cmd=abort exitcode={code}\n".encode())
