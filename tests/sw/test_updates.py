@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,16 +11,20 @@ from tests.support.networks import random_data
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth import cli
+from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.layers import Convolution, Dense, Flatten, MeanPool, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network, perceptron
 from plinth.plan.planning import data_parallel
+from plinth.step.updates import update_program
 from plinth.train.session import Session
 from plinth.update.kinds import ADAGRAD, ADAGRAD_PRINTED, KINDS, LAWS, MOMENTUM, RMSPROP, SGD
+from plinth.update.law import VectorOperations
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 
 NETWORK, BATCH = perceptron("small", (12, 40, 24, 6)), 32
 #: Rules of FP32, and of fixed point: narrow ones of Adagrad need an epsilon that 16 bits can hold.
@@ -191,3 +197,25 @@ def test_dies_without_an_optimiser_refuse() -> None:
     with pytest.raises(UserError, match="have no optimiser engine for update 'adagrad'"):
         lower_training(NETWORK, data_parallel(NETWORK, dies=1, batch=BATCH), die, rule=UpdateRule(ADAGRAD, wide=True),
                        steps=1, memory_words=MEMORY_WORDS)
+
+
+def test_operations_write_their_target_and_read_the_others() -> None:
+    """Of rules that keep what they read, which none of today's does of a reciprocal."""
+    places = [Buffer(name, 0, 4, 8, 8) for name in "wgs"]
+
+    def program(to: VectorOperations, _: object) -> None:
+        to.add("q", "w", "s")
+        to.subtract("q", "s", "g")
+        to.multiply("s", "g", "w")
+        to.shift("q", "s", 2.0)
+        to.scale("s", "q", 3.0)
+        to.reciprocal("q", "s")
+        to.inverse_root("s", "g")
+
+    rule: Any = SimpleNamespace(law=SimpleNamespace(program=program))
+    made = update_program(preset("ndp-tiny"), rule, 4, *places)
+    assert [(each.op, each.dst, each.a, each.b, each.immediate) for each in made.instructions] == [
+        (VectorOp.ADD, "q", "w", "s", None), (VectorOp.SUB, "q", "s", "g", None), (VectorOp.MUL, "s", "g", "w", None),
+        (VectorOp.ADD_IMMEDIATE, "q", "s", None, 2.0), (VectorOp.SCALE, "s", "q", None, 3.0),
+        (VectorOp.FUNCTION, "q", "s", VectorFunction.RECIPROCAL, None),
+        (VectorOp.FUNCTION, "s", "g", VectorFunction.INVERSE_ROOT, None), (VectorOp.SUB, "w", "w", "q", None)]
