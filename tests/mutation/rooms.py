@@ -41,5 +41,6 @@ ROOMS = {
     "lower": Room(("sw/plinth/lower", "sw/plinth/step", "sw/plinth/machine"),
                   ("tests/sw/lower", "tests/sw/step", "tests/sw/machine", "tests/sw/test_lowering.py",
                    "tests/sw/test_training.py", "tests/sw/test_float64.py", "tests/sw/test_updates.py",
-                   "tests/sw/test_sharding.py", "tests/sw/predict/test_row_stationary.py")),
+                   "tests/sw/test_sharding.py", "tests/sw/predict/test_row_stationary.py",
+                   "tests/sw/simulate/test_hosts.py", "tests/sw/runtime/test_numpy_ranks.py")),
 }

@@ -85,9 +85,10 @@ def test_routes_of_a_grid_with_a_short_row_form_no_circle(groups: int) -> None:
 
 @pytest.mark.parametrize("name", ["mpt-2x2", "mpt-17x4", "mpt-128x2", "mpt-1024x1", "mpt-1x1024"])
 def test_any_groups_and_clusters_are_planned_and_simulated(capsys, name: str) -> None:
+    """Small ones task by task, large ones in groups."""
     array = sized(name)
     assert array is not None
-    arguments = ("digits-cnn", "--winograd", "2", "--weights", "winograd", "--array", name, "--planner", "mpt",
+    arguments = ("lenet-c" if array.dies > 1000 else "digits-cnn", "--winograd", "2", "--weights", "winograd", "--array", name, "--planner", "mpt",
                  "--batch", str(array.dies), "--json")
     cli.main(["plan", *arguments])
     planned = json.loads(capsys.readouterr().out)
@@ -95,6 +96,7 @@ def test_any_groups_and_clusters_are_planned_and_simulated(capsys, name: str) ->
     simulated = json.loads(capsys.readouterr().out)
     assert planned["dies"] == simulated["dies"] == array.dies == prod(array.dimensions)
     assert simulated["injected_words"] == planned["predicted_injected_words"] > 0 and simulated["seconds"] > 0
+    assert simulated["simulated"] == ("in groups of tasks" if array.dies > 1000 else "task by task")
     assert {arrangement["groups"] * arrangement["clusters"] for arrangement in simulated["winograd"].values()} == {
         array.dies}
 
