@@ -24,9 +24,9 @@ from plinth.machine.vector import ProgramWork
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 
-#: Windows of convolutions are unrolled so many elements at a time; of no more than that they are kept for the
-#: gradient (:mod:`plinth.runtime.products` does so).
-MOST_UNROLLED = 1 << 23
+#: Windows of convolutions are unrolled so many elements at a time, which stay in a processor's cache where products
+#: read them; of no more than that they are kept for the gradient (:mod:`plinth.runtime.products` does so).
+MOST_UNROLLED = 1 << 19
 #: Words that are read and written for a word that goes to another host: it is copied once on either side.
 COPIED_WORDS = 4
 #: Kernels, or calls as long, of a step of a ring (:mod:`plinth.runtime.rings`), as measured in one process.
