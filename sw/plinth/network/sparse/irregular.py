@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from plinth.limits import MAXIMUM_SEED
 from plinth.network.sparse import draws
-from plinth.network.sparse.matrices import MAXIMUM_NEURONS, csr, row_list, starts_of
+from plinth.network.sparse.matrices import MAXIMUM_NEURONS, check_layer, csr, row_list, starts_of
 from plinth.network.sparse.network import MAXIMUM_LAYERS
 
 #: How many connections rows have: equally likely numbers, or few rows with many.
@@ -79,8 +79,7 @@ class IrregularNet:
         return np.clip(np.floor(wanted + draws.unit(key, 2 * outputs + 1)), 1, self.widths[layer]).astype(np.int64)
 
     def rows(self, layer: int, rows: ArrayLike) -> csr_array:
-        if not 0 <= layer < len(self.widths) - 1:
-            raise ValueError(f"layer must be from 0 to {len(self.widths) - 2}, not {layer!r}")
+        check_layer(layer, len(self.widths) - 1)
         outputs, inputs = row_list(rows, self.widths[layer + 1]), self.widths[layer]
         counts = self.row_degrees(layer, outputs)
         starts = starts_of(counts)

@@ -77,6 +77,12 @@ def check_size(shape: tuple[int, int], entries: int, name: str) -> None:
         raise ValueError(f"{name} has {entries} entries, more than {MAXIMUM_ENTRIES}; take fewer of its rows")
 
 
+def check_layer(layer: int, layers: int) -> None:
+    """Refuse what is not the index of one of so many layers (ValueError)."""
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer must be from 0 to {layers - 1}, not {layer!r}")
+
+
 def row_list(rows: ArrayLike, count: int) -> NDArray[np.int64]:
     """Row indices, in any order, as an array (ValueError if they are no indices of ``count`` rows)."""
     indices = np.asarray(rows)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from plinth.network.sparse.activations import Activation
-from plinth.network.sparse.matrices import MAXIMUM_NEURONS, checked, row_list, selected
+from plinth.network.sparse.matrices import MAXIMUM_NEURONS, check_layer, checked, row_list, selected
 
 #: Most layers of a network.
 MAXIMUM_LAYERS = 1 << 16
@@ -76,8 +76,6 @@ class MatrixSource:
     matrices: Sequence[csr_array]
 
     def __post_init__(self) -> None:
-        if not self.matrices:
-            raise ValueError("a network needs at least one layer, not none")
         matrices = tuple(checked(matrix, f"layer {number}") for number, matrix in enumerate(self.matrices))
         check_chain([(f"layer {number}", *matrix.shape[::-1]) for number, matrix in enumerate(matrices)])
         object.__setattr__(self, "matrices", matrices)
@@ -87,11 +85,14 @@ class MatrixSource:
         return (self.matrices[0].shape[1], *(matrix.shape[0] for matrix in self.matrices))
 
     def rows(self, layer: int, rows: ArrayLike) -> csr_array:
+        check_layer(layer, len(self.matrices))
         return selected(self.matrices[layer], rows)
 
 
 def check_chain(layers: Sequence[tuple[str, int, int]]) -> None:
     """Refuse layers, (name, inputs, outputs), of which one reads other inputs than that before gives (ValueError)."""
+    if not layers:
+        raise ValueError("a network needs at least one layer, not none")
     for (before, _, outputs), (name, inputs, _) in pairwise(layers):
         if inputs != outputs:
             raise ValueError(f"{name} reads {inputs} inputs, but {before} gives {outputs}; give layers that follow "

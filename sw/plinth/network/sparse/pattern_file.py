@@ -26,12 +26,14 @@ from scipy.sparse import csr_array
 from plinth.errors import UserError, about, quoted
 from plinth.files.forms import NAME_PATTERN
 from plinth.files.npz import MAXIMUM_BYTES, ArrayFile, MemberForm, array_file
-from plinth.network.sparse.matrices import check_size, checked, csr, selected, unordered_row
+from plinth.network.sparse.matrices import check_layer, check_size, checked, csr, selected, unordered_row
 from plinth.network.sparse.network import check_chain
 from plinth.output import check_ending, write_whole
 
 #: Most matrices of a file.
 MAXIMUM_MATRICES = 8192
+#: Bytes of an array's heads in a file, at most.
+_HEADS = 512
 
 _PARTS = ("shape", "indptr", "indices", "values")
 _WHAT = "a file of sparse matrices"
@@ -66,8 +68,8 @@ def write_patterns(path: Path, matrices: Mapping[str, csr_array], *, values: boo
                    f"{name}.indices": matrix.indices}
         if values:
             arrays[f"{name}.values"] = matrix.data
-    size = sum(array.nbytes for array in arrays.values())
-    if size > MAXIMUM_BYTES - (len(arrays) << 10):
+    size = sum(array.nbytes + _HEADS for array in arrays.values())
+    if size > MAXIMUM_BYTES:
         raise UserError(f"{path}: {size} bytes are more than one file holds ({MAXIMUM_BYTES}); write fewer layers a "
                         "file")
 
@@ -118,15 +120,15 @@ class _Patterns:
         for part, form in forms.items():
             kinds, wanted = ("iufb", "numbers") if part == "values" else ("iu", "integers")
             if form.dtype.kind not in kinds or len(form.shape) != 1:
-                raise self._error(self.names[number], f"has a {part} of {form}, but it must be {wanted} of one "
-                                                      f"dimension; {_REMEDY}")
+                raise self._error(self.names[number], f"has {form} as {part}, where {wanted} of one dimension belong; "
+                                                      f"{_REMEDY}")
         return forms
 
     def shape(self, number: int) -> tuple[int, int]:
         """The shape of a matrix, compared with the lengths of its arrays and with limits."""
         name, forms = self.names[number], self._forms(number)
         if forms["shape"].shape != (2,):
-            raise self._error(name, f"has a shape of {forms['shape']}, but it must be two integers, rows and columns; "
+            raise self._error(name, f"has {forms['shape']} as shape, where two integers belong, rows and columns; "
                                     f"{_REMEDY}")
         sizes, entries = self._integers(forms["shape"]), forms["indices"].shape[0]
         shape = int(sizes[0]), int(sizes[1])
@@ -221,8 +223,7 @@ class PatternFile:
         object.__setattr__(self, "widths", (shapes[0][1], *(shape[0] for shape in shapes)))
 
     def rows(self, layer: int, rows: ArrayLike) -> csr_array:
-        if not 0 <= layer < len(self.widths) - 1:
-            raise ValueError(f"layer must be from 0 to {len(self.widths) - 2}, not {layer!r}")
+        check_layer(layer, len(self.widths) - 1)
         with array_file(self.path, _WHAT, _REMEDY) as file:
             patterns = _Patterns(file, self.path)
             if len(patterns.names) <= layer or patterns.shape(layer) != (self.widths[layer + 1], self.widths[layer]):

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from plinth.network.layers import SPATIAL, Convolution, Dense
 from plinth.network.network import Network
 from plinth.network.shape import Shape
-from plinth.network.sparse.matrices import check_size, csr, row_list, selected, starts_of
+from plinth.network.sparse.matrices import check_layer, check_size, csr, row_list, selected, starts_of
 from plinth.network.sparse.network import check_chain
 
 
@@ -207,4 +207,5 @@ class PrunedChain:
         object.__setattr__(self, "widths", (self.layers[0].inputs, *(layer.outputs for layer in self.layers)))
 
     def rows(self, layer: int, rows: ArrayLike) -> csr_array:
+        check_layer(layer, len(self.layers))
         return self.layers[layer].rows(rows)

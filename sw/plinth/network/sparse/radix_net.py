@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from plinth.limits import MAXIMUM_SEED
 from plinth.network.sparse import draws
 from plinth.network.sparse.activations import ClippedRelu, Sigmoid
-from plinth.network.sparse.matrices import MAXIMUM_NEURONS, csr, row_list
+from plinth.network.sparse.matrices import MAXIMUM_NEURONS, check_layer, csr, row_list
 from plinth.network.sparse.network import MAXIMUM_LAYERS, SparseNetwork
 
 #: Neurons of a ring class, and connections of a neuron.
@@ -108,8 +108,7 @@ class RadixNet:
         return np.sort(np.concatenate((members, np.roll(members, -offset, axis=0)), axis=1), axis=1)
 
     def rows(self, layer: int, rows: ArrayLike) -> csr_array:
-        if not 0 <= layer < self.layers:
-            raise ValueError(f"layer must be from 0 to {self.layers - 1}, not {layer!r}")
+        check_layer(layer, self.layers)
         outputs = row_list(rows, self.neurons)
         columns = self.class_columns(layer)[outputs % self.classes]
         if self.weights == UNIFORM:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from plinth.errors import UserError
-from plinth.network.sparse.matrices import MAXIMUM_NEURONS, csr, row_list, starts_of
+from plinth.network.sparse.matrices import MAXIMUM_NEURONS, check_layer, csr, row_list, starts_of
 from plinth.network.sparse.network import MAXIMUM_LAYERS, SparseNetwork
 from plinth.network.sparse.tsv_text import NUMBER, Entries, check_range, entries, fault, gathered, numbers
 from plinth.output import write_whole
@@ -126,8 +126,7 @@ class TsvLayers:
         return plain if plain.exists() else packed
 
     def rows(self, layer: int, rows: ArrayLike) -> csr_array:
-        if not 0 <= layer < self.layers:
-            raise ValueError(f"layer must be from 0 to {self.layers - 1}, not {layer!r}")
+        check_layer(layer, self.layers)
         return read_layer(self.path(layer), self.neurons, self.neurons, rows)
 
 
