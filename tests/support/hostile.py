@@ -8,6 +8,7 @@ property is always the same: it is read, or refused by a `UserError` of one prin
 by :data:`ROOM` only, and prints how many files were read and refused.
 """
 
+import gzip
 import json
 import re
 import resource
@@ -35,6 +36,8 @@ from plinth.files.documents import dump_yaml
 from plinth.network.file import load_network, network_from_data, network_to_data
 from plinth.network.network import perceptron
 from plinth.network.onnx.reader import MAXIMUM_FAULTS, read_onnx
+from plinth.network.sparse.pattern_file import PatternFile
+from plinth.network.sparse.tsv import read_layer
 from plinth.network.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import from_network
@@ -195,10 +198,23 @@ def _onnx() -> Door:
                 wrong_message(good))
 
 
+def _layers() -> Door:
+    text = b"".join(b"%d\t%d\t0.0625\n" % (row, column) for row in range(1, 9) for column in range(1, 9, 3))
+    return Door(".tsv", (text, gzip.compress(text, mtime=0), text.replace(b"\t", b" ")),
+                lambda path: read_layer(path, 8, 8), text=True)
+
+
+def _patterns() -> Door:
+    good = [array_piece("fc.shape", np.array([4, 5])), array_piece("fc.indptr", np.array([0, 2, 2, 5, 6])),
+            array_piece("fc.indices", np.array([0, 4, 1, 2, 3, 0], np.int32)),
+            array_piece("fc.values", np.ones(6, np.float32))]
+    return Door(".npz", (zipped(good),), lambda path: PatternFile(path).rows(0, [1, 3]), wrong_npz(good))
+
+
 DOORS: dict[str, Callable[[], Door]] = {
     "samples": lambda: _samples(False), "packed-samples": lambda: _samples(True), "checkpoint": _checkpoint,
     "network": _networks, "array": _arrays, "plan-yaml": lambda: _plans(".yaml"), "plan-json": lambda: _plans(".json"),
-    "parts": _parts, "onnx": _onnx,
+    "parts": _parts, "onnx": _onnx, "sparse-layer": _layers, "patterns": _patterns,
 }
 
 

@@ -16,13 +16,16 @@ from plinth import cli
 from plinth.array.file import load_array
 from plinth.errors import MAXIMUM_MESSAGE, UserError, one_line, quoted
 from plinth.network.file import load_network
+from plinth.network.sparse.pattern_file import read_patterns
+from plinth.network.sparse.tsv import read_layer
 from plinth.train import checkpoint
 from plinth.train.data import load_data
 
 READERS: dict[str, Callable[[Path], object]] = {
     "samples.npz": lambda path: load_data(path, NETWORK), "checkpoint.npz": lambda path: checkpoint.load(path, NETWORK),
     "network.yaml": lambda path: load_network(str(path)), "network.onnx": lambda path: load_network(str(path)),
-    "array.yaml": lambda path: load_array(str(path))}
+    "array.yaml": lambda path: load_array(str(path)), "layer.tsv": lambda path: read_layer(path, 3, 4),
+    "patterns.npz": read_patterns}
 
 
 @pytest.mark.parametrize("name", list(DOORS))

@@ -161,7 +161,7 @@ class _Patterns:
         values = np.ones(len(columns), np.float32)
         if "values" in forms:
             stored = self.file.read(forms["values"])
-            with np.errstate(over="ignore"):  # told of below
+            with np.errstate(all="ignore"):  # what is not finite is told of below
                 values = stored.astype(np.float64 if stored.dtype == np.float64 else np.float32)
             wrong = np.flatnonzero(~np.isfinite(values))
             if len(wrong):
