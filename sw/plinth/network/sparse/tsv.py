@@ -216,9 +216,12 @@ def _lines(matrix: csr_array) -> Iterator[str]:
     step = 4096
     for start in range(0, matrix.shape[0], step):
         part = matrix[start:start + step].tocoo()
+        with np.errstate(over="ignore"):  # what becomes infinite is refused
+            values = part.data.astype(np.float32)
+        if not np.isfinite(values).all():
+            raise ValueError("the matrix has values that are no numbers or larger than float32 holds; mend them")
         yield "".join(f"{row}\t{column}\t{value:.9g}\n" for row, column, value in zip(
-            (part.coords[0] + (start + 1)).tolist(), (part.coords[1] + 1).tolist(),
-            part.data.astype(np.float32).tolist(), strict=True))
+            (part.coords[0] + (start + 1)).tolist(), (part.coords[1] + 1).tolist(), values.tolist(), strict=True))
 
 
 def write_layer(path: Path, matrix: csr_array) -> None:
@@ -228,6 +231,8 @@ def write_layer(path: Path, matrix: csr_array) -> None:
     ------
     UserError
         If the file cannot be written.
+    ValueError
+        If float32 does not hold a weight.
     """
     _write(path, lambda: _lines(matrix.T.tocsr()))
 
@@ -239,6 +244,8 @@ def write_network(folder: Path, network: SparseNetwork) -> list[Path]:
     ------
     UserError
         If a file cannot be written, or the layers are of several widths, for which these files have no names.
+    ValueError
+        If float32 does not hold a weight.
     """
     if len(set(network.widths)) > 1:
         raise UserError(f"{folder}: network {network.name!r} has layers of {min(network.widths)} to "
@@ -258,8 +265,10 @@ def write_samples(path: Path, samples: Any) -> None:
     ------
     UserError
         If the file cannot be written.
+    ValueError
+        If float32 does not hold a value.
     """
-    matrix = csr_array(samples)
+    matrix = csr_array(samples, copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     _write(path, lambda: _lines(matrix))

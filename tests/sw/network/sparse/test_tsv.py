@@ -198,6 +198,22 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         tsv.write_layer(tmp_path / "file" / "x.tsv", csr_array(np.eye(2)))
 
 
+def test_what_is_written_stays_as_it_is(tmp_path: Path) -> None:
+    samples = csr_array((np.array([1.0, 0.0, 2.0, 3.0]), np.array([3, 1, 0, 0]), np.array([0, 2, 4])), shape=(2, 4))
+    before = samples.toarray()
+    tsv.write_samples(tmp_path / "s.tsv", samples)
+    assert samples.nnz == 4 and samples.data.tolist() == [1.0, 0.0, 2.0, 3.0]
+    assert np.array_equal(tsv.read_samples(tmp_path / "s.tsv", 4).toarray(), before)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
+def test_what_float32_does_not_hold_is_not_written(tmp_path: Path, value: float) -> None:
+    for write in (tsv.write_layer, tsv.write_samples):
+        with pytest.raises(ValueError, match="larger than float32 holds"):
+            write(tmp_path / "x.tsv", csr_array(np.array([[value]])))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.tsv"
     tsv.write_categories(path, [0, 1])
