@@ -33,7 +33,7 @@ def in_ranks(processes: Sequence[Sequence[int]], work: Callable[[Any], Any],
              join: type[MpiTransport] | type[MpiLockstep] = MpiTransport) -> list[Any]:
     """``work(transport)`` in a rank for each of ``processes``, which are joined by a transport or in lockstep; what it
     returns in each."""
-    return _in_ranks(len(processes), _joined, processes, work, join)
+    return in_world(len(processes), _joined, processes, work, join)
 
 
 def commands(ranks: int, cases: Sequence[Sequence[Sequence[str]]]) -> list[list[tuple[int, str, str]]]:
@@ -50,11 +50,11 @@ def commands(ranks: int, cases: Sequence[Sequence[Sequence[str]]]) -> list[list[
     list of list of (int, str, str)
         Of each command and rank the exit code, standard output and standard error.
     """
-    outcomes = _in_ranks(ranks, _commands, cases)
+    outcomes = in_world(ranks, _commands, cases)
     return [[outcome[number] for outcome in outcomes] for number in range(len(cases))]
 
 
-def _in_ranks(ranks: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+def in_world(ranks: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     """``work(world, *arguments)`` of a module in each rank; what it returns."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

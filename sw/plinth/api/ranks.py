@@ -1,6 +1,6 @@
 """A training job whose dies the ranks of an MPI program share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -9,6 +9,7 @@ from plinth.driver.executor import check_settings
 from plinth.errors import UserError, cause
 from plinth.files.forms import described
 from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport, World, told_by_all
+from plinth.runtime.mpi_cosim import MpiLockstep, threads_of_rank
 from plinth.runtime.processes import split_dies
 from plinth.train.job import COSIM, NUMPY, JobOptions, executor_settings
 
@@ -28,8 +29,6 @@ def shared(communicator: Any, asked: Callable[[], JobOptions]) -> Iterator[JobOp
     fault: UserError | None = None
     try:
         job = asked()
-        if job.device == COSIM:
-            raise UserError(f"device {COSIM!r} simulates all dies in one process; give another device, or no executor")
         shares = split_dies(job.array.dies, communicator.Get_size())
     except UserError as error:
         fault = error
@@ -45,5 +44,27 @@ def shared(communicator: Any, asked: Callable[[], JobOptions]) -> Iterator[JobOp
     if len(shares) == 1:
         yield job
         return
-    with MpiTransport(communicator, shares, nap_seconds=IDLE_SECONDS if job.device == NUMPY else NAP_SECONDS) as joined:
-        yield replace(job, transport=joined)
+    shared_job, ends = joined(own, job, shares)
+    with ends:
+        yield shared_job
+
+
+def joined(ranks: World, job: JobOptions, shares: Sequence[Sequence[int]]
+           ) -> tuple[JobOptions, MpiTransport | MpiLockstep]:
+    """A job whose dies several ranks share, and what joins them, to be entered where the job runs. Collective.
+
+    Parameters
+    ----------
+    ranks : World
+    job : JobOptions
+        Of all dies; co-simulated ones share the machine's processors if it says no number of threads.
+    shares : sequence of sequences of int
+        The dies of each rank.
+    """
+    if job.device == COSIM:
+        lockstep = MpiLockstep(ranks.communicator, shares)
+        return replace(job, lockstep=lockstep, threads=job.threads or threads_of_rank(ranks)), lockstep
+    # What numpy sends goes by itself: there are letters where ranks end alone.
+    transport = MpiTransport(ranks.communicator, shares,
+                             nap_seconds=IDLE_SECONDS if job.device == NUMPY else NAP_SECONDS)
+    return replace(job, transport=transport), transport

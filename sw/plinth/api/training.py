@@ -199,8 +199,9 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
         Steps of which one is compared with the float64 reference, and the first eight. None: 1, with device ``numpy``
         100.
     executor : mpi4py communicator or None
-        In an MPI program: its ranks share the dies of the golden model, or of numpy. Each of them calls this with the
-        same arguments, and gets the result; the first one shows progress and writes ``save``. None: this process alone.
+        In an MPI program: its ranks share the dies, golden ones, co-simulated ones, or those of numpy. Each of them
+        calls this with the same arguments, and gets the result; the first one shows progress and writes ``save``.
+        None: this process alone.
     reduce : {"ring", "library"}
         What sums the gradients of ranks that compute in numpy: rings, with the same bits in any number of ranks, or
         MPI's all-reduce.
@@ -253,7 +254,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
 
     with ExitStack() as joined:
         job = asked() if executor is None else joined.enter_context(shared(executor, asked))
-        first = job.transport is None or job.transport.own == 0
+        first = executor is None or executor.Get_rank() == 0
         with activity(progress if first else None, f"setting up {job.network.name} on {job.array.name}", "") as told:
             run = run_job(job, TrainingProgress(told), told.say)
     result = _result(job, run, told.said if isinstance(told, Told) else ())

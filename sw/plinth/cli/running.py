@@ -74,12 +74,12 @@ def run(device: str, threads: int | None, **options: Any) -> None:
     from contextlib import ExitStack
     from dataclasses import replace
 
+    from plinth.api.ranks import joined
     from plinth.driver.driver import RemoteDieError
     from plinth.driver.executor import check_settings
-    from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport, world
-    from plinth.runtime.mpi_cosim import MpiLockstep, threads_of_rank
+    from plinth.runtime.mpi import world
     from plinth.runtime.processes import split_dies
-    from plinth.train.job import COSIM, NUMPY, executor_settings, run_job
+    from plinth.train.job import executor_settings, run_job
 
     ranks = world()
     asked: Run | None = None
@@ -103,21 +103,13 @@ def run(device: str, threads: int | None, **options: Any) -> None:
         check_settings("settings", ranks.communicator.allgather(executor_settings(asked.job)))
     except UserError as error:
         _say_once(ranks, error, dict.fromkeys(range(ranks.size), cause(error)))
-    ends: MpiTransport | MpiLockstep
-    if asked.job.device == COSIM:
-        ends = lockstep = MpiLockstep(ranks.communicator, shares)
-        job = replace(asked.job, lockstep=lockstep, threads=threads or threads_of_rank(ranks))
-    else:
-        # What numpy sends goes by itself: there are letters where ranks end alone.
-        ends = transport = MpiTransport(ranks.communicator, shares,
-                                        nap_seconds=IDLE_SECONDS if device == NUMPY else NAP_SECONDS)
-        job = replace(asked.job, transport=transport)
+    job, ends = joined(ranks, asked.job, shares)
     try:
-        with ExitStack() as joined:
-            joined.enter_context(ends)
+        with ExitStack() as open_ends:
+            open_ends.enter_context(ends)
             if ranks.rank == 0:
                 # What is written behind the last step is no matter of the other ranks.
-                replace(asked, job=job).train(joined.close)
+                replace(asked, job=job).train(open_ends.close)
             else:
                 run_job(replace(job, out=None), lambda result, total: None, lambda text: None)
     except RemoteDieError:

@@ -88,8 +88,8 @@ def test_any_groups_and_clusters_are_planned_and_simulated(capsys, name: str) ->
     """Small ones task by task, large ones in groups."""
     array = sized(name)
     assert array is not None
-    arguments = ("lenet-c" if array.dies > 1000 else "digits-cnn", "--winograd", "2", "--weights", "winograd", "--array", name, "--planner", "mpt",
-                 "--batch", str(array.dies), "--json")
+    arguments = ("lenet-c" if array.dies > 1000 else "digits-cnn", "--winograd", "2", "--weights", "winograd",
+                 "--array", name, "--planner", "mpt", "--batch", str(array.dies), "--json")
     cli.main(["plan", *arguments])
     planned = json.loads(capsys.readouterr().out)
     cli.main(["simulate", *arguments])
