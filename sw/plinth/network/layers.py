@@ -83,6 +83,8 @@ class Layer(ABC):
     arity: ClassVar[tuple[int, int]] = (1, 1)
     #: Whether it ends a network.
     is_loss: ClassVar[bool] = False
+    #: Whether work is split and moved for it, as a node of a plan's graph; else it belongs to what it reads.
+    is_node: ClassVar[bool] = False
 
     name: str
     inputs: tuple[str, ...] = ()
@@ -135,6 +137,11 @@ class Layer(ABC):
         """Multiply-adds of fprop for one sample, padded taps included; bprop and update take as many each."""
         return 0
 
+    def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
+        """Of a node, the channels of what it reads and of what it gives that splits divide, where what it reads is
+        owned by ``read`` channels."""
+        return read, read
+
     def refuse(self, problem: str) -> ValueError:
         """The error that this layer does not fit."""
         return ValueError(f"layer {self.name!r} ({self.kind}) {problem}")
@@ -157,6 +164,7 @@ class Dense(Layer):
     """Fully connected: ``Y = X W + b``."""
 
     kind = "dense"
+    is_node = True
 
     outputs: Annotated[int, Integer("output features")]
     bias: Annotated[bool, Flag("whether a bias is added")] = True
@@ -174,12 +182,16 @@ class Dense(Layer):
     def macs(self, inputs: Sequence[Shape]) -> int:
         return inputs[0].elements * self.outputs
 
+    def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
+        return read, output.channels
+
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution(Layer):
     """Two-dimensional convolution (correlation) over all input channels; padding with zeros on all sides."""
 
     kind = "convolution"
+    is_node = True
 
     channels: Annotated[int, Integer("output channels")]
     kernel: Annotated[tuple[int, int], Pair("taps")]
@@ -298,12 +310,16 @@ class Convolution(Layer):
             return self._products(outputs, inputs[0][1:]) * inputs[0].channels * self.channels
         return prod(self.kernel) * inputs[0].channels * self.output(inputs).elements
 
+    def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
+        return read, output.channels
+
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding(Layer):
     """Rows of a table, gathered by the row numbers that are the network's input, one behind the other."""
 
     kind = "embedding"
+    is_node = True
 
     rows: Annotated[int, Integer("rows of the table", high=MAXIMUM_ROWS)]
     width: Annotated[int, Integer("elements of a row")]
@@ -317,12 +333,16 @@ class Embedding(Layer):
     def variables(self, inputs: Sequence[Shape]) -> tuple[Variable, ...]:
         return Variable("weights", ("rows", "width"), Shape((self.rows, self.width)), Normal(1.0), Gradient.ROWS),
 
+    def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
+        return self.rows, self.width
+
 
 @dataclass(frozen=True, kw_only=True)
 class Affine(Layer):
     """Each channel, or feature, times a factor, and a summand: ``Y = X s + b``; both are trained."""
 
     kind = "affine"
+    is_node = True
 
     bias: Annotated[bool, Flag("whether something is added")] = True
 
@@ -463,6 +483,7 @@ class Add(_Same):
 
     kind = "add"
     arity = (2, 16)
+    is_node = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -471,6 +492,7 @@ class Join(_Same):
 
     kind = "join"
     arity = (2, 16)
+    is_node = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -479,6 +501,7 @@ class Concat(Layer):
 
     kind = "concat"
     arity = (2, 16)
+    is_node = True
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         for name, shape in zip(self.inputs, inputs, strict=True):
@@ -486,6 +509,9 @@ class Concat(Layer):
                 raise self.refuse(f"needs maps of one height and width, or features, but {feeder(self.inputs[0])} "
                                   f"gives {inputs[0]} and {feeder(name)} gives {shape}; make them equal")
         return Shape((sum(shape.channels for shape in inputs), *inputs[0][1:]))
+
+    def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
+        return output.channels, output.channels
 
 
 @dataclass(frozen=True, kw_only=True)

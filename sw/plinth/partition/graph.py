@@ -14,14 +14,10 @@ from plinth.errors import UserError
 from plinth.machine.convolution import ConvolutionWindow
 from plinth.network.layers import (
     REGIONS,
-    Add,
     Affine,
     Concat,
     Convolution,
-    Dense,
-    Embedding,
     Flatten,
-    Join,
     Layer,
     MaxPool,
     MeanPool,
@@ -390,8 +386,7 @@ def from_network(network: Network) -> PlanGraph:
         shapes = network.shapes[layer.name]
         reads = [flows[name] for name in layer.inputs]
         first = reads[0]
-        is_node = isinstance(layer, (Dense, Convolution, Embedding, Affine, Add, Join, Concat)) or layer.is_loss
-        if not is_node:
+        if not (layer.is_node or layer.is_loss):
             channels = first.channels if isinstance(layer, Flatten) or shapes.output.flat else shapes.output.channels
             flows[layer.name] = _Flow(first.node, shapes.output.elements, channels,
                                       first.bare and isinstance(layer, Flatten))
@@ -409,12 +404,7 @@ def from_network(network: Network) -> PlanGraph:
             raise UserError(f"network {network.name!r}: layer {layer.name!r} adds outputs of different channels "
                             f"({counts}), which cannot be split alike; flatten behind it instead of before")
         output = first.elements if layer.is_loss else shapes.output.elements
-        if isinstance(layer, Embedding):
-            input_channels, channels = layer.rows, layer.width
-        elif isinstance(layer, (Dense, Convolution)):
-            input_channels, channels = first.channels, shapes.output.channels
-        else:
-            input_channels = channels = shapes.output.channels if joined else first.channels
+        input_channels, channels = layer.split_channels(first.channels, shapes.output)
         if isinstance(layer, Affine) and shapes.output.channels != channels:
             raise UserError(f"network {network.name!r}: layer {layer.name!r} scales {shapes.output.channels} features "
                             f"of {channels} channels at several positions, of a flattened map or of rows of an "
