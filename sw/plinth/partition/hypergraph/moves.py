@@ -241,13 +241,6 @@ def _with_exchanges(moves: LayerMoves, returns: Reals) -> Reals:
     return moves.all_differences() + np.where(tight, returns.T[moves.parts], 0)
 
 
-def cheapest(moves: LayerMoves) -> Reals:
-    """Words that the best move of each unit to another part would add, with exchanges where there is no room."""
-    added = _with_exchanges(moves, _returns(moves))
-    added[np.arange(len(added)), moves.parts] = np.inf
-    return added.min(axis=1)
-
-
 def mend(moves: LayerMoves) -> bool:
     """Move units out of parts that are too heavy, and in exchange lighter ones into them, those first that add the
     fewest words for what they spare in weight; returns whether all parts are within their limits."""

@@ -18,15 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 from plinth.partition.hypergraph.model import identical_rows, two_sided
-from plinth.partition.hypergraph.moves import COLD, LayerMoves, Surroundings, anneal, cheapest
+from plinth.partition.hypergraph.moves import COLD, LayerMoves, Surroundings, anneal
 from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, caps, row_weights
 from plinth.partition.hypergraph.partitioner import PartitionerError, solve
 from plinth.partition.hypergraph.volume import column_cost
 
 #: Sweeps that see both sides, at most; those of annealing; those of single rows.
-TWO_SIDED, ANNEALED, SINGLE = 4, 40, 4
-#: First and last temperature, in parts of what a typical unit's cheapest move adds.
-HOT, COOL = 0.25, 0.04
+TWO_SIDED, ANNEALED, SINGLE = 4, 60, 4
+#: First and last temperature, in parts of the words that entering a part adds to a typical unit and part.
+HOT, COOL = 0.05, 0.005
 
 #: Called with what is done, how many steps of it are, and how many there are.
 Progress = Callable[[str, int, int], None]
@@ -121,7 +121,7 @@ def swept(patterns: Sequence[Pattern], layers: Sequence[Integers], targets: Real
         done(sweep + 1)
         if network.words == before:
             break
-    typical = [_typical(network.moves(layer, False)[0]) for layer in forward]
+    typical = [float(np.median(network.moves(layer, False)[0].entry)) for layer in forward]
     for sweep in range(sweeps.annealed):
         temperature = HOT * (COOL / HOT) ** (sweep / max(sweeps.annealed - 1, 1))
         for layer in forward if sweep % 2 == 0 else reversed(forward):
@@ -129,6 +129,7 @@ def swept(patterns: Sequence[Pattern], layers: Sequence[Integers], targets: Real
             anneal(moves, temperature * typical[layer], rng)
             network.take(layer, moves, units)
         done(sweeps.two_sided + sweep + 1)
+    network.layers, network.words = list(best), words
     for sweep in range(sweeps.single):
         before = network.words
         for layer in forward if sweep % 2 == 0 else reversed(forward):
@@ -163,8 +164,3 @@ def _partition(network: _Network, layer: int, seed: int) -> None:
     if spared > 0:
         network.layers[layer] = owners
         network.words -= spared // 2
-
-
-def _typical(moves: LayerMoves) -> float:
-    """Words that the cheapest move or exchange of a unit adds, half of all units' at least so many; 1 at least."""
-    return max(1.0, float(np.median(cheapest(moves))))
