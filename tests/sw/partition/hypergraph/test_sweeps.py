@@ -7,7 +7,16 @@ from tests.support.sparse_patterns import pruned_net, radix_net
 from plinth.partition.hypergraph import sweeps
 from plinth.partition.hypergraph.greedy import greedy
 from plinth.partition.hypergraph.model import Hypergraph
-from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, canonical, caps, row_weights, shares
+from plinth.partition.hypergraph.owners import (
+    Integers,
+    Pattern,
+    Reals,
+    canonical,
+    caps,
+    longest_first,
+    row_weights,
+    shares,
+)
 from plinth.partition.hypergraph.partitioner import PartitionerError
 from plinth.partition.hypergraph.sweeps import Sweeps, swept
 from plinth.partition.hypergraph.volume import column_cost
@@ -57,9 +66,10 @@ def test_never_more_words_than_before() -> None:
 
 def test_words_are_kept_count_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Through all kinds of sweeps, and what a partitioner proposes: bad ones, too heavy ones, good ones, none."""
-    patterns, begun = network("irregular")
+    patterns, phases = network("irregular")
     rng = np.random.default_rng(0)
-    good = swept(patterns, begun, TARGETS, IMBALANCE, 3, partitioner=False, sweeps=SHORT)
+    good = swept(patterns, phases, TARGETS, IMBALANCE, 3, partitioner=False, sweeps=SHORT)
+    begun = [longest_first(row_weights(pattern), TARGETS) for pattern in patterns]
     calls = []
 
     def solve(graph: Hypergraph, limits: Reals, seed: int) -> Integers:
@@ -73,14 +83,21 @@ def test_words_are_kept_count_of(monkeypatch: pytest.MonkeyPatch) -> None:
         return np.concatenate([owners, graph.fixed[rows:]])
 
     monkeypatch.setattr(sweeps, "solve", solve)
-    counted = []
-    take = sweeps._Network.take
+    counted, spared = [], []
+    take, partition = sweeps._Network.take, sweeps._partition
 
-    def checked(self: sweeps._Network, *arguments: object) -> None:
+    def counted_take(self: sweeps._Network, *arguments: object) -> None:
         take(self, *arguments)
         counted.append(self.words == words(patterns, self.layers))
 
-    monkeypatch.setattr(sweeps._Network, "take", checked)
+    def counted_partition(network: sweeps._Network, layer: int, seed: int) -> None:
+        before = network.words
+        partition(network, layer, seed)
+        spared.append(before - network.words)
+        counted.append(network.words == words(patterns, network.layers))
+
+    monkeypatch.setattr(sweeps._Network, "take", counted_take)
+    monkeypatch.setattr(sweeps, "_partition", counted_partition)
     found = swept(patterns, begun, TARGETS, IMBALANCE, 1, partitioner=True, sweeps=SHORT)
-    assert len(calls) >= 3 and len(counted) > 10 and all(counted)
+    assert len(counted) > 20 and all(counted) and max(spared) > 0 == min(spared)
     assert words(patterns, found) < words(patterns, begun)
