@@ -26,7 +26,7 @@ from plinth.partition.hypergraph.volume import column_cost
 #: Sweeps that see both sides, at most; those of annealing; those of single rows.
 TWO_SIDED, ANNEALED, SINGLE = 4, 60, 4
 #: First and last temperature, in parts of the words that entering a part adds to a typical unit and part.
-HOT, COOL = 0.05, 0.005
+HOT, COOL = 0.05, 0.004
 
 #: Called with what is done, how many steps of it are, and how many there are.
 Progress = Callable[[str, int, int], None]
