@@ -49,6 +49,16 @@ def commit() -> str | None:
     return described.stdout.strip() or None if described.returncode == 0 else None
 
 
+def release() -> str | None:
+    """Version of this package as it is installed; None where it is not."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("plinth")
+    except PackageNotFoundError:
+        return None
+
+
 def output_root() -> Path:
     """Folder of reports, tables, pictures, Verilog and bitstreams."""
     if chosen := os.environ.get("PLINTH_BUILD"):

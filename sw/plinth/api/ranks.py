@@ -8,7 +8,7 @@ from typing import Any
 from plinth.driver.executor import check_settings
 from plinth.errors import UserError, cause
 from plinth.files.forms import described
-from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport, World, told_by_all
+from plinth.runtime.mpi import IDLE_SECONDS, NAP_SECONDS, MpiTransport, World, check_threads, told_by_all
 from plinth.runtime.mpi_cosim import MpiLockstep, threads_of_rank
 from plinth.runtime.processes import split_dies
 from plinth.train.job import COSIM, NUMPY, JobOptions, executor_settings
@@ -25,9 +25,14 @@ def shared(communicator: Any, asked: Callable[[], JobOptions]) -> Iterator[JobOp
     """
     if not all(callable(getattr(communicator, name, None)) for name in ("Get_size", "Get_rank", "Dup", "improbe")):
         raise UserError(f"executor must be a communicator of mpi4py, not {described(communicator)}")
+    if not communicator or communicator.Is_inter():
+        raise UserError("executor must be a communicator of the ranks that train together, not "
+                        f"{'an intercommunicator' if communicator else 'COMM_NULL'}; give none where a rank trains "
+                        "by itself")
     job: JobOptions | None = None
     fault: UserError | None = None
     try:
+        check_threads()
         job = asked()
         shares = split_dies(job.array.dies, communicator.Get_size())
     except UserError as error:

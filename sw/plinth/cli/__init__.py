@@ -21,13 +21,21 @@ COLLECTED = 50_000, 20, 50
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point, for the arguments of the process or, within one that goes on, for others; ends by SystemExit, with
-    2, 130 or 141, or returns. Of processes that MPI has started it ends the others, too, if it never came to MPI."""
+    2, 130 or 141, or returns. Of processes that MPI has started a traceback ends with the rank's number, and the others
+    are ended, too, by one that never came to MPI."""
     try:
         with program("plinth", (UserError,), kept="what was saved is kept", last=arguments is None):
             gc.set_threshold(*COLLECTED)
             from plinth.cli.commands import run
 
-            run(arguments)
+            try:
+                run(arguments)
+            except Exception as error:
+                from plinth.runtime.launcher import who
+
+                if (rank := who()) and not isinstance(error, UserError):
+                    error.add_note(rank.removesuffix(": "))
+                raise
     except SystemExit as end:
         if end.code and "PMI_FD" in os.environ:
             from plinth.runtime.launcher import end_others

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
+from platform import node
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -77,6 +79,7 @@ def run(device: str, threads: int | None, **options: Any) -> None:
     from plinth.api.ranks import joined
     from plinth.driver.driver import RemoteDieError
     from plinth.driver.executor import check_settings
+    from plinth.runtime.launcher import alone
     from plinth.runtime.mpi import world
     from plinth.runtime.processes import split_dies
     from plinth.train.job import executor_settings, run_job
@@ -97,12 +100,15 @@ def run(device: str, threads: int | None, **options: Any) -> None:
     _end_together(ranks, fault)
     assert asked is not None
     if ranks.size == 1:
+        if alone():
+            click.echo("note: mpiexec did not start this process: it is the only rank, with all dies", err=True)
         asked.train()
         return
     try:
         check_settings("settings", ranks.communicator.allgather(executor_settings(asked.job)))
     except UserError as error:
         _say_once(ranks, error, dict.fromkeys(range(ranks.size), cause(error)))
+    _say_places(ranks)
     job, ends = joined(ranks, asked.job, shares)
     try:
         with ExitStack() as open_ends:
@@ -131,6 +137,15 @@ def _end_together(ranks: World, fault: BaseException | None) -> None:
         raise fault
     if any(faults.values()):
         sys.exit(MENDABLE)
+
+
+def _say_places(ranks: World) -> None:
+    """Rank 0 says which process of which host each rank is: of one that dies launchers name that. Collective."""
+    hosts: dict[str, list[str]] = {}
+    for rank, (host, process) in enumerate(ranks.communicator.allgather((node(), os.getpid()))):
+        hosts.setdefault(host, []).append(f"{rank} (process {process})")
+    for host, named in hosts.items() if ranks.rank == 0 else ():
+        click.echo(f"ranks on {host}: {', '.join(named)}", err=True)
 
 
 def _say_once(ranks: World, error: UserError, faults: Mapping[int, str | None]) -> NoReturn:

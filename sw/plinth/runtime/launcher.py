@@ -14,6 +14,11 @@ def launched() -> dict[str, int]:
     return {name: int(text) for name in LAUNCHED if (text := os.environ.get(name, "")).isdecimal() and int(text) > 1}
 
 
+def alone() -> bool:
+    """Whether no launcher has started this process, not even as the one of its run."""
+    return not any(os.environ.get(name, "").isdecimal() for name in LAUNCHED)
+
+
 def who() -> str:
     """``"rank 3: "``, of one of several processes before it knows that from MPI; of one alone nothing."""
     numbers = [text for name in NUMBERS if (text := os.environ.get(name, "")).isdecimal()]

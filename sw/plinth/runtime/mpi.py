@@ -66,16 +66,35 @@ def world() -> World:
     except RuntimeError as error:
         raise UserError(f"{who()}mpi4py finds no MPI library that it can load: {cause(error)}; load that of this "
                         f"machine, or take one from the registry: {install('mpi')}") from error
-    name = " ".join(MPI.Get_library_version().split("\n")[0].split())
-    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise UserError(f"this MPI ({name}) cannot be called from several threads; take one that offers "
-                        "MPI_THREAD_MULTIPLE")
+    name = _library()
+    check_threads()
     size = MPI.COMM_WORLD.Get_size()
     for variable, processes in launched().items() if size == 1 else ():
         raise UserError(f"one of {processes} processes ({variable}), but mpi4py's MPI ({name}) knows of no other; "
                         "start them with the launcher of that MPI, which `plinth doctor` shows, or give mpi4py "
                         "the MPI of this launcher")
     return World(MPI.COMM_WORLD, size, MPI.COMM_WORLD.Get_rank())
+
+
+def check_threads() -> None:
+    """Refuse an MPI that was not started for calls from several threads.
+
+    Raises
+    ------
+    UserError
+    """
+    from mpi4py import MPI
+
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise UserError(f"this MPI ({_library()}) cannot be called from several threads; take one that offers "
+                        "MPI_THREAD_MULTIPLE, and leave mpi4py.rc as it is")
+
+
+def _library() -> str:
+    """Name and version of the MPI library, on one line."""
+    from mpi4py.MPI import Get_library_version
+
+    return " ".join(Get_library_version().split("\n")[0].split())
 
 
 def told_by_all(ranks: World, value: Any, patience_seconds: float = START_SECONDS) -> list[Any]:

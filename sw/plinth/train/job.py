@@ -42,7 +42,7 @@ from plinth.train.scale import Conversion, Scale, held_operands, held_targets
 from plinth.train.session import Session, StepResult
 from plinth.train.settings import RunSettings, network_digest, tiles_of
 from plinth.update.rule import UpdateRule
-from plinth_hw.installation import commit
+from plinth_hw.installation import commit, release
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 
@@ -150,6 +150,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if options.device != NUMPY:
         check_array(array)
     dataset = samples(options.data, network, _conversion(options))
+    if options.reduce == LIBRARY and options.transport is not None:
+        say("note: MPI's library sums gradients in an order of its own: weights equal those of rings but for rounding")
     if options.scale is None:
         say(f"note: --scale auto is --scale {dataset.scale}")
     steps_per_epoch = len(dataset.train_x) // options.batch
@@ -331,7 +333,7 @@ def _agreed(options: JobOptions, start: Checkpoint) -> dict[str, str]:
             "kinks": "no --kinks" if options.kinks is None else f"--kinks {options.kinks!r}",
             **{name: f"no --{flag}" if value is None else f"--{flag} {value}" for name, flag, value in (
                 ("save_every", "save-every", options.save_every), ("check_every", "check", options.check_every))},
-            "version": f"version {commit()}"}
+            "version": f"version {commit() or release()}"}
 
 
 def _steps(session: Session, start: Checkpoint, epochs: int) -> Iterator[StepResult]:

@@ -53,6 +53,18 @@ def test_each_rank_has_the_result_of_one_process(tmp_path: Path) -> None:
         assert all(words in line for line in lines), lines
 
 
+def test_what_joins_no_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no communicator, one of nobody, and that of an MPI that threads may not call."""
+    from mpi4py import MPI
+
+    for executor, words in ((2, "must be a communicator of mpi4py, not 2"), (MPI.COMM_NULL, "not COMM_NULL; give")):
+        with pytest.raises(UserError, match=f"^executor .*{words}"):
+            plinth.train(NETWORK, steps=STEPS, executor=executor)
+    monkeypatch.setattr(MPI, "Query_thread", lambda: MPI.THREAD_SINGLE)
+    with pytest.raises(UserError, match=r"cannot be called from several threads; .* and leave mpi4py\.rc"):
+        plinth.train(NETWORK, steps=STEPS, executor=MPI.COMM_SELF)
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("tiny-dies")
 def test_co_simulated_dies() -> None:

@@ -58,6 +58,7 @@ def test_the_command_gives_the_weights_of_one_process(tmp_path: Path, capsys: py
         assert err.count("step 2 of 2: ") == 1
         report = json.loads(out)
         pairs = report.pop("between_ranks")
+        assert ("note: MPI's library sums gradients" in err) == (name == "library")
         if name == "library":
             assert pairs == []
             continue
@@ -108,7 +109,8 @@ def test_what_cannot_be_is_said_once(tmp_path: Path) -> None:
     messages = [*same.values(), *other.values(), *numpy_too.values()]
     for case, message, outcomes in zip(cases, messages, commands(2, cases), strict=True):
         assert [(code, printed) for code, printed, _ in outcomes] == [(2, "")] * 2, case
-        lines = [line for _, _, err in outcomes for line in err.splitlines() if not line.startswith("setting up ")]
+        lines = [line for _, _, err in outcomes for line in err.splitlines()
+                 if not line.startswith(("setting up ", "ranks on "))]
         assert len(lines) == 1 and lines[0].startswith(f"plinth: error: {message}"), (case, lines)
 
 
@@ -130,6 +132,8 @@ def test_an_error_that_nobody_expects_ends_all(place: str) -> None:
     run = mpiexec(2, "-c", ODD, odd)
     assert run.returncode != 0 and run.stdout == ""
     assert run.stderr.count("KeyError: 'odd'") == 1, run.stderr
+    # The thread that joins ranks says its line itself.
+    assert "rank 1" in run.stderr.partition("KeyError: 'odd'")[2] or "rank 1: messages between" in run.stderr
 
 
 @pytest.mark.parametrize(("odd", "code", "line"), [
@@ -173,6 +177,8 @@ def test_a_rank_that_is_killed_ends_all(tmp_path: Path, device: str) -> None:
               f" '--save-every', '2', '--save', {str(tmp_path / 'w.npz')!r}])\n")
     run = mpiexec(2, "-c", script)
     assert run.returncode != 0
+    killed = re.search(r"PID (\d+) RUNNING", run.stdout)
+    assert killed and re.search(rf"^ranks on .*\b1 \(process {killed[1]}\)", run.stderr, re.M), run
     if (tmp_path / "w.npz").exists():
         with np.load(tmp_path / "w.npz") as saved:
             assert len(saved.files) > 3
@@ -188,6 +194,28 @@ def test_a_rank_that_does_not_start_is_named() -> None:
     run = mpiexec(2, "-c", script)
     assert run.returncode == 2 and run.stdout == ""
     assert "plinth: error: rank 0: rank 1 has not come to where training starts 3 seconds behind" in run.stderr
+
+
+def test_without_a_launcher_one_rank_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one that mpiexec has started is not told; a run of no MPI program says nothing."""
+    options = ("--device", "numpy", "--dies", "2", "--steps", "1", "--batch", "16", "--out", str(tmp_path))
+    note = "note: mpiexec did not start this process: it is the only rank, with all dies\n"
+    for command, ranks, said in (("run", "", 1), ("run", "1", 0), ("train", "", 0)):
+        monkeypatch.setenv("PMI_SIZE", ranks)
+        code, _, err = in_process(capsys, command, *options)
+        assert (code, err.count(note)) == (0, said), err
+
+
+def test_ranks_of_other_installed_versions_are_refused(tmp_path: Path) -> None:
+    """Where no checkout says a commit."""
+    script = ("import os\nfrom plinth.cli import main\nimport plinth.train.job as job\njob.commit = lambda: None\n"
+              "if os.environ['PMI_RANK'] == '1': job.release = lambda: '7.7'\n"
+              f"main({[*START, '--device', 'numpy', '--out', str(tmp_path)]})\n")
+    run = mpiexec(2, "-c", script)
+    assert run.returncode == 2 and run.stdout == ""
+    assert re.search("^plinth: error: processes have different settings: version [^,]+, version 7.7; start all",
+                     run.stderr, re.M), run.stderr
 
 
 def test_a_launcher_of_another_mpi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +243,6 @@ def test_memory_that_a_rank_lacks_is_said_by_its_number(tmp_path: Path) -> None:
              "this process has 1/2; give a smaller batch, or share more dies among more hosts"),
             ("executor.NumpyStep.run = ends", "more memory is needed than there is")):
         run = mpiexec(2, "-c", script.format(patch))
-        lines = [line for line in run.stderr.splitlines() if not line.startswith("setting up ")]
+        lines = [line for line in run.stderr.splitlines() if not line.startswith(("setting up ", "ranks on "))]
         assert (run.returncode, run.stdout, len(lines)) == (2, "", 1), run.stderr
         assert re.match(f"plinth: error: rank 1: {message}", lines[0]), lines
