@@ -60,10 +60,11 @@ def world() -> World:
     """
     try:
         from mpi4py import MPI
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise UserError(f"{who()}processes over MPI need mpi4py, for this machine's MPI or with one of its own: "
                         f"{install('mpi')}") from error
-    except RuntimeError as error:
+    except (ImportError, RuntimeError) as error:
+        # Of an ABI that it has no module for, too, or whose library is not here.
         raise UserError(f"{who()}mpi4py finds no MPI library that it can load: {cause(error)}; load that of this "
                         f"machine, or take one from the registry: {install('mpi')}") from error
     name = _library()

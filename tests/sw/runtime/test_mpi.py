@@ -1,7 +1,9 @@
 """Golden dies shared among the ranks of an MPI program: bits of one process, and ends in order."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -230,6 +232,14 @@ def test_without_mpi4py_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(UserError, match=r"^processes over MPI need mpi4py, .*\[mpi\]"):
         mpi.world()
+
+
+def test_a_library_of_another_abi_is_named() -> None:
+    """mpi4py is there, so that it is no remedy."""
+    run = subprocess.run([sys.executable, "-c", "from plinth.runtime.mpi import world; world()"], text=True,
+                         capture_output=True, env=os.environ | {"MPI4PY_MPIABI": "another"})
+    assert run.stderr.splitlines()[-1].startswith("plinth.errors.UserError: mpi4py finds no MPI library that it can "
+                                                  "load: ImportError: cannot import name 'MPI'"), run.stderr
 
 
 def test_memory_that_a_rank_lacks_is_said_by_its_number(tmp_path: Path) -> None:
