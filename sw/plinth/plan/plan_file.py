@@ -1,13 +1,13 @@
 """Plans in files: read as untrusted, compared with what follows from their splits, and with what they are used with."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from plinth.array.array import Array
+from plinth.array.array import ARRAYS, Array, sized
 from plinth.array.file import array_from_data, array_to_data
 from plinth.errors import UserError, about, quoted
 from plinth.files.documents import check_mapping, check_version, nearest, read_yaml
@@ -36,7 +36,8 @@ from plinth.sharding import (
     Sync,
 )
 from plinth.step.copies import copies_of
-from plinth.update.rule import FORMS, PLAIN, check_engines
+from plinth.update.rule import FORMS, PLAIN, check_engines, rule_for
+from plinth_hw.isa.parameters import PRESETS
 
 #: Largest plan file that is read, in bytes.
 MAXIMUM_FILE_BYTES = 1 << 24
@@ -53,16 +54,49 @@ _OPTIONAL = ("loss", "update")
 
 
 def _command(data: Any) -> str:
-    """What makes a file's plan anew, as far as the file says it."""
+    """What makes a file's plan anew, as far as the file says it; NETWORK, ARRAY and PARTS stand for files."""
+    data = data if isinstance(data, dict) else {}
     words = ["plinth plan"]
     for key, option in (("network", ""), ("array", "--array "), ("planner", "--planner "), ("model", "--model "),
                         ("batch", "--batch ")):
-        value = data.get(key) if isinstance(data, dict) else None
-        if (isinstance(value, str) and re.fullmatch(NAME_PATTERN, value)) or is_integer(value, 1, MAXIMUM_BATCH):
+        value = data.get(key)
+        if isinstance(value, str) and re.fullmatch(NAME_PATTERN, value):
+            from_file = (data.get("definition") is not None if key == "network" else
+                         key == "array" and _array(value) is None)
+            words.append(option + (key.upper() if from_file else value))
+        elif is_integer(value, 1, MAXIMUM_BATCH):
             words.append(f"{option}{value}")
         elif key == "network":
             words.append("NETWORK")
-    return f"make the plan again with `{' '.join(words)} --out FILE`"
+    return f"make the plan again with `{' '.join((*words, *_options(data)))} --out FILE`"
+
+
+def _array(name: str) -> Array | None:
+    """The array of a name; None if there is none."""
+    try:
+        return ARRAYS.get(name) or sized(name)
+    except ValueError:
+        return None
+
+
+def _options(data: Mapping[str, Any]) -> Iterator[str]:
+    """Options of `plinth plan` for dies, an update and lists that those names do not say."""
+    hardware, name, update = (data.get(key) for key in ("hardware", "array", "update"))
+    preset = hardware.get("preset") if isinstance(hardware, dict) else None
+    array = _array(name) if isinstance(name, str) else None
+    if array is not None and isinstance(preset, str) and preset in PRESETS:
+        if preset != array.preset:
+            yield f"--machine {preset}"
+        rule, usual = FORMS.get(str(update or PLAIN.title)), rule_for(PRESETS[preset])
+        if rule is not None and rule != usual.form:
+            yield f"--update {rule.kind}"
+            if rule.wide != rule_for(PRESETS[preset], rule.kind, stochastic=rule.stochastic).wide:
+                yield "--wide" if rule.wide else "--narrow"
+            if rule.stochastic:
+                yield "--stochastic"
+    layers = data.get("layers")
+    if isinstance(layers, list) and any(isinstance(layer, dict) and "parts" in layer for layer in layers):
+        yield "--parts PARTS"
 
 
 def _shown(value: Any) -> str:

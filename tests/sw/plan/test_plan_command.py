@@ -7,6 +7,7 @@ import pytest
 
 from plinth import cli
 from plinth.cli import names
+from plinth.errors import UserError
 from plinth.network.zoo import NETWORKS
 from plinth.plan.plan_file import load_plan
 from plinth.plan.planning import PLANNERS
@@ -56,6 +57,40 @@ def test_a_plan_beyond_the_memory_of_a_die_is_warned_of(capsys, tmp_path) -> Non
         assert text.count("warning: the fullest die needs") == (not fits)
         assert bool(re.search(r"warning: .*: \w+\.\w+ [\d.]+ \wB, .* others", text)) == (not fits)
     assert "of memory, a die of small has" in text
+
+
+@pytest.mark.parametrize("arguments", [
+    "digits-mlp --dies 2 --planner data --batch 16", "digits-mlp --dies 2 --machine hypar --planner data --batch 16",
+    "digits-mlp --format mixed --dies 2 --batch 16", "digits-mlp --array full-2 --planner data --update momentum",
+    "digits-mlp --machine fpga --dies 2 --batch 16", "digits-mlp --machine fpga --dies 2 --update sgd --batch 16",
+    "digits-mlp --machine fpga --dies 2 --update adagrad --narrow --stochastic --batch 16"])
+def test_a_plan_of_before_is_refused_with_the_command_that_makes_it_anew(capsys, tmp_path, arguments: str) -> None:
+    """The command that the message names makes the same plan."""
+    path, anew = tmp_path / "plan.yaml", tmp_path / "anew.yaml"
+    run(capsys, *arguments.split(), "--out", str(path))
+    whole = path.read_text()
+    path.write_text(whole.replace("version: 4", "version: 3", 1))
+    with pytest.raises(UserError, match="version must be 4, not 3; make the plan again with `plinth plan ") as error:
+        load_plan(path)
+    command = re.search("`plinth plan (.*) FILE`", str(error.value))
+    assert command is not None
+    run(capsys, *command[1].split(), str(anew))
+    assert anew.read_text() == whole
+
+
+def test_files_in_a_command_that_makes_a_plan_anew_are_placeholders(capsys, tmp_path) -> None:
+    """Names of networks and arrays in files of their own name nothing by themselves."""
+    (tmp_path / "array.yaml").write_text("{version: 1, name: pair, topology: ring, dies: 2, preset: hypar-demo}\n")
+    (tmp_path / "network.yaml").write_text("{version: 2, name: small, input: [4], layers: [{name: fc1, kind: dense, "
+                                           "outputs: 3}, {name: loss, kind: softmax-cross-entropy}]}\n")
+    (tmp_path / "parts.yaml").write_text("fc1: {samples: {sizes: [20, 12]}}\n")
+    path = tmp_path / "plan.yaml"
+    run(capsys, str(tmp_path / "network.yaml"), "--array", str(tmp_path / "array.yaml"), "--planner", "data",
+        "--batch", "32", "--parts", str(tmp_path / "parts.yaml"), "--out", str(path))
+    path.write_text(path.read_text().replace("version: 4", "version: 3", 1))
+    with pytest.raises(UserError, match=r"`plinth plan NETWORK --array ARRAY --planner data --model exact --batch 32 "
+                                        r"--parts PARTS --out FILE`$"):
+        load_plan(path)
 
 
 PARTS = """fc1: {samples: {sizes: [20, 12, 0]}}
