@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.device import Device, DeviceArray, Words
 from plinth.driver.diagnosis import Diagnosis
-from plinth.driver.executor import Piece, check_digests, check_settings
+from plinth.driver.executor import Piece, check_dies, check_digests, check_settings
 from plinth.driver.program import DieGraph, Program, descriptor_words, program_digest
 from plinth.driver.statistics import DieStatistics, EngineCounters, TaskRecord
 from plinth.driver.wiring import Wiring, wiring_registers
@@ -356,6 +356,7 @@ class Driver:
 
     def _of_all(self, dies: Sequence[int], ask: Callable[[int], Found]) -> list[Found]:
         """What ``ask`` finds for each place of a list of dies, asked where that die lives, in every process."""
+        check_dies(dies, self.program.dies)
         own = {place: ask(place) for place, die in enumerate(dies) if die in self._devices}
         answers = {place: value for values in self.told(f"read of {len(dies)}", own)
                    for place, value in values.items()}

@@ -1,6 +1,6 @@
 """The interface by which the host runs training steps: dies behind a driver, in any number of processes, or numpy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +25,19 @@ def check_digests(digests: Sequence[str]) -> None:
     if len(set(digests)) > 1:
         raise UserError(f"processes run different programs, of digests {', '.join(digests)}; start all of them with "
                         "the same network, plan and options, of the same version")
+
+
+def check_dies(dies: Iterable[int], count: int) -> None:
+    """Refuse numbers of dies that an array of ``count`` dies does not have.
+
+    Raises
+    ------
+    UserError
+        With the first of them.
+    """
+    for die in dies:
+        if not 0 <= die < count:
+            raise UserError(f"there is no die {die} in an array of {count}; give one from 0 to {count - 1}")
 
 
 def check_settings(what: str, told: Sequence[Mapping[str, str]]) -> None:
@@ -78,7 +91,13 @@ class Executor(Protocol):
         ...
 
     def collect(self, pieces: Sequence[Piece]) -> list[NDArray[Any]]:
-        """Read the words ``[rows, columns]`` of pieces of any dies' memories. Collective."""
+        """Read the words ``[rows, columns]`` of pieces of any dies' memories. Collective.
+
+        Raises
+        ------
+        UserError
+            If there is no such die.
+        """
         ...
 
     def collect_floats(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:

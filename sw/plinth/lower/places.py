@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.executor import Executor, Piece
 from plinth.lower.codes import LevelPlace
-from plinth.network.parameters import KeptVectors, LayerVector, Parameters
+from plinth.network.parameters import KeptVectors, LayerVector, Parameters, check_arrays
 from plinth.partition.groups import RING
 from plinth.step import tensors
 from plinth.step.owned import Kept, OwnedChunks
@@ -366,7 +366,14 @@ class HostView:
         return len(self.predictions.parts)
 
     def load(self, executor: Executor, parameters: Parameters) -> None:
-        """Give every die of this process the constants, and its slices of all variables."""
+        """Give every die of this process the constants, and its slices of all variables.
+
+        Raises
+        ------
+        UserError
+            If the parameters are not those of all variables, in their shapes.
+        """
+        check_arrays(parameters, [layer.vector for layer in self.weights.values()])
         for die in executor.numbers:
             for buffer, constant in self.constants:
                 executor.write_floats(die, buffer, np.array(constant, dtype=np.float32))

@@ -3,13 +3,15 @@
 Checks and places in memory take all variables of a layer as one vector, concatenated (:class:`LayerVector`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.errors import UserError, quoted
+from plinth.files.documents import nearest
 from plinth.network.network import Network
 from plinth.network.variables import ConstantValue, Normal, Variable
 from plinth.network.winograd import elements_of_kernel
@@ -97,6 +99,24 @@ class LayerVector:
 def layer_vectors(network: Network) -> list[LayerVector]:
     """Of each layer that trains something, in order."""
     return [LayerVector(layer.name, network.shapes[layer.name].variables) for layer in network.weighted]
+
+
+def check_arrays(arrays: Mapping[str, Any], vectors: Iterable[LayerVector]) -> None:
+    """Refuse arrays by name that are not those of all variables of some layers, in their shapes.
+
+    Raises
+    ------
+    UserError
+        With the first variable that there is not, that is missing, or that has another shape.
+    """
+    shapes = {name: tuple(variable.shape) for vector in vectors
+              for name, variable in zip(vector.names, vector.variables, strict=True)}
+    for name in (*arrays, *shapes):
+        if name not in shapes:
+            raise UserError(f"there is no variable {quoted(str(name))}; {nearest(str(name), shapes)}")
+        if name not in arrays or np.shape(arrays[name]) != shapes[name]:
+            there = f"of shape {list(np.shape(arrays[name]))}" if name in arrays else "missing"
+            raise UserError(f"variable {name!r} is {there}; give an array of shape {list(shapes[name])}")
 
 
 def named(network: Network, arrays: LayerVectors) -> dict[str, NDArray[Any]]:

@@ -62,7 +62,7 @@ class Variable:
         before; what each output has one of, a factor or a summand, has that axis alone.
     shape : Shape
         Elements of each axis.
-    initial : Constant, Normal or TilesOfNormal
+    initial : ConstantValue, Normal or TilesOfNormal
         The values it begins with.
     gradient : Gradient
         How its gradient arises.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.driver.executor import Piece, check_digests, check_settings
+from plinth.driver.executor import Piece, check_dies, check_digests, check_settings
 from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError
 from plinth.host import free_memory
@@ -90,6 +90,7 @@ class NumpyExecutor:
 
     def collect_floats(self, pieces: Sequence[Piece]) -> list[Floats]:
         """Numbers ``[rows, columns]`` of each piece."""
+        check_dies((die for die, _ in pieces), len(self._ranks))
         own = {place: self._step.memories[die].view(buffer).copy() for place, (die, buffer) in enumerate(pieces)
                if die in self._step.memories}
         if self._messages is None:
@@ -111,10 +112,12 @@ class NumpyExecutor:
 
     def write(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
         """Words, as they are."""
+        check_dies((die,), len(self._ranks))
         self._step.memories[die].view(buffer).view(np.uint32)[...] = values
 
     def write_floats(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
         """Numbers, in FP32."""
+        check_dies((die,), len(self._ranks))
         self._step.memories[die].view(buffer)[...] = values
 
     def rewrite(self, number: int, task: int, word: int, value: int) -> None:

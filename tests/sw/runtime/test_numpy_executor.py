@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from tests.support.networks import CONCATENATED, DOUBLED, WORDS, random_data, random_plan, tiled, trainable_network
 from tests.support.sessions import MEMORY_WORDS, session
 
+from plinth.driver.executor import Executor
 from plinth.errors import UserError
+from plinth.lower.places import HostView
 from plinth.lower.training import lower_training
 from plinth.network.layers import (
     Convolution,
@@ -126,3 +128,30 @@ def test_other_formats_are_refused() -> None:
     for die in ("ndp-demo-mixed", "fpga-tiny"):
         with pytest.raises(UserError, match=f"numpy computes in FP32, dies of preset '{die}' do not"):
             NumpyExecutor(step_of(plan.sharding, preset(die)))
+
+
+@pytest.mark.parametrize("numpy", [False, True], ids=["dies", "numpy"])
+def test_what_there_is_not_is_refused_in_one_line(numpy: bool) -> None:
+    """A die, a variable, and one of another shape."""
+    network = NETWORKS["digits-mlp"]
+    plan = random_plan(network, 2, 4, np.random.default_rng(0))
+    executor: Executor
+    view: HostView
+    if numpy:
+        executor = in_numpy = NumpyExecutor(step_of(plan.sharding, preset("ndp-tiny")))
+        view = in_numpy.view
+    else:
+        data = random_data(network, 4, np.random.default_rng(0))
+        program = lower_training(network, plan, preset("ndp-tiny"), rule=RULE, steps=1, memory_words=MEMORY_WORDS)
+        executor, view = session(network, plan, data, program).driver, program
+    buffer, values = view.weights["fc1"].buffers[0], initial_parameters(network, 0)
+    for die in (2, -1):
+        for read in (executor.collect, executor.collect_floats):
+            with pytest.raises(UserError, match=f"there is no die {die} in an array of 2; give one from 0 to 1$"):
+                read([(die, buffer)])
+    with pytest.raises(UserError, match=r"there is no variable 'fc9.weights'; did you mean 'fc3.weights'\?$"):
+        view.load(executor, values | {"fc9.weights": values["fc1.bias"]})
+    with pytest.raises(UserError, match=r"variable 'fc1.bias' is of shape \[3\]; give an array of shape \[128\]$"):
+        view.load(executor, values | {"fc1.bias": np.zeros(3, np.float32)})
+    with pytest.raises(UserError, match=r"variable 'fc2.bias' is missing; give an array of shape \[64\]$"):
+        view.load(executor, {name: array for name, array in values.items() if name != "fc2.bias"})
