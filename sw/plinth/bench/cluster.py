@@ -69,7 +69,7 @@ def rates() -> HostRates:
     return found
 
 
-class Step(NamedTuple):
+class ClusterStep(NamedTuple):
     """A step on ranks: seconds of it, bytes that a rank needs, and whether it was simulated."""
 
     seconds: float
@@ -78,7 +78,7 @@ class Step(NamedTuple):
     simulated: bool
 
 
-class Message(NamedTuple):
+class RingCost(NamedTuple):
     """Seconds of a reduction: what a member does itself, its words on a link, and latencies."""
 
     own: float
@@ -86,7 +86,7 @@ class Message(NamedTuple):
     latency: float
 
 
-def message(array: Array, members: int, words: int) -> Message:
+def message(array: Array, members: int, words: int) -> RingCost:
     """A message of so many words in a ring of so many hosts, as the simulator has it; of one host its update::
 
         own      (N - 1) / N 11 words / memory rate + 2 (N - 1) (9 call + 2 message)
@@ -95,9 +95,9 @@ def message(array: Array, members: int, words: int) -> Message:
     """
     costs = HostCosts(array)
     if members == 1:
-        return Message(costs.update(words).seconds, 0.0, 0.0)
+        return RingCost(costs.update(words).seconds, 0.0, 0.0)
     hops = members - 1
-    return Message(costs.ring_work(Phase.UPDATE, words, members).seconds,
+    return RingCost(costs.ring_work(Phase.UPDATE, words, members).seconds,
                    2e-9 * hops / members * words / float(array.rate), 1e-9 * costs.host.ring_latency(
                        members, 2 * hops * array.link_latency))
 
@@ -138,25 +138,25 @@ def simulation(network: str, array: Array, planner: str, batch: int) -> Simulate
     return simulated(plan, array, step=step)
 
 
-def step_on(network: str, array: Array, planners: Iterable[str], batch: int, times: int = 1) -> Step:
+def step_on(network: str, array: Array, planners: Iterable[str], batch: int, times: int = 1) -> ClusterStep:
     """The shortest of the steps that some planners make, on so many times an array's hosts."""
     found = []
     for planner in planners:
         one = simulation(network, array, planner, batch)
         seconds = one.result.seconds if times == 1 else larger(one, times)
-        found.append(Step(seconds, memory_bytes(one.step) + unrolled_bytes(one), planner, times == 1))
+        found.append(ClusterStep(seconds, memory_bytes(one.step) + unrolled_bytes(one), planner, times == 1))
     return min(found)
 
 
 @dataclass(frozen=True)
-class Row:
+class ClusterRow:
     """Steps of vgg-e on so many ranks, data parallel and hybrid."""
 
     ranks: int
     gigabits: float
     samples: int
-    data: Step
-    hybrid: Step
+    data: ClusterStep
+    hybrid: ClusterStep
 
     def cells(self) -> list[str]:
         """As the table shows it."""
@@ -168,12 +168,12 @@ class Row:
                 "simulated" if self.data.simulated else "formula"]
 
 
-def row(ranks: int, gigabits: float, samples: int, planners: Sequence[str] = HYBRIDS) -> Row:
+def row(ranks: int, gigabits: float, samples: int, planners: Sequence[str] = HYBRIDS) -> ClusterRow:
     """A row of the table of steps."""
     most = min(ranks, MOST_SIMULATED)
     array = host_array(rates(), most, gigabits, MICROSECONDS, memory_bytes=load_array(str(HOST)).memory_bytes)
     times, batch = ranks // most, samples * most
-    return Row(ranks, gigabits, samples, step_on(NETWORK, array, ("data",), batch, times),
+    return ClusterRow(ranks, gigabits, samples, step_on(NETWORK, array, ("data",), batch, times),
                step_on(NETWORK, array, planners, batch, times))
 
 

@@ -150,8 +150,8 @@ def check_use(plan: Plan, where: str, *, array: Array, batch: int | None = None)
     for key in ("dies", *dict.fromkeys((*planned, *used))):
         if key != "name" and planned.get(key) != used.get(key):
             raise UserError(f"{where}: the plan is for {key} {_shown(planned.get(key))} of array {plan.array!r}, not "
-                            f"{_shown(used.get(key))} of array {array.name!r}; leave --array out, or make the plan "
-                            "again with `plinth plan`")
+                            f"{_shown(used.get(key))} of array {array.name!r}; leave --array, --dies, "
+                            "--machine and --format out, or make the plan again with `plinth plan`")
 
 
 def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:

@@ -80,7 +80,7 @@ OWN: dict[type, _Own] = {RowsByNumber: _Own(lambda work: True, tiles.rows_kernel
                          TransformTiles: _Own(lambda work: not work.scatter, tiles.gather_kernel)}
 
 
-class Message(NamedTuple):
+class ArrivingMessage(NamedTuple):
     """What comes from another process of an operation, and where it goes: places of this process's dies, with their
     die, in the order in which their words lie in the message."""
 
@@ -146,5 +146,5 @@ class Moves:
                     rank = ranks[part.die]
                     place, free[rank] = free[rank][:size], free[rank][size:]
                     self.kernels.append(partial(part.give, place.reshape(part.shape)))
-        self.messages = [Message(ends.incoming(rank, tag, sum(place.size for _, place in places)), places)
+        self.messages = [ArrivingMessage(ends.incoming(rank, tag, sum(place.size for _, place in places)), places)
                          for rank, places in sorted(coming.items()) if places]

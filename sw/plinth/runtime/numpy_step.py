@@ -17,19 +17,19 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
 from plinth.errors import UserError
-from plinth.runtime.crossings import MOVES, Message, Moves
+from plinth.runtime.crossings import MOVES, ArrivingMessage, Moves
 from plinth.runtime.kernels import KERNELS, DieKernels
 from plinth.runtime.memory import Kernel, Memory
 from plinth.runtime.rings import (
     AllReduce,
-    Blocks,
     Ends,
     Incoming,
     LibraryPasses,
+    MemberRows,
     Outgoing,
+    OwnerChunks,
     Pass,
     RingPasses,
-    Rows,
 )
 from plinth.step import between, operations
 from plinth.step import tile_operations as tiled
@@ -103,7 +103,7 @@ class _Pending(Protocol):
 class _Arrival:
     """A message of another process."""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: ArrivingMessage) -> None:
         self._message = message
         self.touched: Sequence[Span] = [byte_bounds(place) for _, place in message.places]
 
@@ -121,7 +121,7 @@ class _Arrival:
 class _Ring:
     """A message of a ring."""
 
-    def __init__(self, passes: RingPasses | LibraryPasses, rows: Sequence[Rows | None]) -> None:
+    def __init__(self, passes: RingPasses | LibraryPasses, rows: Sequence[MemberRows | None]) -> None:
         self._passes = passes
         self._pass: Pass | None = None
         self.touched: Sequence[Span] = [] if None not in rows else [
@@ -258,14 +258,14 @@ class NumpyStep:
                 if library is not None:
                     yield _Ring(LibraryPasses(reduction.phase is Phase.UPDATE, rate, own, library), rows)
                     continue
-                blocks = Blocks(words, reduction.parameters.chunk_words, len(ring))
+                blocks = OwnerChunks(words, reduction.parameters.chunk_words, len(ring))
                 yield _Ring(RingPasses(reduction.phase, rate, blocks, rows, ranks, self._processes, tag), rows)
 
-    def _rows(self, reduction: between.Reduce, die: int) -> Rows:
+    def _rows(self, reduction: between.Reduce, die: int) -> MemberRows:
         first, words = reduction.piece.words(reduction.parameters, reduction.target.slice(die))
         source, target = (self.memories[die].view(weights.buffer(die))[0, first:first + words]
                           for weights in (reduction.source, reduction.target))
-        return Rows(source, target)
+        return MemberRows(source, target)
 
     def _put_off(self, whole: operations.Operation, stages: Sequence[_Stage]) -> None:
         """Note what an operation has to wait for: what was begun before and touches the same words, unless an earlier

@@ -61,14 +61,14 @@ class AllReduce(Incoming, Protocol):
         ...
 
 
-class Rows(NamedTuple):
+class MemberRows(NamedTuple):
     """A member's words of a message: what is summed, and what takes the sums, ``[words]`` each."""
 
     source: Floats
     target: Floats
 
 
-class Blocks:
+class OwnerChunks:
     """The chunks of a message, by their owners.
 
     Parameters
@@ -113,8 +113,8 @@ class RingPasses:
         UPDATE: ``target -= rate * sum``, then all members get the owners' targets; SUM: the owner's target gets the
         sum; GATHER: all get the owners' targets.
     rate : float
-    blocks : Blocks
-    rows : sequence of Rows or None
+    blocks : OwnerChunks
+    rows : sequence of MemberRows or None
         Of each member of the ring, in their order; None: it lives in another process.
     ranks : sequence of int
         The process of each member.
@@ -124,8 +124,8 @@ class RingPasses:
         Messages to member i have tag + i.
     """
 
-    def __init__(self, phase: Phase, rate: float, blocks: Blocks, rows: Sequence[Rows | None], ranks: Sequence[int],
-                 ends: Ends, tag: int) -> None:
+    def __init__(self, phase: Phase, rate: float, blocks: OwnerChunks, rows: Sequence[MemberRows | None],
+                 ranks: Sequence[int], ends: Ends, tag: int) -> None:
         self._phase, self._rate, self._blocks = phase, np.float32(rate), blocks
         self._rows = {number: row for number, row in enumerate(rows) if row is not None}
         self._size = len(rows)
@@ -243,13 +243,13 @@ class LibraryPasses:
     update : bool
         ``target -= rate * sum``, else the target gets the sum.
     rate : float
-    rows : sequence of Rows
+    rows : sequence of MemberRows
         Of the members that live in this process.
     reduction : AllReduce
         Of the words of a row.
     """
 
-    def __init__(self, update: bool, rate: float, rows: Sequence[Rows], reduction: AllReduce) -> None:
+    def __init__(self, update: bool, rate: float, rows: Sequence[MemberRows], reduction: AllReduce) -> None:
         self._update, self._rate, self._rows, self._reduction = update, np.float32(rate), rows, reduction
 
     def begin(self) -> Pass:

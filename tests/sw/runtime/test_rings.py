@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plinth.runtime import rings
-from plinth.runtime.rings import Blocks, RingPasses, Rows
+from plinth.runtime.rings import MemberRows, OwnerChunks, RingPasses
 from plinth.step.tasks import Phase
 
 
@@ -26,8 +26,8 @@ def test_updates_some_words_at_a_time_have_the_same_bits(members: int, words: in
     generator = np.random.default_rng(0)
     gradients = generator.standard_normal((members, words)).astype(np.float32)
     weights = generator.standard_normal(words).astype(np.float32)
-    rows = [Rows(gradient.copy(), weights.copy()) for gradient in gradients]
-    for _ in RingPasses(Phase.UPDATE, 0.3, Blocks(words, 16, members), rows, [0] * members, Nobody(), 0).begin():
+    rows = [MemberRows(gradient.copy(), weights.copy()) for gradient in gradients]
+    for _ in RingPasses(Phase.UPDATE, 0.3, OwnerChunks(words, 16, members), rows, [0] * members, Nobody(), 0).begin():
         raise AssertionError("it waits for another process")
     total = np.empty(words, np.float32)
     for first in range(0, words, 16):

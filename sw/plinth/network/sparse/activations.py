@@ -35,7 +35,7 @@ class Activation(ABC):
 
 
 @dataclass(frozen=True)
-class Relu(Activation):
+class SparseRelu(Activation):
     """``max(z + b, 0)``."""
 
     kind = "relu"
@@ -79,7 +79,7 @@ class ClippedRelu(Activation):
 
 
 @dataclass(frozen=True)
-class Sigmoid(Activation):
+class SparseSigmoid(Activation):
     """``1 / (1 + exp(-(z + b)))``."""
 
     kind = "sigmoid"

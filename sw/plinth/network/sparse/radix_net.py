@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 
 from plinth.limits import MAXIMUM_SEED
 from plinth.network.sparse import draws
-from plinth.network.sparse.activations import ClippedRelu, Sigmoid
+from plinth.network.sparse.activations import ClippedRelu, SparseSigmoid
 from plinth.network.sparse.matrices import MAXIMUM_NEURONS, check_layer, csr, row_list
 from plinth.network.sparse.network import MAXIMUM_LAYERS, SparseNetwork
 
@@ -161,4 +161,4 @@ def trained_network(neurons: int, layers: int, seed: int = 0, biases: bool = Fal
     first: Sequence[float | NDArray[np.float64]] = (
         [np.zeros(neurons) for _ in range(layers)] if biases else [0.0] * layers)
     return SparseNetwork(name=f"radix-net-{neurons}x{layers}", source=source, biases=first,
-                         activations=(Sigmoid(),) * layers)
+                         activations=(SparseSigmoid(),) * layers)

@@ -63,7 +63,7 @@ class Rings:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class RingLayout:
     """Rows in units that are yet to get their parts.
 
     Parameters
@@ -153,7 +153,7 @@ def _arcs_only(rings: Rings, reads: Pattern) -> bool:
     return bool((breaks <= 1).all() and ((least == largest) | (largest < 0)).all())
 
 
-def layouts(pattern: Pattern, rings: Rings, targets: Reals, limits: Reals) -> Iterator[Layout]:
+def layouts(pattern: Pattern, rings: Rings, targets: Reals, limits: Reals) -> Iterator[RingLayout]:
     """Layouts of a layer.
 
     Parameters
@@ -217,17 +217,17 @@ def _shared_out(weights: Integers, targets: Reals) -> Integers:
 
 
 def _layout(pattern: Pattern, units: Integers, count: int, slots: int,
-            allowed: npt.NDArray[np.bool_] | None) -> Layout:
+            allowed: npt.NDArray[np.bool_] | None) -> RingLayout:
     column, reader = np.nonzero(readers(pattern, units, count))
-    return Layout(units, slots, column, reader, allowed)
+    return RingLayout(units, slots, column, reader, allowed)
 
 
-def named(layout: Layout, columns: Integers, parts: int) -> tuple[int, Integers]:
+def named(layout: RingLayout, columns: Integers, parts: int) -> tuple[int, Integers]:
     """The words of one direction of a layout with the best names, and the owner of each row.
 
     Parameters
     ----------
-    layout : Layout
+    layout : RingLayout
         Units of rows.
     columns : array of int
         Owner of each column.

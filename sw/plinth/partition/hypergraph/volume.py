@@ -64,7 +64,7 @@ class LayerTraffic:
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic:
+class PartitionTraffic:
     """What a partition makes processors send for one input vector, layer by layer."""
 
     layers: tuple[LayerTraffic, ...]
@@ -127,7 +127,7 @@ def layer_traffic(pattern: Pattern, columns: Integers, rows: Integers, parts: in
     return LayerTraffic(words, words.T, loads, len(columns))
 
 
-def traffic(patterns: Iterable[Pattern], partition: SparsePartition, first_layer: str = "both") -> Traffic:
+def traffic(patterns: Iterable[Pattern], partition: SparsePartition, first_layer: str = "both") -> PartitionTraffic:
     """What a partition makes processors send for one input vector.
 
     Parameters
@@ -152,7 +152,7 @@ def traffic(patterns: Iterable[Pattern], partition: SparsePartition, first_layer
     silent = np.zeros_like(first.fprop)
     layers[0] = LayerTraffic(silent if first_layer == "none" else first.fprop,
                              first.bprop if first_layer == "both" else silent, first.loads, first.columns)
-    return Traffic(tuple(layers))
+    return PartitionTraffic(tuple(layers))
 
 
 def column_cost(pattern: Pattern, columns: Integers | None, rows: Integers, parts: int) -> int:

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from tests.support.sparse_networks import random_matrix, random_network
 
 from plinth.network.sparse import gradient
-from plinth.network.sparse.activations import Activation, ClippedRelu, Relu, Sigmoid
+from plinth.network.sparse.activations import Activation, ClippedRelu, SparseRelu, SparseSigmoid
 from plinth.network.sparse.gradient import gradients, mean_squared_error, sampled_product, sgd_step
 from plinth.network.sparse.inference import forward
 from plinth.network.sparse.network import SparseNetwork, replace_weights
@@ -38,7 +38,7 @@ def differences(network: SparseNetwork, samples: np.ndarray, targets: np.ndarray
         [slope(bias, number) for number in range(len(bias))])
 
 
-@pytest.mark.parametrize("activation", [Sigmoid(), Relu(), ClippedRelu(1.5)])
+@pytest.mark.parametrize("activation", [SparseSigmoid(), SparseRelu(), ClippedRelu(1.5)])
 @pytest.mark.parametrize("trained_biases", [True, False])
 def test_gradients_are_the_slopes_of_the_loss(activation: Activation, trained_biases: bool) -> None:
     generator = np.random.default_rng(5)
@@ -69,7 +69,7 @@ def test_a_bias_that_is_not_added_is_not_trained() -> None:
 
 def test_a_step() -> None:
     generator = np.random.default_rng(6)
-    network = random_network(generator, (9, 8, 4), Sigmoid())
+    network = random_network(generator, (9, 8, 4), SparseSigmoid())
     samples, targets = generator.standard_normal((5, 9)), generator.random((5, 4))
     before = [network.matrix(layer).toarray() for layer in range(2)]
     after, found = sgd_step(network, samples, targets, 0.5)
@@ -113,7 +113,7 @@ def test_sampled_products(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_targets_refused() -> None:
-    network = random_network(np.random.default_rng(0), (4, 3), Relu())
+    network = random_network(np.random.default_rng(0), (4, 3), SparseRelu())
     for targets in (np.zeros((2, 4)), np.zeros((1, 3)), np.zeros(3)):
         with pytest.raises(ValueError, match=r"targets must be \[samples, outputs\] \[2, 3\], of at least one sample"):
             gradients(network, np.zeros((2, 4)), targets)

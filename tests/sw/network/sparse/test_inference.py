@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 from tests.support.sparse_networks import random_network
 
-from plinth.network.sparse.activations import ClippedRelu, Relu, Sigmoid
+from plinth.network.sparse.activations import ClippedRelu, SparseRelu, SparseSigmoid
 from plinth.network.sparse.inference import categories, forward
 from plinth.network.sparse.network import SparseNetwork
 from plinth.network.sparse.radix_net import RadixNet, challenge_network
@@ -50,8 +50,8 @@ def test_categories_of_a_challenge_network() -> None:
     assert categories(np.zeros((3, 4))).tolist() == [] and categories(np.array([[0, 0], [0, 2.0]])).tolist() == [1]
 
 
-@pytest.mark.parametrize("activation", [Relu(), Sigmoid(), ClippedRelu(1.0)])
-def test_float32_is_float64_rounded(activation: Relu | Sigmoid | ClippedRelu) -> None:
+@pytest.mark.parametrize("activation", [SparseRelu(), SparseSigmoid(), ClippedRelu(1.0)])
+def test_float32_is_float64_rounded(activation: SparseRelu | SparseSigmoid | ClippedRelu) -> None:
     generator = np.random.default_rng(4)
     network = random_network(generator, (40, 30, 20), activation)
     samples = generator.standard_normal((9, 40))
@@ -64,7 +64,7 @@ def test_float32_is_float64_rounded(activation: Relu | Sigmoid | ClippedRelu) ->
 
 
 def test_samples_refused() -> None:
-    network = random_network(np.random.default_rng(0), (4, 3), Relu())
+    network = random_network(np.random.default_rng(0), (4, 3), SparseRelu())
     for samples in (np.zeros(4), np.zeros((2, 5)), csr_array((2, 3))):
         with pytest.raises(ValueError, match=r"samples must be \[samples, 4\], as network 'small' reads them"):
             forward(network, samples)

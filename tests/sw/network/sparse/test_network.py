@@ -6,7 +6,7 @@ from scipy.sparse import csc_array, csr_array, eye_array
 from tests.support.sparse_networks import random_matrix, random_network
 
 from plinth.network.sparse import matrices
-from plinth.network.sparse.activations import ClippedRelu, Relu, Sigmoid
+from plinth.network.sparse.activations import ClippedRelu, SparseRelu, SparseSigmoid
 from plinth.network.sparse.matrices import checked, unordered_row
 from plinth.network.sparse.network import MatrixSource, SparseNetwork
 from plinth.network.sparse.radix_net import RadixNet
@@ -18,7 +18,7 @@ def raw(values: list[float], columns: list[int], starts: list[int], shape: tuple
 
 def test_rows_and_biases() -> None:
     generator = np.random.default_rng(0)
-    network = random_network(generator, (5, 7, 3), Sigmoid())
+    network = random_network(generator, (5, 7, 3), SparseSigmoid())
     assert network.widths == (5, 7, 3) and network.layers == 2
     whole = network.matrix(0)
     assert whole.shape == (7, 5) and network.rows(0, np.arange(7)) is whole
@@ -26,7 +26,7 @@ def test_rows_and_biases() -> None:
     assert network.rows(0, []).shape == (0, 5)
     bias = network.bias(0)
     assert isinstance(bias, np.ndarray) and np.array_equal(network.bias(0, [3, 1]), bias[[3, 1]])
-    assert random_network(generator, (5, 7), Sigmoid(), trained_biases=False).bias(0, [1]) == 0.25
+    assert random_network(generator, (5, 7), SparseSigmoid(), trained_biases=False).bias(0, [1]) == 0.25
     for rows in ([7], [-1], [[0]], [0.0]):
         with pytest.raises(ValueError, match="rows must be"):
             network.rows(0, rows)
@@ -37,7 +37,7 @@ def test_rows_and_biases() -> None:
 
 def test_loaded_is_the_same_in_memory() -> None:
     network = SparseNetwork(name="lazy", source=RadixNet(neurons=64, layers=3, weights="uniform"), biases=[0.5] * 3,
-                            activations=[Relu()] * 3)
+                            activations=[SparseRelu()] * 3)
     for dtype in (np.float32, np.float64):
         loaded = network.loaded(dtype)
         assert isinstance(loaded.source, MatrixSource) and loaded.matrix(1).dtype == dtype
@@ -48,7 +48,7 @@ def test_loaded_is_the_same_in_memory() -> None:
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"biases": [0.0]}, "has 2 layers, but 1 biases; give one a layer"),
-    ({"activations": [Relu()] * 3}, "has 2 layers, but 3 activations"),
+    ({"activations": [SparseRelu()] * 3}, "has 2 layers, but 3 activations"),
     ({"biases": [np.zeros(2), 0.0]}, r"bias of layer 0 must be a number or 3 of them, not \[2\]"),
     ({"biases": [0.0, np.nan]}, "bias of layer 1 must be finite"),
     ({"biases": [0.0, np.full(4, np.inf)]}, "bias of layer 1 must be finite"),
@@ -57,7 +57,8 @@ def test_networks_refused(changes: dict, message: str) -> None:
     generator = np.random.default_rng(0)
     source = MatrixSource([random_matrix(generator, 3, 5), random_matrix(generator, 4, 3)])
     with pytest.raises(ValueError, match=message):
-        SparseNetwork(**{"name": "bad", "source": source, "biases": [0.0, 0.0], "activations": [Relu()] * 2, **changes})
+        SparseNetwork(**{"name": "bad", "source": source, "biases": [0.0, 0.0], "activations": [SparseRelu()] * 2,
+                         **changes})
 
 
 def test_chains_refused() -> None:
@@ -99,14 +100,14 @@ def test_activations() -> None:
     sums = np.array([[-1.0, 0.0, 0.5, 40.0]])
     assert ClippedRelu().outputs(sums, 0.75).tolist() == [[0.0, 0.0, 1.25, 32.0]]
     assert ClippedRelu(2.0).outputs(sums, np.array([[-0.75]])).tolist() == [[0.0, 0.0, 0.0, 2.0]]
-    assert Relu().outputs(sums, 0.75).tolist() == [[0.0, 0.75, 1.25, 40.75]]
-    assert np.allclose(Sigmoid().outputs(sums, 0.0), 1 / (1 + np.exp(-sums)))
-    assert Sigmoid().outputs(np.array([[-1e4, 1e4]]), 0.0).tolist() == [[0.0, 1.0]]
+    assert SparseRelu().outputs(sums, 0.75).tolist() == [[0.0, 0.75, 1.25, 40.75]]
+    assert np.allclose(SparseSigmoid().outputs(sums, 0.0), 1 / (1 + np.exp(-sums)))
+    assert SparseSigmoid().outputs(np.array([[-1e4, 1e4]]), 0.0).tolist() == [[0.0, 1.0]]
     outputs = np.array([[0.0, 1.0, 32.0]])
     assert ClippedRelu().slope(outputs).tolist() == [[0.0, 1.0, 0.0]]
-    assert Relu().slope(outputs).tolist() == [[0.0, 1.0, 1.0]]
-    assert Sigmoid().slope(np.array([[0.25]])).tolist() == [[0.1875]]
-    for activation in (ClippedRelu(), Relu(), Sigmoid()):
+    assert SparseRelu().slope(outputs).tolist() == [[0.0, 1.0, 1.0]]
+    assert SparseSigmoid().slope(np.array([[0.25]])).tolist() == [[0.1875]]
+    for activation in (ClippedRelu(), SparseRelu(), SparseSigmoid()):
         single = activation.outputs(sums.astype(np.float32), np.full((1, 1), 0.1, np.float32))
         assert single.dtype == np.float32 and activation.slope(single).dtype == np.float32
         assert activation.outputs(sums.astype(np.float32), -0.3).dtype == np.float32

@@ -7,7 +7,7 @@ from plinth.network.layers import Convolution, Dense, Flatten, Layer, MaxPool, M
 from plinth.network.network import Network, perceptron
 from plinth.network.parameters import initial_parameters
 from plinth.network.sparse import matrices
-from plinth.network.sparse.activations import Sigmoid
+from plinth.network.sparse.activations import SparseSigmoid
 from plinth.network.sparse.inference import forward
 from plinth.network.sparse.network import SparseNetwork
 from plinth.network.sparse.pruning import PrunedChain, prune
@@ -111,7 +111,7 @@ def test_a_perceptron_is_a_chain() -> None:
     parameters = initial_parameters(network, seed=0)
     layers = prune(network, parameters, 1.0)
     sparse = SparseNetwork(name="it", source=PrunedChain(layers), biases=[layer.bias for layer in layers],
-                           activations=[Sigmoid()] * 3)
+                           activations=[SparseSigmoid()] * 3)
     assert sparse.widths == (64, 128, 64, 10)
     values = samples = np.random.default_rng(0).random((5, 64))
     for number in (1, 2, 3):

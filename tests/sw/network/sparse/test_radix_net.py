@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plinth.limits import MAXIMUM_SEED
-from plinth.network.sparse.activations import ClippedRelu, Sigmoid
+from plinth.network.sparse.activations import ClippedRelu, SparseSigmoid
 from plinth.network.sparse.matrices import csr_array
 from plinth.network.sparse.radix_net import CHALLENGE_BIASES, RadixNet, challenge_network, trained_network
 
@@ -128,6 +128,6 @@ def test_networks() -> None:
     with pytest.raises(ValueError, match="no bias for 64 neurons; take one of 1024, 4096, 16384, 65536"):
         challenge_network(64, 2)
     plain, biased = trained_network(64, 3, seed=1), trained_network(64, 3, seed=1, biases=True)
-    assert set(plain.biases) == {0.0} and set(plain.activations) == {Sigmoid()}
+    assert set(plain.biases) == {0.0} and set(plain.activations) == {SparseSigmoid()}
     assert [bias.tolist() for bias in biased.biases] == [[0.0] * 64] * 3
     assert plain.matrix(2).data.min() < 0
