@@ -33,6 +33,12 @@ FEW, MANY, TURNS = 10, 110, 3
 WORDS, CHUNK, SUMS = 1 << 24, 64, 9
 #: Moments at which a rank is killed, in seconds after its first step.
 MOMENTS = 5
+#: Runs of golden dies whose bits are compared: plans of several kinds, each machine and format; on so many ranks.
+RUNS = (("digits-cnn", "--planner", "one-weird-trick"), ("digits-cnn", "--planner", "joint", "--machine", "hypar"),
+        ("digits-mlp", "--planner", "model"), ("digits-mlp", "--planner", "data", "--format", "mixed"),
+        ("digits-mlp", "--planner", "data", "--machine", "fpga"),
+        ("digits-cnn", "--planner", "mpt", "--winograd", "2", "--weights", "winograd"))
+RANKS, DIES = (2, 3, 4, 8), 8
 #: Seconds after which ranks are taken to hang.
 PATIENCE = 600
 
@@ -138,6 +144,29 @@ def ring_over_library() -> list[BenchRow]:
                      {"bytes": 4 * WORDS, "chunk_words": CHUNK, "seconds": ring, "seconds_library": library})]
 
 
+def bits() -> list[BenchRow]:
+    """Bytes of weights and states in which ranks of golden dies differ from one process, of eight dies on 2, 3, 4 and 8
+    ranks: plans of several kinds, each machine and number format, by the command."""
+    differ = compared = 0
+    for run in RUNS:
+        whole, *others = (_weights(run, ranks) for ranks in (1, *RANKS))
+        for shared in others:
+            compared += len(whole)
+            differ += sum(one != other for one, other in zip(whole, shared, strict=True))
+    return [BenchRow("bits", float(differ), "bytes that differ", "nothing: sums have an order of their own",
+                     {"runs": len(RUNS), "dies": DIES, "ranks": list(RANKS), "bytes": compared})]
+
+
+def _weights(run: Sequence[str], ranks: int) -> bytes:
+    """What golden dies on some ranks have trained, all arrays of the checkpoint one behind the other."""
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder) / "weights.npz"
+        _printed(ranks, ["-m", "plinth.cli", "run", *run, "--dies", str(DIES), "--batch", "16", "--steps", "2",
+                         "--out", folder, "--save", str(saved), "--json"])
+        with np.load(saved) as arrays:
+            return b"".join(arrays[name].tobytes() for name in sorted(arrays.files) if name != "header")
+
+
 def kill_recover_seconds() -> list[BenchRow]:
     """From the kill of one of two ranks to the end of all, at moments of a training run: the longest."""
     waited = []
@@ -176,4 +205,4 @@ def _killed(folder: Path, moment: float) -> float:
 #: Names and functions of these rows.
 BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "runtime_overhead": runtime_overhead, "runtime_scaling": runtime_scaling, "ring_over_library": ring_over_library,
-    "kill_recover_seconds": kill_recover_seconds}
+    "bits": bits, "kill_recover_seconds": kill_recover_seconds}

@@ -12,7 +12,7 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                "link_goodput_ber_1e-5", "serial_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
                "mpi_cosim_scaling",
                "busy_machine_share", "numpy_overhead", "runtime_overhead", "runtime_scaling", "ring_over_library",
-               "kill_recover_seconds", "digits_accuracy_nearest", "digits_accuracy_adagrad",
+               "bits", "kill_recover_seconds", "digits_accuracy_nearest", "digits_accuracy_adagrad",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "help_seconds_over_click",
                "plan_vgg_e_joint_seconds", "plan_lenet_c_seconds", "plan_1000_layers_command_seconds",
                "plan_200_branches_seconds",
