@@ -30,7 +30,8 @@ def listed(name: str) -> list[dict[str, object]]:
     """Numbers of a paper: of the copy, and of the list itself where it exists."""
     lists = [NUMBERS[name]]
     if TARGETS.exists():
-        targets = yaml.safe_load(TARGETS.read_text(encoding="utf-8"))[name]["entries"]
+        section = next(iter(NUMBERS[name])).partition(".")[0]
+        targets = yaml.safe_load(TARGETS.read_text(encoding="utf-8"))[section]["entries"]
         lists.append({entry["id"]: entry["value"] for entry in targets})
     return lists
 
@@ -135,6 +136,7 @@ def test_a_paper_is_a_file_and_functions(toy, tmp_path) -> None:
     assert data["entries_by_status"] == tally([table]) == {
         "independent": {"entries": 1, "reasons": {}},
         "selected on": {"entries": 1, "reasons": {"a constant was fitted to it": 1}},
+        "better": {"entries": 0, "reasons": {}},
         "not reproduced": {"entries": 2, "reasons": {"no longer within 2.0%; it was: independent": 1, "[it] stays": 1}},
         "not attempted": {"entries": 1, "reasons": {"it has no source": 1}}}
     first, second, *_ = data["tables"][0]["rows"]
@@ -158,7 +160,7 @@ def test_statuses_have_colours_of_their_own_and_are_counted(toy) -> None:
         assert f"\x1b[{colour}m{short}" in styled, short
     assert "~4" in text and "5 published values" in text
     assert [line.split()[:2] for line in text.splitlines() if line[:5].strip().isdigit()] == [
-        ["1", "independent"], ["1", "selected"], ["2", "not"], ["1", "not"]]
+        ["1", "independent"], ["1", "selected"], ["0", "better"], ["2", "not"], ["1", "not"]]
     assert "[it] stays" in text
     assert "5 %" in text and "unless a row says otherwise" in text
     assert "Claims in words: 0 hold, 1 fail, 1 not attempted" in text
@@ -227,6 +229,27 @@ def test_what_counts_as_the_same(value, ours, ratio, same) -> None:
     if same is not None:
         assert (paper_row.status == Judgement.INDEPENDENT) is same
     assert PaperRow(series="", what="x", ours=ours).same is None
+
+
+@pytest.mark.parametrize(("value", "ours", "higher", "status"), [
+    (2.0, 1.0, False, "better"), (2.0, 1.99, False, "not reproduced"), (2.0, 3.0, False, "not reproduced"),
+    (2.0, 3.0, True, "better"), (2.0, 1.0, True, "not reproduced"), ("<2", 1.0, False, "not reproduced"),
+    (2.0, None, False, "not reproduced"), ("a", "b", False, "not reproduced")])
+def test_better_is_beyond_the_same_on_the_side_that_the_entry_says(value, ours, higher, status) -> None:
+    entry = PaperEntry(id="x", series="", what="x", value=value, confidence="exact", status=Judgement.BETTER,
+                       reason="why", note="", within=0.01, higher=higher)
+    found = PaperRow(series="", what="x", ours=ours, entry=entry)
+    assert found.status == status
+    assert found.reason == ("why" if status == "better" else "no longer better; it was: better")
+    assert not Judgement.BETTER.same
+
+
+def test_the_better_side_is_the_table_s_unless_an_entry_has_its_own(tmp_path) -> None:
+    (tmp_path / "toy.yaml").write_text(TOY.replace("  within: 0.02", "  better: higher\n  seconds: 5").replace(
+        "id: toy.b,", "id: toy.b, better: lower,"), encoding="utf-8")
+    toy = Paper("toy", tmp_path)
+    assert [entry.higher for entry in toy.entries("1")] == [True, False, True, True, True]
+    assert toy.seconds() == toy.seconds(["1"]) == 5
 
 
 def test_an_unknown_status_is_an_error() -> None:

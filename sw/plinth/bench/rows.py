@@ -16,6 +16,7 @@ from plinth.bench import (
     commands,
     exchanges,
     harness,
+    hypergraph,
     links,
     models,
     mpi_cosim,
@@ -226,4 +227,5 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **mpi_cosim.BENCHES, **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
     **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
+    **hypergraph.BENCHES,
 }

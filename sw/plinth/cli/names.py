@@ -26,7 +26,9 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                "grouped_error_worst", "network_error_mean", "network_error_worst", "prediction_false_drops",
                *(f"{row}_{kind}" for kind in ("f23_2d", "f23_1d", "f43_2d", "f43_1d")
                  for row in ("prediction_bits", "prediction_over_mpt", "prediction_over_mpt_unpooled")),
-               "skip_bits_f23_forward", "skip_bits_f23_backward", "skip_bits_f43_forward", "skip_bits_f43_backward")
+               "skip_bits_f23_forward", "skip_bits_f23_backward", "skip_bits_f43_forward", "skip_bits_f43_backward",
+               "hypergraph_volume_ratio_worst", "hypergraph_volume_ratio_gmean", "hypergraph_messages_ratio_worst",
+               "partition_seconds_4096")
 #: Rows of `plinth accuracy`; `plinth.bench.accuracy` has them.
 ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
@@ -38,4 +40,4 @@ MODEL_NAMES = ("exact", "published")
 REPORT_NAMES = ("train", "plan", "simulate", "step", "step-comparison", "eval", "bench", "accuracy", "reproduce",
                 "list", "doctor")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
-PAPERS = ("hypar", "mpt")
+PAPERS = ("hypar", "mpt", "sparse-dnn")

@@ -222,7 +222,9 @@ def reproduce(paper: str, figures: tuple[str, ...], out: Path | None, as_json: b
 
     publication = published(paper)
     total = len(set(figures)) or len(publication.tables)
-    with Activity(f"computing tables of {paper}", "tables") as activity:
+    minutes = publication.seconds(figures) / 60
+    about = f", about {minutes:.0f} min where nothing is kept yet" if minutes >= 1 else ""
+    with Activity(f"computing tables of {paper}{about}", "tables") as activity:
         computed_tables = publication.computed(figures, lambda key, tables, values: activity.update(
             tables, total, f"{key}, {values} values"))
         activity.begin("drawing its pictures")

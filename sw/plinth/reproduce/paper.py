@@ -1,9 +1,10 @@
 """What a paper prints, as data, beside what is computed anew.
 
-A paper is a YAML file of this folder and a package of the same name. The file has, under ``tables``, for each number or
+A paper is a YAML file of this folder and a package of the same name, ``_`` for ``-``. The file has, under ``tables``, for each number or
 statement of the paper its entry: ``id``, ``series`` and ``what`` (under which the computing function gives our value),
 ``value``, ``confidence`` (how it was read), ``status``, ``reason``; a table says where its entries stand in the paper,
-in which unit, within which distance ours counts as the same, and by which function of the package they are computed.
+in which unit, within which distance ours counts as the same, by which function of the package they are computed, and
+how many ``seconds`` that takes if it takes long.
 A value is a number, a text, or a bound (``>10``, ``<1``). An entry may have the ``claim`` in words of which it is the
 measure, with its place in the paper: its verdict follows from the value and ours. Entries that are nothing but the
 measure of a claim have the series ``claims``.
@@ -14,6 +15,9 @@ independent
     Computed, and the same; nothing was chosen by it.
 selected on
     Computed, and the same; but a reading or a constant was chosen by it, or taken from it, so that it shows nothing.
+better
+    Computed, and not the same, but beyond it on the better side: lower, or higher where the entry says
+    ``better: higher``. The paper's number did not come out.
 not reproduced
     Computed, and not the same.
 not attempted
@@ -54,6 +58,7 @@ class Judgement(StrEnum):
 
     INDEPENDENT = "independent"
     SELECTED_ON = "selected on"
+    BETTER = "better"
     NOT_REPRODUCED = "not reproduced"
     NOT_ATTEMPTED = "not attempted"
 
@@ -86,6 +91,8 @@ class PaperEntry:
     within: float
     #: The claim in words that the value stands for, and its place; empty if there is none.
     claim: str = ""
+    #: Whether more is better, where something is: of the status "better".
+    higher: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,11 +140,22 @@ class PaperRow:
         return not isinstance(ours, str) and abs(ours - paper) <= self.entry.within * abs(paper)
 
     @property
+    def better(self) -> bool:
+        """Whether ours is a number that is not the same as the paper's, and on the better side of it."""
+        paper, ours = self.paper, self.ours
+        if self.entry is None or self.same is not False or isinstance(paper, str) or isinstance(ours, str):
+            return False
+        assert paper is not None and ours is not None
+        return ours > paper if self.entry.higher else ours < paper
+
+    @property
     def status(self) -> Judgement | None:
-        """As the data say, unless a value that came out no longer does; None without an entry."""
+        """As the data say, unless a value that came out, or was better, no longer is; None without an entry."""
         if self.entry is None:
             return None
-        return Judgement.NOT_REPRODUCED if self.entry.status.same and not self.same else self.entry.status
+        stated = self.entry.status
+        lost = (stated.same and not self.same) or (stated == Judgement.BETTER and not self.better)
+        return Judgement.NOT_REPRODUCED if lost else stated
 
     @property
     def reason(self) -> str:
@@ -145,7 +163,8 @@ class PaperRow:
         if self.entry is None:
             return ""
         if self.status != self.entry.status:
-            return f"no longer within {self.entry.within:.1%}; it was: {self.entry.status}"
+            no_longer = "better" if self.entry.status == Judgement.BETTER else f"within {self.entry.within:.1%}"
+            return f"no longer {no_longer}; it was: {self.entry.status}"
         return self.entry.reason
 
     @property
@@ -247,11 +266,16 @@ class Paper:
     def __init__(self, name: str, folder: Path = FOLDER) -> None:
         self.name = name
         self.data: dict[str, Any] = read_yaml(folder / f"{name}.yaml")
+        self._package = f"plinth.reproduce.{name.replace('-', '_')}"
 
     @cached_property
     def tables(self) -> dict[str, Mapping[str, Any]]:
         """What the file says of each table, by key."""
         return {head["key"]: head for head in self.data["tables"]}
+
+    def seconds(self, keys: Sequence[str] = ()) -> float:
+        """What tables take about, all if none is named: what the file says, of those that take long."""
+        return sum(head.get("seconds", 0) for key, head in self.tables.items() if key in (keys or self.tables))
 
     def entries(self, key: str) -> list[PaperEntry]:
         """Entries of a table."""
@@ -263,7 +287,8 @@ class Paper:
         return PaperEntry(id=entry["id"], series=entry.get("series", ""), what=entry["what"], value=entry["value"],
                           confidence=entry["confidence"], status=Judgement(entry["status"]),
                           reason=self.data["reasons"].get(reason, reason), note=entry.get("note", ""),
-                          within=entry.get("within", head.get("within", WITHIN)), claim=entry.get("claim", ""))
+                          within=entry.get("within", head.get("within", WITHIN)), claim=entry.get("claim", ""),
+                          higher=entry.get("better", head.get("better")) == "higher")
 
     def draft(self, key: str, progress: Callable[[int], None] = lambda values: None) -> Draft:
         """A table, nothing computed yet."""
@@ -272,7 +297,7 @@ class Paper:
     def computing(self, key: str) -> Callable[[Draft], None]:
         """The function that computes a table."""
         module, _, name = self.tables[key]["by"].rpartition(".")
-        function: Callable[[Draft], None] = getattr(import_module(f"plinth.reproduce.{self.name}.{module}"), name)
+        function: Callable[[Draft], None] = getattr(import_module(f"{self._package}.{module}"), name)
         return function
 
     def computed(self, keys: Sequence[str] = (), progress: Progress = lambda key, tables, values: None) -> list[Table]:
@@ -317,7 +342,7 @@ class Paper:
         UserError
             If a file cannot be written.
         """
-        name = f"plinth.reproduce.{self.name}.pictures"
+        name = f"{self._package}.pictures"
         if find_spec(name) is None:
             return []
         paths: list[Path] = import_module(name).draw(folder, tables)

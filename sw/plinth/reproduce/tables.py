@@ -25,7 +25,8 @@ from plinth_hw.terminal.table import print_table
 READ = {"read-from-garbled": "~", "reconstructed": "?"}
 #: On a terminal: what stands for a status, and its colour.
 SHORT = {Judgement.INDEPENDENT: ("indep.", "green"), Judgement.SELECTED_ON: ("selected", "cyan"),
-         Judgement.NOT_REPRODUCED: ("not repr.", "red"), Judgement.NOT_ATTEMPTED: ("not tried", "yellow")}
+         Judgement.BETTER: ("better", "blue"), Judgement.NOT_REPRODUCED: ("not repr.", "red"),
+         Judgement.NOT_ATTEMPTED: ("not tried", "yellow")}
 #: On a terminal: colours of verdicts.
 VERDICTS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.NOT_ATTEMPTED: "yellow"}
 #: What stands where there is nothing.

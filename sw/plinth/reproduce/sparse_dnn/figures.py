@@ -1,0 +1,106 @@
+"""The tables: Table 1 by the number of neurons, what the text sums up of it, the setup, and what is not attempted."""
+
+import numpy as np
+
+from plinth.network.sparse.radix_net import CONNECTIONS, RadixNet
+from plinth.partition.hypergraph.partition import IMBALANCE
+from plinth.partition.hypergraph.volume import layer_traffic
+from plinth.reproduce.paper import Draft, Value
+from plinth.reproduce.sparse_dnn.cases import LAYERS, PROCESSORS, SEED, Cell, cell
+from plinth.reproduce.sparse_dnn.formulas import least_words, random_messages, random_words
+from plinth.reproduce.sparse_dnn.partitions import kept
+
+#: Amounts of Table 1.
+AMOUNTS = ("vol_avg", "vol_max", "msg_avg", "msg_max")
+#: Numbers of neurons that the text's ranges are compared for.
+RANGES = (1024, 4096, 16384)
+
+
+def partitioned(draft: Draft) -> None:
+    """Table 1 of one network: ratios, beside them what H and R send, in thousands, and what the formula expects of R."""
+    neurons = int(draft.head["neurons"])
+    draft.further = {"h": "H", "r": "R", "formula": "R expected", "least": "H least"}
+    moved: dict[str, list[float]] = {"vol_avg": [], "msg_avg": []}
+    for parts in PROCESSORS:
+        what, found = f"P = {parts}", cell(neurons, parts)
+        expected = _expected(neurons, parts)
+        for amount in AMOUNTS:
+            columns: dict[str, Value] = {"h": getattr(found.h, amount) / 1e3, "r": getattr(found.r, amount) / 1e3}
+            if amount in expected:
+                columns["formula"] = expected[amount]
+            if amount == "vol_avg":
+                columns["least"] = least_words(neurons, LAYERS, parts) / 1e3
+            draft.add(f"ratio_{amount}", what, found.ratio(amount), columns)
+            draft.add(f"H_{amount}", what, getattr(found.h, amount) / 1e3)
+            if amount == "vol_avg" or (f"R_{amount}", what) in draft.entries:
+                draft.add(f"R_{amount}", what, getattr(found.r, amount) / 1e3, {"formula": expected.get(amount)})
+        draft.add("H_imb", what, found.h.imb)
+        if ("R_imb", what) in draft.entries:
+            draft.add("R_imb", what, found.r.imb)
+        for amount, ratios in moved.items():
+            ratios.append(_later(found, amount) / found.ratio(amount))
+    draft.points = {"processors": list(PROCESSORS), "neurons": neurons,
+                    "without_layer_1": {amount: dict(zip(map(str, PROCESSORS), ratios, strict=True))
+                                        for amount, ratios in moved.items()}}
+    volumes, messages = moved.values()
+    draft.notes.append(
+        "layer 1 counts as any other, in both directions, as the paper's Vol(k) has it for every k; without it ratios "
+        f"would be {min(volumes):.3f} to {max(volumes):.3f} of these in volume, {min(messages):.3f} to "
+        f"{max(messages):.3f} in messages")
+
+
+def _later(found: Cell, amount: str) -> float:
+    """The ratio without layer 1."""
+    return float(getattr(found.h, f"later_{amount}") / getattr(found.r, f"later_{amount}"))
+
+
+def _expected(neurons: int, parts: int) -> dict[str, float]:
+    """What the formulas expect of R, in thousands."""
+    return {"vol_avg": random_words(neurons, LAYERS, parts) / 1e3,
+            "msg_avg": random_messages(neurons, LAYERS, parts) / 1e3}
+
+
+def expected(draft: Draft) -> None:
+    """Table 1 of a network that is not partitioned: R by formula alone."""
+    neurons = int(draft.head["neurons"])
+    for parts in PROCESSORS:
+        for amount, value in _expected(neurons, parts).items():
+            draft.add(f"R_{amount}", f"P = {parts}", value)
+
+
+def ranges(draft: Draft) -> None:
+    """What section 6.2 sums up of Table 1: how much less H sends than R, over all numbers of processors, in per cent."""
+    names = {"vol_avg": "average volume", "vol_max": "maximum volume", "msg_avg": "average messages",
+             "msg_max": "maximum messages"}
+    for neurons in RANGES:
+        for amount, name in names.items():
+            saved = [100 * (1 - cell(neurons, parts).ratio(amount)) for parts in PROCESSORS]
+            draft.add(f"n{neurons}", f"{name}, least", min(saved))
+            draft.add(f"n{neurons}", f"{name}, most", max(saved))
+
+
+def setup(draft: Draft) -> None:
+    """Section 6.1, and the formula of section 5, counted in two ways on a layer."""
+    draft.add("", "layers", LAYERS)
+    for place, neurons in enumerate((1024, 4096, 16384, 65536), 1):
+        draft.add("", f"neurons, {place}", neurons)
+    for place, parts in enumerate(PROCESSORS, 1):
+        draft.add("", f"processors, {place}", parts)
+    draft.add("", "imbalance allowed", IMBALANCE)
+    neurons, parts, layer = 1024, 32, 5
+    network = RadixNet(neurons=neurons, layers=layer + 1, seed=SEED)
+    found = kept(network, parts, "random", SEED)
+    pattern, columns, rows = network.rows(layer, np.arange(neurons)), found.columns(layer), found.layers[layer]
+    # The sets X(m -> n) of the algorithm: columns of m that n reads. Once each in fprop, and back in bprop.
+    readers = np.repeat(rows, np.diff(pattern.indptr))
+    sent = {(int(columns[column]), int(reader), int(column))
+            for column, reader in zip(pattern.indices, readers, strict=True) if columns[column] != reader}
+    words = layer_traffic(pattern, columns, rows, parts).words
+    same = "" if words == 2 * len(sent) else "not "
+    draft.add("", "volume of a layer", f"{same}Vol(k)=sum_j 2*(lambda(n_j)-1)",
+              note=f"{words:,} words by lambda, {2 * len(sent):,} by the sets that processors send each other: layer "
+                   f"{layer + 1} of N = {neurons:,} with {CONNECTIONS} connections, P = {parts}, rows at random")
+
+
+def not_attempted(draft: Draft) -> None:
+    """Times of the paper's machine: nothing is computed."""

@@ -1,0 +1,66 @@
+"""Volume and messages of H over R by processors, ours and the paper's, a column of panels for each network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plinth.report.canvas import png, write_png
+from plinth.report.plan import LOOKS
+from plinth.reproduce.paper import Table
+from plinth.reproduce.pictures import picture
+
+#: What is drawn, from top to bottom.
+DRAWN = {"ratio_vol_avg": "volume, average, H/R", "ratio_msg_avg": "messages, average, H/R"}
+OURS, PAPERS = LOOKS["dp"][2], "#777777"
+_DPI = 140
+
+
+def draw(folder: Path, tables: Sequence[Table]) -> list[Path]:
+    """``ratios.png`` of those tables that have both; returns the file, or none.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    networks = [table for table in tables if any(row.series in DRAWN and row.ours is not None for row in table.rows)]
+    if not networks:
+        return []
+    drawing, axes = picture("Communication of partitions (H) over that of rows dealt out at random (R), 120 layers",
+                            1.2 + 3.9 * len(networks), 6.6, len(DRAWN), len(networks))
+    for column, table in enumerate(networks):
+        for line, (series, label) in enumerate(DRAWN.items()):
+            _panel(axes[line, column], table, series)
+            axes[line, column].set_ylabel(label if column == 0 else "")
+        axes[0, column].set_title(table.title.removeprefix("Table 1, "), fontsize=10)
+        axes[-1, column].set_xlabel("processors P")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    path = folder / "ratios.png"
+    write_png(path, png(drawing, _DPI))
+    return [path]
+
+
+def _panel(axis: Any, table: Table, series: str) -> None:
+    """Ours and the paper's by processors, and what even rows need at least."""
+    rows = [row for row in table.rows if row.series == series and row.entry is not None and row.ours is not None]
+    processors = [int(row.what.removeprefix("P = ")) for row in rows]
+    axis.plot(processors, [row.paper for row in rows], "s--", color=PAPERS, label="paper")
+    axis.plot(processors, [row.ours for row in rows], "o-", color=OURS, label="ours")
+    if any(row.further.get("least") for row in rows):
+        # Expected words of R, so that the line is none of the draw's.
+        pairs = [(float(row.further["least"] or 0), float(row.further["formula"] or 1)) for row in rows]
+        axis.plot(processors, [least / formula for least, formula in pairs], ":", color="black", linewidth=1,
+                  label="least with even rows")
+    for row, processor in zip(rows, processors, strict=True):
+        assert row.ours is not None and row.paper is not None
+        for value, colour, above in ((float(row.ours), OURS, row.ours > row.paper),
+                                     (float(row.paper), PAPERS, row.ours <= row.paper)):
+            axis.annotate(f"{value:.2g}", (processor, value), (0, 5 if above else -5), textcoords="offset points",
+                          ha="center", va="bottom" if above else "top", fontsize=7.5, color=colour)
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(processors, [str(processor) for processor in processors])
+    axis.set_ylim(-0.09, 1.08)
+    axis.margins(x=0.1)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
