@@ -46,7 +46,7 @@ def made(monkeypatch) -> list[tuple[int, str]]:
 
 
 def counted(network: RadixNet, parts: int, how: str) -> tuple[list[int], list[int]]:
-    """Words and messages that each processor sends, as the algorithm sends them: by the sets of columns of each pair."""
+    """Words and messages that each processor sends, as the algorithm does: by the sets of columns of each pair."""
     found = partition(list(partitions.patterns(network)), parts, how)
     words, messages = [0] * parts, [0] * parts
     for pattern, (columns, rows) in zip(partitions.patterns(network), pairwise((found.inputs, *found.layers)),
@@ -73,7 +73,7 @@ def test_a_cell_is_what_the_algorithm_sends(how, of) -> None:
 
 
 def test_words_of_rows_at_random_are_those_of_the_formula() -> None:
-    """Which draws each row's owner for itself; without putting back, as even numbers of rows ask for, it is 1 % more."""
+    """Which draws each row's owner for itself; without putting back, as even numbers ask for, it is 1 % more."""
     r, chance = cell(1024, 32, 6).r, 1 - comb(992, 32) / comb(1024, 32)
     without_putting_back = 2 * 1024 * 6 * 31 / 32 * chance
     assert r.vol_avg == pytest.approx(without_putting_back, rel=0.004)

@@ -1,10 +1,10 @@
 """What a paper prints, as data, beside what is computed anew.
 
-A paper is a YAML file of this folder and a package of the same name, ``_`` for ``-``. The file has, under ``tables``, for each number or
-statement of the paper its entry: ``id``, ``series`` and ``what`` (under which the computing function gives our value),
-``value``, ``confidence`` (how it was read), ``status``, ``reason``; a table says where its entries stand in the paper,
-in which unit, within which distance ours counts as the same, by which function of the package they are computed, and
-how many ``seconds`` that takes if it takes long.
+A paper is a YAML file of this folder and a package of the same name, ``_`` for ``-``. The file has, under ``tables``,
+for each number or statement of the paper its entry: ``id``, ``series`` and ``what`` (under which the computing function
+gives our value), ``value``, ``confidence`` (how it was read), ``status``, ``reason``; a table says where its entries
+stand in the paper, in which unit, within which distance ours counts as the same, by which function of the package they
+are computed, and how many ``seconds`` that takes if it takes long.
 A value is a number, a text, or a bound (``>10``, ``<1``). An entry may have the ``claim`` in words of which it is the
 measure, with its place in the paper: its verdict follows from the value and ours. Entries that are nothing but the
 measure of a claim have the series ``claims``.

@@ -17,7 +17,7 @@ RANGES = (1024, 4096, 16384)
 
 
 def partitioned(draft: Draft) -> None:
-    """Table 1 of one network: ratios, beside them what H and R send, in thousands, and what the formula expects of R."""
+    """Table 1 of one network: ratios, beside them what H and R send, in thousands, and what is expected of R."""
     neurons = int(draft.head["neurons"])
     draft.further = {"h": "H", "r": "R", "formula": "R expected", "least": "H least"}
     moved: dict[str, list[float]] = {"vol_avg": [], "msg_avg": []}
@@ -69,7 +69,7 @@ def expected(draft: Draft) -> None:
 
 
 def ranges(draft: Draft) -> None:
-    """What section 6.2 sums up of Table 1: how much less H sends than R, over all numbers of processors, in per cent."""
+    """What section 6.2 sums up of Table 1: how much less H sends than R, over all processors, in per cent."""
     names = {"vol_avg": "average volume", "vol_max": "maximum volume", "msg_avg": "average messages",
              "msg_max": "maximum messages"}
     for neurons in RANGES:
