@@ -68,7 +68,7 @@ def partition_seconds() -> list[BenchRow]:
     detail: dict[str, Any] = {"neurons": NEURONS, "parts": PARTS, "layers": LAYERS, "how": HOW, "seconds": seconds,
                               "paper_seconds": theirs}
     return [BenchRow("partition_seconds_4096", median(seconds), "seconds",
-                     "layouts that are tried for each layer, each with a linear assignment to names", detail)]
+                     "words of the layouts that are tried for each layer: which parts read which columns", detail)]
 
 
 #: Every row's name and the function that makes it.

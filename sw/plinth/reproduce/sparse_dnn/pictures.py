@@ -52,15 +52,17 @@ def _panel(axis: Any, table: Table, series: str) -> None:
         pairs = [(float(row.further["least"] or 0), float(row.further["formula"] or 1)) for row in rows]
         axis.plot(processors, [least / formula for least, formula in pairs], ":", color="black", linewidth=1,
                   label="least with even rows")
+    volume = series == "ratio_vol_avg"
     for row, processor in zip(rows, processors, strict=True):
         assert row.ours is not None and row.paper is not None
-        for value, colour, above in ((float(row.ours), OURS, row.ours > row.paper),
-                                     (float(row.paper), PAPERS, row.ours <= row.paper)):
+        # Below volumes is the least; messages fall.
+        for value, colour, above in ((float(row.ours), OURS, volume or row.ours > row.paper),
+                                     (float(row.paper), PAPERS, volume or row.ours <= row.paper)):
             axis.annotate(f"{value:.2g}", (processor, value), (0, 5 if above else -5), textcoords="offset points",
                           ha="center", va="bottom" if above else "top", fontsize=7.5, color=colour)
     axis.set_xscale("log", base=2)
     axis.set_xticks(processors, [str(processor) for processor in processors])
-    axis.set_ylim(-0.09, 1.08)
+    axis.set_ylim(*((-0.03, 0.72) if volume else (-0.09, 1.08)))
     axis.margins(x=0.1)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
