@@ -54,10 +54,9 @@ def _panel(axis: Any, table: Table, series: str) -> None:
                   label="least with even rows")
     volume = series == "ratio_vol_avg"
     for row, processor in zip(rows, processors, strict=True):
-        assert row.ours is not None and row.paper is not None
+        ours, theirs = float(row.ours or 0), float(row.paper or 0)
         # Below volumes is the least; messages fall.
-        for value, colour, above in ((float(row.ours), OURS, volume or row.ours > row.paper),
-                                     (float(row.paper), PAPERS, volume or row.ours <= row.paper)):
+        for value, colour, above in ((ours, OURS, volume or ours > theirs), (theirs, PAPERS, volume or ours <= theirs)):
             axis.annotate(f"{value:.2g}", (processor, value), (0, 5 if above else -5), textcoords="offset points",
                           ha="center", va="bottom" if above else "top", fontsize=7.5, color=colour)
     axis.set_xscale("log", base=2)
