@@ -260,7 +260,7 @@ def test_json_is_the_same_twice_and_pictures_are_written(capsys, tmp_path) -> No
         "reason", "note", "notes"}
     assert data["claims_by_verdict"] == {"holds": 3, "fails": 1, "not attempted": 0}
     assert {status: tally["entries"] for status, tally in data["entries_by_status"].items()} == {
-        "independent": 12, "selected on": 3, "not reproduced": 5, "not attempted": 0}
+        "independent": 12, "selected on": 3, "better": 0, "not reproduced": 5, "not attempted": 0}
 
 
 def test_tables_fit_eighty_columns(capsys) -> None:
