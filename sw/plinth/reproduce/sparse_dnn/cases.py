@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from plinth.network.sparse.radix_net import RadixNet
-from plinth.partition.hypergraph.volume import Traffic, traffic
+from plinth.partition.hypergraph.volume import PartitionTraffic, traffic
 from plinth.reproduce.paper import paper
 from plinth.reproduce.sparse_dnn.partitions import kept, patterns
 
@@ -32,7 +32,7 @@ class Sent:
     later_msg_avg: float
 
     @classmethod
-    def of(cls, found: Traffic) -> "Sent":
+    def of(cls, found: PartitionTraffic) -> "Sent":
         """Of all layers' traffic."""
         later = replace(found, layers=found.layers[1:])
         # One layer has none behind it.
