@@ -16,7 +16,7 @@ from plinth.partition.hypergraph.partition import partition
 from plinth.reproduce import tables
 from plinth.reproduce.paper import Judgement, Table
 from plinth.reproduce.sparse_dnn import cases, figures, partitions, pictures
-from plinth.reproduce.sparse_dnn.cases import SPARSE_DNN, Cell, Sent, cell
+from plinth.reproduce.sparse_dnn.cases import SPARSE_DNN, Cell, SentAmounts, cell
 from plinth.reproduce.sparse_dnn.formulas import least_words, random_messages, random_words
 from plinth_hw.installation import cache_root
 
@@ -67,7 +67,7 @@ def counted(network: RadixNet, parts: int, how: str) -> tuple[list[int], list[in
 @pytest.mark.parametrize(("how", "of"), [("structured", "h"), ("random", "r")])
 def test_a_cell_is_what_the_algorithm_sends(how, of) -> None:
     words, messages = counted(NETWORK, 8, how)
-    sent: Sent = getattr(cell(256, 8, 9), of)
+    sent: SentAmounts = getattr(cell(256, 8, 9), of)
     assert (sent.vol_avg, sent.vol_max) == (np.mean(words), max(words))
     assert (sent.msg_avg, sent.msg_max) == (np.mean(messages), max(messages))
     assert sent.imb == 1 and 0 < sent.later_vol_avg < sent.vol_avg
@@ -178,7 +178,7 @@ def test_what_is_better_says_so_and_what_no_longer_is_turns(monkeypatch) -> None
     def states(share: float) -> dict[str, str]:
         worse = {"vol_avg": share, "vol_max": share, "msg_avg": share, "msg_max": share, "imb": 1.0,
                  "later_vol_avg": share, "later_msg_avg": share}
-        monkeypatch.setattr(figures, "cell", lambda neurons, parts: Cell(Sent(**worse), Sent(*[1.0] * 7)))
+        monkeypatch.setattr(figures, "cell", lambda neurons, parts: Cell(SentAmounts(**worse), SentAmounts(*[1.0] * 7)))
         draft = SPARSE_DNN.draft("n1024")
         figures.partitioned(draft)
         return {row.entry.id.removeprefix("spdnn.table1.N1024."): f"{row.status}: {row.reason}"

@@ -18,7 +18,7 @@ HOW, SEED = "structured", 0
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentAmounts:
     """What a partition makes a processor send for one input vector: words and messages, mean and largest over
     processors, of all layers and both directions; largest over mean work; the same words and messages without those of
     layer 1."""
@@ -32,7 +32,7 @@ class Sent:
     later_msg_avg: float
 
     @classmethod
-    def of(cls, found: PartitionTraffic) -> "Sent":
+    def of(cls, found: PartitionTraffic) -> "SentAmounts":
         """Of all layers' traffic."""
         later = replace(found, layers=found.layers[1:])
         # One layer has none behind it.
@@ -46,8 +46,8 @@ class Sent:
 class Cell:
     """A network on so many processors."""
 
-    h: Sent
-    r: Sent
+    h: SentAmounts
+    r: SentAmounts
 
     def ratio(self, what: str) -> float:
         """H over R, of ``vol_avg`` and so on."""
@@ -64,5 +64,5 @@ def cell(neurons: int, parts: int, layers: int = LAYERS) -> Cell:
         If there are more parts than rows, or the cache cannot be written.
     """
     network = RadixNet(neurons=neurons, layers=layers, seed=SEED)
-    h, r = (Sent.of(traffic(patterns(network), kept(network, parts, how, SEED))) for how in (HOW, "random"))
+    h, r = (SentAmounts.of(traffic(patterns(network), kept(network, parts, how, SEED))) for how in (HOW, "random"))
     return Cell(h, r)
