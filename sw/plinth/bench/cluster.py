@@ -98,8 +98,8 @@ def message(array: Array, members: int, words: int) -> RingCost:
         return RingCost(costs.update(words).seconds, 0.0, 0.0)
     hops = members - 1
     return RingCost(costs.ring_work(Phase.UPDATE, words, members).seconds,
-                   2e-9 * hops / members * words / float(array.rate), 1e-9 * costs.host.ring_latency(
-                       members, 2 * hops * array.link_latency))
+                    2e-9 * hops / members * words / float(array.rate), 1e-9 * costs.host.ring_latency(
+                        members, 2 * hops * array.link_latency))
 
 
 def larger(one: Simulated, times: int) -> float:
@@ -174,7 +174,7 @@ def row(ranks: int, gigabits: float, samples: int, planners: Sequence[str] = HYB
     array = host_array(rates(), most, gigabits, MICROSECONDS, memory_bytes=load_array(str(HOST)).memory_bytes)
     times, batch = ranks // most, samples * most
     return ClusterRow(ranks, gigabits, samples, step_on(NETWORK, array, ("data",), batch, times),
-               step_on(NETWORK, array, planners, batch, times))
+                      step_on(NETWORK, array, planners, batch, times))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -3,12 +3,11 @@
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
 from plinth.bench.row import BenchRow
 from plinth.network.sparse.radix_net import RadixNet
-from plinth.partition.hypergraph.figures import geometric_mean
 from plinth.partition.hypergraph.partition import partition
 from plinth.reproduce.paper import Table
 from plinth.reproduce.sparse_dnn.cases import HOW, LAYERS, SEED, SPARSE_DNN
@@ -43,7 +42,7 @@ def hypergraph_volume() -> list[BenchRow]:
                  for row in table.rows if row.series == "ratio_vol_avg")
     return [_worst("hypergraph_volume_ratio_worst", ratios,
                    f"rows are few: with even ones up to {needed:.0%} of H's words are needed by any partition"),
-            BenchRow("hypergraph_volume_ratio_gmean", geometric_mean(list(ratios.values())),
+            BenchRow("hypergraph_volume_ratio_gmean", geometric_mean(ratios.values()),
                      "H/R here / H/R of the paper, geometric mean",
                      "layers behind a permutation, and at many processors the least that even rows need; the paper's "
                      "networks or partitioner may be others, which these ratios do not tell apart", ratios)]

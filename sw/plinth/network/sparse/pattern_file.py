@@ -177,7 +177,7 @@ class _Patterns:
 
 
 def _row(starts: NDArray[np.int64], entry: Any) -> int:
-    """The row of an entry."""
+    """The row that an entry lies in, by its place among all entries."""
     return int(np.searchsorted(starts, entry, side="right")) - 1
 
 

@@ -61,7 +61,7 @@ class PrunedLayer(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PrunedDense(PrunedLayer):
-    """A fully connected layer."""
+    """A fully connected layer, whose matrix lies in memory."""
 
     kept_weights: csr_array
 

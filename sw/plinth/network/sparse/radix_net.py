@@ -82,7 +82,7 @@ class RadixNet:
 
     @property
     def classes(self) -> int:
-        """Ring classes n."""
+        """Number of ring classes, n = N / 16."""
         return self.neurons // CLASS_NEURONS
 
     @property

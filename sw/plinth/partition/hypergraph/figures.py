@@ -1,7 +1,6 @@
 """What the ways to partition reach, beside each other: the numbers of the paper's Table 1, and what sweeps gain."""
 
 from collections.abc import Sequence
-from math import exp, log
 from time import perf_counter
 from typing import Any
 
@@ -49,8 +48,3 @@ def compared(patterns: Sequence[Pattern], parts: int, ways: Sequence[str], *, we
         row["ratios"] = {name: row[name] / first[name] if first[name] else None for name in (
             "volume", "volume_avg", "volume_max", "messages_avg", "messages_max")}
     return rows
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean of positive values."""
-    return exp(sum(map(log, values)) / len(values))

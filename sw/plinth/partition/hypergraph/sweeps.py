@@ -33,7 +33,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Sweeps(NamedTuple):
-    """How long to search."""
+    """How many sweeps of each kind a search does."""
 
     two_sided: int = TWO_SIDED
     annealed: int = ANNEALED
@@ -74,7 +74,7 @@ class _Network:
         return LayerMoves(self.around(layer), units, self.layers[layer][first]), units
 
     def take(self, layer: int, moves: LayerMoves, units: Integers) -> None:
-        """A layer's new owners."""
+        """Give a layer the owners that moves have led to, and count the words that they change."""
         self.layers[layer] = moves.parts[units]
         self.words += moves.change
 

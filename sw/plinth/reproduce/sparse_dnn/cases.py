@@ -33,7 +33,7 @@ class SentAmounts:
 
     @classmethod
     def of(cls, found: PartitionTraffic) -> "SentAmounts":
-        """Of all layers' traffic."""
+        """Amounts of a partition, from the traffic of all its layers."""
         later = replace(found, layers=found.layers[1:])
         # One layer has none behind it.
         sent, messages = (later.sent, later.messages) if later.layers else (np.zeros(1), np.zeros(1))

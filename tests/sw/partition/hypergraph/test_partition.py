@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from statistics import geometric_mean
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.support.sparse_patterns import pruned_net, radix_net
 
 from plinth.errors import UserError
 from plinth.partition.hypergraph import partitioner
-from plinth.partition.hypergraph.figures import compared, geometric_mean
+from plinth.partition.hypergraph.figures import compared
 from plinth.partition.hypergraph.model import phase
 from plinth.partition.hypergraph.owners import Pattern, canonical, caps, longest_first, row_weights, shares
 from plinth.partition.hypergraph.partition import WAYS, partition
