@@ -20,7 +20,8 @@ ISA, TERMINAL = "plinth_hw.isa", "plinth_hw.terminal"
 INSTALLATION, CACHE = "plinth_hw.installation", "plinth_hw.cache"
 SHAPES, LIB = "plinth_hw.shapes", "plinth_hw.lib"
 _HARDWARE = {ISA, SHAPES, "plinth_hw.emit", LIB, "plinth_hw.arith", "plinth_hw.memory", "plinth_hw.control"}
-_BASE = {TERMINAL, "plinth.errors", "plinth.limits", "plinth.output", "plinth.units", "plinth.buffers"}
+_BASE = {TERMINAL, "plinth.errors", "plinth.limits", "plinth.names", "plinth.output", "plinth.units",
+         "plinth.buffers"}
 #: What is said of networks, arrays and rules, and read from files.
 _GIVEN = {"plinth.files", "plinth.network", "plinth.array", "plinth.update"}
 _STEP = {*_BASE, *_GIVEN, ISA, "plinth.partition", "plinth.machine", "plinth.sharding", "plinth.step"}
@@ -66,6 +67,7 @@ MAY: dict[str, set[str]] = {
     "plinth.array": {*_BASE, ISA, "plinth.files"},
     "plinth.update": {*_BASE, ISA, "plinth.files"},
     "plinth.limits": set(),
+    "plinth.names": set(),
     "plinth.units": set(),
     "plinth.host": {"plinth.errors", INSTALLATION},
     "plinth.buffers": set(),

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from tests.support.reports import assert_report_exact
 
-from plinth import cli
+from plinth import cli, names
 from plinth.array.array import ARRAYS
-from plinth.cli import names
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.reports import assert_report_exact
 
-from plinth import cli
-from plinth.cli import names
+from plinth import cli, names
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo-dies")]
 

@@ -33,9 +33,6 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
 ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("die", "paper")
-#: Planners of `plinth plan`; `plinth.plan.planning` has them. Models count words.
-PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint", "mpt")
-MODEL_NAMES = ("exact", "published")
 #: Kinds of reports that `plinth schema` knows; `plinth.files.reports` has them.
 REPORT_NAMES = ("train", "plan", "simulate", "step", "step-comparison", "eval", "bench", "accuracy", "reproduce",
                 "list", "doctor")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plinth import defaults
-from plinth.cli.names import MODEL_NAMES, PLANNER_NAMES
 from plinth.errors import UserError
+from plinth.names import MODEL_NAMES, PLANNER_NAMES
 from plinth.update.kinds import LAWS
 from plinth.update.law import NUMBERS
 from plinth_hw.terminal.options import Name, RealRange, UnboundedInteger

@@ -13,6 +13,7 @@ from plinth.errors import UserError, about, quoted
 from plinth.files.documents import check_mapping, check_version, nearest, read_yaml
 from plinth.files.forms import NAME_PATTERN, described, is_integer, kind_of
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
+from plinth.names import MODEL_NAMES, PLANNER_NAMES
 from plinth.network.file import holds_plan, network_from_data
 from plinth.network.network import Network
 from plinth.network.zoo import NETWORKS
@@ -43,10 +44,6 @@ from plinth_hw.isa.parameters import PRESETS
 MAXIMUM_FILE_BYTES = 1 << 24
 #: Remedy in messages about files.
 _AGAIN = "make the plan again with `plinth plan`"
-
-#: Planners and communication models that a file may name.
-PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint", "mpt")
-MODEL_NAMES = ("exact", "published")
 
 _KEYS = ("version", "network", "fingerprint", "definition", "planner", "model", "array", "hardware", "dies", "levels",
          "factors", "batch", "chunk_words", "words", "predicted_seconds", "layers", "transfers", "rings", "reductions")

@@ -8,6 +8,17 @@ from plinth.array.array import Array, prime_factors
 from plinth.errors import UserError
 from plinth.files.forms import described, is_integer
 from plinth.limits import MAXIMUM_DIES
+from plinth.names import (
+    DATA_PARALLEL,
+    EXACT,
+    EXHAUSTIVE,
+    HYPAR,
+    JOINT,
+    MODEL_PARALLEL,
+    MPT,
+    ONE_WEIRD_TRICK,
+    PUBLISHED,
+)
 from plinth.network.network import Network
 from plinth.network.winograd import with_fit
 from plinth.network.zoo import NETWORKS
@@ -78,30 +89,30 @@ def _joint(problem: PlanningProblem) -> Splits:
     """`joint`, seeded with the plans of all others and of both models."""
     graph, levels, words = problem.graph, problem.levels, problem.words
     seeds = [planner(problem) for name, planner in PLANNERS.items()
-             if name not in ("exhaustive", "joint", *(() if any(node.tiling for node in graph.nodes) else ("mpt",)))]
+             if name not in (EXHAUSTIVE, JOINT, *(() if any(node.tiling for node in graph.nodes) else (MPT,)))]
     for name, make in MODELS.items():
-        if name != words.name and (name != "published" or set(problem.factors) <= {2}):
+        if name != words.name and (name != PUBLISHED or set(problem.factors) <= {2}):
             seeds.append(hypar(make(graph, words.batch, factors=problem.factors), levels))
     seeds.append(hypar(words, levels, words.splits))
     if combinations(graph, levels) <= SEEDED_COMBINATIONS:
         seeds.append(exhaustive(graph, levels, words.total_bytes))
-    return joint(problem.time, SPLITS if words.name == "exact" else words.splits, list(dict.fromkeys(seeds)))
+    return joint(problem.time, SPLITS if words.name == EXACT else words.splits, list(dict.fromkeys(seeds)))
 
 
 #: Planners by the name that --planner takes.
 PLANNERS: dict[str, Callable[[PlanningProblem], Splits]] = {
-    "data": lambda problem: simple.data(problem.graph, problem.levels),
-    "model": lambda problem: simple.model(problem.graph, problem.levels),
-    "one-weird-trick": lambda problem: simple.one_weird_trick(problem.graph, problem.levels),
-    "hypar": lambda problem: hypar(problem.words, problem.levels),
-    "exhaustive": lambda problem: exhaustive(problem.graph, problem.levels, problem.words.total_bytes),
-    "joint": _joint,
-    "mpt": lambda problem: mpt(problem.time),
+    DATA_PARALLEL: lambda problem: simple.data(problem.graph, problem.levels),
+    MODEL_PARALLEL: lambda problem: simple.model(problem.graph, problem.levels),
+    ONE_WEIRD_TRICK: lambda problem: simple.one_weird_trick(problem.graph, problem.levels),
+    HYPAR: lambda problem: hypar(problem.words, problem.levels),
+    EXHAUSTIVE: lambda problem: exhaustive(problem.graph, problem.levels, problem.words.total_bytes),
+    JOINT: _joint,
+    MPT: lambda problem: mpt(problem.time),
 }
 
 
 #: Planners that choose; the others do what their names say, whatever the memory.
-SEARCHES = ("hypar", "exhaustive", "joint")
+SEARCHES = (HYPAR, EXHAUSTIVE, JOINT)
 
 
 def memory_bytes(problem: PlanningProblem, splits: Splits, lists: Partition = ()) -> int:
@@ -114,10 +125,10 @@ def chosen(problem: PlanningProblem, array: Array, planner: str) -> Splits:
     splits = PLANNERS[planner](problem)
     if planner not in SEARCHES:
         return splits
-    seeds = [PLANNERS[name](problem) for name in ("data", "model", "one-weird-trick")]
-    return fitting(problem.time, splits, problem.words.splits if planner == "joint" else (DP, MP), seeds,
+    seeds = [PLANNERS[name](problem) for name in (DATA_PARALLEL, MODEL_PARALLEL, ONE_WEIRD_TRICK)]
+    return fitting(problem.time, splits, problem.words.splits if planner == JOINT else (DP, MP), seeds,
                    need=lambda some: memory_bytes(problem, some), most=array.memory_bytes,
-                   cost=problem.time.cycles if planner == "joint" else problem.words.total_bytes)
+                   cost=problem.time.cycles if planner == JOINT else problem.words.total_bytes)
 
 
 @dataclass(frozen=True)
@@ -157,13 +168,13 @@ class Planned:
 def outcome(problem: PlanningProblem, splits: Splits, lists: Partition = ()) -> Outcome:
     """Words and time of splits, and of lists if there are any."""
     # In closed form nothing is known of tiles, nor of lists.
-    counted = lists or (problem.words.name == "exact" and any(EP in vector for vector in splits))
+    counted = lists or (problem.words.name == EXACT and any(EP in vector for vector in splits))
     words = (total_words(problem.graph, splits, problem.words.batch, problem.factors, lists, problem.time.array)
              if counted else problem.words.total_bytes(splits) / 4)
     return Outcome(words, problem.time.seconds(splits, lists), problem.time.step(splits, lists))
 
 
-def plan_network(network: Network, array: Array, *, planner: str = "joint", model: str = "exact",
+def plan_network(network: Network, array: Array, *, planner: str = JOINT, model: str = EXACT,
                  batch: int = 256, lists: Mapping[str, Lists] | None = None, rule: UpdateRule = PLAIN,
                  progress: Callable[[int], object] | None = None) -> Planned:
     """Plan a network over an array; ``lists``, by layer, say how axes are cut that a planner has split, and
@@ -179,7 +190,7 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
     parts = tuple((lists or {}).get(node.name) for node in problem.graph.nodes) if lists else ()
     if parts:
         check_lists(problem.graph, splits, parts, batch, array.factors)
-        if model != "exact":
+        if model != EXACT:
             raise UserError(f"lists of parts are counted as the dies move words, not by the {model} model; choose "
                             "--model exact")
     plan = Plan(sharding=Sharding(graph=problem.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
@@ -214,7 +225,7 @@ def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
         name: word * words for name, words in problem.time.schedule.built(splits, parts).place_words().items()}
     planned_outcome = outcome(mine, splits, parts)
     plan = replace(plan, predicted_seconds=planned_outcome.predicted_seconds)
-    baselines = {name: outcome(problem, PLANNERS[name](problem)) for name in ("data", "model")}
+    baselines = {name: outcome(problem, PLANNERS[name](problem)) for name in (DATA_PARALLEL, MODEL_PARALLEL)}
     return Planned(plan, planned_outcome, baselines, problem.time.machine.source + codes_source(array), need,
                    array.memory_bytes, word, places)
 
@@ -222,7 +233,7 @@ def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
 def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN) -> Plan:
     """A plan of given splits, without predictions."""
     sharding = Sharding(graph=graph, splits=splits, batch=batch, factors=array.factors, array=array, rule=rule)
-    return Plan(sharding=sharding, planner="given", model="exact", array=array.name)
+    return Plan(sharding=sharding, planner="given", model=EXACT, array=array.name)
 
 
 def arranged(network: Network, array: Array, planner: str, batch: int) -> Network:
@@ -230,7 +241,7 @@ def arranged(network: Network, array: Array, planner: str, batch: int) -> Networ
     16 bits layers that may choose have those that are fit."""
     if array.die_parameters().packing > 1:
         network = with_fit(network)
-    if planner != "mpt":
+    if planner != MPT:
         return network
     return with_transforms(network, StepTime(from_network(network), batch, array))
 
@@ -273,4 +284,4 @@ def data_parallel(network: Network, *, dies: int, batch: int) -> Plan:
         raise UserError(f"a plan is for 1 to {MAXIMUM_DIES} dies, not {described(dies)}")
     graph, factors = from_network(network), prime_factors(dies)
     return Plan(sharding=Sharding(graph=graph, splits=simple.data(graph, len(factors)), batch=batch, factors=factors),
-                planner="data", model="exact", array=f"ring-{dies}")
+                planner=DATA_PARALLEL, model=EXACT, array=f"ring-{dies}")

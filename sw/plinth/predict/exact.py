@@ -15,6 +15,7 @@ owner label, batch or channels, and its first consumer must agree.
 
 from collections.abc import Hashable, Sequence
 
+from plinth.names import EXACT
 from plinth.partition.axes import Region
 from plinth.partition.cuts import Factors, halves
 from plinth.partition.exchanges import edge_exchange, exchange_words, sum_exchange
@@ -43,7 +44,7 @@ def edge_words(graph: PlanGraph, number: int, owned: Region, need: Layout, batch
 class ExactWords:
     """The exact model, for planners that decide level by level."""
 
-    name = "exact"
+    name = EXACT
     #: Splits that the model knows.
     splits: tuple[str, ...] = (DP, MP, OP)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from plinth.names import EXACT, PUBLISHED
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Splits
 from plinth.predict.dynamic import Problem
@@ -29,4 +30,4 @@ class CountsWords(Protocol):
 
 
 #: Models by the name that --model takes.
-MODELS: dict[str, Callable[..., CountsWords]] = {"exact": ExactWords, "published": PublishedWords}
+MODELS: dict[str, Callable[..., CountsWords]] = {EXACT: ExactWords, PUBLISHED: PublishedWords}

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from math import prod
 
 from plinth.errors import UserError
+from plinth.names import PUBLISHED
 from plinth.partition.cuts import Factors
 from plinth.partition.graph import DP, LOSS, MP, PlanGraph
 from plinth.partition.regions import Splits
@@ -62,7 +63,7 @@ class PublishedWords:
         If a level of the array has another number of parts than two.
     """
 
-    name = "published"
+    name = PUBLISHED
     #: Splits that the model knows.
     splits: tuple[str, ...] = (DP, MP)
 

@@ -2,15 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
-from plinth import cli
-from plinth.cli import names
+import plinth
+from plinth import cli, names
+from plinth.cli import commands
 from plinth.errors import UserError
 from plinth.network.zoo import NETWORKS
-from plinth.plan.plan_file import load_plan
+from plinth.plan.plan_file import load_plan, plan_schema
 from plinth.plan.planning import PLANNERS
+from plinth.predict.models import MODELS
 
 
 def run(capsys, *arguments: str) -> str:
@@ -170,8 +173,18 @@ def test_a_plan_is_written_as_json_and_drawn(capsys, tmp_path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json", "plan.png"]
 
 
-def test_the_command_names_the_planners_that_there_are() -> None:
-    assert tuple(PLANNERS) == names.PLANNER_NAMES
+def test_names_of_planners_and_models_are_said_once() -> None:
+    """Commands, plan files, their schema and the tables of functions take them from one place."""
+    options = {option.name: vars(option.type) for option in commands.cli.commands["plan"].params}
+    fields = plan_schema()["properties"]
+    root = Path(plinth.__file__).parent
+    texts = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.py")}
+    for option, known, table in (("planner", names.PLANNER_NAMES, PLANNERS), ("model", names.MODEL_NAMES, MODELS)):
+        assert tuple(table) == known
+        assert tuple(options[option]["choices"]) == known
+        assert fields[option]["enum"] == list(known)
+        said = ", ".join(f'"{name}"' for name in known)
+        assert [name for name, text in texts.items() if re.search(rf"[(=]\s*{said}[)\n]", text)] == ["names.py"]
 
 
 def test_what_cannot_be_planned_is_refused_in_one_line(capsys, tmp_path) -> None:
