@@ -44,7 +44,8 @@ SETTINGS: list[tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]] = [
     (("--dies", "2", "--machine", "fpga", "--batch", "64", "--seed", "3"), {"dies": 2, "machine": "fpga"},
      {"batch": 64, "seed": 3}),
     (("--array", "full-4", "--planner", "model", "--update", "momentum", "--rate", "0.05"), {"array": "full-4"},
-     {"planner": "model", "update": "momentum", "rate": 0.05})]
+     {"planner": "model", "update": "momentum", "rate": 0.05}),
+    (("--planner", "hypar", "--model", "published"), {}, {"planner": "hypar", "model": "published"})]
 
 
 @pytest.mark.parametrize(("words", "array", "options"), SETTINGS, ids=[" ".join(words) for words, *_ in SETTINGS])
@@ -136,6 +137,7 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.simulate(plinth.plan(), planner="data"), "planner and a plan both say"),
     (lambda: plinth.simulate(plinth.plan(), wide=False), "wide and a plan both say"),
     (lambda: plinth.train(plinth.plan(), planner="data"), "planner and a plan both say"),
+    (lambda: plinth.train(plinth.plan(), model="exact"), "model and a plan both say"),
     (lambda: plinth.train(plinth.plan(), batch=64), "the plan is for batch 128, not 64; leave batch out"),
     (lambda: plinth.train(plinth.plan(), array="ring-2"), "the plan is for dies 4 of array 'ring-4', not 2"),
     (lambda: plinth.train(device="board"), "device must be one of 'golden', 'numpy', 'cosim', not 'board'"),

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from plinth import cli, defaults
+from plinth.cli import commands
 
 
 def run(capsys, *arguments: str) -> str:
@@ -41,15 +42,23 @@ def test_a_plan_made_with_few_words_is_trained_simulated_and_shown(options: tupl
 
 @pytest.mark.parametrize("options", [
     ("--machine", "hypar", "--dies", "2"), ("--format", "mixed"), ("--machine", "ndp-bench"),
-    ("digits-cnn", "--winograd", "2", "--weights", "winograd", "--dies", "2", "--batch", "16", "--planner", "data")],
+    ("digits-cnn", "--winograd", "2", "--weights", "winograd", "--dies", "2", "--batch", "16", "--planner", "data"),
+    ("digits-cnn", "--planner", "hypar", "--model", "published", "--batch", "16")],
     ids=" ".join)
-def test_options_of_the_array_and_of_tiles_mean_the_same(options: tuple[str, ...], capsys, tmp_path) -> None:
+def test_options_of_arrays_tiles_and_planners_mean_the_same(options: tuple[str, ...], capsys, tmp_path) -> None:
     """What is planned with them is what is trained with them, and what is simulated has as many words."""
     run(capsys, "plan", *options, "--out", str(tmp_path / "plan.json"))
     run(capsys, "train", *options, "--device", "golden", "--steps", "1", "--out", str(tmp_path / "out"))
     planned, trained = (json.loads((tmp_path / name).read_text()) for name in ("plan.json", "out/plan.json"))
     assert planned == trained
     assert json.loads(run(capsys, "simulate", *options, "--json"))["injected_words"] == planned["words"]
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate", "train", "run"])
+def test_each_command_takes_what_says_a_plan(command: str) -> None:
+    taken = {option for parameter in commands.cli.commands[command].params for option in parameter.opts}
+    assert taken >= {"network", "--array", "--dies", "--machine", "--format", "--planner", "--model", "--batch",
+                     "--winograd", "--weights", "--predict", "--shares", "--update"}
 
 
 @pytest.mark.parametrize("command", ["plan", "simulate", "train"])

@@ -162,6 +162,23 @@ def test_where_a_run_goes_on_may_differ(saved: str, tmp_path: Path, capsys: pyte
     assert code == 0 and "on 2 x ndp-demo as ring-2, planner joint; training goes on on 4 x ndp-demo as full-4" in error
 
 
+def test_a_run_goes_on_with_the_model_that_its_planner_went_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]
+                                                               ) -> None:
+    """Another model may split the network in another way, whose sums are in another order."""
+    saved, out = str(tmp_path / "run.npz"), tmp_path / "out"
+    train = ["train", "--device", "golden", "--out", str(out), "--steps", "1"]
+    run([*train, "digits-cnn", "--planner", "hypar", "--model", "published", "--batch", "16", "--save", saved], capsys)
+    before = (out / "plan.json").read_text()
+    code, _, error = run([*train, "--resume", saved], capsys)
+    assert code == 0 and "note" not in error and (out / "plan.json").read_text() == before
+    code, _, error = run([*train, "--resume", saved, "--model", "exact"], capsys)
+    assert code == 0 and "planner hypar, model published; training goes on on 4 x ndp-demo" in error
+    altered(saved, {"model": "other"})
+    assert run([*train, "--resume", saved], capsys)[0] == 0
+    altered(saved, {"model": 3})
+    assert "model must be a text, not 3" in run([*train, "--resume", saved], capsys)[2]
+
+
 def flat_arrays(saved: str) -> dict[str, Any]:
     """Of a checkpoint as versions 1 and 2 held them, header included."""
     with np.load(saved) as file:

@@ -25,8 +25,8 @@ from plinth.update.law import NUMBERS
 
 def training_job(*, network: Network | None = None, plan: Plan | None = None, array: str | Array | None = None,
                  dies: int | None = None, machine: str | None = None, number_format: str | None = None,
-                 planner: str | None = None, batch: int | None = None, epochs: int | None = None,
-                 rate: float | None = None, update: str | None = None,
+                 planner: str | None = None, model: str | None = None, batch: int | None = None,
+                 epochs: int | None = None, rate: float | None = None, update: str | None = None,
                  numbers: Mapping[str, float | None] | None = None, wide: bool | None = None,
                  stochastic: bool | None = None, tiles: Mapping[str, Any] | None = None,
                  tile_options: Mapping[str, str] | None = None, memory_mib: int = defaults.MEMORY_MIB, seed: int = 0,
@@ -41,7 +41,7 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
         Instead of a planner.
     array, dies, machine, number_format
         As :func:`plinth.api.choices.array_of`.
-    planner, batch, epochs
+    planner, model, batch, epochs
         As :class:`~plinth.train.job.JobOptions`.
     update, rate, wide, stochastic
         As :func:`plinth.api.choices.rule_of`.
@@ -65,11 +65,11 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
                                **(tiles or {}))
     if plan is None:
         where = array_for(definition, array, dies, machine, number_format)
-        planner, batch = planner_of(planner, where), batch or defaults.BATCH
+        planner, model, batch = planner_of(planner, where), model or defaults.MODEL, batch or defaults.BATCH
         definition = arranged(definition, where, planner, batch)
     else:
         where = array_of_plan(plan, definition, array, dies, machine, number_format)
-        planner, batch = plan.planner, batch or plan.batch
+        planner, model, batch = plan.planner, plan.model, batch or plan.batch
         if update is None:
             update = plan.rule.kind
             # What is wide is not rounded at random.
@@ -81,7 +81,7 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
     if ports and len(ports) != where.dies:
         raise UserError(f"the array has {where.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
     rule = rule_of(where, update, wide, definition.name, rate=rate, stochastic=bool(stochastic), **(numbers or {}))
-    return JobOptions(network=definition, array=where, batch=batch, planner=planner, plan=plan,
+    return JobOptions(network=definition, array=where, batch=batch, planner=planner, model=model, plan=plan,
                       epochs=epochs or epochs_of(definition.name, rule), rule=rule, seed=seed, device=device,
                       ports=tuple(ports), memory_words=(memory_mib << 20) // where.die_parameters().word_bytes,
                       tile_options=tile_options or {}, **rest)

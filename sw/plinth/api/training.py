@@ -25,7 +25,7 @@ from plinth.api.progress import Progress, Told, activity
 from plinth.api.results import Result
 from plinth.array.array import Array
 from plinth.errors import UserError
-from plinth.limits import MAXIMUM_BATCH, MAXIMUM_MEMORY_MIB, MAXIMUM_SEED, MAXIMUM_THREADS
+from plinth.limits import MAXIMUM_MEMORY_MIB, MAXIMUM_SEED, MAXIMUM_THREADS
 from plinth.network.network import Network
 from plinth.plan.plan import Plan
 
@@ -147,9 +147,10 @@ def _result(job: JobOptions, run: JobResult, notes: Iterable[str]) -> TrainingRe
 @library
 def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike | str | Path | None = None,
           y: ArrayLike | None = None, *, array: str | Path | Array | None = None, planner: str | None = None,
-          batch: int | None = None, epochs: int | None = None, steps: int | None = None, update: str | None = None,
-          rate: float | None = None, momentum: float | None = None, epsilon: float | None = None,
-          decay: float | None = None, wide: bool | None = None, stochastic: bool = False, scale: Any = 1,
+          model: str | None = None, batch: int | None = None, epochs: int | None = None, steps: int | None = None,
+          update: str | None = None, rate: float | None = None, momentum: float | None = None,
+          epsilon: float | None = None, decay: float | None = None, wide: bool | None = None, stochastic: bool = False,
+          scale: Any = 1,
           kinks: float | None = None, seed: int = 0, device: str = defaults.LIBRARY_DEVICE,
           memory_mib: int | None = None, threads: int | None = None, save: str | Path | None = None,
           save_every: int | None = None, check_every: int | None = None, executor: Any = None, reduce: str = "ring",
@@ -167,7 +168,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
         data set by name (``digits``, ``mnist``). None: the digits.
     y : array_like or None
         Class numbers ``[samples]``, or targets ``[samples, outputs]`` for mean-squared-error.
-    array, planner, update, wide, stochastic
+    array, planner, model, update, wide, stochastic
         As :func:`plinth.plan`.
     batch : int or None
         Samples of a step, up to 1,048,576. None: the plan's, or 128.
@@ -224,9 +225,8 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
 
     def asked() -> JobOptions:
         settings = update_settings(update, wide, stochastic)
-        settings |= {key: value for key, value in split_settings(planner, None, None).items() if key == "planner"}
-        settings |= {"batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH),
-                     "epochs": optional(integer, "epochs", epochs, 1, MAXIMUM_EPOCHS),
+        settings |= split_settings(planner, model, batch)
+        settings |= {"epochs": optional(integer, "epochs", epochs, 1, MAXIMUM_EPOCHS),
                      **{name: optional(integer, name, value, 1, 2**63 - 1) for name, value in (
                          ("steps", steps), ("save_every", save_every), ("check_every", check_every))},
                      "rate": optional(real, "rate", rate),
@@ -240,7 +240,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
         settings["numbers"] = {number: optional(real, number, value) for number, value in numbers.items()}
         plan, name = plan_given(network)
         if plan is not None:
-            refuse_beside([] if planner is None else ["planner"])
+            refuse_beside(key for key in ("planner", "model") if settings[key] is not None)
             settings["stochastic"] = stochastic or None
         assert plan is not None or not isinstance(network, PlanResult)
         job = training_job(plan=plan, plan_name=name or "plan", array=array_given(array),

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from plinth.errors import UserError
+from plinth.names import MODEL_NAMES, PLANNER_NAMES
 from plinth.update.law import NUMBERS
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 _INSTEAD = {
     "array_name": ("dies",), "dies": ("array_name",),
     # Dies of another format have another default, and need not have a lowering of what a planner finds.
-    "machine": ("number_format", "planner"), "number_format": ("machine", "planner"),
+    "machine": ("number_format", "planner", "model"), "number_format": ("machine", "planner", "model"),
     "update": ("rate", *NUMBERS, "wide", "stochastic"),
-    "plan_file": ("array_name", "dies", "machine", "planner", "winograd", "weights", "predict", "shares"),
+    "plan_file": ("array_name", "dies", "machine", "planner", "model", "winograd", "weights", "predict", "shares"),
 }
 
 
@@ -106,7 +107,6 @@ def _options(header: Header) -> dict[str, Any]:
     """Values of parameters of ``plinth train`` by which the run of a checkpoint goes on, as far as names say them."""
     from plinth.array.file import load_array
     from plinth.network.zoo import NETWORKS
-    from plinth.plan.planning import PLANNERS
     from plinth.train.datasets import DATASETS
     from plinth_hw.isa.parameters import PRESETS
 
@@ -124,8 +124,8 @@ def _options(header: Header) -> dict[str, Any]:
         options["machine"] = settings.preset
     if settings.data in DATASETS:
         options["data"] = settings.data
-    if settings.planner in PLANNERS:
-        options["planner"] = settings.planner
+    if settings.planner in PLANNER_NAMES and settings.model in MODEL_NAMES:
+        options |= {"planner": settings.planner, "model": settings.model}
     if settings.array == f"ring-{settings.dies}":
         options["dies"] = settings.dies
     elif not settings.array.endswith((".yaml", ".yml")):

@@ -17,6 +17,7 @@ from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.options import (
     array_options,
     file_of,
+    model_option,
     number_options,
     open_network,
     planner_option,
@@ -135,10 +136,10 @@ class Run:
             raise UserError(f"{run.report['failure']} (see {out / REPORT})")
 
 
-def train_job(*, network: str | None, array_name: str | None, planner: str | None, plan_file: Path | None,
-              devices: tuple[str, ...], wide: bool | None, stochastic: bool, waves: str | None, out: Path | None,
-              winograd: str | None, weights: str | None, predict: str | None, shares: str | None, as_json: bool,
-              scale: str, **options: Any) -> Run:
+def train_job(*, network: str | None, array_name: str | None, planner: str | None, model: str | None,
+              plan_file: Path | None, devices: tuple[str, ...], wide: bool | None, stochastic: bool,
+              waves: str | None, out: Path | None, winograd: str | None, weights: str | None, predict: str | None,
+              shares: str | None, as_json: bool, scale: str, **options: Any) -> Run:
     """What the running command's options ask for.
 
     Raises
@@ -165,7 +166,8 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
     files = {"NETWORK": file_of(network, NETWORKS), "--plan": plan_file, "--array": file_of(array_name, ARRAYS),
              "--data": file_of(options["data"], DATASETS)}
     if plan_file is not None:
-        said_by_plan(planner=planner, winograd=winograd, weights=weights, predict=predict, shares=shares)
+        said_by_plan(planner=planner, model=model, winograd=winograd, weights=weights, predict=predict,
+                     shares=shares)
     typed, (device, ports) = _typed(), _devices(devices)
     definition = open_network(network) if network else None
     plan = load_plan(plan_file, definition) if plan_file is not None else None
@@ -177,7 +179,7 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
     tile_options = {"winograd": winograd, "weights": weights, "predict": predict, "shares": shares}
     job = training_job(
         network=definition, plan=plan, plan_name=str(plan_file), array=array_name, dies=dies, planner=planner,
-        wide=wide, stochastic=False if typed_wide else stochastic or None,
+        model=model, wide=wide, stochastic=False if typed_wide else stochastic or None,
         tiles=tile_options | {"shares": shares_of(shares)},
         tile_options={name: text for name, text in tile_options.items() if text is not None},
         numbers={name: options.pop(name) for name in NUMBERS}, device=device, ports=ports, scale=parse_scale(scale),
@@ -195,6 +197,7 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
 @click.argument("network", type=Name(), required=False)
 @array_options
 @planner_option
+@model_option
 @click.option("--plan", "plan_file", type=InputFile(),
               help="a plan that `plinth plan --out` wrote, instead of a planner")
 @click.option("--data", type=InputFile(),

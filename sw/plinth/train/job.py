@@ -62,9 +62,10 @@ class JobOptions:
     """What somebody asks for."""
 
     network: Network
-    #: Where to train, and what to split it by: a planner, or a plan's file.
+    #: Where to train, and what to split it by: a planner, which counts words by a model, or a plan's file.
     array: Array
     planner: str
+    model: str
     plan: Plan | None
     #: Samples, those of a file or of a data set with a name, or themselves; None: the digits.
     data: Path | Samples | None = None
@@ -290,7 +291,8 @@ def _plan(options: JobOptions) -> Plan:
     """
     network, array = options.network, options.array
     if options.plan is None:
-        return plan_network(network, array, planner=options.planner, batch=options.batch, rule=options.rule).plan
+        return plan_network(network, array, planner=options.planner, model=options.model, batch=options.batch,
+                            rule=options.rule).plan
     plan = options.plan
     check_use(plan, options.plan_name, array=array, batch=options.batch)
     check_prediction(plan, options.plan_name)
@@ -315,7 +317,7 @@ def _settings(options: JobOptions, plan: Plan, dataset: Dataset) -> RunSettings:
         number_format=options.array.die_parameters().number_format, scale=dataset.scale, data=dataset.name,
         data_sha256=dataset.sha256, network_sha256=network_digest(options.network), tiles=tiles_of(options.network),
         tile_options=options.tile_options, preset=options.array.preset, array=options.array.name,
-        dies=options.array.dies, planner=plan.planner)
+        dies=options.array.dies, planner=plan.planner, model=plan.model)
 
 
 def executor_settings(options: JobOptions) -> dict[str, str]:

@@ -11,6 +11,7 @@ from plinth.errors import UserError
 from plinth.files.documents import check_mapping
 from plinth.files.forms import described, is_integer
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_EPOCHS
+from plinth.names import EXACT
 from plinth.network.file import network_to_data
 from plinth.network.layers import Convolution
 from plinth.network.network import Network
@@ -50,7 +51,7 @@ def network_digest(network: Network) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Settings of a run, defaults as well. Where it ran (the last four) decides the order of sums only."""
+    """Settings of a run, defaults as well. Where it ran (the last five) decides the order of sums only."""
 
     epochs: int
     batch: int
@@ -68,11 +69,15 @@ class RunSettings:
     array: str
     dies: int
     planner: str
+    #: How the planner counted words; headers that do not say it are older than the choice.
+    model: str = EXACT
 
     @property
     def place(self) -> str:
-        """Dies, their preset, their array and the planner, in one phrase for messages."""
-        return f"{self.dies} x {self.preset} as {self.array}, planner {self.planner}"
+        """Dies, their preset, their array, the planner and its model if that is another than usual, in one phrase for
+        messages."""
+        model = "" if self.model == EXACT else f", model {self.model}"
+        return f"{self.dies} x {self.preset} as {self.array}, planner {self.planner}{model}"
 
     def _compared(self) -> dict[str, tuple[Any, str]]:
         """What is compared, and how messages say it."""
@@ -118,8 +123,9 @@ class RunSettings:
         UserError
             If they are not what :meth:`to_data` gives.
         """
-        names = [key for key in cls.__dataclass_fields__ if key not in ("tile_options",)]
-        check_mapping(data, where, "settings of a run", required=names, optional=("tile_options",))
+        optional = ("tile_options", "model")
+        names = [key for key in cls.__dataclass_fields__ if key not in optional]
+        check_mapping(data, where, "settings of a run", required=names, optional=optional)
         rule, scale, options = data["rule"], data["scale"], data.get("tile_options", {})
         check_mapping(rule, where, "the rule of a run", required=_RULE, optional=UpdateRule.__dataclass_fields__)
         check_mapping(scale, where, "the scale of a run", required=Scale.__dataclass_fields__)
@@ -128,7 +134,7 @@ class RunSettings:
             if not is_integer(data[key], 1, most):
                 raise _wrong(where, key, data[key], f"an integer from 1 to {most}")
         texts = {key: data[key] for key in ("data", "data_sha256", "network_sha256", "tiles", "preset", "array",
-                                            "planner")} | {key: options[key] for key in options}
+                                            "planner", *(("model",) if "model" in data else ()))} | dict(options)
         for key, value in texts.items():
             if not isinstance(value, str) or len(value) > MAXIMUM_TEXT:
                 raise _wrong(where, key, value, "a text")
