@@ -219,6 +219,8 @@ OLD = blank("train") | {"version": 1}
      "`plinth bench`"),
     (OLD, blank("bench"), "train.json: version 1 of a train report, where version 2 is wanted; make one with"),
     (OLD | {"version": True}, blank("bench"), "train.json: version true of a train report"),
+    (OLD | {"version": "2"}, blank("bench"), "train.json: version the text '2' of a train report, where version 2 is "
+     "wanted; make one with `plinth train`"),
     (blank("train"), [{"name": "x"}], "bench.json: a list, where a bench report is wanted"),
     ({"network": "net"}, blank("bench"), "train.json: a mapping that says no kind of report, where a train report is"),
     ({"fingerprint": "f", "layers": []}, blank("bench"), "train.json: a plan, where a train report is wanted"),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.device import Device, DeviceArray, Words
 from plinth.driver.diagnosis import Diagnosis
-from plinth.driver.executor import Piece, check_dies, check_digests, check_settings
+from plinth.driver.executor import Piece, check_dies, check_digests, check_piece, check_settings
 from plinth.driver.program import DieGraph, Program, descriptor_words, program_digest
 from plinth.driver.statistics import DieStatistics, EngineCounters, TaskRecord
 from plinth.driver.wiring import Wiring, wiring_registers
@@ -231,9 +231,12 @@ class Driver:
 
         Raises
         ------
+        UserError
+            If there is no such die.
         ValueError
             If it lives in another one.
         """
+        check_dies((number,), self.program.dies)
         if number not in self._devices:
             raise ValueError(f"die {number} is none of this process's, which are {sorted(self._devices)}")
         return self._devices[number]
@@ -398,14 +401,28 @@ class Driver:
         return word_type(self.program.parameters.memory_format)
 
     def write(self, die: int, buffer: Buffer, values: Words, place: int = 0) -> None:
-        """Store ``[rows, row_words]`` words; the padding between rows is written as zeros."""
+        """Store ``[rows, row_words]`` words; the padding between rows is written as zeros.
+
+        Raises
+        ------
+        UserError
+            If there is no such die, or the words do not fit the buffer.
+        """
+        check_piece(die, buffer, values, "words")
         padded = np.zeros((buffer.rows, buffer.stride), dtype=self._word_type)
         padded[:, :buffer.row_words] = values
         self.device(die).write_memory(self._address(buffer, place), padded.reshape(-1)[:buffer.words])
 
     def write_floats(self, die: int, buffer: Buffer, values: Floats, place: int = 0) -> None:
         """Store FP32 ``[rows, columns]``, rounded to the format of the buffer's elements: that of memory, or, of a
-        packed one, FP16."""
+        packed one, FP16.
+
+        Raises
+        ------
+        UserError
+            If there is no such die, or the numbers do not fit the buffer.
+        """
+        check_piece(die, buffer, values, "numbers")
         fmt = self.program.parameters.memory_format
         if isinstance(fmt, Fixed):
             elements: Any = fmt.encode(values).astype(np.int16)

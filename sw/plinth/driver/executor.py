@@ -40,6 +40,20 @@ def check_dies(dies: Iterable[int], count: int) -> None:
             raise UserError(f"there is no die {die} in an array of {count}; give one from 0 to {count - 1}")
 
 
+def check_piece(die: int, buffer: Buffer, values: NDArray[Any], what: str) -> None:
+    """Refuse values ("words" or "numbers" by ``what``) that do not fit the piece of a die's memory they are written to.
+
+    Raises
+    ------
+    UserError
+        If the values are no real numbers, or not ``[rows, row words]`` or ``[rows, columns]``.
+    """
+    shape = [buffer.rows, buffer.row_words if what == "words" else buffer.columns]
+    if list(np.shape(values)) != shape or np.asarray(values).dtype.kind not in "biuf":
+        raise UserError(f"{what} of die {die} must be {shape}, as its piece of {buffer.place!r}, not "
+                        f"{np.asarray(values).dtype} {list(np.shape(values))}")
+
+
 def check_settings(what: str, told: Sequence[Mapping[str, str]]) -> None:
     """Refuse processes of different settings, which are texts by name.
 
@@ -105,11 +119,23 @@ class Executor(Protocol):
         ...
 
     def write(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
-        """Write words into the memory of a die of this process, bit for bit."""
+        """Write words ``[rows, row words]`` into the memory of a die of this process, bit for bit.
+
+        Raises
+        ------
+        UserError
+            If there is no such die, or the words do not fit the piece.
+        """
         ...
 
     def write_floats(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
-        """Write numbers into the memory of a die of this process, rounded to the dies' format."""
+        """Write numbers ``[rows, columns]`` into the memory of a die of this process, rounded to the dies' format.
+
+        Raises
+        ------
+        UserError
+            If there is no such die, or the numbers do not fit the piece.
+        """
         ...
 
     def rewrite(self, number: int, task: int, word: int, value: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plinth.errors import UserError
+from plinth.errors import UserError, quoted
 from plinth.files.documents import read_json, report_name, what_is
 from plinth.files.fields import FIELDS, Schema, fault, row, used
 from plinth.files.forms import described
@@ -97,8 +97,9 @@ def check_report(data: Any, where: str, kind: str, remedy: str = "") -> dict[str
         raise UserError(f"{where}: {what_is(data)}, where {wanted} is wanted; {remedy}")
     version = data.get("version")
     if version != REPORT_VERSION or isinstance(version, bool):
-        raise UserError(f"{where}: version {described(version)} of {wanted}, where version {REPORT_VERSION} is wanted; "
-                        f"{remedy}")
+        # A report is JSON: of a text no hint at how YAML reads one.
+        found = f"the text {quoted(version, 40)}" if isinstance(version, str) else described(version)
+        raise UserError(f"{where}: version {found} of {wanted}, where version {REPORT_VERSION} is wanted; {remedy}")
     problem = fault(data, REPORTS[kind].form)
     if problem:
         raise UserError(f"{where}: {wanted} in which {problem}; {remedy}")

@@ -7,6 +7,7 @@ the executor serves for as many tensors as are wanted at once.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
 from plinth.driver.executor import Executor, Piece
+from plinth.errors import UserError, quoted
+from plinth.files.documents import nearest
 from plinth.lower.codes import LevelPlace
 from plinth.network.parameters import KeptVectors, LayerVector, Parameters, check_arrays
 from plinth.partition.groups import RING
@@ -57,10 +60,29 @@ def _grid(axes: Sequence[Selected]) -> tuple[Any, ...]:
     return np.ix_(*(np.arange(axis.start, axis.stop) if isinstance(axis, slice) else axis for axis in axes))
 
 
+def _shaped(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """The array ``[shape[0], ...]`` of as many elements as a shape has, in that shape.
+
+    Raises
+    ------
+    UserError
+        If it is no array of real numbers, or of another shape.
+    """
+    try:
+        array = np.asarray(values)
+        there = f"{array.dtype} {list(array.shape)}"
+    except ValueError:
+        array, there = np.empty(0, object), "rows of different lengths"
+    if array.dtype.kind not in "biuf" or array.shape[:1] != shape[:1] or array.size != prod(shape):
+        raise UserError(f"{name} must be real numbers of shape {list(shape)}, not {there}")
+    return array.reshape(shape)
+
+
 @dataclass(frozen=True)
 class PlacedTensor:
     """A tensor [sample, position, channel] in die memory: for each die its part and the buffer of it."""
 
+    name: str
     samples: int
     positions: int
     channels: int
@@ -84,8 +106,14 @@ class PlacedTensor:
         return self.reading().of(executor)
 
     def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
-        """Write its part of the tensor into each die of this process."""
-        whole = values.reshape(self.samples, self.positions, self.channels)
+        """Write its part of the tensor into each die of this process.
+
+        Raises
+        ------
+        UserError
+            If the values are no real numbers ``[samples, ...]``, as many as the tensor has.
+        """
+        whole = _shaped(self.name, values, (self.samples, self.positions, self.channels))
         for die in executor.numbers:
             part, buffer = self.parts[die], self.buffers[die]
             if part.words:
@@ -100,10 +128,21 @@ class RowNumbers(PlacedTensor):
     them do not wait for each other."""
 
     slices: Sequence[WeightSlice]
+    #: Of the whole table.
+    rows: int
 
     def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
-        """Write its part of the row numbers, which are those of the whole table, into each die of this process."""
-        whole = values.reshape(self.samples, self.positions)
+        """Write its part of the row numbers, which are those of the whole table, into each die of this process.
+
+        Raises
+        ------
+        UserError
+            If they are not as many as the tensor has, or the table has no such row.
+        """
+        whole = _shaped(self.name, values, (self.samples, self.positions))
+        least, most = whole.min(initial=0), whole.max(initial=0)
+        if not 0 <= least <= most < self.rows:
+            raise UserError(f"{self.name} must be row numbers from 0 to {self.rows - 1}, not from {least} to {most}")
         for die in executor.numbers:
             part, buffer, piece = self.parts[die], self.buffers[die], self.slices[die]
             if part.words:
@@ -262,8 +301,8 @@ class _HostPlaces:
     def tensor(self, tensor: tensors.Tensor) -> PlacedTensor:
         """A tensor."""
         dies = range(self._step.dies)
-        return PlacedTensor(tensor.samples, tensor.positions, tensor.channels, [tensor.part(die) for die in dies],
-                            [self._at(tensor.buffer(die)) for die in dies])
+        return PlacedTensor(tensor.name, tensor.samples, tensor.positions, tensor.channels,
+                            [tensor.part(die) for die in dies], [self._at(tensor.buffer(die)) for die in dies])
 
     def inputs(self) -> list[PlacedTensor]:
         """What the network's input is given to."""
@@ -273,8 +312,8 @@ class _HostPlaces:
         tensor, table = self.tensor(self._step.inputs[number]), self._step.tables.get(number)
         if table is None:
             return tensor
-        return RowNumbers(tensor.samples, tensor.positions, tensor.channels, tensor.parts, tensor.buffers,
-                          [table.slice(die) for die in range(self._step.dies)])
+        return RowNumbers(tensor.name, tensor.samples, tensor.positions, tensor.channels, tensor.parts, tensor.buffers,
+                          [table.slice(die) for die in range(self._step.dies)], table.shape[1])
 
     def weights(self, weights: Weights) -> LayerWeights:
         """Weights of a layer, or what has their shape."""
@@ -325,6 +364,10 @@ class HostView:
         One-hot classes or targets, and what the network predicts.
     maps : mapping of layer to Tensor
         Outputs of ReLUs and inputs of max-pools.
+    outputs : mapping of layer to Tensor
+        Outputs of layers, which memory holds until the next step; of the loss what the network predicts. A layer whose
+        output the activation behind it replaces has none, nor has one whose sum the loss finishes. Behind a predicted
+        gather those elements are approximate that a max-pool then drops.
     kept : mapping of layer to mapping of name to KeptWeights
         What is kept beside the weights.
     generators : sequence of Buffer
@@ -359,6 +402,7 @@ class HostView:
     living: Mapping[str, PlacedTensor] = field(default_factory=dict)
     notes: Sequence[str] = ()
     realised: Realised = field(default_factory=dict)
+    outputs: Mapping[str, PlacedTensor] = field(default_factory=dict)
 
     @property
     def dies(self) -> int:
@@ -384,14 +428,37 @@ class HostView:
                     executor.write_floats(die, layer.buffers[die], layer.cut(values, die)[None])
 
     def load_kept(self, executor: Executor, kept: KeptVectors) -> None:
-        """Give every die of this process what it owns of the vectors beside the weights."""
-        for vectors in self.kept.values():
+        """Give every die of this process what it owns of the vectors beside the weights.
+
+        Raises
+        ------
+        UserError
+            If a vector of a variable is missing, or has another shape than the variable.
+        """
+        for layer, vectors in self.kept.items():
             for vector, place in vectors.items():
+                for variable in self.weights[layer].vector.variables:
+                    name = variable.qualified(layer)
+                    by_vector = kept.get(name, {})
+                    shape = list(np.shape(by_vector[vector])) if vector in by_vector else None
+                    if shape != list(variable.shape):
+                        raise UserError(f"vector {vector!r} of variable {name!r} is "
+                                        f"{'missing' if shape is None else f'of shape {shape}'}; give an array of shape "
+                                        f"{list(variable.shape)}")
                 values = {name: kept[name][vector] for name in place.weights.vector.names}
                 place.spread(place.weights.vector.join(values), executor)
 
     def write_batch(self, executor: Executor, x: NDArray[Any], targets: NDArray[Any], place: int = 0) -> None:
-        """Write a batch into the dies of this process: samples ``[sample, ...]``, and one-hot classes or targets."""
+        """Write a batch into the dies of this process: samples ``[sample, ...]``, and one-hot classes or targets.
+
+        Raises
+        ------
+        UserError
+            If they are no real numbers, or not of the shapes of the network's input and output and of the step's
+            batch; if rows of a table are asked for that it does not have; if there is no such place.
+        """
+        if not 0 <= place < self.batches:
+            raise UserError(f"there is no place {place} of a batch; give one from 0 to {self.batches - 1}")
         for tensor in self.inputs:
             tensor.spread(x, executor, place)
         self.targets.spread(targets, executor, place)
@@ -409,6 +476,20 @@ class HostView:
         flats = read_together(executor, {name: weights.reading() for name, weights in self.weights.items()})
         return {name: values for layer, flat in flats.items()
                 for name, values in self.weights[layer].vector.split(flat).items()}
+
+    def outputs_of(self, executor: Executor, layers: Sequence[str]) -> dict[str, Floats]:
+        """Read the outputs ``[sample, position, channel]`` of layers in the last step, by name.
+
+        Raises
+        ------
+        UserError
+            If there is no such layer, or none whose output memory holds.
+        """
+        for name in layers:
+            if name not in self.outputs:
+                raise UserError(f"memory holds no output of a layer {quoted(str(name))}; "
+                                f"{nearest(str(name), self.outputs)}")
+        return read_together(executor, {name: self.outputs[name].reading() for name in layers})
 
     def copies_of(self, executor: Executor) -> dict[str, list[Floats]]:
         """Variables of each layer as one, as often as dies hold copies of their slices."""
@@ -473,4 +554,5 @@ def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer
         "constants": [(at(constant.buffer(0)), constant.values) for constant in step.constants],
         "generators": [] if step.generator is None else [at(step.generator.buffer(die)) for die in range(step.dies)],
         "living": {name: places.tensor(tensor) for name, tensor in (living or {}).items()},
-        "realised": step.realised(), **settings}
+        "realised": step.realised(), "outputs": {name: places.tensor(tensor) for name, tensor in step.outputs.items()},
+        **settings}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.driver.executor import Piece, check_dies, check_digests, check_settings
+from plinth.driver.executor import Piece, check_dies, check_digests, check_piece, check_settings
 from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError
 from plinth.host import free_memory
@@ -85,11 +85,11 @@ class NumpyExecutor:
         return [value] if self._messages is None else self._messages.told(value)
 
     def collect(self, pieces: Sequence[Piece]) -> list[NDArray[np.uint32]]:
-        """Words ``[rows, columns]`` of each piece."""
+        """Read the words ``[rows, columns]`` of each piece. Collective."""
         return [values.view(np.uint32) for values in self.collect_floats(pieces)]
 
     def collect_floats(self, pieces: Sequence[Piece]) -> list[Floats]:
-        """Numbers ``[rows, columns]`` of each piece."""
+        """Read the numbers ``[rows, columns]`` of each piece. Collective."""
         check_dies((die for die, _ in pieces), len(self._ranks))
         own = {place: self._step.memories[die].view(buffer).copy() for place, (die, buffer) in enumerate(pieces)
                if die in self._step.memories}
@@ -111,13 +111,27 @@ class NumpyExecutor:
         return whole
 
     def write(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
-        """Words, as they are."""
+        """Write words ``[rows, columns]`` of a die, bit for bit.
+
+        Raises
+        ------
+        UserError
+            If there is no such die, or the words do not fit the buffer.
+        """
         check_dies((die,), len(self._ranks))
+        check_piece(die, buffer, values, "words")
         self._step.memories[die].view(buffer).view(np.uint32)[...] = values
 
     def write_floats(self, die: int, buffer: Buffer, values: NDArray[Any], place: int = 0) -> None:
-        """Numbers, in FP32."""
+        """Write numbers ``[rows, columns]`` of a die, in FP32.
+
+        Raises
+        ------
+        UserError
+            If there is no such die, or the numbers do not fit the buffer.
+        """
         check_dies((die,), len(self._ranks))
+        check_piece(die, buffer, values, "numbers")
         self._step.memories[die].view(buffer)[...] = values
 
     def rewrite(self, number: int, task: int, word: int, value: int) -> None:

@@ -128,6 +128,9 @@ class Step:
     gradients: dict[str, Weights] = field(default_factory=dict)
     #: Outputs of activations with kinks and inputs of max-pools by layer name: maps that decide kinks.
     maps: dict[str, Tensor] = field(default_factory=dict)
+    #: Outputs of layers by name, of the loss what the network predicts; none of a layer whose activation takes their
+    #: place, or whose sum the loss finishes.
+    outputs: dict[str, Tensor] = field(default_factory=dict)
     targets: Tensor = field(init=False)
     predictions: Tensor = field(init=False)
     #: Counts what other dies send.

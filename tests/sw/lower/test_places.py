@@ -1,5 +1,6 @@
 """What the host writes into die memories and reads from them: tensors, variables, gradients, states, generators."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from tests.support.networks import random_plan
 from tests.support.sessions import MEMORY_WORDS
 
 from plinth.buffers import Buffer
+from plinth.errors import UserError
 from plinth.lower.places import RowNumbers, _sum_rounding
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.network import Network, perceptron
@@ -150,6 +152,36 @@ def test_batches_lie_where_their_dies_have_them(splits: str) -> None:
     assert {die for die, *_ in memories.held} == {1}
 
 
+@pytest.mark.parametrize(("x", "targets", "place", "reason"), [
+    ((7, 5), (7, 5), 0, "input must be real numbers of shape [7, 1, 6], not float64 [7, 5]"),
+    ((6, 7), (7, 5), 0, "input must be real numbers of shape [7, 1, 6], not float64 [6, 7]"),
+    ((7, 6), (7,), 0, "target must be real numbers of shape [7, 1, 5], not float64 [7]"),
+    ((7, 6), (7, 5), 2, "there is no place 2 of a batch; give one from 0 to 1")])
+def test_batches_of_other_shapes_are_refused(x: tuple[int, ...], targets: tuple[int, ...], place: int, reason: str
+                                             ) -> None:
+    program = lowered("dp")
+    with pytest.raises(UserError, match=re.escape(reason)):
+        program.write_batch(Memories(range(2)), np.ones(x), np.ones(targets), place)
+
+
+def test_batches_of_no_numbers_are_refused() -> None:
+    program, targets = lowered(""), np.ones((7, 5))
+    for x, there in ((np.full((7, 6), "1"), "<U1"), (np.ones((7, 6), complex), "complex128"),
+                     ([[1.0] * 6, [1.0]], "rows of different lengths"), (None, "object []")):
+        with pytest.raises(UserError, match=rf"^input must be real numbers .*, not {re.escape(there)}"):
+            program.write_batch(Memories(range(1)), x, targets)  # type: ignore[arg-type]
+
+
+def test_vectors_beside_weights_of_other_shapes_are_refused() -> None:
+    program = lowered("dp", "fpga-tiny", FORMS["momentum wide"])
+    kept = {name: dict.fromkeys(program.kept["fc1"], values) for name, values in variables(program).items()}
+    program.load_kept(Memories(range(2)), kept)
+    vector = next(iter(program.kept["fc1"]))
+    for wrong, there in (({}, "missing"), ({vector: np.ones(3)}, r"of shape \[3\]")):
+        with pytest.raises(UserError, match=rf"variable 'fc1.weights' is {there}; give an array of shape \[6, 9\]"):
+            program.load_kept(Memories(range(2)), kept | {"fc1.weights": wrong})
+
+
 @pytest.mark.parametrize(("name", "splits"), [("sgd wide", ""), ("momentum wide", "dp"), ("adagrad", "dp dp")])
 def test_states_are_read_as_they_were_written(name: str, splits: str) -> None:
     """Each die has what it owns, once in a ring."""
@@ -199,9 +231,12 @@ def test_rows_of_other_dies_are_spare_ones_in_turn() -> None:
     part = Part(0, 6, 0, 1, 1)
     slices = [WeightSlice(1, first, count, 0, 5, bias=False, spare=spare) for first, count, spare in (
         (0, 10, 0), (4, 3, 2))]
-    tensor = RowNumbers(6, 1, 1, [part, part], [Buffer("rows", die * 100, 6, 1, 1) for die in range(2)], slices)
+    buffers = [Buffer("rows", die * 100, 6, 1, 1) for die in range(2)]
+    tensor = RowNumbers("rows", 6, 1, 1, [part, part], buffers, slices, 10)
     memories = Memories(range(2))
     tensor.spread(np.array([4, 3, 6, 7, 5, 0]), memories)
     assert memories.held[1, 0, 100, 0].ravel().tolist() == [0, 4, 2, 4, 1, 4]
     assert memories.held[0, 0, 0, 0].ravel().tolist() == [4, 3, 6, 7, 5, 0]
     assert memories.held[0, 0, 0, 0].dtype == np.uint32
+    with pytest.raises(UserError, match=r"^rows must be row numbers from 0 to 9, not from -1 to 10$"):
+        tensor.spread(np.array([4, 3, 10, 7, -1, 0]), memories)

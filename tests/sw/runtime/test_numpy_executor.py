@@ -61,6 +61,9 @@ def check(network: Network, plan: Plan, die: str, rule: UpdateRule = RULE) -> No
     assert not [name for name, values in computed.items() if not near(values, expected[name])]
     computed, expected = (run.program.predictions.gather(run.driver) for run in (mine, golden))
     assert near(computed, expected) and np.allclose(mine.losses, golden.losses, rtol=1e-4)
+    computed, expected = (run.program.outputs_of(run.driver, list(run.program.outputs)) for run in (mine, golden))
+    assert computed.keys() == expected.keys() > {network.layers[-1].name}
+    assert golden.program.levels or not [name for name, values in computed.items() if not near(values, expected[name])]
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -132,7 +135,7 @@ def test_other_formats_are_refused() -> None:
 
 @pytest.mark.parametrize("numpy", [False, True], ids=["dies", "numpy"])
 def test_what_there_is_not_is_refused_in_one_line(numpy: bool) -> None:
-    """A die, a variable, and one of another shape."""
+    """A die, a variable or a tensor, and one of another shape."""
     network = NETWORKS["digits-mlp"]
     plan = random_plan(network, 2, 4, np.random.default_rng(0))
     executor: Executor
@@ -155,3 +158,20 @@ def test_what_there_is_not_is_refused_in_one_line(numpy: bool) -> None:
         view.load(executor, values | {"fc1.bias": np.zeros(3, np.float32)})
     with pytest.raises(UserError, match=r"variable 'fc2.bias' is missing; give an array of shape \[64\]$"):
         view.load(executor, {name: array for name, array in values.items() if name != "fc2.bias"})
+    with pytest.raises(UserError, match=r"holds no output of a layer 'rleu1'; did you mean 'relu1'\?$"):
+        view.outputs_of(executor, ["rleu1"])
+    with pytest.raises(UserError, match=r"^input must be real numbers of shape \[4, 1, 64\], not float64 \[4, 3\]$"):
+        view.write_batch(executor, np.ones((4, 3)), np.ones((4, 10)))
+    with pytest.raises(UserError, match="there is no die 2 in an array of 2"):
+        executor.write(2, buffer, np.zeros((buffer.rows, buffer.columns), np.uint32))
+    with pytest.raises(UserError, match=r"^words of die 0 must be \[1, \d+\], as its piece of 'fc1.parameters'"):
+        executor.write(0, buffer, np.zeros((2, 2), np.uint32))
+    # What a layer has put out is read by its name.
+    x = np.random.default_rng(1).random((4, 64), np.float32)
+    view.load(executor, values)
+    view.write_batch(executor, x, np.eye(10)[:4])
+    executor.step(0)
+    outputs = view.outputs_of(executor, ["relu1", "loss"])
+    hidden = np.maximum(x @ values["fc1.weights"] + values["fc1.bias"], 0)
+    np.testing.assert_allclose(outputs["relu1"][:, 0], hidden, atol=1e-5)
+    np.testing.assert_allclose(outputs["loss"].sum(axis=2), 1, rtol=1e-5)

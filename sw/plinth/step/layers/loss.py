@@ -63,7 +63,7 @@ class LossLayer(NodeLayer, ABC):
         step, node, edge, region, source = self.step, self.node, self.edge, self.here.input, self.x[0]
         before, positions = self.layers[edge.producer], edge.elements // edge.channels
         fused = before.finished
-        step.predictions = self.tensor("predictions", region, edge.channels, positions)
+        step.predictions = step.outputs[node.name] = self.tensor("predictions", region, edge.channels, positions)
         step.targets = self.tensor("target", region, edge.channels, positions, moves=True)
         error = self.error = self.tensor(f"{before.node.name}.error" if fused else f"{node.name}.error", region,
                                          edge.channels, positions, packed=step.narrow and before.takes_narrow)

@@ -115,9 +115,9 @@ class NodeLayer:
         summands = self.summands()
         if not summands or self.finished:
             return
-        self._map = self.finish(summands)
+        self._map = self.step.outputs[(self.activation or self.node).name] = self.finish(summands)
         for layer in self.epilogue:
-            self._map = layer.forward(self._map)
+            self._map = self.step.outputs[layer.name] = layer.forward(self._map)
         self.step.release(f"{self.node.name}.forward")
 
     def read(self) -> None:
