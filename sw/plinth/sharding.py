@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, ClassVar
 
 from plinth.array.array import Array
-from plinth.errors import UserError, quoted
+from plinth.errors import UserError, one_line, quoted
 from plinth.files.documents import nearest
 from plinth.files.forms import described, is_integer
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
@@ -141,6 +141,15 @@ def _by_name(copies: Any) -> Copies:
     return tuple(sorted(copies, key=itemgetter(0)))
 
 
+#: Types of a sharding's fields.
+_KINDS = {"graph": PlanGraph, "splits": tuple, "factors": tuple, "lists": tuple, "array": Array, "rule": UpdateRule}
+
+
+def _shown(value: Any) -> str:
+    """A value of a wrong type as messages show it, on one line and cut."""
+    return one_line(repr(value), 60)
+
+
 def _are_ranges(part: Any) -> bool:
     """Whether rows of a piece are a tuple of ranges of integers, none of them empty."""
     return isinstance(part, tuple) and all(
@@ -175,7 +184,7 @@ class Sharding:
     Raises
     ------
     UserError
-        If copies are no pairs of a name and a value; all else is for :meth:`check`.
+        If a field is of the wrong type, or copies are no pairs of a name and a value; all else is for :meth:`check`.
     """
 
     graph: PlanGraph
@@ -188,6 +197,10 @@ class Sharding:
     copies: Copies = ()
 
     def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) and (name != "array" or value is not None):
+                raise UserError(f"{name} of a sharding must be a {kind.__name__}, not {_shown(value)}")
         object.__setattr__(self, "factors", self.factors or halves(len(self.splits[0]) if self.splits else 0))
         lists = tuple(None if node_lists == Lists() else node_lists for node_lists in self.lists)
         object.__setattr__(self, "lists", lists if any(lists) else ())
@@ -287,8 +300,11 @@ class Sharding:
         Raises
         ------
         UserError
-            With both networks, and the first variable that one of them lacks or has in another shape.
+            With both networks, and the first variable that one of them lacks or has in another shape; or if it is no
+            sharding.
         """
+        if not isinstance(other, Sharding):
+            raise UserError(f"a sharding is compared with a Sharding, such as a plan's, not {_shown(other)}")
         if (self.graph.nodes, self.graph.edges) == (other.graph.nodes, other.graph.edges):
             return
         first, second = ({name: f"of shape {list(variable.shape)}" for name, variable in graph.variables.items()}

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ import pytest
 import plinth
 from plinth import cli, defaults
 from plinth.api import arguments
+from plinth.array.array import ring
 from plinth.cli.commands import cli as commands
 from plinth.errors import UserError
-from plinth.network.network import perceptron
+from plinth.network.layers import Relu, Shape
+from plinth.network.network import Network, perceptron
+from plinth.update.rule import UpdateRule
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 PNG = 'src="data:image/png;base64,iVBORw0KGgo'
@@ -126,6 +130,14 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.plan(lists=3), "lists must be a path, not 3"),
     (lambda: plinth.plan(lists={"fc9": {}}), "unknown key 'fc9'"),
     (lambda: plinth.plan().save("plan.txt"), "path plan.txt must end in .yaml or .json"),
+    (lambda: plinth.plan().plan.sharding.check_fits(5), "a sharding is compared with a Sharding, such as"),
+    (lambda: plinth.plan().plan.resharded(array=5), "array of a sharding must be a Array, not 5"),
+    (lambda: plinth.plan().plan.resharded(splits="dp"), "splits of a sharding must be a tuple, not 'dp'"),
+    (lambda: plinth.plan().plan.resharded(rule=None), "rule of a sharding must be a UpdateRule, not None"),
+    (lambda: plinth.network().layer("rleu1"), "network 'digits-mlp' has no layer 'rleu1'; did you mean 'relu1'?"),
+    (lambda: plinth.network().output_shape(None), "network 'digits-mlp' has no layer None; known are fc1, relu1"),
+    (lambda: plinth.network().consumers(["fc1"]), "network 'digits-mlp' has no layer ['fc1']; "),
+    (lambda: plinth.network("digits-cnn", shares=np.array("x")), "shares must be numbers from 0 to 1, not array('x'"),
     (lambda: plinth.plan().step(4), "die must be an integer from 0 to 3, not 4"),
     (lambda: plinth.load_plan("nowhere.yaml"), "nowhere.yaml: cannot be read"),
     (lambda: plinth.load_plan(b"x"), "path must be a path"),
@@ -171,6 +183,26 @@ def test_what_nothing_can_mean_is_refused_in_one_line(call: Any, reason: str, mo
     with pytest.raises(plinth.Error) as refused:
         call()
     assert reason in str(refused.value) and "\n" not in str(refused.value) and "--" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("call", "reason"), [
+    (lambda: Network(name="n", input=None, layers=(Relu(name="r"),)), "input must be [features] or"),
+    (lambda: Network(name="n", input=Shape((4,)), layers=("fc1",)), "layers must be a tuple of layers, not ('fc1',)"),
+    (lambda: Network(name="n", input=Shape((4,)), layers=None), "layers must be a tuple of layers, not None"),
+    (lambda: Relu(name="r", inputs="fc1"), "inputs of layer 'r' must be a list, not the text 'fc1'"),
+    (lambda: Relu(name="r", shape=5), "shape of layer 'r' must be a list, not 5"),
+    (lambda: perceptron("n", 5), "a perceptron needs a tuple of at least two widths, not 5"),
+    (lambda: ring(2, preset=["ndp-demo"]), "preset must be a name, not ['ndp-demo']"),
+    (lambda: replace(ring(2), clock_mhz=1.5), "clock_mhz must be a Fraction, not 1.5"),
+    (lambda: replace(ring(2), speeds=("x", "y")), "speeds must be Fractions, not ['x', 'y']"),
+    (lambda: replace(ring(2), routes=(1, 2)), "routes must be 2 rows of 2 ports, a row a die"),
+    (lambda: UpdateRule(rate=None), "rate must be above 0 and finite, not None"),
+    (lambda: UpdateRule("momentum", momentum="x"), "momentum must be from 0 to below 1, not x")])
+def test_what_is_built_of_the_wrong_types_is_refused_in_one_line(call: Any, reason: str) -> None:
+    """Networks, layers, arrays and rules that a program makes itself."""
+    with pytest.raises(ValueError, match=re.escape(reason)) as refused:
+        call()
+    assert "\n" not in str(refused.value)
 
 
 def test_options_of_messages_have_arguments() -> None:

@@ -29,9 +29,15 @@ def tile_settings(winograd: Any, weights: Any, predict: Any, shares: Any) -> dic
     """
     settings = {"winograd": winograd, "weights": weights, "predict": predict}
     checked = {name: optional(choice, name, value, TILES[name]) for name, value in settings.items()}
-    if shares is not None and (isinstance(shares, (str, bytes)) or not isinstance(shares, Iterable)):
+    if shares is None:
+        return checked | {"shares": None}
+    try:
+        numbers = () if isinstance(shares, (str, bytes)) else tuple(shares)
+    except TypeError:
+        numbers = ()
+    if not numbers:
         raise UserError(f"shares must be numbers from 0 to 1, not {shown(shares)}")
-    return checked | {"shares": None if shares is None else tuple(real("shares", share, 0, 1) for share in shares)}
+    return checked | {"shares": tuple(real("shares", share, 0, 1) for share in numbers)}
 
 
 def named(name: str, value: Any) -> str:

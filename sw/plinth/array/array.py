@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,15 @@ def prime_factors(number: int) -> tuple[int, ...]:
             number //= factor
         factor = factor + 1 if factor * factor <= number else number
     return tuple(reversed(factors))
+
+
+#: Types of an array's fields whose values are compared or taken apart, and what messages call them.
+_KINDS: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("topology", "preset"), (str, "a name")),
+    **dict.fromkeys(("dimensions", "wiring", "routes", "tile_routes", "wiring_rates", "wiring_latencies", "speeds"),
+                    (tuple, "a tuple")),
+    **dict.fromkeys(("link_rate", "narrow_rate"), (Fraction | int | None, "a Fraction or nothing")),
+    "clock_mhz": (Fraction | int, "a Fraction")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +135,9 @@ class Array:
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
             raise ValueError(f"an array's name must be 1 to 64 letters, digits, '_', '-' or '.', not "
                              f"{described(self.name)}")
+        for key, (kinds, what) in _KINDS.items():
+            if not isinstance(getattr(self, key), kinds):
+                raise ValueError(f"{key} must be {what}, not {described(getattr(self, key))}")
         if self.topology not in TOPOLOGIES:
             raise ValueError(f"topology must be one of {', '.join(TOPOLOGIES)}, not {described(self.topology)}")
         if not is_integer(self.dies, 1, MAXIMUM_DIES):
@@ -191,6 +204,9 @@ class Array:
                              f"{described(self.ring_links)}")
         if self.ring_links > 1 and self.topology != "clusters":
             raise ValueError(f"topology {self.topology!r} has no ring_links")
+        for what, values in (("wiring_rates", self.wiring_rates), ("speeds", self.speeds)):
+            if not all(isinstance(value, Fraction | int | None) for value in values):
+                raise ValueError(f"{what} must be Fractions, not {described(values)}")
         most = PRESETS[self.preset].flit_words
         for what, value in (("link_rate", self.rate), ("narrow_rate", self.narrow_rate),
                             *((f"rate of link {number}", rate) for number, rate in enumerate(self.wiring_rates))):
@@ -259,7 +275,7 @@ class Array:
     def _check_table(self, what: str, table: tuple[tuple[int | None, ...], ...]) -> None:
         if self.switches:
             raise ValueError(f"topology {self.topology!r} has switches, whose routes cannot be given")
-        if len(table) != self.dies or any(len(row) != self.dies for row in table):
+        if len(table) != self.dies or any(not isinstance(row, tuple) or len(row) != self.dies for row in table):
             raise ValueError(f"{what} must be {self.dies} rows of {self.dies} ports, a row a die")
         for die, row in enumerate(table):
             for other, port in enumerate(row):

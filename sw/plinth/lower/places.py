@@ -442,8 +442,8 @@ class HostView:
                     by_vector = kept.get(name, {})
                     shape = list(np.shape(by_vector[vector])) if vector in by_vector else None
                     if shape != list(variable.shape):
-                        raise UserError(f"vector {vector!r} of variable {name!r} is "
-                                        f"{'missing' if shape is None else f'of shape {shape}'}; give an array of shape "
+                        there = "missing" if shape is None else f"of shape {shape}"
+                        raise UserError(f"vector {vector!r} of variable {name!r} is {there}; give an array of shape "
                                         f"{list(variable.shape)}")
                 values = {name: kept[name][vector] for name in place.weights.vector.names}
                 place.spread(place.weights.vector.join(values), executor)

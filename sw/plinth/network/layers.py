@@ -99,6 +99,9 @@ class Layer(ABC):
                 object.__setattr__(self, key, setting_form.parse(getattr(self, key)))
             except ValueError as error:
                 raise ValueError(f"{key} of layer {self.name!r} {error}") from None
+        for key, value in (("inputs", self.inputs), ("shape", () if self.shape is None else self.shape)):
+            if not isinstance(value, (tuple, list)):
+                raise ValueError(f"{key} of layer {self.name!r} must be a list, not {described(value)}")
         object.__setattr__(self, "inputs", tuple(self.inputs))
         if self.shape is not None:
             object.__setattr__(self, "shape", Shape(self.shape))

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+from plinth.errors import UserError, one_line
+from plinth.files.documents import nearest
 from plinth.files.forms import MAXIMUM_SIZE, NAME_PATTERN, described, is_integer
 from plinth.network.layers import (
     MAXIMUM_ELEMENTS,
@@ -77,10 +79,13 @@ class Network:
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
             raise ValueError(f"a network's name must be 1 to 64 letters, digits, '_', '-' or '.', not "
                              f"{described(self.name)}")
-        if len(self.input) not in (1, 3) or not all(is_integer(size, 1, MAXIMUM_SIZE) for size in self.input):
+        if not isinstance(self.input, (tuple, list)) or len(self.input) not in (1, 3) or not all(
+                is_integer(size, 1, MAXIMUM_SIZE) for size in self.input):
             raise ValueError(f"input must be [features] or [channels, height, width], each from 1 to "
-                             f"{MAXIMUM_SIZE}, not {described(list(self.input))}")
+                             f"{MAXIMUM_SIZE}, not {described(self.input)}")
         object.__setattr__(self, "input", Shape(self.input))
+        if not isinstance(self.layers, (tuple, list)) or not all(isinstance(layer, Layer) for layer in self.layers):
+            raise ValueError(f"layers must be a tuple of layers, not {one_line(repr(self.layers), 60)}")
         if not 1 <= len(self.layers) <= MAXIMUM_LAYERS:
             raise ValueError(f"a network must have 1 to {MAXIMUM_LAYERS} layers, not {len(self.layers)}")
         object.__setattr__(self, "layers", self._resolved())
@@ -174,16 +179,37 @@ class Network:
         return {name: tuple(readers) for name, readers in consumers.items()}
 
     def layer(self, name: str) -> Layer:
-        """The layer of that name (KeyError if there is none)."""
+        """The layer of that name.
+
+        Raises
+        ------
+        UserError
+            If there is none; the nearest name is suggested.
+        """
+        if not isinstance(name, str) or name not in self._by_name:
+            raise UserError(f"network {self.name!r} has no layer {one_line(repr(name), 60)}; "
+                            f"{nearest(str(name), self._by_name)}")
         return self._by_name[name]
 
     def consumers(self, name: str) -> tuple[str, ...]:
-        """Names of the layers that a layer, or ``"input"``, feeds, in order; twice if it is read twice."""
-        return self._consumers[name]
+        """Names of the layers that a layer, or ``"input"``, feeds, in order; twice if it is read twice.
+
+        Raises
+        ------
+        UserError
+            If there is no such layer.
+        """
+        return self._consumers[name if name == INPUT else self.layer(name).name]
 
     def output_shape(self, name: str) -> Shape:
-        """Shape that a layer, or ``"input"``, gives."""
-        return self.input if name == INPUT else self.shapes[name].output
+        """Shape that a layer, or ``"input"``, gives.
+
+        Raises
+        ------
+        UserError
+            If there is no such layer.
+        """
+        return self.input if name == INPUT else self.shapes[self.layer(name).name].output
 
     @property
     def loss(self) -> Layer:
@@ -207,16 +233,18 @@ class Network:
                 for layer in self.layers for variable in self.shapes[layer.name].variables}
 
     def layer_weights(self, name: str) -> int:
-        """Elements of what a layer trains, without its bias."""
-        return sum(variable.elements for variable in self.shapes[name].variables if not variable.added)
+        """Elements of what a layer trains, without its bias; an error as of :meth:`layer`."""
+        return sum(variable.elements for variable in self.shapes[self.layer(name).name].variables
+                   if not variable.added)
 
     def layer_parameters(self, name: str) -> int:
-        """Elements of all variables of a layer."""
-        return sum(variable.elements for variable in self.shapes[name].variables)
+        """Elements of all variables of a layer; an error as of :meth:`layer`."""
+        return sum(variable.elements for variable in self.shapes[self.layer(name).name].variables)
 
     def layer_macs(self, name: str) -> int:
         """Multiply-adds of a layer's fprop for one sample."""
-        return self.layer(name).macs(self.shapes[name].inputs)
+        layer = self.layer(name)
+        return layer.macs(self.shapes[layer.name].inputs)
 
     @property
     def weights(self) -> int:
@@ -242,8 +270,8 @@ def perceptron(name: str, widths: tuple[int, ...]) -> Network:
     ValueError
         If a width is out of range, or there are fewer than two.
     """
-    if len(widths) < 2:
-        raise ValueError(f"a perceptron needs at least two widths, not {len(widths)}")
+    if not isinstance(widths, (tuple, list)) or len(widths) < 2:
+        raise ValueError(f"a perceptron needs a tuple of at least two widths, not {described(widths)}")
     layers: list[Layer] = []
     for number, (_, outputs) in enumerate(pairwise(widths), start=1):
         if number > 1:

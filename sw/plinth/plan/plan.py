@@ -16,6 +16,7 @@ import numpy as np
 
 from plinth.array.array import ARRAYS, Array, sized
 from plinth.array.file import array_to_data
+from plinth.errors import UserError, one_line
 from plinth.files.documents import dump_yaml
 from plinth.network.file import network_to_data
 from plinth.network.network import Network
@@ -103,6 +104,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         requested = self.sharding
+        if not isinstance(requested, Sharding):
+            raise UserError(f"sharding of a plan must be a Sharding, not {one_line(repr(requested), 60)}")
         where = requested.array if requested.array is not None else _named(self.array, requested.factors)
         sharding = replace(requested, array=where, rule=requested.rule.form)
         sharding.check()
@@ -123,13 +126,13 @@ class Plan:
         UserError
             As :class:`Plan`.
         """
-        where = changes.get("array")
         seconds = self.predicted_seconds
         if set(changes) != {"rule"}:
             changes, seconds = {"copies": ()} | changes, None
         elif self.hardware is not None:
             changes["copies"] = refitted(replace(self.sharding, **changes), self.hardware.die_parameters())
-        return replace(self, sharding=replace(self.sharding, **changes), predicted_seconds=seconds,
+        sharding, where = replace(self.sharding, **changes), changes.get("array")
+        return replace(self, sharding=sharding, predicted_seconds=seconds,
                        array=self.array if where is None else where.name)
 
     @property

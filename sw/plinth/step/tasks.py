@@ -7,7 +7,7 @@ pieces of each operation go at most (docs/step.md).
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from plinth.buffers import Buffer
 from plinth.machine.convolution import ConvolutionShape, FeatureMap
@@ -79,15 +79,24 @@ class Members:
                 for number in range(self.count)]
 
 
-def _receivers(die: int | None, members: Members | None) -> tuple[int, ...]:
-    """Of what goes to one die, to members in its place, or nowhere."""
-    if members is not None:
-        return tuple(number for number, _ in members.shares)
-    return () if die is None else (die,)
+class SentKind(Kind):
+    """What every kind of work says of itself whose result may go to other dies."""
+
+    #: Receiver; None: the die itself.
+    die: int | None
+    #: Receivers of a part each in its place; None: there is one receiver.
+    members: Members | None = None
+
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """Dies that each of its descriptors goes to."""
+        if self.members is not None:
+            return tuple(number for number, _ in self.members.shares)
+        return () if self.die is None else (self.die,)
 
 
 @dataclass(frozen=True)
-class TileCopy(Kind):
+class TileCopy(SentKind):
     """A copy of a tile; to another die, where it counts for an exchange."""
 
     source: Buffer
@@ -104,14 +113,9 @@ class TileCopy(Kind):
     members: Members | None = None
     members_apart: int = 0
 
-    @property
-    def receivers(self) -> tuple[int, ...]:
-        """Dies that each of its descriptors goes to."""
-        return _receivers(self.die, self.members)
-
 
 @dataclass(frozen=True)
-class TransformTiles(Kind):
+class TransformTiles(SentKind):
     """Winograd tiles of some images: made of maps and sent to who has their elements, or made a map.
 
     Attributes
@@ -196,14 +200,9 @@ class TransformTiles(Kind):
         """One for each column of tiles, or for each image."""
         return self.counts[1] if self.by_column else self.maps.images
 
-    @property
-    def receivers(self) -> tuple[int, ...]:
-        """Dies that each of its descriptors goes to."""
-        return _receivers(self.die, self.members)
-
 
 @dataclass(frozen=True)
-class LineTransform(Kind):
+class LineTransform(SentKind):
     """Columns of tiles of outputs made lines of outputs, A^T down, and sent to who has the samples.
 
     Attributes
@@ -233,11 +232,6 @@ class LineTransform(Kind):
     def blocks(self) -> int:
         """Columns that go together: one of each die's."""
         return 1 if self.members is None else self.members.count
-
-    @property
-    def receivers(self) -> tuple[int, ...]:
-        """Dies that each of its descriptors goes to."""
-        return _receivers(self.die, self.members)
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -297,7 +291,7 @@ def _of(masks: Buffer | None) -> tuple[Buffer, ...]:
 
 
 @dataclass(frozen=True)
-class Encode(Kind):
+class Encode(SentKind):
     """Runs to strings at another die, where they count for an exchange, or at the die itself.
 
     Attributes
@@ -318,13 +312,6 @@ class Encode(Kind):
     masks: Buffer | None
     die: int | None = None
     exchange: int = -1
-    #: A string is for one die alone.
-    members: ClassVar[None] = None
-
-    @property
-    def receivers(self) -> tuple[int, ...]:
-        """Dies that each of its descriptors goes to."""
-        return _receivers(self.die, self.members)
 
     @property
     def touches(self) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:

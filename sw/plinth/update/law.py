@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -44,7 +45,7 @@ class RuleNumber:
         ValueError
             If it is out of the range, which the text says.
         """
-        least = value > 0 if self.positive else value >= 0
+        least = isinstance(value, Real) and (value > 0 if self.positive else value >= 0)
         if not (least and value < (float("inf") if self.below is None else self.below)):
             low = "above 0" if self.positive else "from 0"
             high = " and finite" if self.below is None else f" to below {self.below:g}"

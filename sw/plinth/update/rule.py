@@ -6,6 +6,7 @@ Formulas stand in the file of each rule. Dies compute with gradients that are la
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,9 @@ class UpdateRule:
     decay: float = NUMBERS["decay"].default
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise ValueError(f"update must be one of {', '.join(KINDS)}, not {self.kind!r}")
-        if not 0 < self.rate < float("inf"):
+        if not isinstance(self.rate, Real) or not 0 < self.rate < float("inf"):
             raise ValueError(f"rate must be above 0 and finite, not {self.rate}")
         for name, number in NUMBERS.items():
             number.check(name, getattr(self, name))

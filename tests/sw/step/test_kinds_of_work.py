@@ -13,7 +13,7 @@ from plinth.report.step import SAYS
 from plinth.simulate.costs import PAPER_COSTS
 from plinth.simulate.tasks import DOES
 from plinth.simulate.workload import MADE
-from plinth.step.tasks import Kind, Sent, Work
+from plinth.step.tasks import Kind, Sent, SentKind, Work
 
 KINDS = get_args(Work)
 NAMES = {kind.__name__ for kind in KINDS}
@@ -33,6 +33,10 @@ def test_tables_that_leave_out_kinds_have_no_others() -> None:
 
 def test_kinds_say_how_many_descriptors_they_take() -> None:
     assert all(issubclass(kind, Kind) for kind in KINDS)
+
+
+def test_receivers_are_said_once() -> None:
+    assert {kind.receivers for kind in get_args(Sent)} == {SentKind.receivers}
 
 
 def asked(source: str) -> list[tuple[int, str]]:
