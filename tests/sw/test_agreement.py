@@ -65,7 +65,8 @@ def test_both_models_simulate_the_same_step() -> None:
     assert comparison is not None and comparison.task_by_task == pytest.approx(agreement.simulated_cycles(step), abs=1)
     assert 0 < abs(comparison.error) < 0.2 and comparison.tasks > 20
     coded = dataclasses.replace(ARRAYS["ring-2"], preset="ndp-demo-predict", codes=AT_LINKS)
-    assert models.compare(dataclasses.replace(step, array=coded)) is None
+    splits = (("ep",), ("ep",), *(("dp",),) * 3)
+    assert models.compare(AgreementCase("digits-cnn", coded, splits, ("mpt",), 8, tiles=(2, "winograd", 1))) is None
 
 
 def test_steps_on_arrays_with_switches_are_simulated_by_both_models(monkeypatch) -> None:

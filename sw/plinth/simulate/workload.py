@@ -113,8 +113,9 @@ def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: 
         return "costs are those of HyPar's paper"
     if form != "exact" or not overlap:
         return "HyPar's paper counts words so, or lets nothing go on beside a reduction"
-    if array.codes == AT_LINKS:
-        return f"codes of array {array.name} are a model"
+    if array.codes == AT_LINKS and any(exchange.coded is not None for exchange in step.sharding.exchanges):
+        return (f"codes at the links of array {array.name} leave out a share of the words of whole exchanges, not of "
+                "tasks")
     if array.host is not None:
         return f"hosts, as those of array {array.name}, do whole operations"
     count = 0

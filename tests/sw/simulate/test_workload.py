@@ -10,7 +10,7 @@ from tests.support.networks import CONCATENATED, DOUBLED
 from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_chain, random_graph, random_splits
 
-from plinth.array.array import ARRAYS, Array, ring, sized
+from plinth.array.array import ARRAYS, AT_LINKS, Array, ring, sized
 from plinth.errors import UserError
 from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
@@ -223,6 +223,18 @@ def test_codes_take_in_groups_what_they_take_task_by_task(rounds: int) -> None:
     assert groups.seconds == pytest.approx(tasks.seconds, rel=0.05)
     assert groups.counts.dram_words == pytest.approx(tasks.counts.dram_words, rel=0.05)
     assert groups.counts.link_words == pytest.approx(tasks.counts.link_words, rel=0.01)
+
+
+def test_codes_at_links_are_simulated_in_groups_where_words_go_in_codes() -> None:
+    """They are a model of exchanges; of a step without codes dies do what those of any array do."""
+    array = replace(ring(4, preset="ndp-demo-predict"), codes=AT_LINKS)
+    plans = [given_plan(graph, array, grouped(graph, array, 2), 32) for graph in (
+        from_network(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", rounds)) for rounds in (0, 1))]
+    plain, coded = (simulated(plan, array) for plan in plans)
+    assert plain.work.grouped == ""
+    assert plain.result.seconds == simulated(plans[0], replace(array, codes=None)).result.seconds
+    assert coded.work.grouped == ("codes at the links of array ring-4 leave out a share of the words of whole "
+                                  "exchanges, not of tasks")
 
 
 def test_a_straggler_holds_up_all() -> None:
