@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from plinth.partition.hypergraph.model import identical_rows
+from plinth.network.sparse.matrices import identical_rows
 from plinth.partition.hypergraph.moves import LayerMoves, Surroundings, improve, within
 from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, caps, readers, row_weights
 

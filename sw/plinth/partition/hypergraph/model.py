@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
+from plinth.network.sparse.matrices import identical_rows
 from plinth.partition.hypergraph.owners import Integers, Pattern, readers, row_weights
 
 #: Words of a cut net a part: one for the value (fprop), one for its error (bprop).
@@ -146,33 +147,6 @@ def contracted(graph: Hypergraph, groups: Integers) -> Hypergraph:
     fixed = np.concatenate([np.full(count, -1), graph.fixed[len(groups):]])
     return Hypergraph(_added(names, graph.weights, len(fixed)), fixed, incidence.indptr.astype(np.int64),
                       incidence.indices.astype(np.int64), graph.costs, graph.parts)
-
-
-def identical_rows(pattern: Pattern) -> Integers:
-    """For each row the number of its class; rows of a class have the same columns. Classes are numbered in the order of
-    their first rows. Columns of each row are sorted."""
-    rows = pattern.shape[0]
-    if not rows:
-        return np.zeros(0, dtype=np.int64)
-    lengths = np.diff(pattern.indptr)
-    marks = np.random.default_rng(0).integers(1 << 62, size=(2, pattern.shape[1]), dtype=np.int64)
-    keys = np.zeros((rows, 3), dtype=np.int64)
-    keys[:, 2] = lengths
-    filled = np.flatnonzero(lengths)
-    if len(filled):
-        # The length and two sums of random numbers, modulo 2^64: those of different sets are equal once in 2^124.
-        keys[filled, :2] = np.add.reduceat(marks[:, pattern.indices], pattern.indptr[filled], axis=1).T
-    order = np.lexsort(keys.T)
-    new = np.ones(rows, dtype=np.bool_)
-    new[1:] = (keys[order[1:]] != keys[order[:-1]]).any(axis=1)
-    sorted_class = np.cumsum(new) - 1
-    classes = np.empty(rows, dtype=np.int64)
-    classes[order] = sorted_class
-    first = np.full(sorted_class[-1] + 1, rows)
-    np.minimum.at(first, classes, np.arange(rows))
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[classes]
 
 
 def _incidence(graph: Hypergraph, names: Integers, count: int) -> Pattern:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from plinth.partition.hypergraph.model import identical_rows
+from plinth.network.sparse.matrices import identical_rows
 from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, longest_first, readers, row_weights
 
 #: Passes over all units in which they may change parts; a temperature, in words, at which only equal choices are drawn

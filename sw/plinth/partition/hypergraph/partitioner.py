@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from plinth.errors import UserError, one_line
+from plinth.network.sparse.matrices import identical_rows
 from plinth.partition.hypergraph.greedy import grown
-from plinth.partition.hypergraph.model import Hypergraph, contracted, identical_rows, phase
+from plinth.partition.hypergraph.model import Hypergraph, contracted, phase
 from plinth.partition.hypergraph.moves import Surroundings, within
 from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, caps, longest_first, row_weights
 

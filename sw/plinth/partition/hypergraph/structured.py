@@ -24,7 +24,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from plinth.partition.hypergraph.model import identical_rows
+from plinth.network.sparse.matrices import identical_rows
 from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, caps, place_inputs, readers, row_weights
 from plinth.partition.hypergraph.volume import column_cost
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plinth.partition.hypergraph.model import identical_rows, two_sided
+from plinth.network.sparse.matrices import identical_rows
+from plinth.partition.hypergraph.model import two_sided
 from plinth.partition.hypergraph.moves import COLD, LayerMoves, Surroundings, anneal
 from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, caps, row_weights
 from plinth.partition.hypergraph.partitioner import PartitionerError, solve

@@ -5,7 +5,8 @@ import pytest
 from scipy.sparse import csr_array
 from tests.support.sparse_patterns import radix_net, random_net
 
-from plinth.partition.hypergraph.model import contracted, identical_rows, phase, two_sided
+from plinth.network.sparse.matrices import identical_rows
+from plinth.partition.hypergraph.model import contracted, phase, two_sided
 from plinth.partition.hypergraph.owners import Integers, Pattern, canonical
 from plinth.partition.hypergraph.volume import column_cost
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 from tests.support.sparse_patterns import pruned_net, radix_net, random_net
 
-from plinth.partition.hypergraph.model import identical_rows
+from plinth.network.sparse.matrices import identical_rows
 from plinth.partition.hypergraph.moves import LayerMoves, Surroundings, anneal, improve, mend, within
 from plinth.partition.hypergraph.owners import Integers, canonical, caps, row_weights, shares
 from plinth.partition.hypergraph.volume import column_cost
