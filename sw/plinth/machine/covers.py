@@ -1,0 +1,373 @@
+"""How a sparse pattern is covered by dense blocks at the least cost: exactly where it is regular, with fill elsewhere.
+
+Ways that are tried, of which the cheapest is taken; of equal ones that of the fewest blocks, then the first:
+
+    rows        rows with equal columns are a class; a class and its columns are a block. No fill. RadiX-Net's layers,
+                and any rows of them, come out so
+    columns     the same of columns with equal rows
+    whole       all rows and all columns that have a nonzero
+    similar     classes of rows are joined, greedily, with the union of their columns, as long as that is cheaper than
+                blocks of their own; and likewise of columns
+    bicliques   dense parts are taken out one after the other, each the best that rows and columns, chosen in turn
+                from the fullest row on, lead to; what remains is covered by similar rows. A part must give more
+                nonzeros for its cost than similar rows give
+
+All are cut into blocks of at most so many rows and columns. Ways with fill are tried only where the first is dearer
+than what nonzeros cost in full blocks. The result depends on the pattern, the limits and the cost alone.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from plinth.machine.blocks import BlockCover, Integers, check_pattern, given_cover
+from plinth.network.sparse.matrices import identical_rows, starts_of
+
+#: What a block of so many rows and columns costs, in cycles or any other unit; more than 0.
+Cost = Callable[[int, int], float]
+#: Row and column numbers of a block, ascending.
+Block = tuple[Integers, Integers]
+
+#: Classes of rows among which similar ones are looked for at a time: time goes by their square.
+MOST_CLASSES = 4096
+#: Bicliques have at most so many rows and columns, and are looked for in patterns of at most so many nonzeros and
+#: elements, classes counted once: there are about as many as the nonzeros allow, and each takes a look at all rows.
+MOST_BICLIQUE, MOST_NONZEROS, MOST_ELEMENTS = 256, 1 << 18, 1 << 24
+#: Times that rows and columns of a biclique are chosen in turn.
+TURNS = 4
+
+
+def area(rows: int, columns: int) -> float:
+    """The cost of a block where nothing else is said: its elements. By this alone, rows for themselves have no fill,
+    and nothing is cheaper; costs with a fixed part for each block or row make blocks larger."""
+    return rows * columns
+
+
+def cover(pattern: csr_array, most_rows: int, most_columns: int, cost: Cost = area) -> BlockCover:
+    """Cover a pattern by dense blocks.
+
+    Parameters
+    ----------
+    pattern : csr_array
+        ``[outputs, inputs]``; its values do not count, entries of 0 are nonzeros.
+    most_rows, most_columns : int
+        The largest block.
+    cost : callable
+        What a block of (rows, columns) costs, more than 0; it must not fall as either rises.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the pattern is not in order (:func:`~plinth.machine.blocks.check_pattern`), a limit is below 1, or a cost is
+        not a finite number above 0.
+    """
+    check_pattern(pattern)
+    for limit, what in ((most_rows, "rows"), (most_columns, "columns")):
+        if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1:
+            raise ValueError(f"{what} of a block must be at least 1, not {limit!r}")
+    costs = _Costs(cost, min(int(most_rows), pattern.shape[0]), min(int(most_columns), pattern.shape[1]))
+    return given_cover(pattern, _cheapest(pattern, costs)) if pattern.nnz else given_cover(pattern, [])
+
+
+def cover_cost(blocks: BlockCover, cost: Cost = area) -> float:
+    """What all blocks of a cover cost."""
+    return sum(group.count * cost(*group.shape[1:]) for group in blocks.groups())
+
+
+class _Costs:
+    """Costs of blocks within limits, each asked for once."""
+
+    def __init__(self, cost: Cost, rows: int, columns: int) -> None:
+        self._cost, self.rows, self.columns = cost, rows, columns
+        self._known: dict[tuple[int, int], float] = {}
+        self._tables: dict[tuple[int, int], NDArray[np.float64]] = {}
+
+    def turned(self) -> "_Costs":
+        """Of the transpose."""
+        return _Costs(lambda rows, columns: self.block(columns, rows), self.columns, self.rows)
+
+    def block(self, rows: int, columns: int) -> float:
+        """Of one block."""
+        key = rows, columns
+        if key not in self._known:
+            cost = float(self._cost(rows, columns))
+            if not (isfinite(cost) and cost > 0):
+                raise ValueError(f"the cost of a block of {rows} x {columns} must be a finite number above 0, not {cost}")
+            self._known[key] = cost
+        return self._known[key]
+
+    def cut(self, rows: int, columns: int) -> float:
+        """Of so many rows and columns, cut into blocks within the limits."""
+        whole_rows, rest_rows = divmod(rows, self.rows)
+        whole_columns, rest_columns = divmod(columns, self.columns)
+        return sum(count * self.block(height, width)
+                   for height, height_count in ((self.rows, whole_rows), (rest_rows, int(rest_rows > 0)))
+                   for width, width_count in ((self.columns, whole_columns), (rest_columns, int(rest_columns > 0)))
+                   if (count := height_count * width_count))
+
+    def table(self, axis: int, other: int) -> NDArray[np.float64]:
+        """Of blocks of ``other`` columns (axis 0) or rows (axis 1), and 1, 2 .. rows or columns as bicliques have."""
+        key = axis, other
+        if key not in self._tables:
+            most = min((self.rows, self.columns)[axis], MOST_BICLIQUE)
+            self._tables[key] = np.array([self.block(size, other) if axis == 0 else self.block(other, size)
+                                          for size in range(1, most + 1)])
+        return self._tables[key]
+
+    def least(self, nonzeros: int) -> float:
+        """What so many nonzeros cost at least in full blocks, as far as sizes of powers of two tell."""
+        return nonzeros * min(self.block(rows, columns) / (rows * columns)
+                              for rows in _powers(self.rows) for columns in _powers(self.columns))
+
+
+def _powers(limit: int) -> Iterator[int]:
+    yield limit
+    yield from (1 << power for power in range(limit.bit_length()))
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Rows that are taken together, in pieces of at most so many; none of those without a nonzero.
+
+    ``numbers`` are theirs, piece after piece, ascending within each, and ``starts`` says where each piece starts.
+    """
+
+    numbers: Integers
+    starts: Integers
+
+    @classmethod
+    def of(cls, pattern: csr_array, most: int) -> "_Classes":
+        """Of rows with equal columns."""
+        classes = identical_rows(pattern)
+        numbers = np.argsort(classes, kind="stable")
+        sizes = np.bincount(classes)
+        empty = np.diff(pattern.indptr)[numbers[starts_of(sizes)[:-1]]] == 0
+        numbers = numbers[np.repeat(~empty, sizes)]
+        sizes = sizes[~empty]
+        pieces = -(-sizes // most)
+        lengths = np.full(int(pieces.sum()), most)
+        lengths[np.cumsum(pieces) - 1] = sizes - most * (pieces - 1)
+        return cls(numbers, starts_of(lengths))
+
+    @property
+    def sizes(self) -> Integers:
+        """Rows of each piece."""
+        return np.diff(self.starts)
+
+    @property
+    def first(self) -> Integers:
+        """The first row of each piece."""
+        return self.numbers[self.starts[:-1]]
+
+    def members(self, pieces: NDArray[Any]) -> Integers:
+        """Rows of some pieces, ascending."""
+        return np.sort(np.concatenate([self.numbers[self.starts[piece]:self.starts[piece + 1]] for piece in pieces]))
+
+
+class _Side:
+    """A pattern from the side of its rows, whose classes are blocks or are joined; the transpose has the other side."""
+
+    def __init__(self, pattern: csr_array, rows: _Classes, columns: _Classes, costs: _Costs) -> None:
+        self.pattern, self.rows, self.columns, self.costs = pattern, rows, columns, costs
+
+    @cached_property
+    def incidence(self) -> csr_array:
+        """Pieces of rows x pieces of columns."""
+        chosen = csr_array(self.pattern[self.rows.first])
+        place = np.full(self.pattern.shape[1], -1)
+        place[self.columns.first] = np.arange(len(self.columns.sizes))
+        columns = place[chosen.indices]
+        used = columns >= 0
+        # Pieces are numbered by their classes, so that columns of a row need not ascend.
+        counts = np.add.reduceat(used, chosen.indptr[:-1]) if len(used) else np.zeros(0, np.int64)
+        return csr_array((np.ones(np.count_nonzero(used), np.float32), columns[used], starts_of(counts)),
+                         shape=(len(self.rows.sizes), len(self.columns.sizes)))
+
+    def exact(self) -> list[Block]:
+        """A class and its columns."""
+        starts, columns = self.pattern.indptr, self.pattern.indices
+        return [(self.rows.numbers[start:end], columns[starts[first]:starts[first + 1]])
+                for start, end, first in zip(self.rows.starts, self.rows.starts[1:], self.rows.first, strict=False)]
+
+    def blocks(self, groups: list[tuple[NDArray[Any], NDArray[Any]]]) -> list[Block]:
+        """Blocks of pieces of rows and columns."""
+        return [(self.rows.members(rows), self.columns.members(columns)) for rows, columns in groups]
+
+    def similar(self, incidence: csr_array) -> list[Block]:
+        """Pieces of rows that are joined, a few thousand at a time."""
+        used = np.flatnonzero(np.diff(incidence.indptr))
+        joined: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        for start in range(0, len(used), MOST_CLASSES):
+            chosen = used[start:start + MOST_CLASSES]
+            joined += [(chosen[rows], columns) for rows, columns in _joined_rows(
+                csr_array(incidence[chosen]), self.rows.sizes[chosen], self.columns.sizes, self.costs)]
+        return self.blocks(joined)
+
+    def dense_parts(self, rate: float) -> list[Block]:
+        """Bicliques that give more nonzeros for their cost than ``rate``, and similar rows of what remains."""
+        taken, remaining = _bicliques(self.incidence, self.rows.sizes, self.columns.sizes, self.costs, rate)
+        return self.blocks(taken) + (self.similar(remaining) if remaining.nnz else [])
+
+
+def _cheapest(pattern: csr_array, costs: _Costs) -> list[Block]:
+    """Blocks of the cheapest way, within the limits."""
+    rows = _Classes.of(pattern, costs.rows)
+    turned = csr_array(pattern.T)
+    columns = _Classes.of(turned, costs.columns)
+    side, other = _Side(pattern, rows, columns, costs), _Side(turned, columns, rows, costs.turned())
+    best = _Best(costs)
+    best.offer(side.exact())
+    if best.cost <= costs.least(pattern.nnz):
+        return best.blocks
+    best.offer(_exchanged(other.exact()))
+    if best.cost <= costs.least(pattern.nnz):
+        return best.blocks
+    best.offer([(np.flatnonzero(np.diff(pattern.indptr)), np.flatnonzero(np.diff(turned.indptr)))])
+    joined = best.offer(side.similar(side.incidence))
+    best.offer(_exchanged(other.similar(other.incidence)))
+    if side.incidence.nnz <= MOST_NONZEROS and np.prod(side.incidence.shape) <= MOST_ELEMENTS:
+        best.offer(side.dense_parts(pattern.nnz / joined))
+    return best.blocks
+
+
+class _Best:
+    """The cheapest list of blocks so far."""
+
+    def __init__(self, costs: _Costs) -> None:
+        self._costs = costs
+        self.cost = float("inf")
+        self.blocks: list[Block] = []
+
+    def offer(self, blocks: list[Block]) -> float:
+        """Cut blocks into pieces within the limits, keep them if they are cheapest, and tell what they cost."""
+        costs = self._costs
+        cost = sum(costs.cut(len(rows), len(columns)) for rows, columns in blocks)
+        if cost <= self.cost:
+            pieces = [(rows[row:row + costs.rows], columns[column:column + costs.columns]) for rows, columns in blocks
+                      for row in range(0, len(rows), costs.rows) for column in range(0, len(columns), costs.columns)]
+            if cost < self.cost or len(pieces) < len(self.blocks):
+                self.cost, self.blocks = cost, pieces
+        return cost
+
+
+def _exchanged(blocks: list[Block]) -> list[Block]:
+    return [(rows, columns) for columns, rows in blocks]
+
+
+def _joined_rows(incidence: csr_array, heights: Integers, widths: Integers, costs: _Costs
+                 ) -> list[tuple[Integers, Integers]]:
+    """Groups of rows, each with the union of their columns.
+
+    A group begins with the row of the most columns that is left. What joins it is the row that shares most with the
+    union, or else the one that adds least, as long as the group with it is cheaper than both apart.
+    """
+    readers = csr_array(incidence.T)
+    sizes = np.asarray(incidence @ widths, np.int64)
+    free = np.ones(len(sizes), np.bool_)
+    scale = int(widths.sum()) + 1
+    groups = []
+    for seed in np.argsort(-sizes, kind="stable"):
+        if not free[seed]:
+            continue
+        group, union = [], np.zeros(len(widths), np.bool_)
+        shared = np.zeros(len(sizes), np.int64)
+        height = width = 0
+        spent, joining = 0.0, int(seed)
+        while True:
+            added = int(sizes[joining] - shared[joining])
+            height, width = height + int(heights[joining]), width + added
+            spent = costs.cut(height, width)
+            group.append(joining)
+            free[joining] = False
+            columns = incidence.indices[incidence.indptr[joining]:incidence.indptr[joining + 1]]
+            fresh = columns[~union[columns]]
+            union[fresh] = True
+            for column in (fresh if len(fresh) < 4 else ()):
+                shared[readers.indices[readers.indptr[column]:readers.indptr[column + 1]]] += widths[column]
+            if len(fresh) >= 4:
+                shared += np.asarray(widths[fresh] @ readers[fresh], np.int64)
+            following = _next_row(sizes, shared, free & (heights <= costs.rows - height), scale, height, width, spent,
+                                  heights, costs)
+            if following is None:
+                break
+            joining = following
+        groups.append((np.array(group), np.flatnonzero(union)))
+    return groups
+
+
+def _next_row(sizes: Integers, shared: Integers, allowed: NDArray[np.bool_], scale: int, height: int, width: int,
+              spent: float, heights: Integers, costs: _Costs) -> int | None:
+    """The row that joins a group; None if none makes it cheaper."""
+    rows = np.flatnonzero(allowed)
+    if not len(rows):
+        return None
+    added = sizes[rows] - shared[rows]
+    for key in (shared[rows] * scale - added, shared[rows] - added * scale):
+        choice = int(np.argmax(key))
+        row = int(rows[choice])
+        apart = costs.cut(int(heights[row]), int(sizes[row]))
+        if costs.cut(height + int(heights[row]), width + int(added[choice])) < spent + apart:
+            return row
+    return None
+
+
+def _bicliques(incidence: csr_array, heights: Integers, widths: Integers, costs: _Costs, rate: float
+               ) -> tuple[list[tuple[Integers, Integers]], csr_array]:
+    """Dense parts, rows and columns of each, that give more nonzeros for their cost than ``rate``; and what remains."""
+    remaining = incidence.toarray()
+    readers = np.ascontiguousarray(remaining.T)
+    weights = heights.astype(np.float32), widths.astype(np.float32)
+    left = remaining @ weights[1]
+    taken = []
+    while left.any():
+        seed = int(np.argmax(left))
+        rows, columns, gain = np.array([seed]), np.flatnonzero(remaining[seed]), 0.0
+        for _ in range(TURNS):
+            width = min(int(widths[columns].sum()), costs.columns, MOST_BICLIQUE)
+            turn_rows, _ = _fullest(weights[1][columns] @ readers[columns], heights, costs.table(0, width))
+            turn_columns, turn_gain = _fullest(weights[0][turn_rows] @ remaining[turn_rows], widths,
+                                               costs.table(1, int(heights[turn_rows].sum())))
+            if turn_gain <= gain:
+                break
+            rows, columns, gain = turn_rows, turn_columns, turn_gain
+        if gain > rate:
+            taken.append((rows, columns))
+            remaining[np.ix_(rows, columns)] = 0
+            readers[np.ix_(columns, rows)] = 0
+            left[rows] = np.where(left[rows] > 0, remaining[rows] @ weights[1], 0)
+        else:
+            left[seed] = 0
+    return taken, csr_array(remaining)
+
+
+def _fullest(scores: NDArray[np.float32], sizes: Integers, costs: NDArray[np.float64]) -> tuple[Integers, float]:
+    """Rows (or columns) that give the most nonzeros for their cost, the fullest first; and how many for a unit of it.
+
+    Parameters
+    ----------
+    scores : array of float
+        Of each piece of rows: nonzeros of one of them in the columns.
+    sizes : array of int
+        Its rows.
+    costs : array of float
+        Of 1, 2 .. rows.
+    """
+    count = len(scores)
+    keys = np.arange(count) - scores.astype(np.int64) * count
+    if count > len(costs):
+        chosen = np.argpartition(keys, len(costs) - 1)[:len(costs)]
+        chosen = chosen[np.argsort(keys[chosen])]
+    else:
+        chosen = np.argsort(keys)
+    total = np.cumsum(sizes[chosen])
+    fits = np.count_nonzero(total <= len(costs))
+    chosen, total = chosen[:max(1, fits)], np.minimum(total[:max(1, fits)], len(costs))
+    gains = np.cumsum(scores[chosen] * sizes[chosen]) / costs[total - 1]
+    best = len(gains) - 1 - int(np.argmax(gains[::-1]))
+    return chosen[:best + 1], float(gains[best])
