@@ -351,7 +351,7 @@ class Sharding:
         if ring.elements and not node.free:
             raise UserError(f"layer {node.name!r} has no Winograd tiles that are trained, whose elements could be "
                             "pieces of its gradient; make the plan again with `plinth plan`")
-        low, high = 1, 1 if node.window or node.gathers else MOST_PIECES
+        low, high = 1, 1 if node.window or node.gathers or node.pattern is not None else MOST_PIECES
         if ring.elements:
             low = high = self._element_pieces(node, number)
         if not is_integer(ring.pieces, low, high):

@@ -12,7 +12,7 @@ from plinth.array.array import ARRAYS
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
-from plinth.plan.planning import PLANNERS, task
+from plinth.plan.planning import SPLITTERS, task
 from plinth.report import figures
 
 pytestmark = pytest.mark.long
@@ -26,7 +26,7 @@ _reports: dict[Splits, dict[str, Any]] = {}
 
 @pytest.mark.parametrize("planner", names.PLANNER_NAMES)
 def test_the_convolutional_job_under_every_planner(planner: str, tmp_path: Path) -> None:
-    splits = PLANNERS[planner](task(from_network(NETWORKS["digits-cnn"]), ARRAYS["ring-4"], "exact", 128))
+    splits = SPLITTERS[planner](task(from_network(NETWORKS["digits-cnn"]), ARRAYS["ring-4"], "exact", 128))
     if splits not in _reports:
         cli.main(["train", "digits-cnn", "--planner", planner, "--out", str(tmp_path)])
         _reports[splits] = json.loads((tmp_path / "report.json").read_text())

@@ -7,6 +7,7 @@ A network is a tuple of :class:`ReferenceLayer`, each behind those that feed it,
 ``[samples, rows, columns, channels]``, features ``[samples, features]``. With ``mean`` over samples::
 
     dense                   Y = X W + b                          W [inputs, outputs]
+    sparse                  Y = X W + b                          W [entries], at their connections
     convolution             Y = windows(X) W + b                 W [kernel row, kernel column, channel in, out]
     winograd                Y = A^T [sum of W * (B^T d B)] A of windows d   W [row, column of a tile, channel in, out]
     affine                  Y = X W + b, channel by channel      W [channels]

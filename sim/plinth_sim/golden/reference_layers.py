@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 
 from plinth_hw.isa.winograd import Matrix, form
 
@@ -26,6 +27,8 @@ KINK_ROUNDINGS = 8
 FP32_ROUNDING = 2.0**-24
 
 
+#: Products of entries of a sparse layer that are computed together: 32 MiB.
+_ENTRIES = 1 << 22
 #: Settings that a layer need not have.
 _DEFAULTS = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0), "ceil": False, "tile": 0}
 
@@ -197,6 +200,30 @@ def _dense(call: Call) -> Output:
                   lambda error: ([error @ weights.T], gradient(x, error)),
                   magnitudes=lambda error: gradient(np.abs(x), error),
                   carry=call.carried(lambda noise: noise @ np.abs(weights)))
+
+
+def _sparse(call: Call) -> Output:
+    """As a dense layer, of entries of W at ``connections``: the numbers of their inputs and outputs, and how many
+    outputs there are."""
+    x, (weights, bias) = call.x, call.weights
+    inputs, outputs, count = call.layer.connections
+
+    def matrix(values: Array) -> coo_array:
+        return coo_array((values, (inputs, outputs)), shape=(x.shape[1], count)).tocsr()
+
+    def gradient(x: Array, error: Array) -> Variables:
+        entries = [np.einsum("be,be->e", x[:, inputs[some]], error[:, outputs[some]])
+                   for some in np.array_split(np.arange(len(inputs)), 1 + x.shape[0] * len(inputs) // _ENTRIES)]
+        return _gradient(np.concatenate(entries), None if bias is None else error.sum(axis=0))
+
+    def product(x: Array, weights: Array, bias: Array | None) -> Array:
+        return np.asarray(x @ matrix(weights)) + (0.0 if bias is None else bias)
+
+    return Output(product(x, weights, bias),
+                  lambda: product(call.sizes, np.abs(weights), None if bias is None else np.abs(bias)),
+                  lambda error: ([np.asarray(error @ matrix(weights).T)], gradient(x, error)),
+                  magnitudes=lambda error: gradient(np.abs(x), error),
+                  carry=call.carried(lambda noise: product(noise, np.abs(weights), None)))
 
 
 def _convolution(call: Call) -> Output:
@@ -492,7 +519,7 @@ def _mean_squared_error(call: Call) -> Output:
 
 
 KINDS: dict[str, Callable[[Call], Output]] = {
-    "dense": _dense, "convolution": _convolution, "winograd": _winograd, "affine": _affine,
+    "dense": _dense, "sparse": _sparse, "convolution": _convolution, "winograd": _winograd, "affine": _affine,
     "embedding": _embedding,
     "max-pool": _max_pool, "mean-pool": _mean_pool, "relu": _relu,
     "leaky-relu": _leaky_relu, "relu6": _relu6, "gelu": _gelu, "tanh": _tanh, "sigmoid": _sigmoid,

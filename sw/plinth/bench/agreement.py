@@ -26,7 +26,7 @@ from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planners.mpt import grouped
-from plinth.plan.planning import PLANNERS, given_plan, task
+from plinth.plan.planning import SPLITTERS, given_plan, task
 from plinth.simulate.step import simulated
 from plinth.update.rule import UpdateRule, rule_for
 from plinth_hw.installation import checkout
@@ -171,9 +171,9 @@ def plans(asked: tuple[str, Array]) -> dict[Splits, tuple[str, ...]]:
     network, array = asked
     problem = task(from_network(NETWORKS[network]), array, "exact", BATCH, rule_for(array.die_parameters()))
     planners: dict[Splits, tuple[str, ...]] = {}
-    for name in ("data",) if array.preset in NARROW_PRESETS else PLANNERS:
+    for name in ("data",) if array.preset in NARROW_PRESETS else SPLITTERS:
         try:
-            splits = PLANNERS[name](problem)
+            splits = SPLITTERS[name](problem)
         except UserError:
             # The space is too large for `exhaustive`.
             continue
@@ -209,7 +209,7 @@ def arrangements(asked: tuple[str, Tiles, Array]) -> dict[Splits, tuple[str, ...
     for levels in range(array.levels + 1):
         groups = 1 << levels
         names[grouped(graph, array, levels)] = (f"{groups} x {array.dies // groups}",)
-    chosen = PLANNERS["mpt"](task(graph, array, "exact", TILED_BATCH, rule_for(array.die_parameters()).form))
+    chosen = SPLITTERS["mpt"](task(graph, array, "exact", TILED_BATCH, rule_for(array.die_parameters()).form))
     return names | {chosen: (*names.get(chosen, ()), "mpt")}
 
 
@@ -234,7 +234,7 @@ def _held_out(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list
 def _planned(case: HoldoutCase) -> Splits:
     """What its planner gives today."""
     graph = from_network(holdouts.NETWORKS[case.network])
-    return PLANNERS[case.planner](task(graph, case.array, "exact", case.batch, case.rule))
+    return SPLITTERS[case.planner](task(graph, case.array, "exact", case.batch, case.rule))
 
 
 def steps_called(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list[AgreementCase]:

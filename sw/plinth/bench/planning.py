@@ -11,7 +11,7 @@ from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planners.hypar import hypar
-from plinth.plan.planning import PLANNERS, PlanningProblem, task
+from plinth.plan.planning import SPLITTERS, PlanningProblem, task
 from plinth.predict.models import MODELS
 
 #: HyPar's array of 16 dies, and its batch.
@@ -23,7 +23,8 @@ def joint_over_hypar() -> list[BenchRow]:
     ratios = {}
     for name, network in NETWORKS.items():
         problem = task(from_network(network), ARRAY, "exact", BATCH)
-        ratios[name] = problem.time.cycles(PLANNERS["hypar"](problem)) / problem.time.cycles(PLANNERS["joint"](problem))
+        hypar, joint = (problem.time.cycles(SPLITTERS[planner](problem)) for planner in ("hypar", "joint"))
+        ratios[name] = hypar / joint
     worst = min(ratios, key=ratios.__getitem__)
     return [BenchRow("joint_over_hypar", ratios[worst], "predicted step of hypar / of joint",
                      f"{worst}: the best plan that is known is HyPar's",
@@ -41,7 +42,7 @@ def _times(name: str, graph: PlanGraph, array: Array) -> BenchRow:
     """Time of HyPar's planner, graph given, under the exact model, median of five; in detail those of the others."""
     first = median(_seconds(lambda: hypar(MODELS["exact"](graph, BATCH), array.levels)) for _ in range(5))
     detail = {"published": _seconds(lambda: hypar(MODELS["published"](graph, BATCH), array.levels)),
-              "joint": _seconds(lambda: PLANNERS["joint"](_task(graph, array))),
+              "joint": _seconds(lambda: SPLITTERS["joint"](_task(graph, array))),
               "layers": len(graph.weighted), "levels": array.levels, "batch": BATCH}
     return BenchRow(name, first, "seconds", "costs of pairs of neighbouring layers", detail)
 

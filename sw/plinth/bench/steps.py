@@ -19,7 +19,7 @@ from plinth.network.zoo import NETWORKS
 from plinth.output import write_json
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
-from plinth.plan.planning import PLANNERS, PlanningProblem, given_plan, task
+from plinth.plan.planning import SPLITTERS, PlanningProblem, given_plan, task
 from plinth.runtime import verilog
 from plinth.runtime.arrays import cosim_array
 from plinth.train.data import Dataset, digits, table_rows
@@ -126,7 +126,7 @@ def hybrid_speedup(count: Callable[[str, Array, Splits], int] | None = None) -> 
     for rate in RATES:
         array = replace(ARRAYS["ring-4"], link_rate=rate)
         problem = _task("digits-cnn", array)
-        plans = {name: PLANNERS[name](problem) for name in ("data", "joint")}
+        plans = {name: SPLITTERS[name](problem) for name in ("data", "joint")}
         counted = {name: count("digits-cnn", array, splits) for name, splits in plans.items()}
         predicted = {name: problem.time.cycles(splits) for name, splits in plans.items()}
         speedup = counted["data"] / counted["joint"]

@@ -13,7 +13,7 @@ from plinth.network.layers import Convolution, Dense, Flatten, Layer, Relu, Shap
 from plinth.network.network import Network
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
-from plinth.plan.planning import PLANNERS, given_plan, task
+from plinth.plan.planning import SPLITTERS, given_plan, task
 from plinth.simulate.step import simulated
 from plinth.update.rule import PLAIN
 
@@ -78,7 +78,7 @@ def mpt_speedup_rtl(count: Callable[[Network, Array, Splits], int] = counted) ->
         network = late_layers(64, 4, winograd, weights)
         graph = from_network(network)
         problem = task(graph, array, "exact", BATCH, PLAIN)
-        splits = PLANNERS[planner](problem)
+        splits = SPLITTERS[planner](problem)
         steps = count(network, array, splits)
         predicted = problem.time.cycles(splits)
         run = simulated(given_plan(graph, array, splits, BATCH), array)

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 #: Largest width, height or number of channels or features.
 MAXIMUM_SIZE = 1 << 16
@@ -251,4 +251,18 @@ class Fraction:
         return {"description": self.what, "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 
 
-Form = Integer | Flag | Choice | Shares | Fraction
+@runtime_checkable
+class Form(Protocol):
+    """The type of a setting."""
+
+    def parse(self, value: Any) -> Any:
+        """Check a value that a file holds and return it as Python has it (ValueError if it is none)."""
+        ...
+
+    def dump(self, value: Any) -> Any:
+        """Convert a value to what a YAML or JSON file holds."""
+        ...
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the setting's values."""
+        ...

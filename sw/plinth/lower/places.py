@@ -22,8 +22,9 @@ from plinth.network.parameters import KeptVectors, LayerVector, Parameters, chec
 from plinth.partition.groups import RING
 from plinth.step import tensors
 from plinth.step.owned import Kept, OwnedChunks
+from plinth.step.row_lists import HostWords
 from plinth.step.step import Realised, Step
-from plinth.step.tensors import Part, Selected
+from plinth.step.tensors import Part, grid
 from plinth.step.tile_operations import ElementRates
 from plinth.step.weights import Weights, WeightSlice
 from plinth_hw.isa.formats import Fixed, Format, word_type
@@ -51,13 +52,6 @@ def read_together(executor: Executor, readings: Mapping[Key, Reading[Value]]) ->
     values: Iterator[Floats] = iter(executor.collect_floats([
         piece for reading in readings.values() for piece in reading.pieces]))
     return {name: reading.make([next(values) for _ in reading.pieces]) for name, reading in readings.items()}
-
-
-def _grid(axes: Sequence[Selected]) -> tuple[Any, ...]:
-    """Indices of each axis as one index of numpy's."""
-    if all(isinstance(axis, slice) for axis in axes):
-        return tuple(axes)
-    return np.ix_(*(np.arange(axis.start, axis.stop) if isinstance(axis, slice) else axis for axis in axes))
 
 
 def _shaped(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -88,6 +82,12 @@ class PlacedTensor:
     channels: int
     parts: Sequence[Part]
     buffers: Sequence[Buffer]
+    #: Rows of dies are channels.
+    by_channel: bool = False
+
+    def _in_memory(self, whole: NDArray[Any]) -> NDArray[Any]:
+        """A view of the tensor whose axes are as in the dies' memory."""
+        return whole.swapaxes(0, 2) if self.by_channel else whole
 
     def reading(self) -> Reading[Floats]:
         """A read of the whole tensor; of elements that several dies hold, the last one's."""
@@ -96,7 +96,8 @@ class PlacedTensor:
         def make(values: Sequence[Floats]) -> Floats:
             whole = np.zeros((self.samples, self.positions, self.channels), dtype=np.float32)
             for (_, part), numbers in zip(held, values, strict=True):
-                whole[_grid(part.index())] = numbers.reshape(part.samples, part.positions, part.channels)
+                self._in_memory(whole)[grid(part.index())] = numbers.reshape(part.samples, part.positions,
+                                                                             part.channels)
             return whole
 
         return Reading([(die, self.buffers[die]) for die, _ in held], make)
@@ -113,11 +114,11 @@ class PlacedTensor:
         UserError
             If the values are no real numbers ``[samples, ...]``, as many as the tensor has.
         """
-        whole = _shaped(self.name, values, (self.samples, self.positions, self.channels))
+        whole = self._in_memory(_shaped(self.name, values, (self.samples, self.positions, self.channels)))
         for die in executor.numbers:
             part, buffer = self.parts[die], self.buffers[die]
             if part.words:
-                some = np.ascontiguousarray(whole[_grid(part.index())])
+                some = np.ascontiguousarray(whole[grid(part.index())])
                 executor.write_floats(die, buffer, some.reshape(buffer.rows, buffer.columns), place)
 
 
@@ -127,9 +128,9 @@ class RowNumbers(PlacedTensor):
     first row is 0. Rows that another die holds get the numbers of spare rows behind the slice, in turn, so that adds to
     them do not wait for each other."""
 
-    slices: Sequence[WeightSlice]
+    slices: Sequence[WeightSlice] = ()
     #: Of the whole table.
-    rows: int
+    rows: int = 0
 
     def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
         """Write its part of the row numbers, which are those of the whole table, into each die of this process.
@@ -208,12 +209,13 @@ class LayerWeights:
     def cut(self, flat: Floats, die: int) -> Floats:
         """A die's slice of all weights and bias of the layer, flat."""
         piece = self.slices[die]
-        size = self.shape[0] * self.shape[1] * self.shape[2]
-        weights = flat[:size].reshape(self.shape)[self._index(piece)]
-        return np.concatenate([weights.ravel(), flat[size:][piece.output_index] if piece.bias else flat[:0]])
+        weights, bias = np.split(flat, [self._size])
+        return np.concatenate([piece.taken(weights, self.shape), bias[piece.output_index] if piece.bias else bias[:0]])
 
-    def _index(self, piece: WeightSlice) -> tuple[Any, ...]:
-        return _grid((piece.tap_index, piece.input_index, piece.output_index))
+    @property
+    def _size(self) -> int:
+        """Elements of all that is not added."""
+        return sum(variable.elements for variable in self.vector.variables if not variable.added)
 
     def reading(self) -> Reading[Floats]:
         """A read of all weights and the bias, flat: of every slice the copy on its ring's first die."""
@@ -246,17 +248,13 @@ class LayerWeights:
 
     def join(self, values: Sequence[NDArray[np.floating]], dtype: type[np.floating]) -> NDArray[np.floating]:
         """Assemble all weights and the bias, flat, of one slice from each ring."""
-        size = self.shape[0] * self.shape[1] * self.shape[2]
-        flat = np.zeros(size + (self.shape[2] if self.slices[0].bias else 0), dtype=dtype)
-        weights = flat[:size].reshape(self.shape)
+        flat, rates = np.zeros(self.vector.elements, dtype=dtype), np.array(self.rates) if self.rates else None
+        weights, bias = np.split(flat, [self._size])
         for ring, flat_slice in zip(self.rings, values, strict=True):
             piece = self.slices[ring[0]]
-            taps = flat_slice[:piece.weights].reshape(piece.taps, piece.inputs, piece.outputs)
-            if self.rates:
-                taps = taps / np.array(self.rates)[piece.tap_index][:, None, None]
-            weights[self._index(piece)] = taps
+            piece.put(weights, self.shape, flat_slice[:piece.weights], rates)
             if piece.bias:
-                flat[size:][piece.output_index] = flat_slice[piece.weights:]
+                bias[piece.output_index] = flat_slice[piece.weights:]
         return flat
 
 
@@ -301,8 +299,10 @@ class _HostPlaces:
     def tensor(self, tensor: tensors.Tensor) -> PlacedTensor:
         """A tensor."""
         dies = range(self._step.dies)
-        return PlacedTensor(tensor.name, tensor.samples, tensor.positions, tensor.channels,
-                            [tensor.part(die) for die in dies], [self._at(tensor.buffer(die)) for die in dies])
+        rows, columns = tensor.samples, tensor.channels
+        samples, channels = (columns, rows) if tensor.by_channel else (rows, columns)
+        return PlacedTensor(tensor.name, samples, tensor.positions, channels, [tensor.part(die) for die in dies],
+                            [self._at(tensor.buffer(die)) for die in dies], tensor.by_channel)
 
     def inputs(self) -> list[PlacedTensor]:
         """What the network's input is given to."""
@@ -313,7 +313,7 @@ class _HostPlaces:
         if table is None:
             return tensor
         return RowNumbers(tensor.name, tensor.samples, tensor.positions, tensor.channels, tensor.parts, tensor.buffers,
-                          [table.slice(die) for die in range(self._step.dies)], table.shape[1])
+                          slices=[table.slice(die) for die in range(self._step.dies)], rows=table.shape[1])
 
     def weights(self, weights: Weights) -> LayerWeights:
         """Weights of a layer, or what has their shape."""
@@ -374,6 +374,8 @@ class HostView:
         Each die's generator of random bits, if there is one.
     constants : sequence of (Buffer, values)
         Places of constants on every die, and what they hold.
+    host_words : sequence of (sequence of Buffer, HostWords)
+        Places of what is written once, on each die other words: lists of row numbers, masks.
     batches : int
         Batches that lie in memory at once.
     levels : mapping of layer to sequence of LevelPlace
@@ -397,6 +399,7 @@ class HostView:
     kept: Mapping[str, Mapping[str, KeptWeights]]
     generators: Sequence[Buffer]
     constants: Sequence[tuple[Buffer, Sequence[Sequence[float]]]]
+    host_words: Sequence[tuple[Sequence[Buffer], HostWords]] = ()
     batches: int = 1
     levels: Mapping[str, Sequence[LevelPlace]] = field(default_factory=dict)
     living: Mapping[str, PlacedTensor] = field(default_factory=dict)
@@ -421,6 +424,9 @@ class HostView:
         for die in executor.numbers:
             for buffer, constant in self.constants:
                 executor.write_floats(die, buffer, np.array(constant, dtype=np.float32))
+            for buffers, words in self.host_words:
+                if buffers[die].columns:
+                    executor.write(die, buffers[die], words.words(die)[None])
         for layer in self.weights.values():
             values = layer.vector.join(parameters)
             for die in executor.numbers:
@@ -552,6 +558,7 @@ def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer
         "predictions": places.tensor(step.predictions),
         "maps": {name: places.tensor(tensor) for name, tensor in step.maps.items()}, "kept": places.all_kept(),
         "constants": [(at(constant.buffer(0)), constant.values) for constant in step.constants],
+        "host_words": [([at(words.buffer(die)) for die in range(step.dies)], words) for words in step.host_words],
         "generators": [] if step.generator is None else [at(step.generator.buffer(die)) for die in range(step.dies)],
         "living": {name: places.tensor(tensor) for name, tensor in (living or {}).items()},
         "realised": step.realised(), "outputs": {name: places.tensor(tensor) for name, tensor in step.outputs.items()},

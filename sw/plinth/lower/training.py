@@ -352,7 +352,8 @@ class _Lowering:
         count = sum(map(len, groups))
         names = [f"{to.task.name}.{number}" for number in range(count)] if count > 1 else [to.task.name]
         for bodies in groups:
-            to.add_parts(names[:len(bodies)], operation, bodies)
+            to.add_parts(names[:len(bodies)], operation,
+                         [body | {"accumulate": 1} for body in bodies] if work.added else bodies)
             names = names[len(bodies):]
 
     def _note_long_sums(self, task: step_tasks.Task, work: Multiplication) -> None:
@@ -402,17 +403,20 @@ class _Lowering:
             self.levels.setdefault(part.layer, []).append(LevelPlace(to.die, to.builder.count - 1, part, predicts))
 
     def _tile(self, to: _Lowered, work: TileCopy) -> None:
-        source, target = self.at(work.source), self.at(work.target)
-        body = {"source": source.pointer, "destination": target.pointer, "columns": source.columns,
-                "rows": source.rows, "planes": work.planes, "source_row_stride": source.stride,
+        source, target, (rows, columns) = self.at(work.source), self.at(work.target), work.shape
+        operation = TransferOperation.ADD if work.added else TransferOperation.COPY
+        body = {"source": source.pointer, "destination": target.pointer, "columns": columns,
+                "rows": rows, "planes": work.planes, "source_row_stride": source.stride,
                 "destination_row_stride": target.stride, "source_plane_stride": work.apart[0],
                 "destination_plane_stride": work.apart[1]}
+        if work.index is not None:
+            body |= {"scatter" if work.index.scatter else "gather": 1, "index": self.at(work.index.numbers).pointer}
         if work.members is None and work.die is None:
-            to.add(TransferOperation.COPY, body)
+            to.add(operation, body)
             return
         body |= {"remote": 1, "arrival_enable": 1, "arrival": self._counter(work.exchange)}
         if work.members is None:
-            to.add(TransferOperation.COPY, body | {"destination_die": work.die})
+            to.add(operation, body | {"destination_die": work.die})
         else:
             to.add(TransferOperation.TRANSFORM, body | spread(work.members, work.members_apart))
 

@@ -16,6 +16,7 @@ from plinth.files.documents import (
 from plinth.files.forms import NAME_PATTERN, described
 from plinth.network.layers import KINDS, Layer, Shape
 from plinth.network.network import MAXIMUM_LAYERS, Network
+from plinth.network.sparse.pattern import PatternForm
 from plinth.network.zoo import NETWORKS
 
 #: Version of the network file format.
@@ -36,8 +37,8 @@ def _sizes(value: Any, where: str, what: str) -> Shape:
     return Shape(sizes)
 
 
-def _layer_from_data(data: Any, where: str) -> Layer:
-    """One layer; ``where`` names file and place."""
+def _layer_from_data(data: Any, where: str, folder: Path) -> Layer:
+    """One layer; ``where`` names file and place, and paths are relative to a folder."""
     layer_class: type[Layer] | None = None
     if isinstance(data, dict):
         if isinstance(data.get("name"), str):
@@ -53,7 +54,8 @@ def _layer_from_data(data: Any, where: str) -> Layer:
     for key, form in forms.items():
         if key in data:
             try:
-                settings[key] = form.parse(data[key])
+                settings[key] = (form.parse(data[key], folder) if isinstance(form, PatternForm) else
+                                 form.parse(data[key]))
             except ValueError as error:
                 raise UserError(f"{where}: {key} {error}") from None
     if "inputs" in data:
@@ -68,7 +70,7 @@ def _layer_from_data(data: Any, where: str) -> Layer:
         return layer_class(**settings)
 
 
-def network_from_data(data: Any, where: str) -> Network:
+def network_from_data(data: Any, where: str, folder: Path = Path()) -> Network:
     """Make a network from what a YAML file holds.
 
     Parameters
@@ -77,11 +79,14 @@ def network_from_data(data: Any, where: str) -> Network:
         As :func:`network_schema` says.
     where : str
         Named in errors.
+    folder : Path
+        To which paths in the data are relative.
 
     Raises
     ------
     UserError
-        If the data does not have this form, or layers do not fit.
+        If the data does not have this form, or layers do not fit; if a file of patterns that it names does not hold
+        what it should.
     """
     check_version(data, where, "a network", NETWORK_VERSION,
                   "write input, and a kind for each layer, as `plinth schema network` says")
@@ -90,7 +95,7 @@ def network_from_data(data: Any, where: str) -> Network:
     if not isinstance(layers, list) or not 1 <= len(layers) <= MAXIMUM_LAYERS:
         raise UserError(f"{where}: layers must be a list of 1 to {MAXIMUM_LAYERS} layers, not "
                         f"{len(layers) if isinstance(layers, list) else described(layers)}")
-    parsed_layers = tuple(_layer_from_data(layer, f"{where}: layer {number}")
+    parsed_layers = tuple(_layer_from_data(layer, f"{where}: layer {number}", folder)
                           for number, layer in enumerate(layers, start=1))
     with about(where, ValueError):
         return Network(name=data["name"], input=_sizes(data["input"], where, "input"), layers=parsed_layers)
@@ -188,4 +193,4 @@ def load_network(name_or_path: str, loss: str | None = None) -> Network:
     if holds_plan(data):
         raise UserError(f"{path}: a plan, where a network is wanted; give the network that it names, or run the plan "
                         "with `plinth train` or `plinth simulate`")
-    return network_from_data(data, str(path))
+    return network_from_data(data, str(path), path.parent)

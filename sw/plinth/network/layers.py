@@ -18,12 +18,15 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 from plinth.files.forms import NAME_PATTERN, Choice, Flag, Form, Fraction, Integer, Padding, Pair, Shares, described
 from plinth.network.shape import Shape
+from plinth.network.sparse.pattern import PatternForm, SparsePattern
 from plinth.network.variables import (
     INPUTS,
+    NONZEROS,
     OUTPUTS,
     ConstantValue,
     Gradient,
     Normal,
+    PatternValues,
     TilesOfNormal,
     Variable,
     bias,
@@ -184,6 +187,39 @@ class Dense(Layer):
 
     def macs(self, inputs: Sequence[Shape]) -> int:
         return inputs[0].elements * self.outputs
+
+    def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
+        return read, output.channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparse(Layer):
+    """Features times a sparse matrix whose pattern stays: ``y = W x + b``, over the entries of W alone."""
+
+    kind = "sparse"
+    is_node = True
+
+    pattern: Annotated[SparsePattern, PatternForm("the connections: a row an output, a column an input")]
+    bias: Annotated[bool, Flag("whether a bias is added")] = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        if not inputs[0].flat:
+            raise self.refuse(f"needs features, but {feeder(self.inputs[0])} gives a map of {inputs[0]}; "
+                              "put a flatten layer between")
+        if inputs[0].elements != self.pattern.columns:
+            raise self.refuse(f"has a pattern of {self.pattern.columns} columns, but {feeder(self.inputs[0])} gives "
+                              f"{inputs[0]} features; give a column for each")
+        return Shape((self.pattern.rows,))
+
+    def variables(self, inputs: Sequence[Shape]) -> tuple[Variable, ...]:
+        pattern = self.pattern
+        first = PatternValues(pattern) if pattern.valued else Normal(
+            deviation(Shape((max(1, round(pattern.nonzeros / pattern.rows)), pattern.rows))))
+        matrix = Variable("weights", (NONZEROS,), Shape((pattern.nonzeros,)), first, Gradient.PATTERN)
+        return (matrix, bias(pattern.rows)) if self.bias else (matrix,)
+
+    def macs(self, inputs: Sequence[Shape]) -> int:
+        return self.pattern.nonzeros
 
     def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
         return read, output.channels
@@ -555,6 +591,6 @@ class MeanSquaredError(Layer):
 #: Every kind of layer by its name in files.
 KINDS: dict[str, type[Layer]] = {
     kind.kind: kind for kind in (
-        Dense, Convolution, Affine, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Gelu, Tanh, Sigmoid, Add, Join, Concat,
-        Flatten, Embedding, SoftmaxCrossEntropy, MeanSquaredError)
+        Dense, Sparse, Convolution, Affine, MaxPool, MeanPool, Relu, LeakyRelu, Relu6, Gelu, Tanh, Sigmoid, Add, Join,
+        Concat, Flatten, Embedding, SoftmaxCrossEntropy, MeanSquaredError)
 }

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plinth.errors import UserError, quoted
 from plinth.files.documents import nearest
 from plinth.network.network import Network
-from plinth.network.variables import ConstantValue, Normal, Variable
+from plinth.network.variables import ConstantValue, Normal, PatternValues, Variable
 from plinth.network.winograd import elements_of_kernel
 from plinth_hw.isa.winograd import form
 
@@ -137,5 +137,7 @@ def _drawn(variable: Variable, generator: np.random.Generator) -> NDArray[np.flo
         return np.full(variable.shape, first.value)
     if isinstance(first, Normal):
         return generator.standard_normal(variable.shape) * first.deviation
+    if isinstance(first, PatternValues):
+        return first.pattern.first_values().astype(np.float64)
     kernel = generator.standard_normal((*first.kernel, *variable.shape[-2:])) * first.deviation
     return elements_of_kernel(form(first.kernel, first.outputs), kernel)

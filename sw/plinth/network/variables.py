@@ -8,9 +8,12 @@ from enum import Enum
 from math import prod, sqrt
 
 from plinth.network.shape import Shape
+from plinth.network.sparse.pattern import SparsePattern
 
 #: Names of axes: channels or features that a layer reads and gives.
 INPUTS, OUTPUTS = "inputs", "outputs"
+#: Name of the axis of the entries of a sparse matrix, row by row.
+NONZEROS = "nonzeros"
 
 
 class Gradient(Enum):
@@ -20,6 +23,8 @@ class Gradient(Enum):
     DENSE = "dense"
     #: Only the rows whose numbers the step's samples name have one.
     ROWS = "rows"
+    #: Only the entries of a matrix that a fixed pattern has are there, and have one.
+    PATTERN = "pattern"
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,14 @@ class TilesOfNormal:
     outputs: int
 
 
-Initial = ConstantValue | Normal | TilesOfNormal
+@dataclass(frozen=True)
+class PatternValues:
+    """First values: those of a sparse layer's matrix, row by row."""
+
+    pattern: SparsePattern
+
+
+Initial = ConstantValue | Normal | TilesOfNormal | PatternValues
 
 
 @dataclass(frozen=True)
@@ -59,10 +71,11 @@ class Variable:
         Within its layer: ``"weights"``, ``"bias"``.
     axes : tuple of str
         Name of each axis, outermost first. A matrix ends in what the layer reads and what it gives, and has its taps
-        before; what each output has one of, a factor or a summand, has that axis alone.
+        before; what each output has one of, a factor or a summand, has that axis alone, and entries of a sparse matrix
+        are one axis.
     shape : Shape
         Elements of each axis.
-    initial : ConstantValue, Normal or TilesOfNormal
+    initial : ConstantValue, Normal, TilesOfNormal or PatternValues
         The values it begins with.
     gradient : Gradient
         How its gradient arises.

@@ -116,6 +116,12 @@ class Region:
         low, high = self.bounds(axis, size, factors)
         return high - low
 
+    def indices(self, axis: str, size: int, factors: Factors) -> list[Integers]:
+        """For every die the indices of an axis that it has, in its order."""
+        order = self.orders.get(axis)
+        ranges = zip(*(bound.tolist() for bound in self.bounds(axis, size, factors)), strict=True)
+        return [np.arange(low, high) if order is None else order.order[low:high] for low, high in ranges]
+
     def numbers(self, axis: str, factors: Factors) -> Integers:
         """For every die the number of its part of an axis."""
         numbers = places(levels_of(self.cuts(axis)), factors)
@@ -191,13 +197,14 @@ def common(axis: str, size: int, left: Region, right: Region, factors: Factors) 
 
 @lru_cache(maxsize=1 << 14)
 def alike(left: Region, right: Region, sizes: Sizes, factors: Factors) -> bool:
-    """Whether each die has the same of both regions."""
+    """Whether each die has the same of both regions, in the same order."""
     for axis, size in sizes:
         if _aligned(left, right, axis):
             same = all(map(np.array_equal, left.bounds(axis, size, factors), right.bounds(axis, size, factors)))
         else:
             both = common(axis, size, left, right, factors)
-            same = all(bool((both == region.lengths(axis, size, factors)).all()) for region in (left, right))
+            same = all(bool((both == region.lengths(axis, size, factors)).all()) for region in (left, right)) and all(
+                map(np.array_equal, left.indices(axis, size, factors), right.indices(axis, size, factors)))
         if not same:
             return False
     return True

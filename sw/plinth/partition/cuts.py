@@ -26,7 +26,7 @@ Integers = NDArray[np.int64]
 Factors = tuple[int, ...]
 #: Levels, from 0, in some order.
 Levels = tuple[int, ...]
-#: Ascending indices as ranges, each its first and one past its last.
+#: Indices as ranges, each its first and one past its last; ascending, but in covers.
 Indices = tuple[tuple[int, int], ...]
 
 
@@ -94,7 +94,8 @@ class Listed:
 
 @dataclass(frozen=True)
 class Cover(Listed):
-    """Parts of an axis as dies need them: any index in any number of parts, or in none, each once in a part."""
+    """Parts of an axis as dies need them: any index in any number of parts, or in none, each once in a part, in any
+    order."""
 
     __hash__ = Listed.__hash__
 

@@ -37,12 +37,13 @@ from plinth.partition.regions import Layout, Partition, Splits, check_splits, la
 
 class ExchangeFlow(NamedTuple):
     """What an exchange moves, whoever it is of: from what dies have of a region to what they have of another, elements
-    of each axis, and words of each element."""
+    of each axis, and words of each element; whether a row of it is a channel."""
 
     source: Region
     target: Region
     sizes: Sizes
     positions: int
+    by_channel: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def words(exchange: ExchangeDefinition, batch: int, factors: Factors) -> Integer
     if tiling is not None:
         return _predicted_words(exchange, batch, factors, lambda run: expected_words(
             tiling, exchange.phase, exchange.kind, run))
-    source, target, sizes, positions = exchange.flow(batch)
+    source, target, sizes, positions, _ = exchange.flow(batch)
     return positions * pattern(source, target, sizes, factors)
 
 
@@ -235,7 +236,7 @@ def flow_words(flow: ExchangeFlow, factors: Factors) -> int:
     One side is the owners, each element once; every copy that the other side has of an element moves, but for those
     that its owner needs itself. A side that covers its axes is the other one.
     """
-    source, target, sizes, positions = flow
+    source, target, sizes, positions, _ = flow
     covers = [region for region in (source, target) if region.covers]
     moved = max(region.held(sizes, factors) for region in covers or (source, target))
     return positions * (moved - overlap(source, target, sizes, factors))

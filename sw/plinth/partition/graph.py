@@ -1,9 +1,9 @@
 """What planners see of a network: weighted layers and junctions, joined by edges.
 
-A *node* is a weighted layer (convolution, fully connected, embedding, affine), a junction (residual add, join by mean),
-a concatenation of channels, of which the batch alone is split, or the loss. Every other layer (pooling, activation,
-flatten) belongs to the node before it and works where that node's output is owned; an edge therefore has the size of
-what its consumer reads. What lies between the network's input and the first node belongs to the input.
+A *node* is a weighted layer (convolution, fully connected, sparse, embedding, affine), a junction (residual add, join
+by mean), a concatenation of channels, of which the batch alone is split, or the loss. Every other layer (pooling,
+activation, flatten) belongs to the node before it and works where that node's output is owned; an edge therefore has
+the size of what its consumer reads. What lies between the network's input and the first node belongs to the input.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,13 @@ from plinth.network.layers import (
     Layer,
     MaxPool,
     MeanPool,
+    MeanSquaredError,
     Relu,
     Shape,
+    Sparse,
 )
 from plinth.network.network import INPUT, Network
+from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.variables import OUTPUTS, Gradient, Variable
 from plinth_hw.isa.winograd import Form, form
 
@@ -130,7 +133,7 @@ class Node:
     """A weighted layer, a junction or the loss. Sizes are elements per sample."""
 
     name: str
-    #: "convolution", "dense", "embedding", "affine", "add", "join", "concat" or "loss".
+    #: "convolution", "dense", "sparse", "embedding", "affine", "add", "join", "concat" or "loss".
     kind: str
     #: What the layer trains: a matrix or factors, then what is added to each output channel.
     variables: tuple[Variable, ...] = ()
@@ -152,6 +155,8 @@ class Node:
     window: ConvolutionWindow | None = None
     #: Of a convolution that is computed by Winograd tiles.
     tiling: Tiling | None = None
+    #: Of a sparse layer: its connections.
+    pattern: SparsePattern | None = None
     #: What owners do behind its sum, in order.
     epilogue: tuple[Epilogue, ...] = ()
     #: Places among its inputs at which it reads the network's input.
@@ -183,9 +188,12 @@ class Node:
 
     @cached_property
     def matrix(self) -> tuple[int, int, int]:
-        """Its weights as taps of matrices ``[inputs, outputs]``; factors of channels are one row."""
+        """Its weights as taps of matrices ``[inputs, outputs]``; factors of channels are one row, and a sparse matrix
+        is as large as with its zeros."""
         if self.per_channel:
             return 1, 1, self.output_channels
+        if self.pattern is not None:
+            return 1, self.input_channels, self.output_channels
         return self.weights // (self.input_channels * self.output_channels), self.input_channels, self.output_channels
 
     @property
@@ -275,6 +283,13 @@ class PlanGraph:
         return tuple(range(len(self.nodes) - 1))
 
     @cached_property
+    def split_loss(self) -> bool:
+        """Whether the loss may be split by channels: one that compares element by element what a sparse layer gives."""
+        before = self.nodes[self.edges[self.inputs[-1][0]].producer] if self.inputs[-1] else None
+        return (before is not None and before.pattern is not None
+                and [layer.kind for layer in self.nodes[-1].epilogue] == [MeanSquaredError.kind])
+
+    @cached_property
     def inputs(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of the edges into each node."""
         return self._ends(lambda edge: edge.consumer)
@@ -302,11 +317,15 @@ class PlanGraph:
         return tuple(tuple(numbers) for numbers in by_node)
 
     def choices(self, number: int, splits: Sequence[str] = SPLITS) -> tuple[str, ...]:
-        """Which of ``splits`` a node may take: the loss, factors of channels and concatenations "dp" only, "op" what
-        has weights, "ep" Winograd layers."""
+        """Which of ``splits`` a node may take: factors of channels and concatenations "dp" only, and the loss, unless
+        :attr:`split_loss`; sparse layers "dp" or "op"; "op" what has weights, "ep" Winograd layers."""
         node = self.nodes[number]
+        if node.kind == LOSS and self.split_loss:
+            return DP, MP
         if node.kind in (LOSS, CONCAT) or node.per_channel:
             return (DP,)
+        if node.pattern is not None:
+            return tuple(split for split in splits if split in (DP, OP))
         return tuple(split for split in splits if {OP: node.weighted, EP: node.tiling is not None}.get(split, True))
 
 
@@ -409,6 +428,9 @@ def from_network(network: Network) -> PlanGraph:
             raise UserError(f"network {network.name!r}: layer {layer.name!r} scales {shapes.output.channels} features "
                             f"of {channels} channels at several positions, of a flattened map or of rows of an "
                             "embedding; scale a map before it is flattened, or put a dense layer between")
+        if isinstance(layer, Sparse) and first.channels != first.elements:
+            raise UserError(f"network {network.name!r}: layer {layer.name!r} is sparse and reads a flattened map of "
+                            f"{first.channels} channels; give the network features, or put a dense layer between")
         number = len(nodes)
         # Errors of what is concatenated twice are not the same.
         firsts = [place if joined else layer.inputs.index(name) for place, name in enumerate(layer.inputs)]
@@ -420,6 +442,7 @@ def from_network(network: Network) -> PlanGraph:
             output_positions=output // channels,
             window=_window(layer, shapes.inputs[0], shapes.output) if isinstance(layer, Convolution) else None,
             tiling=_tiling(layer, shapes.inputs[0]) if isinstance(layer, Convolution) else None,
+            pattern=layer.pattern if isinstance(layer, Sparse) else None,
             network_inputs=tuple(place for place, flow in enumerate(reads) if flow.node is None),
             repeated=tuple((place, first) for place, first in enumerate(firsts)
                            if first < place and reads[place].node is not None)))

@@ -23,26 +23,32 @@ Each of these axes of a layer, but the elements, may be cut by list instead, and
 (:class:`Lists`). All that is computed follows from seats, so that owners decide where, never what: sums run in the
 order of seats.
 
+A sparse layer that splits its outputs needs of its input the channels alone in which a die's rows have entries: a cover
+(:mod:`plinth.partition.needs`), whose words are those of the hypergraph that the layer is partitioned by.
+
 Every element of the output has one *owner*, which adds the partial sums in ascending order, adds the bias, and
 applies activation and pooling, forwards and backwards: the samples cut at dp and at those mp levels where the first
 consumer is not mp, the channels cut at op and at those mp levels where it is. An owner lies in its die's own Z.
-A junction's output is owned where it is computed: samples cut at dp, channels at mp. The loss cuts the samples.
+A junction's output is owned where it is computed: samples cut at dp, channels at mp. The loss cuts the samples, or, of
+squares behind a sparse layer, the channels as that layer's owners do.
 
 What moves between these in a training step says :mod:`plinth.partition.exchanges`; and dW and db, partial sums over
 dies that differ at dp, go round a ring of those dies with the update at each chunk's owner: 2 (N - 1) times the words
 of the slice, weights then bias.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from plinth.errors import UserError
+from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.variables import INPUTS, OUTPUTS, Variable
-from plinth.partition.axes import ELEMENTS, SAMPLES, Region
-from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, parts
-from plinth.partition.graph import DP, EP, MP, SPLITS, Node, PlanGraph
+from plinth.partition.axes import CHANNELS, ELEMENTS, SAMPLES, Region, common
+from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, halves, parts
+from plinth.partition.graph import DP, EP, LOSS, MP, SPLITS, Node, PlanGraph
 from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, TILES, Owners, ProcessGroups, process_groups
+from plinth.partition.needs import by_blocks, needed_columns, nonzeros_of_parts
 
 #: For each node, for each level, "dp", "mp", "op" or "ep".
 Splits = tuple[tuple[str, ...], ...]
@@ -237,17 +243,52 @@ def layouts(graph: PlanGraph, splits: Splits, lists: Partition = (), factors: Fa
         here = layout(node.weighted, splits[number], first, node.free, late)
         node_lists = lists[number] if lists else None
         node_layouts.append(here if node_lists is None else _listed(here, node_lists, factors))
-    return tuple(node_layouts)
+    factors = factors or halves(len(splits[0]))
+    for number, node in enumerate(graph.nodes):
+        if node.pattern is not None and node_layouts[number].op:
+            node_layouts[number] = _by_blocks(node.pattern, node_layouts[number], factors)
+    return tuple(_needing(graph, number, node_layouts, factors) for number in range(len(node_layouts)))
 
 
+def _by_blocks(pattern: SparsePattern, here: Layout, factors: Factors) -> Layout:
+    """The layout of a sparse layer that splits its outputs, each part in the order of its blocks."""
+    outputs = by_blocks(pattern, here.weights.cuts(OUTPUTS), factors)
 
+    def region(old: Region, which: str) -> Region:
+        return Region(tuple((axis, outputs if axis == which else cuts) for axis, cuts in old.axes), old.owners)
+
+    return replace(here, output=region(here.output, CHANNELS), owned=region(here.owned, CHANNELS),
+                   weights=region(here.weights, OUTPUTS))
+
+
+def _needing(graph: PlanGraph, number: int, node_layouts: Sequence[Layout], factors: Factors) -> Layout:
+    """The layout of a node that follows the one before: of a sparse layer that splits its outputs dies need some input
+    channels alone; a loss that splits its channels as their owners do has them in the owners' order."""
+    node, here = graph.nodes[number], node_layouts[number]
+    if here.mp and node.kind == LOSS:
+        owned = node_layouts[graph.edges[graph.inputs[number][0]].producer].owned
+        both = common(CHANNELS, node.input_channels, here.input, owned, factors)
+        if all(bool((both == region.lengths(CHANNELS, node.input_channels, factors)).all())
+               for region in (here.input, owned)):
+            return replace(here, input=owned, output=owned, owned=owned)
+    if node.pattern is None or not here.op:
+        return here
+    (feed,) = graph.feeds(number)
+    owned_cuts: Cuts = () if feed is None else node_layouts[graph.edges[feed].producer].owned.cuts(CHANNELS)
+    cover = needed_columns(node.pattern, here.weights.cuts(OUTPUTS), owned_cuts, factors)
+    axes = tuple((axis, (cover,) if axis == CHANNELS else cuts) for axis, cuts in here.input.axes)
+    return replace(here, input=Region(axes, here.owners))
 
 
 def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integers, Integers]:
     """Weights and bias elements of a node on every die."""
     elements, rows, columns = (regions.weights.lengths(axis, size, factors)
                                for axis, size in zip((ELEMENTS, INPUTS, OUTPUTS), node.matrix, strict=True))
-    return elements * rows * columns, node.bias // node.output_channels * columns
+    biases = node.bias // node.output_channels * columns
+    if node.pattern is None:
+        return elements * rows * columns, biases
+    entries = nonzeros_of_parts(node.pattern, regions.weights.cuts(OUTPUTS), factors)
+    return entries[regions.weights.numbers(OUTPUTS, factors)], biases
 
 
 def ring_messages(node: Node, here: Layout, factors: Factors, rings: ProcessGroups, variable: Variable | None = None
@@ -261,6 +302,9 @@ def ring_messages(node: Node, here: Layout, factors: Factors, rings: ProcessGrou
 
 def ring_words(node: Node, here: Layout, factors: Factors, variable: Variable | None = None) -> int:
     """Words that all rings of a node send together, of one of its variables or of all."""
+    if node.pattern is not None:
+        size = parts(here.ring, factors)
+        return 2 * (size - 1) * int(_trained_words(node, here, factors, variable).sum()) // size
     biases = node.bias // node.output_channels if variable is None or variable.added else 0
     return _ring_words(node.matrix, variable is None or not variable.added, biases, here.weights, here.ring, factors)
 

@@ -25,7 +25,7 @@ from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.blocks import blocks_of
 from plinth.partition.cuts import Factors, Levels, levels_of, parts
 from plinth.partition.exchanges import ExchangeDefinition
-from plinth.partition.graph import LOSS, Epilogue, Node, PlanGraph
+from plinth.partition.graph import DP, LOSS, Epilogue, Node, PlanGraph
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.predicted import shares
 from plinth.partition.regions import Layout, Partition, RingMessage, Splits
@@ -300,9 +300,14 @@ class Plan:
             "layers": [{"name": node.name, "kind": node.kind, "splits": list(vector), **self._parts(number)}
                        for number, (node, vector) in enumerate(zip(self.graph.nodes, self.splits, strict=True))
                        if node.kind != LOSS],
-            **({"loss": self._parts(len(self.splits) - 1)} if self._parts(len(self.splits) - 1) else {}),
+            **({"loss": loss} if (loss := self._loss()) else {}),
             "transfers": transfers, "rings": [[list(members) for members in groups.members] for groups in rings],
             "reductions": reductions}
+
+    def _loss(self) -> dict[str, Any]:
+        """The entry of the loss, if its channels are split, or something of it is cut by list."""
+        splits = self.splits[-1]
+        return {**({"splits": list(splits)} if set(splits) - {DP} else {}), **self._parts(len(self.splits) - 1)}
 
     def _parts(self, number: int) -> dict[str, Any]:
         """Lists of a node, if it has any, as an entry of a file."""
@@ -339,7 +344,8 @@ def _node(node: Node) -> dict[str, Any]:
     tiling.pop("pooled", None)
     return {**sizes, "window": node.window and asdict(node.window), **({"tiling": tiling} if tiling else {}),
             "followers": [_epilogue(epilogue) for epilogue in node.epilogue], "network_inputs": node.network_inputs,
-            **({"repeated": node.repeated} if node.repeated else {})}
+            **({"repeated": node.repeated} if node.repeated else {}),
+            **({"pattern": node.pattern.digest} if node.pattern is not None else {})}
 
 
 def fingerprint(graph: PlanGraph) -> str:

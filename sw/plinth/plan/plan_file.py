@@ -18,7 +18,7 @@ from plinth.network.file import holds_plan, network_from_data
 from plinth.network.network import Network
 from plinth.network.zoo import NETWORKS
 from plinth.output import json_text, write_whole
-from plinth.partition.graph import LOSS, SPLITS, PlanGraph, from_network
+from plinth.partition.graph import DP, LOSS, MP, SPLITS, PlanGraph, from_network
 from plinth.partition.groups import RING, ProcessGroups, no_partition
 from plinth.partition.lists import AXES, check_lists
 from plinth.partition.regions import MAXIMUM_LEVELS, Partition, Splits
@@ -122,7 +122,7 @@ def network_of(data: Any, where: str) -> Network:
     """
     check_version(data, where, "a plan", PLAN_VERSION, _command(data))
     if data.get("definition") is not None:
-        return network_from_data(data["definition"], f"{where}: definition")
+        return network_from_data(data["definition"], f"{where}: definition", Path(where).parent)
     name = data.get("network")
     if not isinstance(name, str) or name not in NETWORKS:
         known = nearest(name[:64], NETWORKS) if isinstance(name, str) else _AGAIN
@@ -197,10 +197,10 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
                         f"{words}; {_AGAIN}")
     definition = None
     if data["definition"] is not None:
-        definition = network_from_data(data["definition"], f"{where}: definition")
+        definition = network_from_data(data["definition"], f"{where}: definition", Path(where).parent)
         if fingerprint(from_network(definition)) != data["fingerprint"]:
             raise UserError(f"{where}: definition is another network than that of the fingerprint; {_AGAIN}")
-    splits = _splits(data["layers"], graph, data["levels"], where)
+    splits = _splits(data, graph, where)
     lists = _lists(data, graph, where)
     with about(where):
         check_lists(graph, splits, lists, data["batch"], tuple(factors))
@@ -322,8 +322,9 @@ def _ring(entry: dict[str, Any], place: str, groups: list[ProcessGroups], chunk:
     return Ring(groups[number], entry.get("pieces", 0), chunk, elements)
 
 
-def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
-    """The splits of each node."""
+def _splits(data: Mapping[str, Any], graph: PlanGraph, where: str) -> Splits:
+    """The splits of each node; the loss, which says none as a rule, splits its batch."""
+    layers, levels, loss = data["layers"], data["levels"], data.get("loss")
     nodes = [node for node in graph.nodes if node.kind != LOSS]
     if not isinstance(layers, list) or len(layers) != len(nodes):
         raise UserError(f"{where}: layers must be a list of the {len(nodes)} layers that are planned, not "
@@ -336,25 +337,29 @@ def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
             raise UserError(f"{place}: the plan has {described(entry['name'])} in its place; {_AGAIN}")
         if entry["kind"] != node.kind:
             raise UserError(f"{place}: kind must be {node.kind}, not {described(entry['kind'])}; {_AGAIN}")
-        vector = entry["splits"]
-        if not isinstance(vector, list) or len(vector) != levels:
-            raise UserError(f"{place}: splits must be a list of {levels}, one a level, not "
-                            f"{len(vector) if isinstance(vector, list) else described(vector)}; {_AGAIN}")
-        for split in vector:
-            if split not in SPLITS:
-                raise UserError(f"{place}: unknown split {described(split)}; {nearest(str(split)[:40], SPLITS)}")
-        vectors.append(tuple(vector))
-    return (*vectors, (SPLITS[0],) * levels)
+        vectors.append(_vector(entry["splits"], levels, place))
+    if loss is None:
+        return (*vectors, (DP,) * levels)
+    check_mapping(loss, f"{where}: loss", "an entry of the loss", required=(), optional=("splits", "parts"))
+    return (*vectors, _vector(loss.get("splits", [DP] * levels), levels, f"{where}: loss"))
+
+
+def _vector(vector: Any, levels: int, place: str) -> tuple[str, ...]:
+    """The splits of a node."""
+    if not isinstance(vector, list) or len(vector) != levels:
+        raise UserError(f"{place}: splits must be a list of {levels}, one a level, not "
+                        f"{len(vector) if isinstance(vector, list) else described(vector)}; {_AGAIN}")
+    for split in vector:
+        if split not in SPLITS:
+            raise UserError(f"{place}: unknown split {described(split)}; {nearest(str(split)[:40], SPLITS)}")
+    return tuple(vector)
 
 
 def _lists(data: Mapping[str, Any], graph: PlanGraph, where: str) -> Partition:
     """The lists of each node, of which those of the loss stand for themselves."""
-    loss = data.get("loss")
-    if loss is not None:
-        check_mapping(loss, f"{where}: loss", "an entry of the loss", required=("parts",))
     layers, lists = iter(data["layers"]), []
     for node in graph.nodes:
-        entry = loss if node.kind == LOSS else next(layers)
+        entry = data.get("loss") if node.kind == LOSS else next(layers)
         parts = None if entry is None else entry.get("parts")
         lists.append(None if parts is None else lists_from_data(parts, f"{where}: layer {node.name!r}: parts"))
     return tuple(lists) if any(lists) else ()
@@ -444,7 +449,9 @@ def plan_schema() -> dict[str, Any]:
                                  "name": name, "kind": name,
                                  "splits": {"type": "array", "items": {"enum": list(SPLITS)}},
                                  "parts": lists_schema(tuple(AXES))}, optional=("parts",))),
-            "loss": mapping("of the loss, whose batch every level splits", {"parts": lists_schema(("samples",))}),
+            "loss": mapping("of the loss, whose batch every level splits unless it says splits", {
+                "splits": {"type": "array", "items": {"enum": [DP, MP]}},
+                "parts": lists_schema(("samples", "inputs"))}, optional=("splits", "parts")),
             "transfers": listed("transfers between layers, in the order of the step", mapping(
                 "every die sends what of its `from` lies in another die's `to`, at each of `positions`", {
                     "layer": name, "phase": {"enum": ["fprop", "bprop"]},

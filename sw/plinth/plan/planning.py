@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import isclose
+from math import isclose, prod
 
 from plinth.array.array import Array, prime_factors
 from plinth.errors import UserError
@@ -13,11 +13,13 @@ from plinth.names import (
     EXACT,
     EXHAUSTIVE,
     HYPAR,
+    HYPERGRAPH,
     JOINT,
     MODEL_PARALLEL,
     MPT,
     ONE_WEIRD_TRICK,
     PUBLISHED,
+    RANDOM_ROWS,
 )
 from plinth.network.network import Network
 from plinth.network.winograd import with_fit
@@ -32,6 +34,7 @@ from plinth.plan.planners import simple
 from plinth.plan.planners.exhaustive import combinations, exhaustive
 from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
+from plinth.plan.planners.hypergraph import hypergraph
 from plinth.plan.planners.joint import joint
 from plinth.plan.planners.mpt import mpt, with_transforms
 from plinth.predict.codes import codes_source
@@ -88,7 +91,7 @@ def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRul
 def _joint(problem: PlanningProblem) -> Splits:
     """`joint`, seeded with the plans of all others and of both models."""
     graph, levels, words = problem.graph, problem.levels, problem.words
-    seeds = [planner(problem) for name, planner in PLANNERS.items()
+    seeds = [planner(problem) for name, planner in SPLITTERS.items()
              if name not in (EXHAUSTIVE, JOINT, *(() if any(node.tiling for node in graph.nodes) else (MPT,)))]
     for name, make in MODELS.items():
         if name != words.name and (name != PUBLISHED or set(problem.factors) <= {2}):
@@ -99,8 +102,8 @@ def _joint(problem: PlanningProblem) -> Splits:
     return joint(problem.time, SPLITS if words.name == EXACT else words.splits, list(dict.fromkeys(seeds)))
 
 
-#: Planners by the name that --planner takes.
-PLANNERS: dict[str, Callable[[PlanningProblem], Splits]] = {
+#: Planners that say splits alone, by their names.
+SPLITTERS: dict[str, Callable[[PlanningProblem], Splits]] = {
     DATA_PARALLEL: lambda problem: simple.data(problem.graph, problem.levels),
     MODEL_PARALLEL: lambda problem: simple.model(problem.graph, problem.levels),
     ONE_WEIRD_TRICK: lambda problem: simple.one_weird_trick(problem.graph, problem.levels),
@@ -111,6 +114,17 @@ PLANNERS: dict[str, Callable[[PlanningProblem], Splits]] = {
 }
 
 
+def _whole(splitter: Callable[[PlanningProblem], Splits]) -> Callable[[PlanningProblem], tuple[Splits, Partition]]:
+    return lambda problem: (splitter(problem), ())
+
+
+#: Planners by the name that --planner takes: splits, and, of sparse layers, which die has which rows.
+PLANNERS: dict[str, Callable[[PlanningProblem], tuple[Splits, Partition]]] = {
+    **{name: _whole(splitter) for name, splitter in SPLITTERS.items()},
+    HYPERGRAPH: lambda problem: hypergraph(problem.graph, problem.levels, prod(problem.factors)),
+    RANDOM_ROWS: lambda problem: hypergraph(problem.graph, problem.levels, prod(problem.factors), "random"),
+}
+
 #: Planners that choose; the others do what their names say, whatever the memory.
 SEARCHES = (HYPAR, EXHAUSTIVE, JOINT)
 
@@ -120,15 +134,16 @@ def memory_bytes(problem: PlanningProblem, splits: Splits, lists: Partition = ()
     return problem.time.machine.parameters.word_bytes * problem.time.schedule.memory_words(splits, lists)
 
 
-def chosen(problem: PlanningProblem, array: Array, planner: str) -> Splits:
-    """What a planner finds; if that does not fit the dies' memory, and the planner is one that chooses, what does."""
-    splits = PLANNERS[planner](problem)
+def chosen(problem: PlanningProblem, array: Array, planner: str) -> tuple[Splits, Partition]:
+    """What a planner finds, splits and lists; if that does not fit the dies' memory, and the planner is one that
+    chooses, what does."""
+    splits, lists = PLANNERS[planner](problem)
     if planner not in SEARCHES:
-        return splits
-    seeds = [PLANNERS[name](problem) for name in (DATA_PARALLEL, MODEL_PARALLEL, ONE_WEIRD_TRICK)]
+        return splits, lists
+    seeds = [SPLITTERS[name](problem) for name in (DATA_PARALLEL, MODEL_PARALLEL, ONE_WEIRD_TRICK)]
     return fitting(problem.time, splits, problem.words.splits if planner == JOINT else (DP, MP), seeds,
                    need=lambda some: memory_bytes(problem, some), most=array.memory_bytes,
-                   cost=problem.time.cycles if planner == JOINT else problem.words.total_bytes)
+                   cost=problem.time.cycles if planner == JOINT else problem.words.total_bytes), ()
 
 
 @dataclass(frozen=True)
@@ -186,8 +201,10 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
         If the planner or the model refuses the array, or a list does not fit its layer's splits.
     """
     problem = task(from_network(network), array, model, batch, rule, progress)
-    splits = chosen(problem, array, planner)
-    parts = tuple((lists or {}).get(node.name) for node in problem.graph.nodes) if lists else ()
+    splits, parts = chosen(problem, array, planner)
+    if lists and parts:
+        raise UserError(f"planner {planner} says itself which die has which rows; give no lists, or another planner")
+    parts = tuple((lists or {}).get(node.name) for node in problem.graph.nodes) if lists else parts
     if parts:
         check_lists(problem.graph, splits, parts, batch, array.factors)
         if model != EXACT:
@@ -225,7 +242,7 @@ def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
         name: word * words for name, words in problem.time.schedule.built(splits, parts).place_words().items()}
     planned_outcome = outcome(mine, splits, parts)
     plan = replace(plan, predicted_seconds=planned_outcome.predicted_seconds)
-    baselines = {name: outcome(problem, PLANNERS[name](problem)) for name in (DATA_PARALLEL, MODEL_PARALLEL)}
+    baselines = {name: outcome(problem, SPLITTERS[name](problem)) for name in (DATA_PARALLEL, MODEL_PARALLEL)}
     return Planned(plan, planned_outcome, baselines, problem.time.machine.source + codes_source(array), need,
                    array.memory_bytes, word, places)
 

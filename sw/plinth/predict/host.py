@@ -54,9 +54,10 @@ def _copied(words: float, runs: float, cache_words: float) -> HostWork:
 
 
 def _tile(work: TileCopy, cache_words: float) -> HostWork:
-    parts, rows = 1 if work.members is None else work.members.count, work.planes * work.source.rows
-    dense = work.source.stride == work.source.columns == work.target.stride
-    return _copied(parts * rows * work.source.columns, 0.0 if dense else parts * rows, cache_words)
+    parts, (rows, columns) = 1 if work.members is None else work.members.count, work.shape
+    rows *= work.planes
+    dense = work.source.stride == columns == work.target.stride and work.index is None
+    return _copied(parts * rows * columns, 0.0 if dense else parts * rows, cache_words)
 
 
 def _transform(work: TransformTiles, cache_words: float) -> HostWork:

@@ -29,9 +29,9 @@ TURNS = 16
 
 
 class TileTraffic(NamedTuple):
-    """Samples (times elements of tiles) and channels that a die sends to another one, cycles of the most loaded link
-    while all dies send as far, hops and cycles of latency of the longest route, how many tiles it stands for, and
-    behind which others it goes: those of its lane."""
+    """Samples (times elements of tiles) and channels, or rows and columns of other tiles, that a die sends to another
+    one, cycles of the most loaded link while all dies send as far, hops and cycles of latency of the longest route, how
+    many tiles it stands for, and behind which others it goes: those of its lane."""
 
     samples: int
     channels: int
@@ -164,7 +164,7 @@ class Links:
             words = flow_words(flow, self.factors)
             cycles = words * each + longest * self.array.link_latency if words else 0.0
             return cycles, cycles
-        source, target, ((_, batch), (_, channels), *others), positions = flow
+        source, target, ((_, batch), (_, channels), *others), positions, _ = flow
         # Where parts are even, words are those of so many samples and channels, so often.
         depth, width = self._parts(source, target)
         if batch % depth or channels % width or not (source.by_digits and target.by_digits):
@@ -180,7 +180,7 @@ class Links:
         While a die sends to the one ``n`` further on, all others do. Of many dies all tiles count as one.
         """
         factors, dies = self.factors, self.array.dies
-        source, target, sizes, positions = flow
+        source, target, sizes, positions, by_channel = flow
         # By the turn in which the die sends.
         batch, channels = (size for _, size in sizes[:2])
         samples, width, *more = (np.roll(sent(axis, size, source, target, factors, die), -die) for axis, size in sizes)
@@ -190,6 +190,9 @@ class Links:
         def tile(turn: int, load: Load) -> TileTraffic:
             """A tile, or one for each run of samples and of channels."""
             other, lane = (die + turn) % dies, self._lanes[turn] if turn else 0
+            if by_channel:
+                # All rows of it in one.
+                return TileTraffic(int(width[turn]), int(samples[turn]), *load, 1, lane)
             if source.orders or target.orders:
                 down, across = (max(1, runs(axis, size, source, target, factors, die, other))
                                 for axis, size in plane(batch, channels))

@@ -3,9 +3,9 @@
 from plinth.buffers import Buffer
 from plinth.machine import mappings, systolic_cycles
 from plinth.machine.convolution import ConvolutionWindow, FeatureMap
-from plinth.machine.copies import Copy, unlike
+from plinth.machine.copies import INDEXED_CYCLES, Copy, unlike
 from plinth.machine.die import DieCycles
-from plinth.machine.memory import row_words
+from plinth.machine.memory import MEMORY_LATENCY, row_words
 from plinth.machine.products import Product, matrix_tasks, row_stationary_parts
 from plinth.machine.record import WorkCost
 from plinth.machine.vector import ProgramWork, full_words
@@ -162,9 +162,17 @@ def copy_cost(machine: DieCycles, tile: TileCopy, flit_cycles: float | None) -> 
         Cycles of a flit on the slowest link of its way; None: it stays on the die.
     """
     parameters, beat = machine.parameters, machine.parameters.beat_words
-    copy = Copy(tile.planes * tile.source.rows, tile.source.columns, tile.source.stride, tile.target.stride,
-                tile.source.address % beat, tile.target.address % beat)
+    rows, columns = tile.shape
+    # Rows by their numbers lie apart.
+    index = tile.index
+    source, target = (side.stride + (index is not None and index.scatter == written and side.stride == columns) * beat
+                      for written, side in enumerate((tile.source, tile.target)))
+    copy = Copy(tile.planes * rows, columns, source, target, tile.source.address % beat, tile.target.address % beat)
     flits = copy.flits(parameters)
     latency, interval = machine.copy(copy, None if flit_cycles is None else flits * flit_cycles)
-    return WorkCost(latency, interval, copy.read(parameters), copy.written(parameters), flits=flits,
-                    packets=copy.packets(parameters))
+    read, written = copy.read(parameters), copy.written(parameters)
+    if index is not None:
+        more = max(0.0, INDEXED_CYCLES * rows - copy.cycles(parameters)) + MEMORY_LATENCY
+        latency, interval = latency + more, interval + more
+    return WorkCost(latency, interval, read + tile.added * written, written, flits=flits,
+                    packets=copy.packets(parameters), adds=float(tile.added * tile.planes * rows * columns))

@@ -103,7 +103,9 @@ def _vector(work: Vector) -> str:
 
 
 def _tile(work: TileCopy) -> str:
-    return f"copy of {work.planes}x{_sides(work.source)}{_to(work)}"
+    sides = f"{work.planes}x{work.shape[0]}x{work.shape[1]}"
+    numbered = "" if work.index is None else f", rows {'written' if work.index.scatter else 'read'} by number"
+    return f"{'add' if work.added else 'copy'} of {sides}{numbered}{_to(work)}"
 
 
 def _transform(work: TransformTiles) -> str:

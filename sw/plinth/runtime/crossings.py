@@ -12,7 +12,7 @@ import numpy as np
 from plinth.runtime import tiles
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.rings import Ends, Incoming, Outgoing
-from plinth.step import between, line_operations, predicted_gather, skipped_scatter
+from plinth.step import between, line_operations, operations, predicted_gather, skipped_scatter
 from plinth.step import tile_operations as tiled
 from plinth.step.layers import embedding
 from plinth.step.tasks import Arrivals, CodePart, LineTransform, RowsByNumber, TileCopy, TransformTiles, Work
@@ -50,7 +50,7 @@ def _spread(scatter: skipped_scatter.SkipScatter, die: int) -> Iterator[Work]:
 
 #: For each kind of operation that moves words what a die moves of it.
 MOVES: dict[type, Callable[[Any, int], Iterator[Work]]] = {
-    **dict.fromkeys((embedding.RowGather, between.Exchange, tiled.Scatter, tiled.Gather, tiled.Untile,
+    **dict.fromkeys((embedding.RowGather, operations.Turn, between.Exchange, tiled.Scatter, tiled.Gather, tiled.Untile,
                      line_operations.LineTiles, line_operations.LineGather, skipped_scatter.OwnTiles), _tasks),
     predicted_gather.CodedGather: _whole, skipped_scatter.SkipScatter: _spread}
 
@@ -59,7 +59,7 @@ class _Halves(NamedTuple):
     """Work that may go to other dies: what its die makes, and where another has it."""
 
     made: Callable[[Memory, int, Any], tiles.Made]
-    places: Callable[[Memory, int, Any, int], list[Floats]]
+    places: Callable[[Memory, int, Any, int], Sequence[tiles.TilePlace]]
 
 
 #: For each kind of work that may go to other dies its two halves.
@@ -85,14 +85,35 @@ class ArrivingMessage(NamedTuple):
     die, in the order in which their words lie in the message."""
 
     incoming: Incoming
-    places: list[tuple[int, Floats]]
+    places: list[tuple[int, tiles.TilePlace]]
 
     def unpack(self) -> None:
         """Copy its words to their places, once it has come."""
         first = 0
         for _, place in self.places:
-            np.copyto(place, self.incoming.words[first:first + place.size].reshape(place.shape))
+            _put(place, self.incoming.words[first:first + place.size])
             first += place.size
+
+
+def _put(place: tiles.TilePlace, words: Floats) -> None:
+    """Write all that goes to a place."""
+    if isinstance(place, tiles.NumberedRows):
+        place.put(words)
+    else:
+        np.copyto(place, words.reshape(place.shape))
+
+
+def _given(part: tiles.MadePart, place: tiles.TilePlace) -> Kernel:
+    """A part to where it goes in the same process."""
+    if not isinstance(place, tiles.NumberedRows):
+        return partial(part.give, place)
+    words = np.empty(part.shape, np.float32)
+
+    def give() -> None:
+        part.give(words)
+        place.put(words)
+
+    return give
 
 
 class Moves:
@@ -117,7 +138,7 @@ class Moves:
         #: Within the process, and into messages.
         self.kernels: list[Kernel] = []
         made: list[tuple[int, Work, tiles.Made]] = []
-        coming: dict[int, list[tuple[int, Floats]]] = defaultdict(list)
+        coming: dict[int, list[tuple[int, tiles.TilePlace]]] = defaultdict(list)
         for die, rank in enumerate(ranks):
             for work in MOVES[type(operation)](operation, die):
                 if type(work) in OWN and OWN[type(work)].stays(work):
@@ -141,7 +162,7 @@ class Moves:
                       for part in each.parts if part.die in memories}
             for part in each.parts:
                 if part.die in places:
-                    self.kernels.append(partial(part.give, next(places[part.die])))
+                    self.kernels.append(_given(part, next(places[part.die])))
                 elif size := prod(part.shape):
                     rank = ranks[part.die]
                     place, free[rank] = free[rank][:size], free[rank][size:]

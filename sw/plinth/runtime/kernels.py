@@ -12,6 +12,7 @@ from plinth.runtime import pools
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.products import ConvolutionKernel, product_kernel
 from plinth.runtime.programs import program_kernel
+from plinth.runtime.sparse_products import sparse_kernel
 from plinth.step import (
     between,
     kernel_sums,
@@ -22,7 +23,7 @@ from plinth.step import (
     updates,
 )
 from plinth.step import tile_operations as tiled
-from plinth.step.layers import pool, products
+from plinth.step.layers import pool, products, sparse
 from plinth.step.step import Step
 from plinth.step.tasks import Multiplication
 from plinth.step.tensors import Elements
@@ -127,6 +128,15 @@ class DieKernels:
         else:
             yield lambda: convolution.fprop(maps, w, z)
 
+    def sparse_products(self, operation: sparse.SparseProducts, die: int) -> Iterator[Kernel]:
+        """A product over the entries of a die's rows of a sparse matrix."""
+        x, z, memory = operation.x.side.tensor, operation.z.side.tensor, self._memories[die]
+        if not (x.part(die).words and z.part(die).words):
+            return
+        w = memory.view(operation.weights.matrix(die))[0]
+        yield sparse_kernel(operation.direction, operation.weights.local(die), operation.weights.cover(die), w,
+                            memory.view(x.buffer(die)), memory.view(z.buffer(die)))
+
     def elements(self, operation: tiled.ElementProducts, die: int) -> Iterator[Kernel]:
         """Products of all elements at once."""
         x, z, piece = operation.x.at(die), operation.z.at(die), operation.weights.slice(die)
@@ -176,7 +186,8 @@ def _nothing(kernels: DieKernels, operation: object, die: int) -> Iterator[Kerne
 #: For each kind of operation that a die does for itself what it does.
 KERNELS: dict[type, Callable[[DieKernels, Any, int], Iterator[Kernel]]] = {
     operations.Sweep: DieKernels.sweep, operations.LastStrip: DieKernels.last_strip, pool.Pool: DieKernels.pool,
-    operations.Clear: DieKernels.clear, products.Products: DieKernels.products, sums.Sum: DieKernels.sum,
+    operations.Clear: DieKernels.clear, products.Products: DieKernels.products,
+    sparse.SparseProducts: DieKernels.sparse_products, sums.Sum: DieKernels.sum,
     between.Barrier: _nothing, between.Regroup: _nothing, updates.StateUpdate: DieKernels.state_update,
     tiled.ElementProducts: DieKernels.elements, tiled.ElementRates: DieKernels.rates,
     kernel_sums.KernelProducts: DieKernels.kernels,

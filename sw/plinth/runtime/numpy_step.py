@@ -31,6 +31,7 @@ from plinth.runtime.rings import (
     Pass,
     RingPasses,
 )
+from plinth.runtime.tiles import NumberedRows
 from plinth.step import between, operations
 from plinth.step import tile_operations as tiled
 from plinth.step.step import Step
@@ -105,7 +106,8 @@ class _Arrival:
 
     def __init__(self, message: ArrivingMessage) -> None:
         self._message = message
-        self.touched: Sequence[Span] = [byte_bounds(place) for _, place in message.places]
+        self.touched: Sequence[Span] = [
+            byte_bounds(place.matrix if isinstance(place, NumberedRows) else place) for _, place in message.places]
 
     def begin(self) -> None:
         """Nothing: it comes by itself."""

@@ -45,20 +45,52 @@ def _receivers(work: TileCopy | LineTransform, die: int) -> list[tuple[int, int]
     return [(other, number * work.members_apart) for number, (other, _) in enumerate(work.members.shares)]
 
 
+class NumberedRows(NamedTuple):
+    """Rows of a matrix, by their numbers, that something is written to, or added to."""
+
+    matrix: Floats
+    rows: NDArray[np.int64]
+    added: bool = False
+
+    @property
+    def size(self) -> int:
+        """Numbers that are written."""
+        return len(self.rows) * self.matrix.shape[1]
+
+    def put(self, words: Floats) -> None:
+        """Write all rows, in the order of their numbers."""
+        if self.added:
+            np.add.at(self.matrix, self.rows, words.reshape(len(self.rows), -1))
+        else:
+            self.matrix[self.rows] = words.reshape(len(self.rows), -1)
+
+
+#: Where some of what another die makes goes.
+TilePlace = Floats | NumberedRows
+
+
 def _planes(memory: Memory, work: TileCopy, buffer: Buffer, plane: int) -> Floats:
     """``[plane, row, column]`` of either side of a copy."""
-    return memory.strided(buffer, (work.planes, work.source.rows, work.source.columns), (plane, buffer.stride, 1))
+    return memory.strided(buffer, (work.planes, *work.shape), (plane, buffer.stride, 1))
 
 
 def copied_tile(memory: Memory, die: int, work: TileCopy) -> Made:
     """A copy of a tile."""
+    if work.index is not None and not work.index.scatter:
+        matrix, rows = memory.view(work.source), work.index.rows
+        return Made([MadePart(other, work.shape, lambda out: np.take(matrix, rows, axis=0, out=out, mode="clip"))
+                     for other, _ in _receivers(work, die)])
     sources = ((other, _planes(memory, work, work.source._replace(address=work.source.address + apart), work.apart[0]))
                for other, apart in _receivers(work, die))
     return Made([MadePart(other, source.shape, _copying(source)) for other, source in sources])
 
 
-def tile_places(memory: Memory, die: int, work: TileCopy, other: int) -> list[Floats]:
+def tile_places(memory: Memory, die: int, work: TileCopy, other: int) -> list[TilePlace]:
     """Where a tile that a die copies lies on another, whose memory this is."""
+    if work.index is not None:
+        scatter, target = work.index.scatter, memory.view(work.target)
+        return [NumberedRows(target, work.index.rows, work.added) if scatter else target
+                for to, _ in _receivers(work, die) if to == other]
     return [_planes(memory, work, work.target, work.apart[1]) for to, _ in _receivers(work, die) if to == other]
 
 

@@ -11,6 +11,7 @@ from plinth.partition import exchanges
 from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
 from plinth.sharding import ReductionDefinition as ReductionDefinition
+from plinth.step.row_lists import ExchangeLists
 from plinth.step.slots import Slots
 from plinth.step.tasks import Arrivals, GroupRow, Item, Phase, Reduction, Signal, Task, TileCopy
 from plinth.step.tensors import Tensor
@@ -50,6 +51,8 @@ class Exchange:
     slots: ProcessGroups | None
     own: bool
     cluster: ProcessGroups | None = None
+    #: Of tensors whose rows are channels.
+    lists: ExchangeLists | None = field(default=None, kw_only=True)
 
     #: Words that it sends for each of an element.
     share = 1.0
@@ -59,7 +62,8 @@ class Exchange:
     @property
     def flow(self) -> exchanges.ExchangeFlow:
         """What it moves."""
-        return self.planned.flow(self.source.samples)
+        flow = self.planned.flow(self.source.channels if self.source.by_channel else self.source.samples)
+        return flow._replace(by_channel=self.source.by_channel)
 
     @property
     def portion(self) -> float:
@@ -79,8 +83,12 @@ class Exchange:
         return prod(self.source.factors)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """The tiles from a die to another, or to itself: one, but between index sets one a run."""
+        """The tiles from a die to another, or to itself: one, but between index sets one a run, unless rows are moved
+        by their numbers."""
         target = self.targets[0 if self.slots is None else self.slots.number(die)]
+        if self.lists is not None and self.lists.run(die, other) is not None:
+            yield from self._rows(die, other, target)
+            return
         mine, theirs = self.source.part(die), target.part(other)
         for number, (here, there) in enumerate(mine.meet(theirs)):
             source, place = mine.view(self.source.buffer(die), here), theirs.view(target.buffer(other), there)
@@ -90,6 +98,30 @@ class Exchange:
             else:
                 yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER, TileCopy(source, place, other, self.number),
                            (source,))
+
+    def _rows(self, die: int, other: int, target: Tensor) -> Iterator[Task]:
+        """All rows from a die to another, or to itself, in one tile, by their numbers on one side where they do not lie
+        in a row there."""
+        assert self.lists is not None
+        rows, places = self.lists.meeting(die, other)
+        if not len(rows):
+            return
+        index = self.lists.at(die, other) if other in self.lists.lists(die) else None
+        here, there = self.source.part(die).meet(target.part(other))[0]
+        source, place = self.source.buffer(die), target.buffer(other)
+        # Samples of the two lie one behind the other in either.
+        source = source.part(source.name, here.channel, source.rows, here.channels, source.stride)
+        place = place.part(place.name, there.channel, place.rows, there.channels, place.stride)
+        if index is None or index.scatter:
+            source = source.lines(int(rows[0]), len(rows))
+        if index is None or not index.scatter:
+            place = place.lines(int(places[0]), len(places))
+        reads = (source,) if index is None else (source, index.numbers)
+        if die == other:
+            yield Task(f"{self.name}.own", Engine.TRANSFER, TileCopy(source, place, index=index), reads, (place,))
+        else:
+            yield Task(f"{self.name}[{other}]", Engine.TRANSFER,
+                       TileCopy(source, place, other, self.number, index=index), reads)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""

@@ -46,7 +46,7 @@ def _build(step: Step) -> None:
     graph, parameters, rule = step.graph, step.parameters, step.rule
     for kind, by_layer in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
-            by_layer[graph.nodes[number].name] = step.reserve(weights_of(step.sharding, number, kind))
+            by_layer[graph.nodes[number].name] = step.reserve(weights_of(step.sharding, number, kind, parameters))
     for weights in step.weights.values():
         if weights.spare:
             step.zeros.append(Clear(f"{weights.name.removesuffix('.parameters')}.spare.zero", None, parameters,

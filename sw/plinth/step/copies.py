@@ -4,13 +4,16 @@ from dataclasses import replace
 from operator import itemgetter
 
 from plinth.errors import UserError
+from plinth.machine.block_cost import BlockCost
 from plinth.network.winograd import element_rates
+from plinth.partition.axes import SAMPLES
 from plinth.partition.cuts import parts
 from plinth.partition.graph import Node
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
 from plinth.sharding import MOST_PIECES, Copies, Ring, Server, Sharding, Sync
 from plinth.step import granularity
+from plinth.step.pattern_weights import PatternWeights
 from plinth.step.weights import Weights
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
@@ -20,9 +23,14 @@ from plinth_hw.isa.parameters import DieParameters
 LEAST_CHUNKS, LEAST_ROWS = 4, 2
 
 
-def weights_of(sharding: Sharding, number: int, kind: str) -> Weights:
-    """Weights of a layer, or their gradient: ``kind`` is ``parameters`` or ``gradients``."""
+def weights_of(sharding: Sharding, number: int, kind: str, target: DieParameters) -> Weights:
+    """Weights of a layer, or their gradient, on dies of some parameters: ``kind`` is ``parameters`` or
+    ``gradients``."""
     node, here = sharding.graph.nodes[number], sharding.layouts[number]
+    if node.pattern is not None:
+        samples = int(here.input.lengths(SAMPLES, sharding.batch, sharding.factors).max())
+        return PatternWeights(f"{node.name}.{kind}", node.matrix, here.weights, sharding.factors, node.bias > 0,
+                              pattern=node.pattern, inputs=here.input, cost=BlockCost.of(target, samples))
     order = node.tiling.order(parts(here.ep, sharding.factors)) if node.tiling is not None and node.free else ()
     return Weights(f"{node.name}.{kind}", node.matrix, here.weights, sharding.factors, node.bias > 0,
                    granularity.SPARE_ROWS if here.mp and node.gathers else 0, tap_order=order)
@@ -122,7 +130,7 @@ def _by_elements(sharding: Sharding, target: DieParameters, number: int) -> str:
         return "its elements have no learning rates of their own"
     if not (rule.plain and Engine.COLLECTIVE in target.engines):
         return "dies keep states beside its weights"
-    groups, weights = sharding.groups(RING, number), weights_of(sharding, number, "gradients")
+    groups, weights = sharding.groups(RING, number), weights_of(sharding, number, "gradients", target)
     words = {part.inputs * part.outputs for part in map(weights.slice, range(sharding.dies))}
     if any(each < LEAST_CHUNKS * groups.size * target.chunk_words or each % target.beat_words for each in words):
         return "elements would be too short messages, or begin within a beat"
@@ -151,11 +159,12 @@ def check_copies(sharding: Sharding, target: DieParameters) -> None:
 
 def _ring(sharding: Sharding, target: DieParameters, number: int, node: Node, before: bool) -> Ring:
     """``before``: no convolution comes before it."""
-    groups, weights = sharding.groups(RING, number), weights_of(sharding, number, "gradients")
+    groups, weights = sharding.groups(RING, number), weights_of(sharding, number, "gradients", target)
     if node.free and not _by_elements(sharding, target, number):
         pieces = max(weights.slice(die).taps for die in range(sharding.dies)) + 1
         return Ring(groups, pieces, target.chunk_words, elements=True)
-    if groups.size == 1 or node.gathers or not before or turns(sharding, target, groups) > 1:
+    whole = node.gathers or node.pattern is not None or not before
+    if groups.size == 1 or whole or turns(sharding, target, groups) > 1:
         return Ring(groups, 1, target.chunk_words)
     return Ring(groups, max(1, min(MOST_PIECES, weights.place_words() // (
         LEAST_CHUNKS * groups.size * target.chunk_words), weights.most_rows // (LEAST_ROWS * target.rows))),

@@ -16,6 +16,7 @@ from plinth.step import granularity
 from plinth.step.tasks import (
     Item,
     Task,
+    TileCopy,
     Vector,
 )
 from plinth.step.tensors import Part, Placed, Tensor
@@ -231,6 +232,29 @@ class LastStrip(Repeated):
             program = self.program.at(die, VectorPiece(0, self.rows, 0, part.channels))
             yield Task(self.name, Engine.VECTOR, Vector(program, self.rows, part.channels), tuple(program.reads),
                        tuple(program.writes), 1, self.node)
+
+
+@dataclass(frozen=True)
+class Turn(Repeated):
+    """A copy of what each die has of a tensor whose rows are the tensor's columns: a word at a time."""
+
+    name: str
+    node: Node
+    source: Tensor
+    target: Tensor
+
+    def on(self, die: int) -> Hashable:
+        """All that its tasks on a die follow from."""
+        return self.name, self.node, self.source.part(die), self.source.name
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
+        source, target = self.source.buffer(die), self.target.buffer(die)
+        if source.rows and source.columns:
+            column = source.part(source.name, 0, source.rows, 1, source.stride)
+            row = target.part(target.name, 0, source.rows, 1, 1)
+            work = TileCopy(column, row, planes=source.columns, apart=(1, target.stride))
+            yield Task(self.name, Engine.TRANSFER, work, (source,), (target,), 1, self.node)
 
 
 @dataclass(frozen=True)

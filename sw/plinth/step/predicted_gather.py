@@ -129,7 +129,7 @@ class MaskExchange(Exchange):
     @property
     def flow(self) -> ExchangeFlow:
         """What it moves: back, for each word of what is gathered."""
-        source, target, sizes, positions = super().flow
+        source, target, sizes, positions, _ = super().flow
         return ExchangeFlow(target, source, sizes, positions)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:

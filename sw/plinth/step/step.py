@@ -65,6 +65,7 @@ from plinth.step import between
 from plinth.step.digest import digest
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.owned import Generator, Kept, Owned
+from plinth.step.row_lists import ExchangeLists, HostWords
 from plinth.step.tasks import Item
 from plinth.step.tensors import Constant, OnDies, Place, Reservable, Tensor, Tiles
 from plinth.step.weights import Weights
@@ -77,6 +78,7 @@ from plinth_hw.isa.parameters import DieParameters
 #: Factor on errors in FP16; a power of two, so that it rounds nothing.
 LOSS_SCALE = 1024.0
 Reserved = TypeVar("Reserved", bound=Reservable)
+Written = TypeVar("Written", bound=HostWords)
 #: By engine and a task's name, up to a bracket, the definition of what it moves between dies.
 Realised = Mapping[tuple[Engine, str], ExchangeDefinition | ReductionDefinition]
 #: What tasks of an exchange are called, by its phase and kind.
@@ -112,6 +114,7 @@ class Step:
     zeros: list[Clear] = field(default_factory=list)
     #: What the host writes once.
     constants: list[Constant] = field(default_factory=list)
+    host_words: list[HostWords] = field(default_factory=list)
     #: Rings that reduce weights.
     groups: list[ProcessGroups] = field(default_factory=list)
     #: Tensors that the host reads and writes: what the network's input is given to, one a reader (row numbers for an
@@ -307,8 +310,15 @@ class Step:
                  slots: ProcessGroups | None = None, *, own: bool) -> None:
         """Every die sends what a definition says of its part of ``source`` to other dies' parts of a target: of that
         whose number is the sender's in its group, if there are several."""
-        self.add(between.Exchange(planned, self.named(planned), node, self.next_exchange(), source, targets, slots,
-                                  own))
+        name, lists = self.named(planned), None
+        if source.by_channel:
+            lists = self.write_once(ExchangeLists(f"{name}.rows", source, targets[0]))
+        self.add(between.Exchange(planned, name, node, self.next_exchange(), source, targets, slots, own, lists=lists))
+
+    def write_once(self, words: Written) -> Written:
+        """Reserve memory for what the host writes once, on each die other words."""
+        self.host_words.append(words)
+        return self.reserve(words)
 
     def members(self, kind: str, number: int) -> ProcessGroups:
         """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`."""

@@ -5,12 +5,13 @@ pieces of each operation go at most (docs/step.md).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
 from plinth.buffers import Buffer
 from plinth.machine.convolution import ConvolutionShape, FeatureMap
+from plinth.partition.cuts import Integers
 from plinth.partition.graph import Node, Tiling
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.operations import Engine
@@ -39,7 +40,8 @@ class Multiplication(Kind):
     """A product of a weighted layer, or of a strip of its samples: ``z = x w``, ``dx = dz w^T`` or ``dw = x^T dz``.
 
     ``a`` and ``b`` are multiplied into ``c``, in the order of those formulas. Of a convolution (``shape`` is that of
-    the die's slice) maps are feature maps, else matrices with a row a sample.
+    the die's slice) maps are feature maps, else matrices with a row a sample. Of a block of a sparse layer, whose rows
+    are channels, ``direction`` is that of the formula that transposes the same operand.
     """
 
     layer: str
@@ -48,6 +50,8 @@ class Multiplication(Kind):
     a: Buffer | FeatureMap
     b: Buffer | FeatureMap
     c: Buffer | FeatureMap
+    #: Sums begin with what is in ``c``.
+    added: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,35 @@ class SentKind(Kind):
 
 
 @dataclass(frozen=True)
+class RowIndex:
+    """Rows of one side of a copy, by their numbers.
+
+    Parameters
+    ----------
+    numbers : Buffer
+        Where the list of numbers lies in the die's memory, a row.
+    scatter : bool
+        Whether rows of the target are numbered, else those of the source.
+    rows : array of int
+        The numbers.
+    """
+
+    numbers: Buffer
+    scatter: bool
+    rows: Integers = field(compare=False)
+
+    def to_target(self) -> "RowIndex":
+        """The same numbers for the target's rows."""
+        return replace(self, scatter=True)
+
+
+@dataclass(frozen=True)
 class TileCopy(SentKind):
-    """A copy of a tile; to another die, where it counts for an exchange."""
+    """A copy of a tile; to another die, where it counts for an exchange.
+
+    With an ``index`` the rows of its side are those of the buffer that the index numbers; the buffer of the other side
+    has as many rows as there are numbers, and says the columns of both.
+    """
 
     source: Buffer
     target: Buffer
@@ -112,6 +143,15 @@ class TileCopy(SentKind):
     #: itself.
     members: Members | None = None
     members_apart: int = 0
+    index: RowIndex | None = None
+    #: What is there is added to.
+    added: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of a plane."""
+        side = self.target if self.index is not None and not self.index.scatter else self.source
+        return side.rows, side.columns
 
 
 @dataclass(frozen=True)
@@ -487,6 +527,10 @@ class Task:
     #: The node of the plan's graph that it belongs to, and what a product is of it.
     node: Node | None = None
     share: "Share | None" = None
+
+    def repeated(self, count: int) -> "Task":
+        """The task as one that stands for so many."""
+        return replace(self, count=count)
 
 
 def code_task(name: str, work: Encode | Decode, node: Node | None = None) -> Task:

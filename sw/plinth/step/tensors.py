@@ -5,10 +5,12 @@ lies dense in its place, channels innermost; where it lies is told a die at a ti
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from plinth.buffers import Buffer
 from plinth.partition.axes import CHANNELS, ELEMENTS, SAMPLES, Region
@@ -16,6 +18,13 @@ from plinth.partition.cuts import Factors, Integers, Listed, pieces, selected
 
 #: Indices of an axis, as numpy takes them.
 Selected = Integers | slice
+
+
+def grid(axes: Sequence[Selected]) -> tuple[Any, ...]:
+    """Indices of each axis as one index of numpy's."""
+    if all(isinstance(axis, slice) for axis in axes):
+        return tuple(axes)
+    return np.ix_(*(np.arange(axis.start, axis.stop) if isinstance(axis, slice) else axis for axis in axes))
 
 
 class Inner(NamedTuple):
@@ -157,7 +166,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor [sample, position, channel], of which each die has a region: all positions, dense."""
+    """A tensor [sample, position, channel], of which each die has a region: all positions, dense.
+
+    With ``by_channel`` it is [channel, position, sample], of one position: ``samples`` counts channels then, and the
+    region's axes have changed places. So sparse layers have their maps, whose channels move one by one.
+    """
 
     name: str
     samples: int
@@ -166,6 +179,7 @@ class Tensor:
     region: Region
     factors: Factors
     packed: bool = False
+    by_channel: bool = False
 
     @property
     def spans(self) -> Spans:
@@ -194,7 +208,15 @@ class Tensor:
     def like(self, name: str, *, packed: bool = False, positions: int | None = None) -> "Tensor":
         """Another tensor of which each die has the same samples and channels."""
         return Tensor(name, self.samples, self.positions if positions is None else positions, self.channels,
-                      self.region, self.factors, packed)
+                      self.region, self.factors, packed, self.by_channel)
+
+    def turned(self, name: str) -> "Tensor":
+        """Another tensor of which each die has the same samples and channels, with rows and columns changed; of one
+        position."""
+        other = {SAMPLES: CHANNELS, CHANNELS: SAMPLES}
+        region = Region(tuple((other[axis], cuts) for axis, cuts in self.region.axes), self.region.owners)
+        return Tensor(name, self.channels, self.positions, self.samples, region, self.factors,
+                      by_channel=not self.by_channel)
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,11 @@ class VectorPiece(NamedTuple):
         return f"[{self.row},{self.column}]" if self.column else f"[{self.row}]"
 
     def of(self, buffer: Buffer) -> Buffer:
-        """The piece of a buffer; of a single row all of its rows."""
+        """The piece of a buffer; of a single row all of its rows, of a single column all of its columns."""
         offset = self.column // 2 if buffer.packed else self.column
         start, count = (0, 1) if buffer.rows == 1 else (self.row, self.rows)
+        if buffer.columns == 1:
+            return buffer.part(buffer.name, start * buffer.stride, count, 1, buffer.stride)
         return buffer.part(buffer.name, start * buffer.stride + offset, count, self.columns, buffer.stride)
 
 

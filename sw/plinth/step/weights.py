@@ -7,15 +7,19 @@ bias, then spare rows.
 from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
 from plinth.network.variables import INPUTS, OUTPUTS
 from plinth.partition.axes import ELEMENTS, Region
 from plinth.partition.cuts import Factors, Listed, selected
-from plinth.step.tensors import Selected, Tensor, View
+from plinth.step.tensors import Selected, Tensor, View, grid
 from plinth_hw.isa.parameters import DieParameters
+
+Numbers = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,19 @@ class WeightSlice:
     def output_index(self) -> Selected:
         """Its output channels in the whole layer."""
         return selected(self.output_order, self.first_output, self.outputs)
+
+    def _index(self) -> tuple[Any, ...]:
+        return grid((self.tap_index, self.input_index, self.output_index))
+
+    def taken(self, weights: Numbers, shape: tuple[int, int, int]) -> Numbers:
+        """Its words of all weights of a layer, flat, of some taps, channels in and channels out."""
+        return weights.reshape(shape)[self._index()].ravel()
+
+    def put(self, weights: Numbers, shape: tuple[int, int, int], words: Numbers, rates: Numbers | None) -> None:
+        """Put its words where they belong in all weights of a layer, flat, each over its tap's rate, if there are
+        rates."""
+        taps = words.reshape(self.taps, self.inputs, self.outputs)
+        weights.reshape(shape)[self._index()] = taps if rates is None else taps / rates[self.tap_index][:, None, None]
 
     @property
     def rows(self) -> int:
@@ -201,9 +218,12 @@ class Bias(View):
     tensor: Tensor
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """Where it lies on a die: a row, or a column of a tensor whose rows are channels."""
         whole, piece, part = self.of.buffer(die), self.of.slice(die), self.tensor.part(die)
-        return whole.part(whole.name, piece.weights + part.first_channel - piece.first_output, 1, part.channels)
+        first = piece.weights - piece.first_output
+        if self.tensor.by_channel:
+            return whole.part(whole.name, first + part.first_sample, part.samples, 1, 1)
+        return whole.part(whole.name, first + part.first_channel, 1, part.channels)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.network.layers import SPATIAL, Convolution, Layer, MaxPool, MeanPool
+from plinth.network.layers import SPATIAL, Convolution, Layer, MaxPool, MeanPool, Sparse
 from plinth.network.network import Network
 from plinth.network.parameters import (
     LayerVectors,
@@ -31,6 +31,10 @@ def reference_layers(network: Network) -> tuple[reference.ReferenceLayer, ...]:
         settings, kind = {key: getattr(layer, key) for key in layer.forms()}, layer.kind
         if isinstance(layer, Convolution) and (tile := layer.transform(network.shapes[layer.name].inputs)):
             settings, kind = settings | {"tile": tile}, kind if layer.weights == SPATIAL else "winograd"
+        if isinstance(layer, Sparse):
+            matrix = layer.pattern.matrix()
+            rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+            settings = {"connections": (matrix.indices, rows, matrix.shape[0])}
         return reference.ReferenceLayer(layer.name, kind, layer.inputs, **settings)
 
     return tuple(map(as_reference, network.layers))

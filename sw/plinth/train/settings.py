@@ -13,7 +13,7 @@ from plinth.files.forms import described, is_integer
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_EPOCHS
 from plinth.names import EXACT
 from plinth.network.file import network_to_data
-from plinth.network.layers import Convolution
+from plinth.network.layers import Convolution, Sparse
 from plinth.network.network import Network
 from plinth.output import json_text
 from plinth.train.scale import Scale
@@ -44,8 +44,9 @@ def tiles_of(network: Network) -> str:
 def network_digest(network: Network) -> str:
     """SHA-256 of a network's definition, without what :func:`tiles_of` says."""
     data = network_to_data(network)
-    layers = [{key: value for key, value in layer.items()
-               if layer["kind"] != Convolution.kind or key not in TILE_OPTIONS} for layer in data["layers"]]
+    layers = [{key: value if layer["kind"] != Sparse.kind or key != "pattern" else value["digest"]
+               for key, value in layer.items() if layer["kind"] != Convolution.kind or key not in TILE_OPTIONS}
+              for layer in data["layers"]]
     return hashlib.sha256(json_text(data | {"layers": layers}).encode()).hexdigest()
 
 

@@ -16,10 +16,10 @@ from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import DP, SPLITS, chain, from_network
 from plinth.partition.groups import RING, process_groups
 from plinth.plan.planners.exhaustive import exhaustive
-from plinth.plan.planning import PLANNERS, plan_network, task
+from plinth.plan.planning import SPLITTERS, plan_network, task
 
 TORUS = Array(name="torus", topology="torus", dies=8, dimensions=(2, 4), preset="ndp-tiny", link_rate=Fraction(1, 2))
-OTHERS = [name for name in PLANNERS if name not in ("joint", "exhaustive")]
+OTHERS = [name for name in SPLITTERS if name not in ("joint", "exhaustive")]
 
 
 @pytest.mark.parametrize("trial", [
@@ -31,9 +31,9 @@ def test_joint_is_never_worse_than_any_other_planner(trial: int) -> None:
     array = (TORUS, ring(4, preset="ndp-tiny"), ARRAYS["full-2"])[trial % 3]
     for model in ("exact", "published"):
         problem = task(graph, array, model, rng.choice((7, 16, 64)))
-        best = problem.time.seconds(PLANNERS["joint"](problem))
+        best = problem.time.seconds(SPLITTERS["joint"](problem))
         for name in OTHERS:
-            assert best <= problem.time.seconds(PLANNERS[name](problem)), name
+            assert best <= problem.time.seconds(SPLITTERS[name](problem)), name
 
 
 @pytest.mark.slow
@@ -44,27 +44,27 @@ def test_the_gap_to_every_combination_is_small() -> None:
         graph = random_chain(rng, 3, (4, 16, 64))
         problem = task(graph, ring(4, preset="ndp-tiny", link_rate=Fraction(1, 4)), "exact", 16)
         best = problem.time.seconds(exhaustive(graph, 2, problem.time.cycles, SPLITS))
-        gaps.append(problem.time.seconds(PLANNERS["joint"](problem)) / best - 1)
+        gaps.append(problem.time.seconds(SPLITTERS["joint"](problem)) / best - 1)
     assert min(gaps) >= -1e-9
     assert max(gaps) < 0.025
 
 
 def test_the_published_model_keeps_joint_to_its_splits() -> None:
     problem = task(from_network(NETWORKS["sfc"]), ARRAYS["hypar-16"], "published", 256)
-    assert not any("op" in vector for vector in PLANNERS["joint"](problem))
+    assert not any("op" in vector for vector in SPLITTERS["joint"](problem))
 
 
 def test_parts_of_a_step_add_up_and_one_die_has_no_communication() -> None:
     graph = from_network(NETWORKS["lenet-c"])
     alone = task(graph, ring(1), "exact", 64)
-    step = alone.time.step(PLANNERS["joint"](alone))
+    step = alone.time.step(SPLITTERS["joint"](alone))
     assert step.transfers == 0 and step.exposed <= step.reductions
     problem = task(graph, TORUS, "exact", 64)
     for name in OTHERS:
-        step = problem.time.step(PLANNERS[name](problem))
+        step = problem.time.step(SPLITTERS[name](problem))
         assert step.cycles == pytest.approx(step.compute + step.transfers + step.exposed)
         assert 0 <= step.exposed <= step.reductions
-        assert step.compute < alone.time.step(PLANNERS["data"](alone)).compute
+        assert step.compute < alone.time.step(SPLITTERS["data"](alone)).compute
 
 
 def test_slower_links_and_dies_make_longer_steps() -> None:
@@ -73,7 +73,7 @@ def test_slower_links_and_dies_make_longer_steps() -> None:
 
     def seconds(array: Array, planner: str = "model") -> float:
         problem = task(graph, array, "exact", 128)
-        return problem.time.seconds(PLANNERS[planner](problem))
+        return problem.time.seconds(SPLITTERS[planner](problem))
 
     assert seconds(replace(array, link_rate=Fraction(1, 8))) > seconds(array)
     assert seconds(replace(array, link_latency=500)) > seconds(array)
@@ -94,12 +94,12 @@ def test_a_ring_reduction_takes_what_its_links_allow() -> None:
 def test_large_arrays_are_planned(name: str) -> None:
     side = Array(name="torus-256", topology="torus", dies=256, dimensions=(16, 16), preset="ndp-bench")
     problem = task(from_network(NETWORKS[name]), side, "exact", 250)
-    best = PLANNERS["hypar"](problem)
+    best = SPLITTERS["hypar"](problem)
     assert problem.time.seconds(best) > 0 and problem.words.total_bytes(best) <= problem.words.total_bytes(
-        PLANNERS["data"](problem))
+        SPLITTERS["data"](problem))
 
 
-@pytest.mark.parametrize("planner", sorted(PLANNERS))
+@pytest.mark.parametrize("planner", sorted(SPLITTERS))
 @pytest.mark.parametrize("dies", [3, 5, 6, 12])
 def test_dies_that_are_no_power_of_two_are_planned_by_the_levels_of_their_factors(planner: str, dies: int) -> None:
     planned = plan_network(NETWORKS["digits-mlp"], ring(dies), planner=planner, batch=60)
@@ -126,19 +126,19 @@ def test_a_planned_network_states_its_baselines() -> None:
 
 def test_weight_reductions_hide_behind_what_follows_them() -> None:
     whole = task(chain("one", [dense("fc", 32, 32)]), ring(4), "exact", 64)
-    step = whole.time.step(PLANNERS["data"](whole))
+    step = whole.time.step(SPLITTERS["data"](whole))
     assert step.exposed == pytest.approx(step.reductions, rel=0.2)
     # Pieces of a larger one go while the next ones are computed.
     pieces = task(chain("pieces", [dense("fc", 128, 128)]), ring(4), "exact", 1024)
-    step = pieces.time.step(PLANNERS["data"](pieces))
+    step = pieces.time.step(SPLITTERS["data"](pieces))
     assert step.exposed < 0.6 * step.reductions
     slow = task(chain("two", [dense("fc1", 64, 64), dense("fc2", 64, 64)]),
                 ring(4, link_rate=Fraction(1, 100)), "exact", 64)
-    step = slow.time.step(PLANNERS["data"](slow))
+    step = slow.time.step(SPLITTERS["data"](slow))
     # The second layer's reduction runs beside the first layer's bprop, the first layer's after it.
     assert 0.7 * step.reductions < step.exposed < step.reductions
     fast = task(chain("two", [dense("fc1", 64, 64), dense("fc2", 64, 64)]), ring(4), "exact", 4096)
-    step = fast.time.step(PLANNERS["data"](fast))
+    step = fast.time.step(SPLITTERS["data"](fast))
     assert step.exposed < 0.7 * step.reductions
 
 
@@ -155,6 +155,6 @@ def test_splits_that_codes_cannot_take_are_left_out(channels: int, after: Relu |
     problem = task(from_network(network), ring(4, preset="ndp-demo-predict", link_rate=Fraction(1, 4)), "exact", 2)
     some = [("op", "dp"), ("ep", "mp"), ("dp", "dp"), ("dp", "ep"), ("ep", "ep"), ("op", "ep")]
     assert {vector for vector in some if problem.time.able(0, vector)} == able
-    splits = PLANNERS["joint"](problem)
+    splits = SPLITTERS["joint"](problem)
     assert problem.time.able(0, splits[0])
-    assert problem.time.seconds(splits) <= problem.time.seconds(PLANNERS["data"](problem))
+    assert problem.time.seconds(splits) <= problem.time.seconds(SPLITTERS["data"](problem))

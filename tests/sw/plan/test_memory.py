@@ -13,7 +13,7 @@ from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planners import simple
-from plinth.plan.planning import PLANNERS, plan_network, task
+from plinth.plan.planning import SPLITTERS, plan_network, task
 from plinth.plan.planning import memory_bytes as memory_of
 from plinth.sharding import Sharding
 from plinth.simulate.step import memory_bytes, step_on
@@ -59,7 +59,7 @@ def test_a_plan_that_does_not_fit_is_not_chosen_while_one_fits(planner: str, wid
     choices = [problem.graph.choices(number, ("dp", "mp")) for number in range(len(problem.graph.nodes))]
     needs = {splits: memory_of(problem, splits) for splits in
              (tuple((split,) for split in some) for some in product(*choices))}
-    assert memory_of(problem, PLANNERS[planner](problem)) > min(needs.values())
+    assert memory_of(problem, SPLITTERS[planner](problem)) > min(needs.values())
     for limit in (min(needs.values()), sorted(needs.values())[len(needs) // 2], max(needs.values())):
         planned = plan_network(network, replace(array, memory_bytes=limit), planner=planner, batch=32)
         assert planned.fits_memory and planned.memory_bytes <= limit

@@ -28,7 +28,7 @@ from plinth.plan.plan_file import load_plan, save_plan
 from plinth.plan.planners import mpt as planner
 from plinth.plan.planners.joint import joint, vectors
 from plinth.plan.planners.mpt import arrangements, communication, factorings, in_groups, mpt
-from plinth.plan.planning import PLANNERS, arranged, check_prediction, plan_network, task
+from plinth.plan.planning import SPLITTERS, arranged, check_prediction, plan_network, task
 from plinth.predict.links import Links
 from plinth.predict.time import StepTime
 from plinth.simulate import step
@@ -249,10 +249,10 @@ def test_joint_takes_elements_where_they_are_shorter(name: str, dies: int, batch
     """Some layer splits elements of tiles, and no plan without them that it finds is as short, nor anybody else's."""
     problem = task(from_network(with_tiles(NETWORKS[name], 2, "winograd")), ring(dies, preset="ndp-demo-winograd"),
                    "exact", batch)
-    splits = PLANNERS["joint"](problem)
+    splits = SPLITTERS["joint"](problem)
     assert any("ep" in vector for vector in splits)
     seconds = problem.time.seconds(splits)
-    others = {planner: PLANNERS[planner](problem) for planner in PLANNERS if planner not in ("exhaustive", "joint")}
+    others = {planner: SPLITTERS[planner](problem) for planner in SPLITTERS if planner not in ("exhaustive", "joint")}
     assert all(seconds < problem.time.seconds(other) for other in others.values())
     without = joint(problem.time, [split for split in SPLITS if split != "ep"],
                     [other for other in others.values() if not any("ep" in vector for vector in other)])

@@ -12,7 +12,7 @@ from plinth.cli import commands
 from plinth.errors import UserError
 from plinth.network.zoo import NETWORKS
 from plinth.plan.plan_file import load_plan, plan_schema
-from plinth.plan.planning import PLANNERS
+from plinth.plan.planning import PLANNERS, SPLITTERS
 from plinth.predict.models import MODELS
 
 
@@ -155,7 +155,7 @@ def test_junctions_have_splits_of_their_own(capsys) -> None:
     assert {len(row["splits"]) for row in report["layers"]} == {4}
 
 
-@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("planner", SPLITTERS)
 def test_every_planner_prints_a_table_and_writes_a_plan(planner, capsys, tmp_path) -> None:
     out = tmp_path / "folder" / "plan.yaml"
     text = run(capsys, "digits-mlp", "--array", "ring-4", "--planner", planner, "--batch", "30", "--out", str(out))

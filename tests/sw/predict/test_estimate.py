@@ -12,7 +12,7 @@ from plinth.network.zoo import NETWORKS
 from plinth.partition.exchanges import exchange_words
 from plinth.partition.graph import DP, EP, MP, OP, PlanGraph, from_network
 from plinth.partition.regions import Splits
-from plinth.plan.planning import PLANNERS, task
+from plinth.plan.planning import SPLITTERS, task
 from plinth.predict.time import StepTime
 from plinth.sharding import Sharding
 
@@ -28,7 +28,7 @@ def test_estimates_are_near_the_walk(array: str) -> None:
     for network in NETWORKS.values():
         problem = task(from_network(network), ARRAYS[array], "exact", 256)
         for planner in BOUNDS:
-            splits = PLANNERS[planner](problem)
+            splits = SPLITTERS[planner](problem)
             ratios[network.name, planner] = problem.time.estimate(splits) / problem.time.cycles(splits)
     wrong = {key: ratio for key, ratio in ratios.items() if not BOUNDS[key[1]][0] < ratio < BOUNDS[key[1]][1]}
     assert not wrong, wrong
@@ -38,7 +38,7 @@ def test_estimates_are_near_the_walk(array: str) -> None:
 @pytest.mark.parametrize("planner", BOUNDS)
 def test_an_estimate_of_a_small_network_is_near_the_walk(planner: str) -> None:
     problem = task(from_network(NETWORKS["digits-mlp"]), ARRAYS["torus-2x4"], "exact", 256)
-    splits = PLANNERS[planner](problem)
+    splits = SPLITTERS[planner](problem)
     assert BOUNDS[planner][0] < problem.time.estimate(splits) / problem.time.cycles(splits) < BOUNDS[planner][1]
 
 
@@ -75,7 +75,7 @@ def zoo_cases() -> Iterator[tuple[PlanGraph, Splits, Array]]:
     for network in NETWORKS.values():
         graph, array = from_network(network), ARRAYS["torus-2x4"]
         for planner in ("data", "model", "one-weird-trick"):
-            yield graph, PLANNERS[planner](task(graph, array, "exact", 256)), array
+            yield graph, SPLITTERS[planner](task(graph, array, "exact", 256)), array
 
 
 @pytest.mark.parametrize("cases", [random_cases, zoo_cases])

@@ -11,7 +11,7 @@ from plinth.array.array import Array, full, ring
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.regions import Splits
-from plinth.plan.planning import PLANNERS, task
+from plinth.plan.planning import SPLITTERS, task
 from plinth.predict import schedule
 from plinth.predict.schedule import StepSchedule
 from plinth.predict.time import StepTime
@@ -64,12 +64,12 @@ def test_joint_walks_few_steps_to_their_ends_and_finds_the_same(
         network: str, array: Array, walked: list[Splits], monkeypatch: pytest.MonkeyPatch) -> None:
     graph = from_network(NETWORKS[network])
     problem = task(graph, array, "exact", 128)
-    splits = PLANNERS["joint"](problem)
+    splits = SPLITTERS["joint"](problem)
     few = len(walked)
     assert few == len(set(walked)), "no step is walked twice"
     walked.clear()
     monkeypatch.setattr(StepTime, "cycles", lambda self, splits, limit=0.0: self.step(splits).cycles)
-    assert PLANNERS["joint"](other := task(graph, array, "exact", 128)) == splits
+    assert SPLITTERS["joint"](other := task(graph, array, "exact", 128)) == splits
     assert other.time.step(splits) == problem.time.step(splits)
     assert few < 0.6 * len(set(walked))
 

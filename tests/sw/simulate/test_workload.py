@@ -20,7 +20,7 @@ from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planners.mpt import grouped
 from plinth.plan.planners.simple import data, model
-from plinth.plan.planning import PLANNERS, given_plan
+from plinth.plan.planning import SPLITTERS, given_plan
 from plinth.predict.exact import ExactWords
 from plinth.predict.published import PublishedWords
 from plinth.predict.time import StepTime
@@ -134,7 +134,7 @@ def test_an_embedding_moves_rows_and_adds_their_errors(cost: str, splits: tuple[
     assert ("table.zero[0]@0 store" in moved) == (cost == "die")
 
 
-@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("planner", SPLITTERS)
 @pytest.mark.parametrize("network", [DOUBLED, CONCATENATED], ids=lambda network: network.name)
 def test_layers_that_read_a_layer_twice(network: Network, planner: str) -> None:
     """Whoever plans them: words of plans, of the exact model, and on links."""

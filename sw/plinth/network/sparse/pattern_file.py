@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from plinth.errors import UserError, about, quoted
+from plinth.files.documents import nearest
 from plinth.files.forms import NAME_PATTERN
 from plinth.files.npz import MAXIMUM_BYTES, ArrayFile, MemberForm, array_file
 from plinth.network.sparse.matrices import check_layer, check_size, checked, csr, selected, unordered_row
@@ -169,6 +170,10 @@ class _Patterns:
                                         "number")
         return csr(values, columns, starts, shape)
 
+    def valued(self, number: int) -> bool:
+        """Whether a matrix has values."""
+        return f"{self._prefixes[number]}values" in self.file
+
     def _integers(self, form: MemberForm) -> NDArray[np.int64]:
         values = self.file.read(form)
         if values.dtype == np.uint64:  # what int64 does not hold is too large for anything here
@@ -192,6 +197,25 @@ def read_patterns(path: Path) -> dict[str, csr_array]:
     with array_file(path, _WHAT, _REMEDY) as file:
         patterns = _Patterns(file, path)
         return {name: patterns.read(number) for number, name in enumerate(patterns.names)}
+
+
+def read_pattern(path: Path, name: str | None = None) -> tuple[str, csr_array, bool]:
+    """Read one matrix of a file: its name, itself as :func:`read_patterns` has it, and whether the file has its values.
+
+    Raises
+    ------
+    UserError
+        As :func:`read_patterns`; if there is no matrix of that name, or none is named and there are several.
+    """
+    with array_file(path, _WHAT, _REMEDY) as file:
+        patterns = _Patterns(file, path)
+        if name is None and len(patterns.names) > 1:
+            raise UserError(f"{path}: has {len(patterns.names)} matrices, from {quoted(patterns.names[0])} to "
+                            f"{quoted(patterns.names[-1])}; say which one")
+        if name is not None and name not in patterns.names:
+            raise UserError(f"{path}: has no matrix {quoted(name)}; {nearest(name, patterns.names)}")
+        number = 0 if name is None else patterns.names.index(name)
+        return patterns.names[number], patterns.read(number), patterns.valued(number)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Planners without a search: everything one way, or one way for each kind of layer."""
 
-from plinth.partition.graph import DP, MP, PlanGraph
+from plinth.partition.graph import DP, MP, OP, PlanGraph
 from plinth.partition.regions import Splits
 
 
@@ -10,8 +10,10 @@ def data(graph: PlanGraph, levels: int) -> Splits:
 
 
 def model(graph: PlanGraph, levels: int) -> Splits:
-    """Everything model-parallel that can be."""
-    return tuple((MP if MP in graph.choices(number) else DP,) * levels for number in range(len(graph.nodes)))
+    """Everything model-parallel that can be; of sparse layers the outputs are split."""
+    kinds = (OP if node.pattern is not None else MP if MP in graph.choices(number) else DP
+             for number, node in enumerate(graph.nodes))
+    return tuple((kind,) * levels for kind in kinds)
 
 
 def one_weird_trick(graph: PlanGraph, levels: int) -> Splits:

@@ -11,13 +11,14 @@ from plinth.step.layers.loss import SoftmaxLayer, SquaresLayer
 from plinth.step.layers.node import NodeLayer
 from plinth.step.layers.pool import MaxPoolLayer, MeanPoolLayer
 from plinth.step.layers.products import ProductLayer
+from plinth.step.layers.sparse import SparseLayer
 from plinth.step.layers.winograd import WinogradLayer
 from plinth.step.step import Step
 
 #: By kind of layer what builds the operations of a node; ``winograd`` is a convolution by Winograd tiles.
 NODES: dict[str, type[NodeLayer]] = {
-    "dense": ProductLayer, "convolution": ProductLayer, "winograd": WinogradLayer, "embedding": EmbeddingLayer,
-    "affine": AffineLayer, "add": AddLayer, "join": JoinLayer, "concat": ConcatLayer,
+    "dense": ProductLayer, "sparse": SparseLayer, "convolution": ProductLayer, "winograd": WinogradLayer,
+    "embedding": EmbeddingLayer, "affine": AffineLayer, "add": AddLayer, "join": JoinLayer, "concat": ConcatLayer,
     "softmax-cross-entropy": SoftmaxLayer, "mean-squared-error": SquaresLayer}
 #: By kind of layer what builds the operations of one behind a node's sum.
 EPILOGUES: dict[str, type[EpilogueLayer]] = {

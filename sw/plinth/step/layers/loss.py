@@ -33,7 +33,8 @@ class LossLayer(NodeLayer, ABC):
     def finishes(self, other: NodeLayer) -> bool:
         node, there, step = other.node, other.here, self.step
         # Each die's part is its own.
-        return (isinstance(other, WeightedLayer) and step.graph.outputs[other.number] == self.feeds
+        return (isinstance(other, WeightedLayer) and not other.by_channel
+                and step.graph.outputs[other.number] == self.feeds
                 and not node.epilogue and not there.mp and not there.op and not there.ep
                 and step.defined(node, FPROP, "copy", self.feeds[0]) is None
                 and not (node.bias and self.rows < node.output_positions))
@@ -126,7 +127,11 @@ class SoftmaxLayer(LossLayer):
 
 
 class SquaresLayer(LossLayer):
-    """Builds the operations of the mean of squared differences."""
+    """Builds the operations of the mean of squared differences, which are as those of the node before."""
+
+    @property
+    def by_channel(self) -> bool:  # type: ignore[override]
+        return self.layers[self.edge.producer].by_channel
 
     @property
     def slope(self) -> float:

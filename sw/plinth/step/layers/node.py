@@ -9,7 +9,7 @@ from plinth.partition.groups import ERROR
 from plinth.step.granularity import folding
 from plinth.step.layers.epilogue import ElementwiseLayer, EpilogueLayer, narrow_map
 from plinth.step.operands import narrow_weights, widened
-from plinth.step.operations import LastStrip, Sweep
+from plinth.step.operations import Clear, LastStrip, Sweep, Turn
 from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots
 from plinth.step.step import Step
@@ -20,9 +20,12 @@ from plinth.step.vector import Operand, VectorProgram
 from plinth_hw.isa.vector_body import VECTOR_LOADS, VectorOp
 
 
-def column_sum(program: VectorProgram, bias: Operand, *, first: bool) -> None:
-    """Sum region "d" over its rows into a bias gradient, onto what earlier strips left."""
-    if first:
+def column_sum(program: VectorProgram, bias: Operand, *, first: bool, by_channel: bool = False) -> None:
+    """Sum region "d" over its rows into a bias gradient, onto what earlier strips left; with ``by_channel`` over its
+    columns, which are whole."""
+    if by_channel:
+        program.run(VectorOp.SUM, "db", "d", shape="column")
+    elif first:
         program.run(VectorOp.SUM, "db", "d", shape="row")
     else:
         program.load("db", bias, "row")
@@ -54,6 +57,8 @@ class NodeLayer:
     narrow_splits: ClassVar[tuple[str, ...] | None] = None
     #: Row regions of :meth:`combine` beside biases.
     row_regions: ClassVar[int] = 0
+    #: Whether a row of what it reads and gives is a channel, not a sample.
+    by_channel: bool = False
 
     def __init__(self, step: Step, number: int, layers: "list[NodeLayer]", epilogue: Sequence[EpilogueLayer] = ()):
         self.step, self.number, self.layers = step, number, layers
@@ -78,6 +83,7 @@ class NodeLayer:
         self.readers: list[tuple[NodeLayer, int]] = []
         self._map: Tensor | None = None
         self._wide: Tensor | None = None
+        self._turned: Tensor | None = None
 
     @property
     def finished(self) -> bool:
@@ -101,6 +107,21 @@ class NodeLayer:
         if self._wide is None:
             self._wide = widened(self.step, reader, f"{self.node.name}.wide", self.map)
         return self._wide
+
+    def map_for(self, reader: "NodeLayer") -> Tensor:
+        """Its output as a node behind it reads it: in FP32, and with channels as rows, if that does."""
+        found = self.map if reader.takes_narrow else self.wide_map(reader.node)
+        if found.by_channel == reader.by_channel:
+            return found
+        if self._turned is None:
+            self._turned = self.turned(found, f"{self.node.name}.turned")
+        return self._turned
+
+    def turned(self, source: Tensor, name: str) -> Tensor:
+        """Append a copy of a map, or of its error, whose rows are what the columns are."""
+        target = self.step.reserve(source.turned(name))
+        self.step.add(Turn(name, self.node, source, target))
+        return target
 
     # Forwards.
 
@@ -153,16 +174,18 @@ class NodeLayer:
         producer = self.layers[number]
         planned = step.defined(producer.node, FPROP, "copy", edge)
         if planned is None:
-            return producer.map if self.takes_narrow else producer.wide_map(self.node)
+            return producer.map_for(self)
         wanted = self.tensor(f"{self.node.name}.input{place}", planned.target, planned.channels, planned.positions)
-        step.exchange(planned, number, producer.map, [wanted], own=True)
+        source = producer.map if producer.map.by_channel == self.by_channel else producer.map_for(self)
+        step.exchange(planned, number, source, [wanted], own=True)
         return wanted
 
     def tensor(self, name: str, region: Region, channels: int, positions: int, *, packed: bool = False,
                moves: bool = False) -> Tensor:
         """Reserve memory of every die for a tensor; ``moves``: once for every step of an epoch."""
         step = self.step
-        return step.reserve(Tensor(name, step.batch, positions, channels, region, step.factors, packed), moves=moves)
+        tensor = Tensor(name, step.batch, positions, channels, region, step.factors, packed)
+        return step.reserve(tensor.turned(name) if self.by_channel else tensor, moves=moves)
 
     def summands(self) -> list[Placed]:
         """Append what gives its summands at its owner; none: another node finishes its sum."""
@@ -207,11 +230,10 @@ class NodeLayer:
         add_sources(program, summands)
         self.add_biases(program, biases)
 
-    @staticmethod
-    def add_biases(program: VectorProgram, biases: Sequence[Operand]) -> None:
+    def add_biases(self, program: VectorProgram, biases: Sequence[Operand]) -> None:
         """Add biases to region "z", in their order."""
         for number, bias in enumerate(biases):
-            program.load(f"b{number}", bias, "row")
+            program.load(f"b{number}", bias, "column" if self.by_channel else "row")
             program.run(VectorOp.ADD, "z", "z", f"b{number}")
 
     def activated(self, output: Tensor) -> Tensor:
@@ -253,6 +275,8 @@ class NodeLayer:
         readers = [reading for reading in self.readers if reading[0].number not in step.shared_tiles]
         for reader, place in readers:
             error, edge = reader.errors[place], reader.feeds[place]
+            if error.by_channel != owned.by_channel:
+                error = self.turned(error, f"{reader.node.name}.{error.name}.turned")
             planned = step.defined(self.node, BPROP, "reduce", edge)
             if planned is None:
                 sources = [*sources, error]
@@ -262,6 +286,10 @@ class NodeLayer:
                 moved[edge] = step.reserve(Slots(f"{name}.error.{reader.node.name}.{place}.", owned, members.size,
                                                  step.parameters.beat_words))
                 step.exchange(planned, self.number, error, moved[edge], members, own=True)
+                if planned.source.covers:
+                    # What a reader does not need has no error there.
+                    step.zeros.append(Clear(f"{moved[edge].name}zero", self.node, step.parameters, moved[edge],
+                                            step.any))
             # The only summands are added up from their slots.
             sources = moved[edge] if len(readers) == 1 else [*sources, *moved[edge]]
         if len(sources) == 1:
@@ -304,13 +332,15 @@ class NodeLayer:
                 sweep.load("y", folded(activation.kept, fold))
                 activation.back(sweep, "d", "y")
             if summed is not None:
-                column_sum(sweep, summed, first=first)
+                column_sum(sweep, summed, first=first, by_channel=error.by_channel)
             if target is not None:
                 sweep.store("d", folded(target, fold))
             return sweep
 
+        by_channel = error.by_channel
         step.hold(Sweep(name, node, step.parameters, program(True), program(False), error,
-                        1 if activation is None else activation.regions, 2 * bias, fold=fold, images=self.images))
+                        1 if activation is None else activation.regions, 0 if by_channel else 2 * bias,
+                        1 if by_channel and bias else None, fold, self.images))
         if sums is not None and gradient is not None:
             last = VectorProgram(step.parameters)
             last.load("d", Unfolded(sums, fold))

@@ -30,8 +30,9 @@ class WeightedLayer(NodeLayer, ABC):
 
     def summands(self) -> list[Placed]:
         step, node = self.step, self.node
-        z = self.z = Tensor(f"{node.name}.product", step.batch, node.raw_positions, node.output_channels,
-                            self.here.output, step.factors)
+        z = Tensor(f"{node.name}.product", step.batch, node.raw_positions, node.output_channels, self.here.output,
+                   step.factors)
+        self.z = z = z.turned(z.name) if self.by_channel else z
         if self.gives_product:
             step.reserve(z)
         self.multiply(self.x[0], z)

@@ -1,0 +1,62 @@
+"""What a dense block of a sparse layer's matrix takes on a die, as covers are chosen by it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from plinth.machine.blocks import BlockCover, Integers
+from plinth.machine.copies import INDEXED_CYCLES
+from plinth.machine.covers import area, cover
+from plinth.machine.tiles import TASK_PERIOD
+from plinth_hw.isa.parameters import DieParameters
+
+#: Most rows and columns of a block.
+MOST_ROWS = MOST_COLUMNS = 4096
+
+
+def is_run(numbers: Integers) -> bool:
+    """Whether rows, or columns, lie one behind the other."""
+    return bool((np.diff(numbers) == 1).all())
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """Cycles of a block of so many rows and columns, of so many samples: of its product, whose rows fill the array's,
+    or of the rows of samples that are gathered for it and added where it belongs, whatever takes longer, as they go on
+    side by side; and of its task.
+
+    Parameters
+    ----------
+    array_rows, array_columns, flit_words : int
+        Of the matrix engine and the transfer engine.
+    samples : int
+    """
+
+    array_rows: int
+    array_columns: int
+    flit_words: int
+    samples: int
+
+    @classmethod
+    def of(cls, parameters: DieParameters, samples: int) -> "BlockCost":
+        """On dies of some parameters."""
+        return cls(parameters.rows, parameters.columns, parameters.within.flit_words, samples)
+
+    def __call__(self, rows: int, columns: int) -> float:
+        """Cycles of a block whose rows and columns lie anywhere."""
+        return self._cycles(rows, columns, rows + columns)
+
+    def _cycles(self, rows: int, columns: int, moved: int) -> float:
+        tiles = -(-rows // self.array_rows) * -(-self.samples // self.array_columns)
+        return TASK_PERIOD + max(float(tiles * columns), moved * max(INDEXED_CYCLES, self.samples / self.flit_words))
+
+    def of_cover(self, cover: BlockCover) -> float:
+        """Cycles of all blocks of a cover, of which rows and columns that lie in a row are not moved."""
+        sides = (cover.block(number) for number in range(cover.count))
+        return sum(self._cycles(len(rows), len(columns), sum(len(side) for side in (rows, columns) if not is_run(side)))
+                   for rows, columns in sides)
+
+    def best(self, pattern: csr_array) -> BlockCover:
+        """A pattern's cover of the fewest cycles: one without fill, or one that may have some."""
+        return min((cover(pattern, MOST_ROWS, MOST_COLUMNS, cost) for cost in (area, self)), key=self.of_cover)

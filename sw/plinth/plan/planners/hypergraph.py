@@ -1,0 +1,89 @@
+"""Sparse layers partitioned by the hypergraph of their connections (:mod:`plinth.partition.hypergraph`): which die has
+which rows of each."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plinth.errors import UserError
+from plinth.partition.cuts import runs_of
+from plinth.partition.graph import DP, MP, OP, PlanGraph
+from plinth.partition.hypergraph.owners import Integers
+from plinth.partition.hypergraph.partition import partition
+from plinth.partition.hypergraph.sweeps import Progress
+from plinth.partition.regions import Lists, Partition, Splits
+
+#: Connections of a chain of layers up to which a partition is searched for, not made by structure alone.
+SEARCHED = 1 << 18
+
+
+def chains(graph: PlanGraph) -> Iterator[list[int]]:
+    """Numbers of the sparse nodes that follow each other, each read by the next one alone."""
+    chain: list[int] = []
+    for number, node in enumerate(graph.nodes):
+        if node.pattern is None:
+            continue
+        feeds = graph.feeds(number)
+        if chain and (feeds[0] is None or graph.edges[feeds[0]].producer != chain[-1]
+                      or len(graph.outputs[chain[-1]]) > 1):
+            yield chain
+            chain = []
+        chain.append(number)
+    if chain:
+        yield chain
+
+
+def hypergraph(graph: PlanGraph, levels: int, dies: int, how: str | None = None, seed: int = 0,
+               progress: Progress | None = None) -> tuple[Splits, Partition]:
+    """Splits and lists: sparse layers split their outputs by the rows that dies own, all else its batch; squares behind
+    a sparse layer are compared where its outputs are.
+
+    Parameters
+    ----------
+    how : str or None
+        One of :data:`~plinth.partition.hypergraph.partition.WAYS`; None: by structure, if there is one and layers are
+        large, else the best that is found.
+
+    Raises
+    ------
+    UserError
+        If there is no sparse layer, or one has fewer rows than there are dies.
+    """
+    splits: list[tuple[str, ...]] = [(DP,) * levels for _ in graph.nodes]
+    lists: list[Lists | None] = [None] * len(graph.nodes)
+    for chain in chains(graph):
+        for number, owners in zip(chain, _owners(graph, chain, dies, how, seed, progress), strict=True):
+            splits[number] = (OP,) * levels
+            lists[number] = Lists(outputs=tuple(runs_of(np.flatnonzero(owners == die).tolist())
+                                                for die in range(dies))) if levels else None
+    if not any(vector and vector[0] == OP for vector in splits) and levels:
+        raise UserError(f"network {graph.name!r} has no sparse layer, which the planner hypergraph is for; choose "
+                        "another planner")
+    last = graph.edges[graph.inputs[-1][0]].producer
+    owned = lists[last]
+    if owned is not None and graph.split_loss:
+        splits[-1], lists[-1] = (MP,) * levels, Lists(inputs=owned.outputs)
+    return tuple(splits), tuple(lists)
+
+
+def _owners(graph: PlanGraph, chain: list[int], dies: int, how: str | None, seed: int, progress: Progress | None
+            ) -> tuple[Integers, ...]:
+    nodes = [graph.nodes[number] for number in chain]
+    patterns = [node.pattern for node in nodes if node.pattern is not None]
+
+    def by(way: str) -> tuple[Integers, ...]:
+        return partition((pattern.matrix() for pattern in patterns), dies, way, seed=seed, progress=progress).layers
+
+    for node in nodes:
+        if node.output_channels < dies:
+            raise UserError(f"layer {node.name!r} has {node.output_channels} rows, fewer than the {dies} dies that the "
+                            "planner hypergraph gives them to; choose an array of fewer dies, or the planner data")
+    if how is not None:
+        return by(how)
+    if sum(pattern.nonzeros for pattern in patterns) > SEARCHED:
+        try:
+            return by("structured")
+        except UserError:
+            # Patterns without structure.
+            return by("greedy")
+    return by("best")

@@ -1,0 +1,262 @@
+"""Sparse layers: products over the entries of a matrix whose pattern stays.
+
+A row of what they read and give is a channel, a column a sample: channels go from die to die one by one, and each moves
+as a whole row. With W the rows that a die has, and X the columns that these need::
+
+    fprop    Y = W X        updateGrad    dW = dY X^T at the entries of W alone        bprop    dX = W^T dY
+
+A die's entries lie in dense blocks, some rows by some columns (:mod:`plinth.step.pattern_weights`). The transfer engine
+gathers the rows of X that a block's columns name, of all blocks behind each other, where they do not lie so already,
+and the matrix engine multiplies the block by them. Rows that several blocks give are added up in the order of blocks:
+by the matrix engine, which begins with what is there, or, where a block's rows do not lie in a row, by the transfer
+engine. Gathered rows of X serve updateGrad as well, those of dY bprop.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from plinth.buffers import Buffer
+from plinth.machine.block_cost import is_run
+from plinth.partition.cuts import Integers
+from plinth.partition.graph import Node
+from plinth.step import granularity
+from plinth.step.layers.weighted import WeightedLayer
+from plinth.step.operations import Clear, Repeated, Sweep
+from plinth.step.pattern_weights import FillMask, PatternWeights
+from plinth.step.reductions import Reductions
+from plinth.step.row_lists import IndexedRows, Lists, RowLists
+from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Task, TileCopy
+from plinth.step.tensors import OnDies, Tensor
+from plinth.step.vector import VectorProgram
+from plinth.step.weights import Matrix
+from plinth_hw.isa.operations import Engine
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.vector_body import VectorOp
+
+#: Sides of a block: what it reads is numbered by its columns, what it gives by its rows.
+COLUMNS, ROWS = "columns", "rows"
+#: Which operand of a product is transposed: as the product of a fully connected layer that does so.
+_FORMS = {FPROP: FPROP, BPROP: UPDATE, UPDATE: BPROP}
+
+
+@dataclass(frozen=True)
+class BlockSide(RowLists):
+    """Rows of a tensor that blocks read or give on one of their sides; with lists of those that do not lie in a row."""
+
+    name: str
+    weights: PatternWeights
+    side: str
+    tensor: Tensor
+
+    @property
+    def dies(self) -> int:
+        return prod(self.tensor.factors)
+
+    def rows(self, die: int) -> Sequence[Integers]:
+        """For each block of a die the rows of its part."""
+        return _rows(self.weights, self.side, die)
+
+    def lists(self, die: int) -> Lists:
+        return {number: IndexedRows(rows, False) for number, rows in enumerate(self.rows(die)) if not is_run(rows)}
+
+    def added(self, die: int) -> list[bool]:
+        """For each block whether its product is added to what is there: of tensors that are cleared all, of others
+        those whose rows an earlier one gives. Blocks with a list give their product to a place of their own."""
+        cleared, seen = not self.whole(die), np.zeros(self.tensor.part(die).samples, np.bool_)
+        added = []
+        for rows in self.rows(die):
+            added.append(is_run(rows) and (cleared or bool(seen[rows].all())))
+            seen[rows] = True
+        return added
+
+    def whole(self, die: int) -> bool:
+        """Whether blocks give every row of the tensor, each once or, rows of an earlier block, again, and none of them
+        by a list."""
+        seen = np.zeros(self.tensor.part(die).samples, np.bool_)
+        for rows in self.rows(die):
+            if not is_run(rows) or seen[rows].any() != seen[rows].all():
+                return False
+            seen[rows] = True
+        return bool(seen.all())
+
+
+@lru_cache(maxsize=1 << 12)
+def _rows(weights: PatternWeights, side: str, die: int) -> tuple[Integers, ...]:
+    cover = weights.cover(die)
+    return tuple(cover.block(number)[side == COLUMNS] for number in range(cover.count))
+
+
+@dataclass(frozen=True)
+class GatheredRows:
+    """A place for what all blocks read on one of their sides, block behind block: rows of samples."""
+
+    name: str
+    side: BlockSide
+
+    packed = False
+
+    def _first(self, die: int) -> Integers:
+        return np.concatenate([[0], np.cumsum([len(rows) for rows in self.side.rows(die)], dtype=np.int64)])
+
+    def place_words(self) -> int:
+        """Words of memory, of the die that needs most."""
+        return max(int(self._first(die)[-1]) * self.side.tensor.part(die).channels for die in range(self.side.dies))
+
+    def buffer(self, die: int) -> Buffer:
+        """All blocks' rows."""
+        columns = self.side.tensor.part(die).channels
+        return Buffer(self.name, 0, int(self._first(die)[-1]), columns, max(1, columns))
+
+    def of(self, die: int, block: int) -> Buffer:
+        """A block's rows."""
+        first = self._first(die)
+        return self.buffer(die).lines(int(first[block]), int(first[block + 1] - first[block]))
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """How blocks reach rows of a tensor on one of their sides: themselves, where they lie in a row, or by a place where
+    a block's rows do, behind one another."""
+
+    side: BlockSide
+    place: GatheredRows
+    #: Whether they have been gathered.
+    there: bool = False
+
+    def buffer(self, die: int, block: int) -> Buffer:
+        """Where a block's rows lie."""
+        rows = self.side.rows(die)[block]
+        if is_run(rows):
+            return self.side.tensor.buffer(die).lines(int(rows[0]), len(rows))
+        return self.place.of(die, block)
+
+    def copy(self, name: str, node: Node, die: int, block: int, *, back: bool = False) -> Iterator[Task]:
+        """Gathers a block's rows, or adds what it gives to them; nothing, if they lie in a row."""
+        if block not in self.side.lists(die):
+            return
+        index, tensor, place = self.side.at(die, block), self.side.tensor.buffer(die), self.place.of(die, block)
+        if back:
+            work = TileCopy(place, tensor, index=index.to_target(), added=True)
+            yield Task(f"{name}.scatter[{block}]", Engine.TRANSFER, work, (place, tensor, index.numbers), (tensor,), 1,
+                       node)
+        elif not self.there:
+            yield Task(f"{name}.gather[{block}]", Engine.TRANSFER, TileCopy(tensor, place, index=index),
+                       (tensor, index.numbers), (place,), 1, node)
+
+
+@dataclass(frozen=True)
+class SparseProducts(Repeated):
+    """A product of a sparse layer on each die, block by block. Nothing where a die has no entries, or no samples.
+
+    Parameters
+    ----------
+    x, z : BlockRows
+        Input and output, or their errors, on the blocks' sides of columns and of rows.
+    weights : PatternWeights
+        Or their gradient.
+    """
+
+    node: Node
+    parameters: DieParameters
+    direction: str
+    x: BlockRows
+    z: BlockRows
+    weights: PatternWeights
+
+    @property
+    def name(self) -> str:
+        """Of its tasks."""
+        return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
+
+    def on(self, die: int) -> Hashable:
+        """All that its tasks on a die follow from."""
+        return self, die
+
+    @property
+    def given(self) -> BlockRows | None:
+        """What it gives; None: the gradient."""
+        return {FPROP: self.z, BPROP: self.x, UPDATE: None}[self.direction]
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
+        count = self.weights.cover(die).count
+        if not self.z.side.tensor.part(die).channels:
+            return
+        added = [False] * count if self.given is None else self.given.side.added(die)
+        for group in granularity.groups(count, most):
+            yield from self._block(die, group, added[group.start])
+
+    def _block(self, die: int, group: range, added: bool) -> Iterator[Task]:
+        """The tasks of some neighbouring blocks, as those of the first one."""
+        block, count, given = group.start, len(group), self.given
+        for rows in (self.x, self.z):
+            if rows is not given:
+                for task in rows.copy(self.name, self.node, die, block):
+                    yield task.repeated(count)
+        w, x, z = self.weights.block(die, block), self.x.buffer(die, block), self.z.buffer(die, block)
+        a, b, c = {FPROP: (w, x, z), BPROP: (w, z, x), UPDATE: (z, x, w)}[self.direction]
+        work = Multiplication(self.node.name, _FORMS[self.direction], None, a, b, c, added)
+        yield Task(f"{self.name}[{block}]", Engine.MATRIX, work, (a, b, c) if added else (a, b), (c,), count, self.node)
+        if given is not None:
+            for task in given.copy(self.name, self.node, die, block, back=True):
+                yield task.repeated(count)
+
+
+class SparseLayer(WeightedLayer):
+    """Builds the operations of a sparse layer."""
+
+    by_channel = True
+    fp32_reason = "where a map of 16 bits has two samples to a word"
+
+    def _side(self, side: str, tensor: Tensor, place: GatheredRows | None = None, *, there: bool = False) -> BlockRows:
+        """How blocks reach a tensor; ``place``: left out, a new one is reserved."""
+        step, weights = self.step, self.step.weights[self.node.name]
+        assert isinstance(weights, PatternWeights)
+        lists = BlockSide(f"{tensor.name}.{side}", weights, side, tensor)
+        if lists not in step.host_words:
+            step.write_once(lists)
+        return BlockRows(lists, place or step.reserve(GatheredRows(f"{tensor.name}.gathered", lists)), there)
+
+    def _add(self, direction: str, x: BlockRows, z: BlockRows) -> None:
+        step = self.step
+        weights = (step.gradients if direction == UPDATE else step.weights)[self.node.name]
+        assert isinstance(weights, PatternWeights)
+        operation = SparseProducts(self.node, step.parameters, direction, x, z, weights)
+        given = operation.given
+        if given is not None:
+            cleared = frozenset(die for die in range(step.dies) if not given.side.whole(die))
+            if cleared:
+                step.add(Clear(f"{operation.name}.zero", self.node, step.parameters,
+                               OnDies(given.side.tensor, cleared), step.any))
+        step.add(operation)
+
+    def _mask(self) -> None:
+        """Append what makes the gradient +0 where blocks are filled up."""
+        step, node, gradient = self.step, self.node, self.step.gradients[self.node.name]
+        assert isinstance(gradient, PatternWeights)
+        if gradient.filled:
+            mask, program = step.write_once(FillMask(f"{node.name}.mask", gradient)), VectorProgram(step.parameters)
+            program.load("g", Matrix(gradient))
+            program.load("m", mask)
+            program.run(VectorOp.RELU_MASK, "g", "g", "m")
+            program.store("g", Matrix(gradient))
+            step.add(Sweep(f"{node.name}.mask", node, step.parameters, program, program, mask, 2))
+
+    def multiply(self, x: Tensor, z: Tensor) -> None:
+        self._columns = self._side(COLUMNS, x)
+        self._add(FPROP, self._columns, self._side(ROWS, z))
+
+    def differentiate(self, x: Tensor, z: Tensor, error: Tensor, reductions: Reductions) -> None:
+        x_error, there = self.input_error(), BlockRows(self._columns.side, self._columns.place, True)
+        rows = self._side(ROWS, error)
+        self._add(UPDATE, there, rows)
+        self._mask()
+        if x_error is not None:
+            # What was gathered of the input is done with.
+            self._add(BPROP, self._side(COLUMNS, x_error, self._columns.place), BlockRows(rows.side, rows.place, True))
+        for piece in reductions.pieces(self.number):
+            reductions.add(self.number, piece)

@@ -1,0 +1,96 @@
+"""Networks with sparse layers: made of chains and of pruned networks, written and read."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, random_array
+
+from plinth.errors import UserError
+from plinth.network.file import load_network, network_from_data
+from plinth.network.layers import Dense, Sparse
+from plinth.network.network import perceptron
+from plinth.network.parameters import initial_parameters
+from plinth.network.sparse.layers import layered, pruned_network, write_sparse
+from plinth.network.sparse.pattern import PatternForm, SparsePattern
+from plinth.network.sparse.pattern_file import write_patterns
+from plinth.network.sparse.radix_net import challenge_network, trained_network
+from plinth.network.zoo import NETWORKS
+
+
+def matrix(seed: int = 0, shape: tuple[int, int] = (6, 8)) -> csr_array:
+    made = csr_array(random_array(shape, density=0.4, rng=np.random.default_rng(seed), dtype=np.float32))
+    made.sum_duplicates()
+    return made
+
+
+def test_equal_matrices_give_equal_patterns() -> None:
+    first, second, other = SparsePattern.of(matrix()), SparsePattern.of(matrix()), SparsePattern.of(matrix(1))
+    assert first == second and hash(first) == hash(second) and first != other
+    assert SparsePattern.of(matrix(), values=False) != first
+    changed = matrix()
+    changed.data[0] += 1
+    assert SparsePattern.of(changed) != first
+    assert SparsePattern.of(changed, values=False) == SparsePattern.of(matrix(), values=False)
+
+
+def test_a_pattern_of_a_file_is_that_of_its_matrix(tmp_path: Path) -> None:
+    write_patterns(tmp_path / "a.npz", {"one": matrix(), "two": matrix(1)})
+    read = SparsePattern.read(tmp_path / "a.npz", "two")
+    assert read == SparsePattern.of(matrix(1)) and (read.matrix() != matrix(1)).nnz == 0
+    assert SparsePattern.read(tmp_path / "a.npz", "two", read.digest) == read
+    with pytest.raises(UserError, match="say which one"):
+        SparsePattern.read(tmp_path / "a.npz")
+    with pytest.raises(UserError, match="has no matrix"):
+        SparsePattern.read(tmp_path / "a.npz", "three")
+    with pytest.raises(UserError, match="another matrix than it was"):
+        SparsePattern.read(tmp_path / "a.npz", "one", read.digest)
+
+
+@pytest.mark.parametrize("value", [3, None, [], {}, {"matrix": "a"}, {"file": 1}, {"file": "a.npz", "more": "b"}, "",
+                                   {"digest": "0" * 64}])
+def test_what_is_no_pattern_is_told(value: object) -> None:
+    with pytest.raises((ValueError, UserError)):
+        PatternForm("connections").parse(value)
+
+
+def test_a_network_is_written_and_read(tmp_path: Path) -> None:
+    network = layered(trained_network(64, 3, seed=1, biases=True))
+    write_sparse(tmp_path / "net.yaml", network)
+    again = load_network(str(tmp_path / "net.yaml"))
+    assert again == network and again.variables == network.variables
+    first = initial_parameters(again, 0)
+    assert np.array_equal(first["fc2.weights"], trained_network(64, 3, seed=1).matrix(1).data)
+
+
+def test_layers_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    write_patterns(tmp_path / "a.npz", {"one": matrix()})
+    data = {"version": 2, "name": "a", "input": [9], "layers": [
+        {"name": "fc", "kind": "sparse", "pattern": "a.npz"}, {"name": "loss", "kind": "mean-squared-error"}]}
+    with pytest.raises(UserError, match="a pattern of 8 columns, but the network's input gives 9 features"):
+        network_from_data(data, "net.yaml", tmp_path)
+    data["input"] = [2, 2, 2]
+    with pytest.raises(UserError, match="put a flatten layer between"):
+        network_from_data(data, "net.yaml", tmp_path)
+
+
+def test_a_pruned_network_keeps_its_largest_weights() -> None:
+    network = NETWORKS["digits-mlp"]
+    parameters = initial_parameters(network, 0)
+    pruned = pruned_network(network, parameters, 0.1)
+    sparse = [layer for layer in pruned.layers if isinstance(layer, Sparse)]
+    dense = [layer for layer in network.layers if isinstance(layer, Dense)]
+    assert [layer.name for layer in sparse] == [layer.name for layer in dense]
+    assert sum(layer.pattern.nonzeros for layer in sparse) == round(0.1 * sum(
+        parameters[f"{layer.name}.weights"].size for layer in dense))
+    least = min(np.abs(layer.pattern.matrix().data).min() for layer in sparse)
+    assert sum((np.abs(parameters[f"{layer.name}.weights"]) > least).sum() for layer in dense) < sum(
+        layer.pattern.nonzeros for layer in sparse)
+
+
+def test_chains_that_are_no_networks_are_told() -> None:
+    with pytest.raises(ValueError, match="inference"):
+        layered(challenge_network(1024, 2))
+    with pytest.raises(ValueError, match="is a convolution"):
+        pruned_network(NETWORKS["lenet-c"], initial_parameters(NETWORKS["lenet-c"], 0), 0.1)
+    assert perceptron("p", (4, 3)).layers

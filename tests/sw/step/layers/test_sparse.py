@@ -1,0 +1,130 @@
+"""Sparse layers: trained on golden dies and in numpy, against float64, with the words of their hypergraph."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import plinth
+from plinth.errors import UserError
+from plinth.network.layers import Dense, MeanSquaredError, Relu, Sigmoid, SoftmaxCrossEntropy, Sparse
+from plinth.network.network import Network
+from plinth.network.sparse.irregular import IrregularNet
+from plinth.network.sparse.layers import write_sparse
+from plinth.network.sparse.pattern import SparsePattern
+from plinth.network.sparse.pattern_file import read_patterns, write_patterns
+from plinth.network.sparse.radix_net import RadixNet
+from plinth.partition.exchanges import exchange_words
+from plinth.partition.hypergraph.owners import SparsePartition
+from plinth.partition.hypergraph.volume import traffic
+
+#: Widths of the irregular networks.
+WIDTHS = (40, 32, 24, 20)
+
+
+def radix(layers: int = 3, neurons: int = 64) -> list[csr_array]:
+    source = RadixNet(neurons=neurons, layers=layers, seed=1)
+    return [source.rows(layer, np.arange(neurons)) for layer in range(layers)]
+
+
+def irregular(density: float = 0.2) -> list[csr_array]:
+    source = IrregularNet(widths=WIDTHS, density=density, seed=2)
+    return [source.rows(layer, np.arange(rows)) for layer, rows in enumerate(WIDTHS[1:])]
+
+
+def with_gaps() -> list[csr_array]:
+    """Rows and columns without entries, and a row of all."""
+    first = irregular()
+    first[1] = first[1].tolil()
+    first[1][3] = 0
+    first[1][:, 5] = 0
+    first[1][7] = 0.25
+    return [csr_array(matrix, dtype=np.float32) for matrix in first]
+
+
+def network(patterns: Sequence[csr_array], *, bias: bool = True, classes: bool = False) -> Network:
+    layers: list = []
+    for number, pattern in enumerate(patterns):
+        pattern.sum_duplicates()
+        layers += [Sparse(name=f"fc{number}", pattern=SparsePattern.of(pattern), bias=bias),
+                   (Relu if classes else Sigmoid)(name=f"act{number}")]
+    if classes:
+        layers += [Dense(name="out", outputs=5), SoftmaxCrossEntropy(name="loss")]
+    else:
+        layers.append(MeanSquaredError(name="loss"))
+    return Network(name="sparse", input=(patterns[0].shape[1],), layers=tuple(layers))
+
+
+def samples(definition: Network, count: int = 24) -> tuple[np.ndarray, np.ndarray]:
+    draws = np.random.default_rng(3)
+    x = draws.random((count, definition.input.elements)).astype(np.float32)
+    if definition.layers[-1].kind == "mean-squared-error":
+        last = [layer for layer in definition.layers if isinstance(layer, Sparse)][-1].pattern.rows
+        return x, draws.random((count, last)).astype(np.float32)
+    return x, draws.integers(0, 5, count)
+
+
+CASES = {"radix": network(radix()), "irregular": network(irregular()), "gaps": network(with_gaps(), bias=False),
+         "classes": network(irregular(0.5), classes=True)}
+
+
+@pytest.mark.parametrize("dies", [1, 2, 4])
+@pytest.mark.parametrize("planner", ["hypergraph", "data", "random-rows", "model"])
+@pytest.mark.parametrize("name", CASES)
+def test_golden_dies_and_numpy_train_as_float64_does(name: str, planner: str, dies: int) -> None:
+    definition = CASES[name]
+    plan = plinth.plan(definition, f"ring-{dies}", planner=planner, batch=12)
+    x, y = samples(definition)
+    found = {device: plinth.train(plan, x, y, device=device, steps=3, rate=0.5) for device in ("golden", "numpy")}
+    # Training compares each step with the float64 reference, and fails where it is off.
+    for result in found.values():
+        assert result.report["failure"] is None and result.report["checked_steps"] == 3
+    for variable, values in found["golden"].parameters.items():
+        np.testing.assert_allclose(values, found["numpy"].parameters[variable], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("planner", ["hypergraph", "random-rows"])
+@pytest.mark.parametrize("name", ["radix", "irregular", "gaps"])
+def test_words_are_those_of_the_hypergraph(name: str, planner: str) -> None:
+    definition, dies, batch = CASES[name], 4, 12
+    plan = plinth.plan(definition, f"ring-{dies}", planner=planner, batch=batch)
+    sharding = plan.plan.sharding
+    patterns = [layer.pattern.matrix() for layer in definition.layers if isinstance(layer, Sparse)]
+    owners = [np.zeros(patterns[0].shape[1], np.int64)]
+    for pattern, lists in zip(patterns, sharding.lists, strict=False):
+        owner = np.full(pattern.shape[0], -1)
+        for die, part in enumerate(lists.outputs):
+            for first, end in part:
+                owner[first:end] = die
+        owners.append(owner)
+    words = 0
+    for number, pattern in enumerate(patterns[1:], 1):
+        dense = pattern.toarray() != 0
+        for column, owner in enumerate(owners[number]):
+            words += 2 * batch * len(set(owners[number + 1][dense[:, column]].tolist()) - {owner})
+    moved = sum(exchange_words(exchange, batch, sharding.factors) for exchange in sharding.exchanges)
+    counted = traffic(patterns, SparsePartition(dies, owners[0], tuple(owners[1:])), first_layer="none")
+    assert moved == words == batch * counted.words
+
+
+def test_a_plan_in_a_file_trains_as_it_was_made(tmp_path: Path) -> None:
+    definition = CASES["radix"]
+    write_sparse(tmp_path / "net.yaml", definition)
+    plan = plinth.plan(tmp_path / "net.yaml", "ring-4", planner="hypergraph", batch=12)
+    plan.save(tmp_path / "plan.yaml")
+    x, y = samples(definition)
+    first, again = (plinth.train(of, x, y, device="numpy", steps=2, rate=0.5).parameters
+                    for of in (plan, tmp_path / "plan.yaml"))
+    assert {name: values.tobytes() for name, values in first.items()} == {
+        name: values.tobytes() for name, values in again.items()}
+    first_weights = definition.layers[0].pattern.first_values()
+    assert not np.array_equal(first["fc0.weights"], first_weights)
+    # Another pattern under the same name is told.
+    matrices = read_patterns(tmp_path / "net.npz")
+    matrices["fc1"].data[0] += 1
+    write_patterns(tmp_path / "net.npz", matrices)
+    with pytest.raises(UserError, match="another matrix than it was"):
+        plinth.load_plan(tmp_path / "plan.yaml")
+
