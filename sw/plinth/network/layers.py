@@ -159,6 +159,13 @@ class Layer(ABC):
                               f"{inputs[0]} features; give the network a map or use a dense layer")
         return inputs[0]
 
+    def _features(self, inputs: Sequence[Shape]) -> Shape:
+        """The one input, which must be features."""
+        if not inputs[0].flat:
+            raise self.refuse(f"needs features, but {feeder(self.inputs[0])} gives a map of {inputs[0]}; "
+                              "put a flatten layer between")
+        return inputs[0]
+
 
 def feeder(name: str) -> str:
     """How messages call what feeds a layer."""
@@ -176,9 +183,7 @@ class Dense(Layer):
     bias: Annotated[bool, Flag("whether a bias is added")] = True
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
-        if not inputs[0].flat:
-            raise self.refuse(f"needs features, but {feeder(self.inputs[0])} gives a map of {inputs[0]}; "
-                              "put a flatten layer between")
+        self._features(inputs)
         return Shape((self.outputs,))
 
     def variables(self, inputs: Sequence[Shape]) -> tuple[Variable, ...]:
@@ -203,10 +208,7 @@ class Sparse(Layer):
     bias: Annotated[bool, Flag("whether a bias is added")] = True
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
-        if not inputs[0].flat:
-            raise self.refuse(f"needs features, but {feeder(self.inputs[0])} gives a map of {inputs[0]}; "
-                              "put a flatten layer between")
-        if inputs[0].elements != self.pattern.columns:
+        if self._features(inputs).elements != self.pattern.columns:
             raise self.refuse(f"has a pattern of {self.pattern.columns} columns, but {feeder(self.inputs[0])} gives "
                               f"{inputs[0]} features; give a column for each")
         return Shape((self.pattern.rows,))
@@ -571,9 +573,7 @@ class SoftmaxCrossEntropy(Layer):
     is_loss = True
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
-        if not inputs[0].flat:
-            raise self.refuse(f"needs features, but {feeder(self.inputs[0])} gives a map of {inputs[0]}; "
-                              "put a flatten layer between")
+        self._features(inputs)
         return Shape((1,))
 
 

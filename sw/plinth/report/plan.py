@@ -10,6 +10,7 @@ from plinth.partition.graph import Node
 from plinth.partition.lists import AXES
 from plinth.plan.plan import Plan
 from plinth.report.canvas import new_figure, png, write_png
+from plinth.report.traffic import traffic_axes
 from plinth.units import duration, largest, size
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (input channels)", "yellow", "#ef8636"),
          "op": ("model-parallel (output channels)", "green", "#519e3e"),
          "ep": ("elements of Winograd tiles", "magenta", "#a53b80")}
+#: Inches of what goes between dies, in pictures of sparse networks.
+_TRAFFIC_HEIGHT = 2.8
 #: Columns of :func:`total_rows`.
 TOTALS = ("planner", "moved a step", "of data", "predicted step", "speed-up")
 
@@ -169,7 +172,8 @@ def show_plan(console: Console, planned: Planned) -> None:
 
 
 def draw_plan(path: Path, planned: Planned) -> None:
-    """Write the plan as a PNG in one step: layers across, levels down, a colour a split.
+    """Write the plan as a PNG in one step: layers across, levels down, a colour a split; of sparse networks with the
+    words that go between dies below.
 
     Raises
     ------
@@ -188,12 +192,16 @@ def plan_png(planned: Planned) -> bytes:
     labels = {number: f"{graph.nodes[number].name} ({kinds})" if (kinds := _kinds(plan, number)) else
               graph.nodes[number].name for number in numbers}
     longest = max(map(len, labels.values()))
-    figure = new_figure(layout="constrained", figsize=(max(6.5, 0.36 * across + 1), 1.3 + len(bands) * (
-        0.3 * levels + 0.09 * longest + 0.3)))
-    axes = figure.subplots(len(bands), 1, squeeze=False)
+    band_height, sparse = 0.3 * levels + 0.09 * longest + 0.3, any(node.pattern is not None for node in graph.nodes)
+    heights = [band_height] * len(bands) + [_TRAFFIC_HEIGHT] * sparse
+    figure = new_figure(layout="constrained", figsize=(max(6.5, 0.36 * across + 1), 1.3 + sum(heights)))
+    grid = figure.add_gridspec(len(heights), 2, height_ratios=heights, width_ratios=(3, 2))
+    axes = [figure.add_subplot(grid[row, :]) for row in range(len(bands))]
+    if sparse:
+        traffic_axes(plan, *(figure.add_subplot(grid[-1, side]) for side in range(2)))
     from matplotlib.patches import Patch, Rectangle
 
-    for axis, band in zip(axes[:, 0], bands, strict=True):
+    for axis, band in zip(axes, bands, strict=True):
         for place, number in enumerate(band):
             for level, split in enumerate(plan.splits[number]):
                 axis.add_patch(Rectangle((place, level), 1, 1, facecolor=LOOKS[split][2], edgecolor="white",

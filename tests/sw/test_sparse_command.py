@@ -1,0 +1,88 @@
+"""`plinth sparse`, and what the other commands make of its networks."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plinth import cli
+from plinth.network.sparse.radix_net import trained_network
+from plinth.network.sparse.tsv import write_network
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path / "build"))
+    return tmp_path
+
+
+def samples(path: Path, inputs: int, outputs: int, count: int = 32) -> None:
+    draws = np.random.default_rng(0)
+    np.savez(path, x=draws.random((count, inputs), np.float32), y=draws.random((count, outputs), np.float32))
+
+
+def test_a_radix_net_is_made_planned_trained_and_simulated(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    cli.main(["sparse", "radix-net", "--neurons", "64", "--layers", "3", "--out", "net.yaml"])
+    assert "6,336 parameters" in capsys.readouterr().out
+    samples(here / "d.npz", 64, 64)
+    cli.main(["plan", "net.yaml", "--planner", "hypergraph", "--batch", "8", "--out", "plan.yaml",
+              "--picture", "p.png"])
+    assert (here / "p.png").read_bytes().startswith(b"\x89PNG")
+    cli.main(["train", "plan.yaml", "--data", "d.npz", "--device", "golden", "--steps", "2"])
+    report = json.loads((here / "build" / "train" / "report.json").read_text())
+    assert report["failure"] is None and report["planner"] == "hypergraph"
+    capsys.readouterr()
+    cli.main(["simulate", "plan.yaml", "--json"])
+    simulated = json.loads(capsys.readouterr().out)
+    assert simulated["injected_words"] * 2 == report["predicted_injected_words"]
+
+
+def test_irregular_and_pruned_networks_are_made(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    cli.main(["sparse", "irregular", "--widths", "20,16,10", "--density", "0.3", "--out", "a.yaml"])
+    cli.main(["sparse", "prune", "digits-mlp", "--share", "0.2", "--out", "b.yaml"])
+    for name in ("a", "b"):
+        capsys.readouterr()
+        cli.main(["plan", f"{name}.yaml", "--planner", "random-rows", "--batch", "8", "--json"])
+        assert json.loads(capsys.readouterr().out)["planner"] == "random-rows"
+
+
+def test_the_graph_challenges_text_is_read(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    write_network(here / "text", trained_network(64, 2, seed=1))
+    cli.main(["sparse", "read", "text", "--neurons", "64", "--layers", "2", "--out", "net.yaml"])
+    assert "4,224 parameters" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments, told", [
+    (["radix-net", "--neurons", "100", "--out", "n.yaml"], "neurons"),
+    (["radix-net", "--out", "n.txt"], "must end in .yaml"),
+    (["irregular", "--widths", "20", "--out", "n.yaml"], "--widths"),
+    (["irregular", "--widths", "20,x", "--out", "n.yaml"], "--widths"),
+    (["irregular", "--widths", "20,10", "--density", "0.001", "--out", "n.yaml"], "density"),
+    (["prune", "lenet-c", "--out", "n.yaml"], "is a convolution"),
+    (["prune", "digits-mlp", "--share", "0", "--out", "n.yaml"], "share"),
+    (["prune", "nothing", "--out", "n.yaml"], "is unknown"),
+    (["read", ".", "--neurons", "64", "--layers", "2", "--out", "n.yaml"], "n64-l1.tsv"),
+])
+def test_what_cannot_be_made_is_told_in_a_line(capsys: pytest.CaptureFixture[str], here: Path, arguments: list[str],
+                                               told: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["sparse", *arguments])
+    error = capsys.readouterr().err
+    assert end.value.code == 2 and told in error and len(error.strip().splitlines()) == 1
+    assert not list(here.glob("n.*"))
+
+
+@pytest.mark.parametrize("planner", ["hypergraph", "random-rows"])
+def test_dense_networks_have_no_hypergraph(capsys: pytest.CaptureFixture[str], planner: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["plan", "digits-mlp", "--planner", planner])
+    assert end.value.code == 2 and "has no sparse layer" in capsys.readouterr().err
+
+
+def test_more_dies_than_rows_are_told(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    cli.main(["sparse", "irregular", "--widths", "20,3", "--density", "0.5", "--out", "a.yaml"])
+    with pytest.raises(SystemExit) as end:
+        cli.main(["plan", "a.yaml", "--planner", "hypergraph"])
+    assert end.value.code == 2 and "has 3 rows, fewer than the 4 dies" in capsys.readouterr().err
