@@ -86,3 +86,13 @@ def test_more_dies_than_rows_are_told(capsys: pytest.CaptureFixture[str], here: 
     with pytest.raises(SystemExit) as end:
         cli.main(["plan", "a.yaml", "--planner", "hypergraph"])
     assert end.value.code == 2 and "has 3 rows, fewer than the 4 dies" in capsys.readouterr().err
+
+
+def test_joint_is_never_longer_than_hypergraph(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    cli.main(["sparse", "radix-net", "--neurons", "128", "--layers", "3", "--out", "net.yaml"])
+    seconds = {}
+    for planner in ("joint", "hypergraph", "data", "model"):
+        capsys.readouterr()
+        cli.main(["plan", "net.yaml", "--planner", planner, "--batch", "16", "--json"])
+        seconds[planner] = json.loads(capsys.readouterr().out)["predicted_seconds"]
+    assert seconds["joint"] == min(seconds.values())

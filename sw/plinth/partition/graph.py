@@ -283,6 +283,11 @@ class PlanGraph:
         return tuple(range(len(self.nodes) - 1))
 
     @cached_property
+    def sparse(self) -> bool:
+        """Whether it has sparse layers."""
+        return any(node.pattern is not None for node in self.nodes)
+
+    @cached_property
     def split_loss(self) -> bool:
         """Whether the loss may be split by channels: one that compares element by element what a sparse layer gives."""
         before = self.nodes[self.edges[self.inputs[-1][0]].producer] if self.inputs[-1] else None

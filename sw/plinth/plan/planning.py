@@ -136,10 +136,14 @@ def memory_bytes(problem: PlanningProblem, splits: Splits, lists: Partition = ()
 
 def chosen(problem: PlanningProblem, array: Array, planner: str) -> tuple[Splits, Partition]:
     """What a planner finds, splits and lists; if that does not fit the dies' memory, and the planner is one that
-    chooses, what does."""
+    chooses, what does. `joint` takes the rows of `hypergraph` where a step is shorter with them."""
     splits, lists = PLANNERS[planner](problem)
     if planner not in SEARCHES:
         return splits, lists
+    if planner == JOINT and problem.words.name == EXACT and problem.graph.sparse:
+        found = PLANNERS[HYPERGRAPH](problem)
+        if problem.time.seconds(*found) < problem.time.seconds(splits):
+            return found
     seeds = [SPLITTERS[name](problem) for name in (DATA_PARALLEL, MODEL_PARALLEL, ONE_WEIRD_TRICK)]
     return fitting(problem.time, splits, problem.words.splits if planner == JOINT else (DP, MP), seeds,
                    need=lambda some: memory_bytes(problem, some), most=array.memory_bytes,

@@ -192,12 +192,11 @@ def plan_png(planned: Planned) -> bytes:
     labels = {number: f"{graph.nodes[number].name} ({kinds})" if (kinds := _kinds(plan, number)) else
               graph.nodes[number].name for number in numbers}
     longest = max(map(len, labels.values()))
-    band_height, sparse = 0.3 * levels + 0.09 * longest + 0.3, any(node.pattern is not None for node in graph.nodes)
-    heights = [band_height] * len(bands) + [_TRAFFIC_HEIGHT] * sparse
+    heights = [0.3 * levels + 0.09 * longest + 0.3] * len(bands) + [_TRAFFIC_HEIGHT] * graph.sparse
     figure = new_figure(layout="constrained", figsize=(max(6.5, 0.36 * across + 1), 1.3 + sum(heights)))
     grid = figure.add_gridspec(len(heights), 2, height_ratios=heights, width_ratios=(3, 2))
     axes = [figure.add_subplot(grid[row, :]) for row in range(len(bands))]
-    if sparse:
+    if graph.sparse:
         traffic_axes(plan, *(figure.add_subplot(grid[-1, side]) for side in range(2)))
     from matplotlib.patches import Patch, Rectangle
 
