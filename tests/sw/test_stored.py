@@ -13,6 +13,8 @@ from tests.sw.test_updates import FIXED, FLOAT, trained
 from plinth import cli
 from plinth.buffers import Buffer
 from plinth.lower.places import LayerWeights
+from plinth.network.parameters import LayerVector
+from plinth.network.variables import weights
 from plinth.step.weights import WeightSlice
 from plinth.train.checks import FoundStep
 from plinth.train.stored import NARROW_PLACE, WIDE_PLACE, NumberStorage, OwnUpdate, storage
@@ -220,7 +222,7 @@ def test_dies_sums_are_within_their_rounding_in_any_order(fmt: Format) -> None:
     parts = generator.standard_normal((4, 1000)).astype(np.float32) if words is None else (
         words * NARROW_PLACE).astype(np.float32)
     shape = (1, 10, 100)
-    held = LayerWeights(None, shape, [WeightSlice(1, 0, 10, 0, 100, False)] * 4,  # type: ignore[arg-type]
+    held = LayerWeights(LayerVector("fc", [weights(10, 100)]), shape, [WeightSlice(1, 0, 10, 0, 100, False)] * 4,
                         [Buffer("gradient", 0, 1, 1000, 1000)] * 4, [tuple(dies)])
     die_sum = held.sums(fmt).make(list(parts[:, None, :]))
     most, worst = Q3_12.most * NARROW_PLACE, np.zeros(1000)

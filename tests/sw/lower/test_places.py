@@ -232,7 +232,7 @@ def test_rows_of_other_dies_are_spare_ones_in_turn() -> None:
     slices = [WeightSlice(1, first, count, 0, 5, bias=False, spare=spare) for first, count, spare in (
         (0, 10, 0), (4, 3, 2))]
     buffers = [Buffer("rows", die * 100, 6, 1, 1) for die in range(2)]
-    tensor = RowNumbers("rows", 6, 1, 1, [part, part], buffers, slices, 10)
+    tensor = RowNumbers("rows", 6, 1, 1, [part, part], buffers, slices=slices, rows=10)
     memories = Memories(range(2))
     tensor.spread(np.array([4, 3, 6, 7, 5, 0]), memories)
     assert memories.held[1, 0, 100, 0].ravel().tolist() == [0, 4, 2, 4, 1, 4]

@@ -211,7 +211,8 @@ def read_pattern(path: Path, name: str | None = None) -> tuple[str, csr_array, b
         patterns = _Patterns(file, path)
         if name is None and len(patterns.names) > 1:
             raise UserError(f"{path}: has {len(patterns.names)} matrices, from {quoted(patterns.names[0])} to "
-                            f"{quoted(patterns.names[-1])}; say which one")
+                            f"{quoted(patterns.names[-1])}; say which one, as {{file: {path.name}, matrix: "
+                            f"{patterns.names[0]}}}")
         if name is not None and name not in patterns.names:
             raise UserError(f"{path}: has no matrix {quoted(name)}; {nearest(name, patterns.names)}")
         number = 0 if name is None else patterns.names.index(name)
