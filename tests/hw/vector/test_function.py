@@ -9,6 +9,7 @@ from tests.support.amaranth_sim import simulate
 from plinth_hw.isa import functions
 from plinth_hw.isa.vector_body import VectorFunction
 from plinth_hw.vector.function import FunctionUnit
+from plinth_sim.golden import function as golden
 from plinth_sim.golden.function import evaluate
 
 DIRECTED = [0, 0x80000000, 1, 0x80000001, 0x7FFFFF, 0x400000, 0x200000, 0x200001, 0x1FFFFF, 0x3FFFFF,
@@ -17,6 +18,16 @@ DIRECTED = [0, 0x80000000, 1, 0x80000001, 0x7FFFFF, 0x400000, 0x200000, 0x200001
             0x7FC00000, 0xFFC12345, 0x42B17217, 0x42B17218, 0x42B17219, 0xC2AEAC50, 0xC2AEAC4F,
             0xC2CFF1B4, 0xC2CFF1B5, 0xC2CFF1B6, 0x42FFFFFF, 0xC2FFFFFF, 0x43000000, 0xC3000000,
             0x33800000, 0xB3800000, 0x31000000]
+#: Arguments of EXPONENTIAL with subnormal results, an even mantissa and the half behind it, which only bits that were
+#: shifted out round up: for each distance the result is shifted by, all but its low two bits alone, the low two alone,
+#: and, up to seven places, each bit alone.
+ROUNDED_BY_STICKY = [
+    0xC2AEAC7E, 0xC2B00FA4, 0xC2B0102C, 0xC2B010EB, 0xC2B17299, 0xC2B17337, 0xC2B1793C, 0xC2B2D5C8, 0xC2B2D643,
+    0xC2B2D790, 0xC2B2DD97, 0xC2B2DE0C, 0xC2B438F1, 0xC2B43A25, 0xC2B43E25, 0xC2B43F52, 0xC2B4422A, 0xC2B4479D,
+    0xC2B59C78, 0xC2B59D65, 0xC2B59E12, 0xC2B59F8F, 0xC2B5A105, 0xC2B5A3AD, 0xC2B5CB16, 0xC2B5CCC0, 0xC2B6FF6F,
+    0xC2B7055F, 0xC2B7061E, 0xC2B70954, 0xC2B71593, 0xC2B716AA, 0xC2B717B5, 0xC2B73A65, 0xC2B78521, 0xC2B8612C,
+    0xC2B9C560, 0xC2B9DCDE, 0xC2BB2812, 0xC2BC8AB2, 0xC2BC9C4B, 0xC2BDEC4D, 0xC2BF4F61, 0xC2C0B2A6, 0xC2C2164A,
+    0xC2C36AD6, 0xC2C37AA1, 0xC2C4E08C, 0xC2C6498B, 0xC2C7B8DF, 0xC2C9348C, 0xC2CACF39, 0xC2CCB813, 0xC2CFD2AA]
 
 
 EXACT: dict[VectorFunction, Any] = {VectorFunction.EXPONENTIAL: np.exp, VectorFunction.TANH: np.tanh,
@@ -48,6 +59,7 @@ def arguments(function: VectorFunction, count: int) -> np.ndarray:
 
 def test_unit_equals_golden_bit_for_bit() -> None:
     words = [(function, int(bits)) for function in functions.TABLES for bits in arguments(function, 2250)]
+    words += [(VectorFunction.EXPONENTIAL, bits) for bits in ROUNDED_BY_STICKY]
     np.random.default_rng(5).shuffle(words)
     expected = [int(evaluate(VectorFunction(f), np.array([bits], dtype=np.uint32))[0]) for f, bits in words]
     dut = FunctionUnit()
@@ -68,6 +80,25 @@ def test_unit_equals_golden_bit_for_bit() -> None:
     simulate(dut, bench)
     for (function, bits), want, seen in zip(words, expected, got[dut.latency - 1:], strict=False):
         assert want == seen, f"{VectorFunction(function).name}({bits:#010x}): {seen:#010x}, not {want:#010x}"
+
+
+def test_what_is_shifted_out_rounds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the unit is shown of it is what it is said to be."""
+    rounded = golden._round
+
+    def shown(value: Any, exponent: Any, down: Any = 0) -> Any:
+        distance = 1 - exponent
+        kept = value >> distance
+        assert (kept & 0x3F == 0x10).all() and (kept << distance != value).all()
+        result = rounded(value, exponent, down)
+        assert (result == (kept >> 5) + 1).all()
+        shifts.update(distance.tolist())
+        return result
+
+    shifts: set[int] = set()
+    monkeypatch.setattr(golden, "_round", shown)
+    evaluate(VectorFunction.EXPONENTIAL, np.array(ROUNDED_BY_STICKY, dtype=np.uint32))
+    assert shifts == {*range(1, 23), 24}
 
 
 def ulps(function: VectorFunction, argument: np.ndarray) -> float:
