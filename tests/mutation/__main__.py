@@ -28,6 +28,14 @@ def share(judged: Sequence[Judged]) -> float:
     return killed / max(1, sum(judgement.verdict != "equivalent" for judgement in judged))
 
 
+def _counts(judged: Sequence[Judged]) -> dict[str, int]:
+    """Killed mutants, those of them that the tests of their room leave alive, survivors, and equivalent ones."""
+    killed, survived, equivalent = (sum(judgement.verdict == verdict for judgement in judged)
+                                    for verdict in ("killed", "survived", "equivalent"))
+    late = sum(judgement.late for judgement in judged) - survived
+    return {"killed": killed, "killed_late": late, "survived": survived, "equivalent": equivalent}
+
+
 def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
@@ -50,15 +58,14 @@ def _say_progress(console: Console, judged: Sequence[Judged], total: int, starte
 def _table(judged: Sequence[Judged]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("room")
-    for heading in ("mutants", "killed", "survived", "equivalent", "share", "s a mutant"):
+    for heading in ("mutants", "killed", "by the rest", "survived", "equivalent", "share", "s a mutant"):
         table.add_column(heading, justify="right")
     rooms = dict.fromkeys(judgement.room for judgement in judged)
     for name, group in [*((room, [judgement for judgement in judged if judgement.room == room]) for room in rooms),
                         ("all", judged)]:
-        counts = [sum(judgement.verdict == verdict for judgement in group)
-                  for verdict in ("killed", "survived", "equivalent")]
-        run = counts[0] + counts[1]
-        table.add_row(name, str(len(group)), *map(str, counts), f"{share(group):.3f}",
+        counts = _counts(group)
+        run = counts["killed"] + counts["survived"]
+        table.add_row(name, str(len(group)), *map(str, counts.values()), f"{share(group):.3f}",
                       f"{sum(judgement.seconds for judgement in group) / max(1, run):.1f}")
     return table
 
@@ -72,10 +79,8 @@ def _report(console: Console, judged: Sequence[Judged]) -> None:
 
 
 def _row(judged: Sequence[Judged], seed: int) -> BenchRow:
-    counts = {verdict: sum(judgement.verdict == verdict for judgement in judged)
-              for verdict in ("killed", "survived", "equivalent")}
     return BenchRow("mutants_killed", share(judged), "killed / mutants that are not equivalent", "tests",
-                    {"seed": seed, **counts})
+                    {"seed": seed, **_counts(judged)})
 
 
 @click.command()

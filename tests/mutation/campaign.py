@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 from tests.mutation.mutants import Mutant, draw, mutants
-from tests.mutation.reach import Reach, Test, seconds
-from tests.mutation.rooms import Room
-from tests.mutation.sandbox import Outcome, Sandbox
+from tests.mutation.reach import QUICK, SLOW, Reach, Test, seconds
+from tests.mutation.rooms import REGRESSION, Room, test_files
+from tests.mutation.sandbox import Sandbox
 
 from plinth.errors import UserError
 
@@ -40,6 +40,8 @@ class Judged:
     #: The test that killed it, or the reason why none can.
     by: str
     seconds: float = 0.0
+    #: Whether the quick tests of its room had passed, so that the rest of the regression decided.
+    late: bool = False
 
     def diff(self) -> str:
         """The change, as lines of a unified diff without a header."""
@@ -49,7 +51,8 @@ class Judged:
     def to_data(self) -> dict[str, Any]:
         """As JSON has it."""
         mutant = {name: value for name, value in asdict(self.mutant).items() if name not in ("start", "stop", "new")}
-        return {"room": self.room, **mutant, "verdict": self.verdict, "by": self.by, "seconds": round(self.seconds, 1)}
+        return {"room": self.room, **mutant, "verdict": self.verdict, "by": self.by, "late": self.late,
+                "seconds": round(self.seconds, 1)}
 
 
 def read_equivalents(path: Path = EQUIVALENTS) -> Equivalents:
@@ -70,8 +73,8 @@ def read_equivalents(path: Path = EQUIVALENTS) -> Equivalents:
     return result
 
 
-def _batches(tests: Sequence[Test], mutant: Mutant) -> Iterator[tuple[list[str], float]]:
-    """Names of the tests of each run, and what it should take: the first few, then all others."""
+def _batches(tests: Sequence[Test], mutant: Mutant) -> Iterator[Sequence[Test]]:
+    """Tests of each run: the first few, then all others."""
     first, total = 0, 0.0
     for test in tests:
         if first and total + seconds(test, mutant) > FIRST_SECONDS:
@@ -79,7 +82,7 @@ def _batches(tests: Sequence[Test], mutant: Mutant) -> Iterator[tuple[list[str],
         first, total = first + 1, total + seconds(test, mutant)
     for batch in (tests[:first], tests[first:]):
         if batch:
-            yield [test.name for test in batch], sum(seconds(test, mutant) for test in batch)
+            yield batch
 
 
 class Judge:
@@ -93,40 +96,51 @@ class Judge:
 
     def __init__(self, sandbox: Sandbox, reach: Reach):
         self._sandbox, self._reach = sandbox, reach
-        self._sound: set[str] = set()
+        #: Tests that were run without a mutant, and whether they passed.
+        self._sound: dict[str, bool] = {}
 
     def judge(self, name: str, room: Room, mutant: Mutant) -> Judged:
-        """Run the tests of a mutant until one fails; one that does not end counts as failed.
+        """Run tests of a mutant until one fails; one that does not end counts as failed.
 
-        Raises
-        ------
-        RuntimeError
-            If the test that fails does so without the mutant, too.
+        The quick tests of its room run first, those of the nearest folder before the others; then the quick tests of
+        the rest of the regression, and then all of its slow ones.
         """
         start = time.monotonic()
         root = self._sandbox.root
-        near = room.near(root, mutant.file)
+        near, everywhere = room.near(root, mutant.file), test_files(root, REGRESSION)
         far = [file for file in room.test_files(root) if file not in near]
-        outcome, entered = Outcome("passed", ""), False
-        for files in (near, far):
-            for names, expected in _batches(self._reach.tests(mutant, files), mutant):
+        rest = [file for file in everywhere if file not in near and file not in far]
+        entered = False
+        for files, marks, late in ((near, QUICK, False), (far, QUICK, False), (rest, QUICK, True),
+                                   (everywhere, SLOW, True)):
+            for batch in _batches(self._reach.tests(mutant, files, marks), mutant):
                 entered = True
-                limit = CPU_FACTOR * expected + CPU_START_SECONDS
-                outcome = self._sandbox.judge(mutant, names, limit, WALL_FACTOR * limit)
-                if outcome.verdict != "passed":
-                    self._check(outcome)
-                    return Judged(name, mutant, "killed", outcome.by, time.monotonic() - start)
-        return Judged(name, mutant, "survived", "" if entered else "no quick test enters it", time.monotonic() - start)
+                if by := self._killer(mutant, batch):
+                    return Judged(name, mutant, "killed", by, time.monotonic() - start, late)
+        return Judged(name, mutant, "survived", "" if entered else "no test enters it", time.monotonic() - start, True)
 
-    def _check(self, outcome: Outcome) -> None:
-        """A kill counts if its test passes on the tree as it is."""
-        test = outcome.by
-        if outcome.verdict == "timeout" or not test.startswith("tests/") or test in self._sound:
-            return
-        arguments = [test] if "::" in test else [test, "--collect-only"]
-        if self._sandbox.pytest(arguments, WALL_FACTOR * CPU_START_SECONDS).verdict != "passed":
-            raise RuntimeError(f"{test}: fails on the tree as it is; mend it first")
-        self._sound.add(test)
+    def _killer(self, mutant: Mutant, tests: Sequence[Test]) -> str:
+        """The first of some tests, in their order, that fails on a mutant alone, or what else kills it, or ""."""
+        while tests:
+            limit = CPU_FACTOR * sum(seconds(test, mutant) for test in tests) + CPU_START_SECONDS
+            names = [test.name for test in tests]
+            outcome = self._sandbox.judge(mutant, names, limit, WALL_FACTOR * limit)
+            if outcome.verdict == "passed":
+                break
+            if outcome.verdict == "timeout" or self._is_sound(outcome.by):
+                return outcome.by
+            self._reach.leave_out(outcome.by)
+            tests = tests[names.index(outcome.by) + 1:] if outcome.by in names else []
+        return ""
+
+    def _is_sound(self, test: str) -> bool:
+        """Whether a test passes on the tree as it is."""
+        if not test.startswith("tests/"):
+            return True
+        if test not in self._sound:
+            arguments = [test] if "::" in test else [test, "--collect-only"]
+            self._sound[test] = self._sandbox.pytest(arguments, WALL_FACTOR * CPU_START_SECONDS).verdict == "passed"
+        return self._sound[test]
 
 
 def run(root: Path, rooms: dict[str, Room], drawn: Sequence[tuple[str, Mutant]], jobs: int, cache: Path,
@@ -136,7 +150,7 @@ def run(root: Path, rooms: dict[str, Room], drawn: Sequence[tuple[str, Mutant]],
     Raises
     ------
     RuntimeError
-        As :meth:`Judge.judge`.
+        If a test file does not load on the tree as it is.
     """
     with ExitStack() as stack:
         sandboxes = [stack.enter_context(Sandbox(root)) for _ in range(jobs + 1)]

@@ -4,8 +4,8 @@ What is mutated: comparisons, arithmetic, whole numbers (one more, one less), tr
 statements (dropped; statements of a list that an Amaranth domain takes one by one), arguments (neighbours swapped),
 ``any`` and ``all``, ``min`` and ``max``. What is left alone, since no test should care: docstrings, annotations of
 types, messages of errors, names, assertions, output, ``strict=`` of ``zip``, in which order ``einsum`` contracts,
-registers that a reset may leave as they are, and a lower negative size of a ``reshape``, which is the one that is left
-over all the same.
+registers that a reset may leave as they are, a lower negative size of a ``reshape``, which is the one that is left over
+all the same, and which of the first two arguments of ``np.clip`` and ``gcd`` comes first, since they commute.
 """
 
 import ast
@@ -30,6 +30,8 @@ _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min", "maximum": "mi
 #: Calls whose arguments may change places without a difference, or with nothing but a crash.
 _UNORDERED = {"min", "max", "maximum", "minimum", "isinstance", "issubclass", "getattr", "setattr", "hasattr",
               "connect"}
+#: Functions whose first two arguments commute: clipping to a lower bound takes the larger of both.
+_COMMUTING = {"np.clip", "gcd", "math.gcd"}
 #: Calls that only talk.
 _OUTPUT = {"print", "warn", "debug", "info", "warning", "error", "log", "exception"}
 #: Keywords whose values are names, checks of our own code, or hints.
@@ -246,7 +248,7 @@ class _Finder(ast.NodeVisitor):
             stop = self.span(node.func)[1]
             self.add("call", stop - len(called), stop, _CALLS[called])
         if called not in _UNORDERED:
-            for left, right in pairwise(node.args):
+            for left, right in list(pairwise(node.args))[self.text(node.func) in _COMMUTING:]:
                 texts = self.text(left), self.text(right)
                 if texts[0] != texts[1] and not any(isinstance(argument, ast.Starred) or _is_text(argument)
                                                     for argument in (left, right)):

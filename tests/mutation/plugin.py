@@ -1,8 +1,9 @@
 """Plugin of the pytest that runs inside a copy of the tree: ``-p tests.mutation.plugin``.
 
 ``MUTATION_REACH=file`` writes, for each test, the processor time it took, its children's included, and which functions
-of the tree's code it entered; ``MUTATION_TESTS=file`` keeps the tests that the file lists, in its order;
-``MUTATION_SECONDS=n`` ends a process that has used so many seconds of processor time, however busy the machine is.
+of the tree's code it entered, and which tests failed; ``MUTATION_TESTS=file`` keeps the tests that the file lists, in
+its order; ``MUTATION_SECONDS=n`` ends a process that has used so many seconds of processor time, however busy the
+machine is.
 """
 
 import ast
@@ -29,6 +30,7 @@ _entered: set[str] = set()
 #: What runs when modules are imported, before the first test.
 _imported: set[str] = set()
 _tests: dict[str, tuple[float, list[str]]] = {}
+_failed: set[str] = set()
 
 
 def _relative(file: str) -> str | None:
@@ -89,6 +91,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     _tests[item.nodeid] = (sum(os.times()[:4]) - start, sorted(_entered))
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        _failed.add(report.nodeid)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not _TESTS:
@@ -105,5 +112,6 @@ def pytest_sessionfinish() -> None:
     if not _REACH:
         return
     files = {_relative(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
-    reach = {"tests": _tests, "imported": sorted(_imported), "files": sorted(file for file in files if file)}
+    reach = {"tests": _tests, "failed": sorted(_failed), "imported": sorted(_imported),
+             "files": sorted(file for file in files if file)}
     Path(_REACH).write_text(json.dumps(reach), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Which tests enter which functions, measured on the tree as it is.
 
-Every test file runs once, in a process of its own, so that caches and fixtures of one hide nothing from another. What
-child processes enter is not seen.
+Every test file runs once, in a process of its own, so that caches and fixtures of one hide nothing from another; its
+slow tests run apart. What child processes enter is not seen.
 """
 
 import ast
@@ -23,7 +23,8 @@ BUILD_SECONDS = 25.0
 _BUILDS = "sim/plinth_sim/rtl/verilator.py:_build"
 #: A test file of the regression ends well within this.
 _WALL_SECONDS = 3600.0
-_QUICK = "not slow and not long"
+#: pytest's expressions for the tests of `make test-quick`, and for those that `make test` runs besides.
+QUICK, SLOW = "not slow and not long", "slow and not long"
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Reach:
 
     Test files whose imports do not lead to a source are left out. A measurement is kept until the test file, or the
     source that it is asked about, changes. A change elsewhere that makes a test enter other functions costs at most a
-    test that is missed, never a false kill.
+    test that is missed, never a false kill. Tests that fail without a mutant are left out, and said to be.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ class Reach:
     cache : Path
         Where measurements are kept.
     say : callable
-        Told which file is being measured.
+        Told which file is being measured, and which tests are left out.
     """
 
     def __init__(self, sandbox: Sandbox, cache: Path, say: Callable[[str], None]):
@@ -99,30 +100,43 @@ class Reach:
                          for folder in ("hw", "sim", "sw", "tests") for path in (sandbox.root / folder).rglob("*.py")}
         self._imports = _Imports(sandbox.root, self._digests)
 
-    def _measured(self, file: str, source: str) -> tuple[list[Test], set[str]]:
+    def _measured(self, file: str, source: str, marks: str) -> tuple[list[Test], set[str]]:
         """Tests of a file, and what runs, or is there to run, when it is loaded: functions, files.
 
         Raises
         ------
         RuntimeError
-            If one fails on the tree as it is.
+            If the file does not load on the tree as it is.
         """
-        known = self._kept.get(file, {}).get("digests", {})
-        if "imported" not in self._kept.get(file, {}) or any(
-                known.get(path) != self._digests[path] for path in (file, source)):
-            self._say(f"measuring {file}")
+        entry = file if marks == QUICK else f"{file} -m {marks}"
+        kept = self._kept.get(entry, {})
+        known = kept.get("digests", {})
+        if "imported" not in kept or any(known.get(path) != self._digests[path] for path in (file, source)):
+            self._say(f"measuring {entry}")
             result = self._sandbox.folder / "reach.json"
             result.unlink(missing_ok=True)
-            outcome = self._sandbox.pytest([file, "-m", _QUICK], _WALL_SECONDS, MUTATION_REACH=str(result))
-            if outcome.verdict != "passed" or not result.exists():
+            self._sandbox.forget_results()
+            outcome = self._sandbox.pytest([file, "-m", marks, "--maxfail=0"], _WALL_SECONDS,
+                                           MUTATION_REACH=str(result))
+            kept = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+            if outcome.verdict != "passed" and not kept.get("failed"):
                 raise RuntimeError(f"{outcome.by or file}: fails on the tree as it is; mend it first")
-            self._kept[file] = {**json.loads(result.read_text(encoding="utf-8")), "digests": self._digests}
+            for test in kept.get("failed", []):
+                self.leave_out(test)
+            self._kept[entry] = kept = {**kept, "digests": self._digests}
             write_whole(self._cache, lambda part: part.write_text(json.dumps(self._kept), encoding="utf-8"))
-        kept = self._kept[file]
-        tests = [Test(name, seconds, frozenset(functions)) for name, (seconds, functions) in kept["tests"].items()]
+        tests = [Test(name, seconds, frozenset(functions)) for name, (seconds, functions) in kept["tests"].items()
+                 if name not in kept.get("failed", [])]
         return tests, {*kept["imported"], *kept["files"]}
 
-    def tests(self, mutant: Mutant, files: Iterable[str]) -> list[Test]:
+    def _has_slow(self, file: str) -> bool:
+        return "mark.slow" in (self._sandbox.root / file).read_text(encoding="utf-8")
+
+    def leave_out(self, test: str) -> None:
+        """Say that a test decides nothing."""
+        self._say(f"{test}: fails on the tree as it is, and is not counted")
+
+    def tests(self, mutant: Mutant, files: Iterable[str], marks: str = QUICK) -> list[Test]:
         """The tests of some files that may notice a mutant, nearest first: those that enter its function, then those
         that share a file with one (a fixture, a cache or an import may enter it once for all); outside of functions,
         those that enter any function of its file, then those of every file that loads it. The cheapest come first in
@@ -137,9 +151,9 @@ class Reach:
         candidates: list[Test] = []
         for file in files:
             with self._lock:
-                if mutant.file not in self._imports(file):
+                if mutant.file not in self._imports(file) or (marks == SLOW and not self._has_slow(file)):
                     continue
-                tests, loaded = self._measured(file, mutant.file)
+                tests, loaded = self._measured(file, mutant.file, marks)
             if any(map(near, tests)) or (function if mutant.function else mutant.file) in loaded:
                 candidates += tests
         return sorted(candidates, key=lambda test: (not near(test), seconds(test, mutant), test.name))

@@ -1,7 +1,18 @@
 """Which code is mutated, and where the tests are that should notice: the one place that knows folders."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+#: Folders of the regression's tests of the product, of which those that no room names are asked last.
+REGRESSION = ("tests/hw", "tests/sim", "tests/sw")
+
+
+def test_files(root: Path, places: Iterable[str]) -> list[str]:
+    """Test files in folders, or files by name."""
+    paths = (path for place in places
+             for path in ([root / place] if place.endswith(".py") else sorted((root / place).rglob("test_*.py"))))
+    return [path.relative_to(root).as_posix() for path in paths]
 
 
 @dataclass(frozen=True)
@@ -21,9 +32,7 @@ class Room:
 
     def test_files(self, root: Path) -> list[str]:
         """Its test files."""
-        paths = (path for place in self.tests
-                 for path in ([root / place] if place.endswith(".py") else sorted((root / place).rglob("test_*.py"))))
-        return [path.relative_to(root).as_posix() for path in paths]
+        return test_files(root, self.tests)
 
     def near(self, root: Path, file: str) -> list[str]:
         """The test files where a source's own tests should be: the first places of tests mirror the sources."""

@@ -137,9 +137,23 @@ class Sandbox:
         finally:
             path.write_bytes(source)
             self._forget(path)
+            self.forget_results()
             for built in self._builds.iterdir():
                 if built.name not in before:
                     shutil.rmtree(built) if built.is_dir() else built.unlink()
+
+    def forget_results(self) -> None:
+        """Remove what tests keep in the build folder but simulators and modules of dies, which are found by their
+        contents: a mutant's results serve no other, and what tests keep, others would not enter again.
+        """
+        build = self.folder / "build"
+        for kept in (*build.iterdir(), *(build / "verilog").glob("*")):
+            if kept.name in ("verilator", "verilog", "modules"):
+                continue
+            if kept.is_dir():
+                shutil.rmtree(kept)
+            else:
+                kept.unlink()
 
     @staticmethod
     def _forget(path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.mutation import campaign, mutants
+from tests.mutation import campaign, mutants, reach
 from tests.mutation.rooms import ROOMS, Room
 from tests.mutation.sandbox import Outcome
 
@@ -55,6 +55,12 @@ def test_what_no_test_should_care_for_is_left_alone(source: str) -> None:
 def test_a_negative_size_is_made_no_lower() -> None:
     assert {after for _, after in lines("y = x.reshape(n, -1)")} == {
         "y = x.reshape(n, 1)", "y = x.reshape(n, -0)", "y = x.reshape(-1, n)"}
+
+
+def test_arguments_that_commute_are_not_swapped() -> None:
+    assert ("arguments", "x = np.clip(a, c, b)") in lines("x = np.clip(a, b, c)")
+    assert not lines("x = np.clip(a, b)") and not lines("x = gcd(a, b)")
+    assert lines("x = a.clip(b, c)") == {("arguments", "x = a.clip(c, b)")}
 
 
 def test_messages_of_errors_are_left_alone() -> None:
@@ -120,38 +126,59 @@ class _Sandbox:
 
 
 class _Reach:
-    def tests(self, mutant: mutants.Mutant, files: list[str]) -> list[campaign.Test]:
-        return [campaign.Test(f"{file}::test_{cost}", cost, frozenset()) for file in files for cost in (1, 10, 100)]
+    def __init__(self) -> None:
+        self.left_out: list[str] = []
+
+    def tests(self, mutant: mutants.Mutant, files: list[str], marks: str) -> list[campaign.Test]:
+        kind, costs = ("slow", (200,)) if marks == reach.SLOW else ("test", (1, 10, 100))
+        return [campaign.Test(f"{file}::{kind}_{cost}", cost, frozenset()) for file in files for cost in costs]
+
+    def leave_out(self, test: str) -> None:
+        self.left_out.append(test)
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> tuple[Path, Room, mutants.Mutant]:
-    for file in ("src/sub/a.py", "tests/src/sub/test_a.py", "tests/src/test_b.py"):
+    for file in ("src/sub/a.py", "tests/sw/src/sub/test_a.py", "tests/sw/src/test_b.py", "tests/hw/test_c.py"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("x = 1\n")
-    room = Room(("src",), ("tests/src",))
+    room = Room(("src",), ("tests/sw/src",))
     return tmp_path, room, mutants.mutants("src/sub/a.py", b"x = 1\n")[0]
 
 
-def judge(sandbox: _Sandbox, room: Room, mutant: mutants.Mutant) -> campaign.Judged:
-    return campaign.Judge(sandbox, _Reach()).judge("room", room, mutant)  # type: ignore[arg-type]
+NEAR, FAR, REST = (f"tests/{file}::" for file in ("sw/src/sub/test_a.py", "sw/src/test_b.py", "hw/test_c.py"))
+
+
+def judge(sandbox: _Sandbox, room: Room, mutant: mutants.Mutant, reach: _Reach | None = None) -> campaign.Judged:
+    return campaign.Judge(sandbox, reach or _Reach()).judge("room", room, mutant)  # type: ignore[arg-type]
 
 
 def test_nearest_tests_run_first_and_all_before_a_mutant_survives(tree) -> None:
     root, room, mutant = tree
     sandbox = _Sandbox(root)
-    assert judge(sandbox, room, mutant).verdict == "survived"
-    near, far = "tests/src/sub/test_a.py::test_", "tests/src/test_b.py::test_"
-    assert sandbox.ran == [[near + "1", near + "10"], [near + "100"], [far + "1", far + "10"], [far + "100"]]
-    sandbox = _Sandbox(root, kill=near + "100")
     judgement = judge(sandbox, room, mutant)
-    assert (judgement.verdict, judgement.by, len(sandbox.ran)) == ("killed", near + "100", 2)
+    assert (judgement.verdict, judgement.by, judgement.late) == ("survived", "", True)
+    assert sandbox.ran == [*([place + name for name in names] for place in (NEAR, FAR, REST)
+                             for names in (("test_1", "test_10"), ("test_100",))),
+                           [REST + "slow_200"], [NEAR + "slow_200", FAR + "slow_200"]]
+
+
+@pytest.mark.parametrize("test, late, runs", [
+    (NEAR + "test_100", False, 2), (FAR + "test_100", False, 4), (REST + "test_1", True, 5),
+    (NEAR + "slow_200", True, 8)])
+def test_the_first_test_that_fails_ends_it(tree, test: str, late: bool, runs: int) -> None:
+    root, room, mutant = tree
+    sandbox = _Sandbox(root, kill=test)
+    judgement = judge(sandbox, room, mutant)
+    assert (judgement.verdict, judgement.by, judgement.late, len(sandbox.ran)) == ("killed", test, late, runs)
 
 
 def test_a_test_that_fails_anyway_kills_nothing(tree) -> None:
     root, room, mutant = tree
-    with pytest.raises(RuntimeError, match=r"test_b\.py::test_1: fails on the tree as it is"):
-        judge(_Sandbox(root, kill="tests/src/test_b.py::test_1", broken=True), room, mutant)
+    sandbox, reach = _Sandbox(root, kill=FAR + "test_1", broken=True), _Reach()
+    assert judge(sandbox, room, mutant, reach).verdict == "survived"
+    assert reach.left_out == [FAR + "test_1"]
+    assert [FAR + "test_10"] in sandbox.ran  # those behind it run all the same
 
 
 def test_equivalents_are_extra(tree) -> None:

@@ -39,6 +39,17 @@ def test_count():
 def test_nothing():
     counting.idle()
 """
+#: Of the regression, but of no room.
+_FAR_TESTS = """
+import counting, pytest
+
+@pytest.mark.slow
+def test_idle():
+    assert counting.idle() < 6
+
+def test_broken():
+    assert counting.idle() == 6
+"""
 ROOM = Room(("hw/counting",), ("tests/hw",))
 
 
@@ -48,7 +59,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     root = tmp_path / "tree"
     shutil.copytree(Path(plugin.__file__).parent, root / "tests/mutation",
                     ignore=shutil.ignore_patterns("test_*", "__pycache__"))
-    for file, text in (("hw/counting/__init__.py", _CODE), ("tests/hw/test_counting.py", _TESTS)):
+    for file, text in (("hw/counting/__init__.py", _CODE), ("tests/hw/test_counting.py", _TESTS),
+                       ("tests/sw/test_far.py", _FAR_TESTS), ("pytest.ini", "[pytest]\nmarkers = slow\n    long\n")):
         (root / file).parent.mkdir(parents=True, exist_ok=True)
         (root / file).write_text(text)
     yield root
@@ -78,11 +90,19 @@ def judged(sandbox: Sandbox, kind: str, after: str) -> tuple[str, str]:
 
 
 def test_mutants_are_killed_and_survive_by_what_their_tests_see(sandbox: Sandbox) -> None:
+    build = sandbox.folder / "build"
+    kept = [build / "verilator/key", build / "verilog/modules/key"]
+    results = [build / "verilog/die-key", build / "agreement", build / "report.json"]
+    for path in kept + results:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
     assert judged(sandbox, "comparison", "while number <= LIMIT:") == (
         "killed", "tests/hw/test_counting.py::test_count")
+    assert all(path.exists() for path in kept) and not any(path.exists() for path in results)
     # Outside of functions, and of the same length within a second.
     assert judged(sandbox, "constant", "LIMIT = 4") == ("killed", "tests/hw/test_counting.py::test_count")
-    assert judged(sandbox, "constant", "return 6") == ("survived", "")
+    # By a slow test of another room; the quick one beside it fails anyway.
+    assert judged(sandbox, "constant", "return 6") == ("killed", "tests/sw/test_far.py::test_idle")
     # No test enters what runs when the module is imported.
     assert judged(sandbox, "constant", "return 1") == ("killed", "tests/hw/test_counting.py::test_count")
 
@@ -92,18 +112,18 @@ def test_a_mutant_without_end_is_killed(sandbox: Sandbox, monkeypatch: pytest.Mo
     assert judged(sandbox, "statement", "pass") == ("killed", "no end")
 
 
-def test_a_tree_whose_tests_fail_is_refused(sandbox: Sandbox) -> None:
-    (sandbox.root / "tests/hw/test_counting.py").write_text(_TESTS + "    assert False\n")
-    with pytest.raises(RuntimeError, match="test_nothing: fails on the tree as it is"):
+def test_a_test_file_that_does_not_load_is_refused(sandbox: Sandbox) -> None:
+    (sandbox.root / "tests/hw/test_counting.py").write_text("import nowhere\n" + _TESTS)
+    with pytest.raises(RuntimeError, match=r"tests/hw/test_counting\.py: fails on the tree as it is"):
         judged(sandbox, "constant", "return 6")
 
 
 def test_several_at_once_and_an_early_end(tree: Path, tmp_path: Path) -> None:
     drawn = [("room", mutant_of(tree, *change)) for change in (
-        ("constant", "LIMIT = 4"), ("constant", "return 6"), ("comparison", "while number <= LIMIT:"))]
+        ("constant", "LIMIT = 4"), ("constant", "return 4"), ("comparison", "while number <= LIMIT:"))]
     verdicts = {judgement.mutant.after: judgement.verdict for judgement in run(
         tree, {"room": ROOM}, drawn, 2, tmp_path / "kept.json", lambda text: None)}
-    assert verdicts == {"LIMIT = 4": "killed", "return 6": "survived", "while number <= LIMIT:": "killed"}
+    assert verdicts == {"LIMIT = 4": "killed", "return 4": "survived", "while number <= LIMIT:": "killed"}
     several = run(tree, {"room": ROOM}, drawn, 1, tmp_path / "kept.json", lambda text: None)
     next(several)
     several.close()  # type: ignore[attr-defined]
