@@ -323,7 +323,7 @@ def _read_following(string: NDArray[np.uint8], fills: Words, mask: Mask, level: 
     else:
         shown, others = fields << _below(old, lower), signs | _fills(rest, lower)
     words = fills.copy()
-    large = old | np.where(kinds.large, shown, 0).astype(np.uint32)
+    large = old | shown.astype(np.uint32)
     words[mask] = np.where(kinds.large, large, np.where(kinds.zero | (bits == 0), old, others))
     return words, int(bits.sum())
 
@@ -358,7 +358,7 @@ def _of_tails(tails: Numbers, tops: Numbers) -> Words:
     """Magnitudes of words of tails from exponents."""
     lowest = tails & ((1 << UNARY) - 1)
     escaped = lowest == 0
-    zeros = np.log2(np.where(escaped, 1, lowest & -lowest)).astype(np.int64)
+    zeros = np.log2(lowest & -lowest | escaped).astype(np.int64)
     fields = np.where(escaped, tails >> UNARY & 0xFF, tops - zeros + BIAS)
     fractions = np.where(escaped, tails >> UNARY + EXPONENT_BITS, tails >> zeros + 1)
     return (fields << FRACTION_BITS | fractions).astype(np.uint32)

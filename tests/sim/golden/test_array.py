@@ -434,6 +434,11 @@ def test_a_die_that_was_never_started_is_waited_for_in_vain() -> None:
         driver.wait(0)
 
 
+@pytest.mark.parametrize(("processes", "together"), [(((0, 1, 2, 3),), True), (((0, 1), (2, 3)), False)])
+def test_dies_of_one_process_are_in_step(processes: Processes, together: bool) -> None:
+    assert GoldenArray(TINY, 4, MEMORY_WORDS, transport=QueueTransport(processes, 0)).in_step is together
+
+
 @pytest.mark.parametrize("processes", [((0,), (1, 2)), ((0,), (1, 2, 3), (3,)), ((0, 1, 2, 3), ()), ((0, 1, 2, 4),)])
 def test_bad_shares_are_refused(processes: Processes) -> None:
     with pytest.raises(ValueError, match="Processes must own dies 0 to 3, each die once and each process at least"):

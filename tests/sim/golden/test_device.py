@@ -565,6 +565,23 @@ def test_a_stop_ends_what_waits_and_what_has_failed() -> None:
     assert status(array) == Status.STOPPED
 
 
+@pytest.mark.parametrize("state", ["busy", "failed", "stopped"])
+def test_a_start_is_for_dies_that_are_idle_and_whole(state: str) -> None:
+    array = loaded([task(copy(5, 600), **waiting((4, 1)))])
+    device = array.dies[0]
+    if state == "busy":
+        device.write_register(Register.CONTROL, ControlBits.START)
+        array._advance()
+    elif state == "failed":
+        device.fail(ErrorCode.REMOTE, 0, 1)
+    else:
+        device.write_register(Register.CONTROL, ControlBits.STOP)
+    before, queues = status(array), device.queues
+    assert before == {"busy": Status.BUSY, "failed": Status.ERROR, "stopped": Status.STOPPED}[state]
+    device.write_register(Register.CONTROL, ControlBits.START)
+    assert status(array) == before and device.queues is queues
+
+
 ROUTED = {"first_die": 250, "dies": 3, "traffic": Traffic.TILES, "ports": [1, 0, 1] + [0] * 17}
 
 

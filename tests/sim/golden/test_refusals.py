@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.operations import TransferOperation, UpdateOperation
 from plinth_sim.golden import collective, convolution, matrix, transfer, winograd
 from plinth_sim.golden.vector import BadOperandError
@@ -60,6 +61,26 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (rows(TransferOperation.ENCODE, maps=1), BadOperandError, "Only skip code has strings of masks alone"),
     (rows(TransferOperation.ENCODE, planes=2), BadOperandError, "Runs that are coded are rows of one plane, and not "),
 ]
+
+
+def windows(words: int, transposed: bool = False) -> convolution.ConvolutionOperands:
+    """Operands of an element of A at word 0, one row of B, and three words of C at word 4."""
+    base = SimpleNamespace(base=0, offset=0)
+    sizes = dict.fromkeys(("m", "k", "grid_columns", "grid_rows", "a_run", "a_runs", "map_rows", "map_columns"), 1)
+    steps = dict.fromkeys((
+        "a_origin", "a_stride", "a_row_step", "a_image_step", "a_run_step", "a_kernel_step", "b_run", "b_stride",
+        "c_stride", "c_row_step", "c_image_step", "window_row", "window_column", "window_row_step",
+        "window_column_step", "transpose_b"), 0)
+    body = SimpleNamespace(**sizes, **steps, n=3, a=base, b=base, c=SimpleNamespace(base=0, offset=4),
+                           transpose_a=int(transposed))
+    return convolution.operands(np.zeros(words, np.uint32), body, [0], FP32)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_rows_of_c_end_with_the_memory(transposed: bool) -> None:
+    assert windows(7, transposed).c.tolist() == [4]
+    with pytest.raises(IndexError, match="a row of C lies outside a memory of 6 words"):
+        windows(6, transposed)
 
 
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED, ids=[message[:40] for *_, message in REFUSED])
