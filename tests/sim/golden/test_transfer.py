@@ -67,6 +67,15 @@ def test_sums_beyond_a_fixed_format_are_told() -> None:
     assert transfer.write(target, transfer.Rows(np.array([0, 2]), rows, adds=False), Q3_12) == 0
 
 
+def test_rows_that_overlap_are_added_one_after_the_other() -> None:
+    """Two of three; the third is far from both."""
+    target = np.zeros(24, dtype=np.float32).view(np.uint32)
+    words = np.array([[1, 2, 2**-24], [2**-24, 4, 5], [1, 0, 0]], dtype=np.float32).view(np.uint32)
+    transfer.write(target, transfer.Rows(np.array([2, 0, 20]), words, adds=True))
+    assert target.view(np.float32)[:6].tolist() == [2**-24, 4, 6, 2, 2**-24, 0]
+    assert target.view(np.float32)[20] == 1
+
+
 def test_addresses_go_round() -> None:
     source, target = memory(), np.zeros(WORDS, dtype=np.uint32)
     down = (1 << 32) - 7
