@@ -132,8 +132,6 @@ def _moved(source: Words, body: Any, bases: Sequence[int], adds: bool) -> Rows:
 def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> Rows:
     """Of TRANSFORM and TRANSFORM_ADD."""
     at, inside = places(body, "source", bases[body.source.base] + body.source.offset)
-    if (at[inside] + body.columns > len(source)).any():
-        raise IndexError(f"a place lies outside a memory of {len(source)} words")
     windows = np.zeros((*at.shape, body.columns), dtype=np.float32)
     windows[inside] = source[at[inside][:, None] + np.arange(body.columns)].view(np.float32)
     something = windows.view(np.uint32) != 0
@@ -241,8 +239,6 @@ def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[i
     places = start(body.source) + (u * sizes[1] + v) * body.source_plane_stride + tile * body.source_row_stride
     places = (places & ADDRESS_MASK)[..., None] + np.arange(body.columns)
     added = start(body.codes) + np.arange(body.columns)
-    if max(places.max(), added.max()) >= len(source):
-        raise IndexError(f"a place lies outside a memory of {len(source)} words")
     bias, fills = source[added].astype(np.uint32).view(np.float32), source[places].astype(np.uint32)
     inside, after = True, [bias]
     if body.destination_rows:
@@ -251,8 +247,6 @@ def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[i
         at = start(body.mask) + (number * body.mask_row_stride + row * body.source_down + column * body.source_across)
         # Outside a map anything is added.
         maps = np.where(inside, at & ADDRESS_MASK, added[0]) + np.arange(body.columns)
-        if maps.max() >= len(source):
-            raise IndexError(f"a place lies outside a memory of {len(source)} words")
         after.append(source[maps].astype(np.uint32).view(np.float32))
     if body.regions:
         ends = regions.fill_ends(fills, body.regions + REGION_BITS[0] - 1, body.first)

@@ -281,6 +281,29 @@ def test_own_dies_are_told_though_others_are_gone() -> None:
     assert codes == [ErrorCode.BAD_ENGINE.value, ErrorCode.REMOTE.value]
 
 
+def test_only_dies_that_wait_give_up_though_others_are_gone() -> None:
+    """Die 0 waits for other processes; die 3 has done all it has to do when they are gone."""
+    class Ending(Given):
+        ended, heard = False, 0
+
+        def receive(self, seconds: float) -> Message | None:
+            self.heard += self.ended
+            if self.heard > 1:
+                raise PeerLostError([1, 2])
+            return super().receive(seconds)
+
+    program, transport = adders(), Ending((0, 3))
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, transport=transport, patience_seconds=0.01)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    for die in (0, 3):
+        driver.start(die, 0)
+    transport.ended = True
+    with pytest.raises(PeerLostError):
+        array.wait(0)
+    codes = [die.registers[Register.ERROR_CODE] for die in array.dies]
+    assert codes == [ErrorCode.TIMEOUT.value, ErrorCode.REMOTE.value]
+
+
 def test_other_dies_that_do_not_end_are_named() -> None:
     """All dies of other processes are told that the one of this process has given up."""
     driver, transport = alone(adders())

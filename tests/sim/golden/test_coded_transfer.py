@@ -539,7 +539,7 @@ SPAN, INSIDE = 15 * 16 + 7 + CHANNELS, 2 * 40 + 2 * 9 + CHANNELS
     ({"mask": at(WORDS)}, None), ({**MAPPED, "mask": at(WORDS)}, ErrorCode.BAD_ADDRESS),
     ({**MAPPED, "rows": 4, "mask": at(WORDS - INSIDE)}, None),
     ({**MAPPED, "rows": 4, "mask": at(WORDS - INSIDE + 1)}, ErrorCode.BAD_ADDRESS),
-    ({**MAPPED, "codes": at(WORDS - CHANNELS)}, None),
+    ({**MAPPED, "codes": at(WORDS - CHANNELS)}, None), ({**MAPPED, "destination_columns": 0}, None),
     ({"destination": at(WORDS - 15 * 2 - 1)}, None), ({"destination": at(WORDS - 15 * 2)}, ErrorCode.BAD_ADDRESS)])
 def test_what_is_not_predicted(fields: dict[str, Any], code: ErrorCode | None) -> None:
     refused(TransferOperation.PREDICT, prediction((4, 4), 2, **fields), image(7), code)
