@@ -350,8 +350,9 @@ def _numbers(string: NDArray[np.uint8], starts: Numbers, bits: Numbers) -> Numbe
     """Fields of a string as numbers."""
     lanes = np.arange(int(bits.max(initial=0)))
     inside = lanes < bits[:, None]
-    field_bits = np.where(inside, string[np.where(inside, starts[:, None] + lanes, 0)] if len(string) else 0, 0)
-    return (field_bits.astype(np.int64) << lanes).sum(axis=1)
+    field_bits = np.zeros(inside.shape, dtype=np.int64)
+    field_bits[inside] = string[(starts[:, None] + lanes)[inside]]
+    return (field_bits << lanes).sum(axis=1)
 
 
 def _of_tails(tails: Numbers, tops: Numbers) -> Words:

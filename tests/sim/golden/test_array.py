@@ -22,6 +22,7 @@ from plinth_hw.isa.operations import CollectiveOperation, Engine, ErrorCode, Tra
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
 from plinth_sim.golden.array import GoldenArray
+from plinth_sim.golden.device import SCHEDULER
 from plinth_sim.golden.transfer import Rows
 from plinth_sim.golden.transport import Advance, Failure, Message, Met, PeerLostError, Tile, Transport
 
@@ -341,7 +342,9 @@ def test_processes_meet_by_their_first_dies() -> None:
         array.meet()
     assert [message for message in transport.sent if isinstance(message, Failure)] == [
         Failure(1, die) for die in (0, 3, 4, 5)]
-    assert [die.registers[Register.ERROR_CODE] for die in array.dies] == [ErrorCode.TIMEOUT.value] * 2
+    assert [tuple(die.registers[register] for register in (
+        Register.ERROR_CODE, Register.ERROR_TASK, Register.ERROR_INFO)) for die in array.dies] == [
+        (ErrorCode.TIMEOUT.value, 0, SCHEDULER)] * 2
 
 
 def test_what_belongs_to_the_next_step_waits_for_it() -> None:

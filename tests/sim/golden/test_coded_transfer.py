@@ -351,6 +351,13 @@ def test_masks_that_strings_bring_are_stored_and_not_read() -> None:
 
 #: Where fills, what is added to channels, and maps that are added begin; and masks that are made.
 FILLS, BIAS, MAPS, NEEDED = 1109 + 1023, 3 + 411, 210 + 390, 100 + 5
+def test_a_string_of_no_words_ends_with_the_memory() -> None:
+    """Nothing lies behind its length."""
+    memory = image(8, masks=[[False] * COUNT])
+    memory[WORDS - 1] = 0
+    expect(DECODE, coded_body(skips=1, given=1, rows=1, codes=at(WORDS - 1)), memory, (DESTINATION, [[0] * COUNT]))
+
+
 CHANNELS = 6
 Ends = tuple[float, float]
 
