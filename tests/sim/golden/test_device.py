@@ -299,6 +299,8 @@ SELF = task((CollectiveOperation.SET_GROUP, {"group": 0, "members": 1, "index": 
     (copy(WORDS - 1, 600, 2), ErrorCode.BAD_ADDRESS, Engine.TRANSFER),
     (copy(5, WORDS - 1, 2), ErrorCode.BAD_ADDRESS, Engine.TRANSFER),
     (copy(5, 600, remote=1, destination_die=256), ErrorCode.BAD_DIE, Engine.TRANSFER),
+    *((copy(5, 600, remote=1, destination_die=256, **fields), ErrorCode.BAD_OPERAND, Engine.TRANSFER)
+      for fields in ({"rows": 0}, {"gather": 1, "scatter": 1}, {"arrival_enable": 1, "arrival": TINY.counters})),
     (copy(5, 600, gather=1, index=at(WORDS)), ErrorCode.BAD_ADDRESS, Engine.TRANSFER),
     ((GEMM[0], {**GEMM[1], "m": 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
     ((GEMM[0], {**GEMM[1], "n": 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX),

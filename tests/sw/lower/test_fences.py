@@ -9,7 +9,7 @@ from plinth.array.array import Array, ring
 from plinth.array.file import array_to_yaml, load_array
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.fences import GraphOrder
+from plinth.lower.fences import GraphOrder, sends
 from plinth.lower.program import ring_setup, route_setup
 from plinth.lower.traffic import check_circles, following, phases
 from plinth.lower.training import TrainingProgram, lower_training
@@ -197,6 +197,21 @@ def test_what_is_said_to_come_before_does_in_every_run() -> None:
                         assert happened.get(event, len(happened)) < happened[other]
                         said += event[0] in ("tile", "advance")
     assert said > 1000
+
+
+def test_chunks_go_to_the_next_member_alone() -> None:
+    """Not to the die whose counter the task advances."""
+    builders = [GraphBuilder(DIE) for _ in range(3)]
+    for die, builder in enumerate(builders):
+        ring_setup(DIE, range(3), die, 0, builder)
+        builder.add("sum", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
+            "group": 0, "message": 0, "source": builder.allocate("sum", 3, 1).pointer, "words": 3},
+            remote=(2, TILES) if die == 0 else None)
+    order = GraphOrder(builders, sends(builders, [{} for _ in builders]))
+    place = len(builders[0].pending) - 1
+    behind = order.reached(("start", 0, place, 0))
+    assert {event for event in behind if event[0] in ("chunks", "advance")} == {
+        ("chunks", 0, place, 1), ("advance", 0, place, 2)}
 
 
 def lowered(array: Array) -> TrainingProgram:
