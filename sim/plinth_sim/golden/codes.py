@@ -237,7 +237,7 @@ def ends(fills: Words, level: int) -> tuple[NDArray[np.float32], NDArray[np.floa
     negative = fills >> np.uint32(31) == 1
     around = ((fills >> FRACTION_BITS & 0xFF) + 1 << FRACTION_BITS).astype(np.uint32).view(np.float32)
     near = np.where(kinds.large | kinds.zero, values, np.where(negative, np.float32(-0.0), np.float32(0)))
-    step = np.where(negative, -quantum, np.where(kinds.zero, np.float32(0), quantum))
+    step = np.where(negative, -quantum, quantum)
     with np.errstate(all="ignore"):
         far = np.where(kinds.zero, values, near + step)
     low, high = np.where(negative, far, near), np.where(negative, near, far)

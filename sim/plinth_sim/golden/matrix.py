@@ -36,7 +36,7 @@ def canonical(values: FloatArray) -> FloatArray:
     return bits.astype(np.uint32).view(np.float32)
 
 
-def operand(matrix: NDArray[np.floating], transpose: bool = False) -> FloatArray:
+def operand(matrix: NDArray[np.floating], transpose: bool) -> FloatArray:
     """op(matrix) in FP32.
 
     Raises

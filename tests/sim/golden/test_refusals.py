@@ -30,8 +30,8 @@ def rows(operation: TransferOperation, **fields: int) -> Callable[[], Any]:
 
 
 REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
-    (lambda: matrix.operand(F64), TypeError, "Operands must be float16 or float32, not float64"),
-    (lambda: matrix.operand(np.zeros(3, np.float32)), ValueError, "Operands must have two dimensions, not 1"),
+    (lambda: matrix.operand(F64, False), TypeError, "Operands must be float16 or float32, not float64"),
+    (lambda: matrix.operand(np.zeros(3, np.float32), False), ValueError, "Operands must have two dimensions, not 1"),
     (lambda: matrix.gemm(F32, F32), ValueError, "Inner dimensions must be equal, not 3 and 2"),
     (lambda: matrix.gemm(F32, F32.T, F64), TypeError,
      "The accumulated matrix must be float32, not float64"),
