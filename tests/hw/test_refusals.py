@@ -28,6 +28,8 @@ ROWS: Any = "rows"
     (lambda: PerformanceCounters([40]), "Increments of 1 counters may have at most "),
     (lambda: PerformanceCounters([1, 2, 1], [range(2)]), "Exclusive counters are of one bit, not [1, 2]"),
     (lambda: Emission(ROWS), "Array form must be one of cells, "),
+    (lambda: [emission.register("arbiter", RoundRobin(count), str) for emission in [Emission()] for count in (2, 3)],
+     "Module 'arbiter' was already placed with other ports"),
     (lambda: RoundRobin(0), "An arbiter needs requests, not 0"),
     (lambda: FIFO(8, 0), "FIFO depth must be at least 1, not 0"),
     (lambda: FIFO(8, 1, Storage.HEAD), "FIFO depth must be at least 2, not 1"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa.formats import FP32
-from plinth_hw.isa.operations import TransferOperation, UpdateOperation
+from plinth_hw.isa.operations import CollectiveOperation, TransferOperation, UpdateOperation
 from plinth_sim.golden import collective, convolution, matrix, transfer, winograd
 from plinth_sim.golden.vector import BadOperandError
 
@@ -29,6 +29,15 @@ def rows(operation: TransferOperation, **fields: int) -> Callable[[], Any]:
     return lambda: transfer.rows(operation, np.zeros(64, np.uint32), body, [0], (), 4)
 
 
+def came(operation: CollectiveOperation, words: int) -> Callable[[], Any]:
+    """Words that come for the first of two members, of messages of four words in chunks of two."""
+    def send() -> Any:
+        member = collective.member(operation, 0, 2, *np.zeros((2, 4), np.uint32), 0, 2, UpdateOperation.NONE)
+        collective.resume(member, None)
+        return collective.resume(member, np.zeros(words, np.uint32))
+    return send
+
+
 REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: matrix.operand(F64, False), TypeError, "Operands must be float16 or float32, not float64"),
     (lambda: matrix.operand(np.zeros(3, np.float32), False), ValueError, "Operands must have two dimensions, not 1"),
@@ -45,6 +54,8 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
      "needs weights, not None"),
     (lambda: collective.all_reduce([np.zeros(4, np.float32)] * 2, [np.zeros(4, np.float32)], 0.1, 4,
                                    UpdateOperation.SGD), ValueError, "weights must have the same members and words"),
+    *((came(operation, words), ValueError, f"messages differ: {words} words came where 2 were expected")
+      for operation in (CollectiveOperation.REDUCE_SCATTER, CollectiveOperation.ALL_GATHER) for words in (1, 3)),
     (lambda: convolution.check(SimpleNamespace(
         m=1, n=1, k=1, grid_columns=1, grid_rows=1, a_run=1, a_runs=1, map_rows=1, map_columns=1, b_run=1, b_runs=0)),
      BadOperandError, "b_runs must not be 0 if b_run is not"),
