@@ -243,12 +243,11 @@ class WinogradLayer(WeightedLayer):
         """The strips in which the last elements come and are made maps, if dies of a cluster have alike and are cut;
         lines are not."""
         step, target = self.step, gather.targets[0]
-        parts = [target.part(die) for die in range(step.dies)]
-        samples, channels = parts[0].samples, parts[0].channels
-        if step.whole_gathers or isinstance(gather, LineGather) or any(
-                (part.samples, part.channels) != (samples, channels) or gather.members(die) is None
-                for die, part in enumerate(parts)):
+        sizes = {(part.samples, part.channels) for part in map(target.part, range(step.dies))}
+        if step.whole_gathers or isinstance(gather, LineGather) or len(sizes) > 1 or any(
+                gather.members(die) is None for die in range(step.dies)):
             return None
+        ((samples, channels),) = sizes
         *_, last = (count for _, count, _ in gather.runs(0))
         return gather_strips(step.parameters, samples, self.tiling, channels, last, len(gather.peers(0)), not outputs)
 
