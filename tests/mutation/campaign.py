@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -24,6 +25,8 @@ FIRST_SECONDS = 12.0
 CPU_FACTOR, CPU_START_SECONDS = 5.0, 90.0
 #: Time on the wall: a busy machine gives a process a small share of it.
 WALL_FACTOR = 12.0
+#: Of the rest of the regression as many tests run on a mutant as should take so long, nearest and cheapest first.
+REST_SECONDS = 900.0
 #: Mutants that no test can kill, by their keys, and why.
 Equivalents = dict[tuple[str, str, str, str], str]
 EQUIVALENTS = Path(__file__).with_name("equivalent.yaml")
@@ -85,6 +88,11 @@ def _batches(tests: Sequence[Test], mutant: Mutant) -> Iterator[Sequence[Test]]:
             yield batch
 
 
+def _affordable(tests: Sequence[Test], mutant: Mutant, budget: float) -> Sequence[Test]:
+    """The first tests, as many as should take no longer than the budget."""
+    return tests[:sum(total <= budget for total in accumulate(seconds(test, mutant) for test in tests))]
+
+
 class Judge:
     """Judges mutants, one at a time.
 
@@ -103,34 +111,40 @@ class Judge:
         """Run tests of a mutant until one fails; one that does not end counts as failed.
 
         The quick tests of its room run first, those of the nearest folder before the others; then the quick tests of
-        the rest of the regression, and then all of its slow ones.
+        the rest of the regression, and then all of its slow ones, as far as they are affordable.
         """
         start = time.monotonic()
         root = self._sandbox.root
         near, everywhere = room.near(root, mutant.file), test_files(root, REGRESSION)
         far = [file for file in room.test_files(root) if file not in near]
         rest = [file for file in everywhere if file not in near and file not in far]
-        entered = False
+        entered, left_out, budget = False, 0, REST_SECONDS
         for files, marks, late in ((near, QUICK, False), (far, QUICK, False), (rest, QUICK, True),
                                    (everywhere, SLOW, True)):
-            for batch in _batches(self._reach.tests(mutant, files, marks), mutant):
-                entered = True
+            noticing = self._reach.tests(mutant, files, marks)
+            tests = _affordable(noticing, mutant, budget) if late else noticing
+            budget -= late * sum(seconds(test, mutant) for test in tests)
+            left_out += len(noticing) - len(tests)
+            entered |= bool(noticing)
+            for batch in _batches(tests, mutant):
                 if by := self._killer(mutant, batch):
                     return Judged(name, mutant, "killed", by, time.monotonic() - start, late)
-        return Judged(name, mutant, "survived", "" if entered else "no test enters it", time.monotonic() - start, True)
+        reason = "no test enters it" if not entered else f"{left_out} tests of the rest did not run" if left_out else ""
+        return Judged(name, mutant, "survived", reason, time.monotonic() - start, True)
 
     def _killer(self, mutant: Mutant, tests: Sequence[Test]) -> str:
         """The first of some tests, in their order, that fails on a mutant alone, or what else kills it, or ""."""
         while tests:
             limit = CPU_FACTOR * sum(seconds(test, mutant) for test in tests) + CPU_START_SECONDS
-            names = [test.name for test in tests]
-            outcome = self._sandbox.judge(mutant, names, limit, WALL_FACTOR * limit)
+            outcome = self._sandbox.judge(mutant, [test.name for test in tests], limit, WALL_FACTOR * limit)
             if outcome.verdict == "passed":
                 break
             if outcome.verdict == "timeout" or self._is_sound(outcome.by):
                 return outcome.by
             self._reach.leave_out(outcome.by)
-            tests = tests[names.index(outcome.by) + 1:] if outcome.by in names else []
+            tests, judged = [test for test in tests if test.name != outcome.by], tests
+            if len(tests) == len(judged):
+                break
         return ""
 
     def _is_sound(self, test: str) -> bool:
@@ -138,8 +152,10 @@ class Judge:
         if not test.startswith("tests/"):
             return True
         if test not in self._sound:
-            arguments = [test] if "::" in test else [test, "--collect-only"]
-            self._sound[test] = self._sandbox.pytest(arguments, WALL_FACTOR * CPU_START_SECONDS).verdict == "passed"
+            limit = WALL_FACTOR * CPU_START_SECONDS
+            outcome = (self._sandbox.run([test], limit) if "::" in test
+                       else self._sandbox.pytest([test, "--collect-only"], limit))
+            self._sound[test] = outcome.verdict == "passed"
         return self._sound[test]
 
 

@@ -104,7 +104,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     by_id = {item.nodeid: item for item in items}
     lost = [test for test in wanted if test not in by_id]
     if lost:
-        pytest.exit(f"{lost[0]} is no longer there", returncode=1)
+        config.get_terminal_writer().line(f"FAILED {lost[0]} - it is not there")
+        pytest.exit("a test is not there", returncode=1)
     items[:] = [by_id[test] for test in wanted]
 
 

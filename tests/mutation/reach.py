@@ -77,9 +77,10 @@ class _Imports:
 class Reach:
     """What tests enter, measured when it is asked for.
 
-    Test files whose imports do not lead to a source are left out. A measurement is kept until the test file, or the
-    source that it is asked about, changes. A change elsewhere that makes a test enter other functions costs at most a
-    test that is missed, never a false kill. Tests that fail without a mutant are left out, and said to be.
+    Test files whose imports do not lead to a source are left out. A measurement is kept until the test file changes; of
+    quick tests also, until the source that it is asked about does. A change elsewhere that makes a test enter other
+    functions costs at most a test that is missed, never a false kill. Tests that fail without a mutant are left out,
+    and said to be.
 
     Parameters
     ----------
@@ -111,7 +112,8 @@ class Reach:
         entry = file if marks == QUICK else f"{file} -m {marks}"
         kept = self._kept.get(entry, {})
         known = kept.get("digests", {})
-        if "imported" not in kept or any(known.get(path) != self._digests[path] for path in (file, source)):
+        deciding = (file,) if marks == SLOW else (file, source)
+        if "imported" not in kept or any(known.get(path) != self._digests[path] for path in deciding):
             self._say(f"measuring {entry}")
             result = self._sandbox.folder / "reach.json"
             result.unlink(missing_ok=True)

@@ -122,18 +122,22 @@ class Sandbox:
         named = [line.split(" ", 1)[1].split(" - ")[0] for line in lines if line.startswith(("FAILED ", "ERROR "))]
         return Outcome("failed", named[0] if named else lines[-1] if lines else f"exit code {code}")
 
+    def run(self, tests: Sequence[str], wall_seconds: float, **environment: str) -> Outcome:
+        """Run some tests, in their order, with variables of the plugin; one that is not there fails."""
+        wanted = self.folder / "tests.json"
+        wanted.write_text(json.dumps(list(tests)), encoding="utf-8")
+        files = list(dict.fromkeys(test.split("::")[0] for test in tests))
+        return self.pytest(files, wall_seconds, MUTATION_TESTS=str(wanted), **environment)
+
     def judge(self, mutant: Mutant, tests: Sequence[str], cpu_seconds: float, wall_seconds: float) -> Outcome:
         """Run some tests, in their order, on a mutant; what they built of it goes."""
         path = self.root / mutant.file
         source = path.read_bytes()
         before = {built.name for built in self._builds.iterdir()}
-        wanted = self.folder / "tests.json"
-        wanted.write_text(json.dumps(list(tests)), encoding="utf-8")
-        files = list(dict.fromkeys(test.split("::")[0] for test in tests))
         self._forget(path)
         path.write_bytes(mutant.applied(source))
         try:
-            return self.pytest(files, wall_seconds, MUTATION_TESTS=str(wanted), MUTATION_SECONDS=str(int(cpu_seconds)))
+            return self.run(tests, wall_seconds, MUTATION_SECONDS=str(int(cpu_seconds)))
         finally:
             path.write_bytes(source)
             self._forget(path)

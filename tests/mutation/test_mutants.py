@@ -121,8 +121,8 @@ class _Sandbox:
         self.ran.append(tests)
         return Outcome("failed", self.kill) if self.kill in tests else Outcome("passed", "")
 
-    def pytest(self, arguments: list[str], wall: float) -> Outcome:
-        return Outcome("failed" if self.broken else "passed", arguments[0])
+    def run(self, tests: list[str], wall: float) -> Outcome:
+        return Outcome("failed" if self.broken else "passed", tests[0])
 
 
 class _Reach:
@@ -178,7 +178,15 @@ def test_a_test_that_fails_anyway_kills_nothing(tree) -> None:
     sandbox, reach = _Sandbox(root, kill=FAR + "test_1", broken=True), _Reach()
     assert judge(sandbox, room, mutant, reach).verdict == "survived"
     assert reach.left_out == [FAR + "test_1"]
-    assert [FAR + "test_10"] in sandbox.ran  # those behind it run all the same
+    assert [FAR + "test_10"] in sandbox.ran  # the others run all the same
+
+
+def test_the_rest_of_the_regression_is_cut_where_it_takes_long(tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, room, mutant = tree
+    monkeypatch.setattr(campaign, "REST_SECONDS", 111 + 200)
+    sandbox = _Sandbox(root)
+    assert judge(sandbox, room, mutant).by == "2 tests of the rest did not run"
+    assert sandbox.ran[4:] == [[REST + "test_1", REST + "test_10"], [REST + "test_100"], [REST + "slow_200"]]
 
 
 def test_equivalents_are_extra(tree) -> None:

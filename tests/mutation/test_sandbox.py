@@ -42,9 +42,11 @@ def test_nothing():
 #: Of the regression, but of no room.
 _FAR_TESTS = """
 import counting, pytest
+from pathlib import Path
 
 @pytest.mark.slow
-def test_idle():
+@pytest.mark.parametrize("name", Path("tests/sw/names").read_text().split())
+def test_idle(name):
     assert counting.idle() < 6
 
 def test_broken():
@@ -60,7 +62,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.copytree(Path(plugin.__file__).parent, root / "tests/mutation",
                     ignore=shutil.ignore_patterns("test_*", "__pycache__"))
     for file, text in (("hw/counting/__init__.py", _CODE), ("tests/hw/test_counting.py", _TESTS),
-                       ("tests/sw/test_far.py", _FAR_TESTS), ("pytest.ini", "[pytest]\nmarkers = slow\n    long\n")):
+                       ("tests/sw/test_far.py", _FAR_TESTS), ("tests/sw/names", "first second"),
+                       ("pytest.ini", "[pytest]\nmarkers = slow\n    long\n")):
         (root / file).parent.mkdir(parents=True, exist_ok=True)
         (root / file).write_text(text)
     yield root
@@ -102,7 +105,10 @@ def test_mutants_are_killed_and_survive_by_what_their_tests_see(sandbox: Sandbox
     # Outside of functions, and of the same length within a second.
     assert judged(sandbox, "constant", "LIMIT = 4") == ("killed", "tests/hw/test_counting.py::test_count")
     # By a slow test of another room; the quick one beside it fails anyway.
-    assert judged(sandbox, "constant", "return 6") == ("killed", "tests/sw/test_far.py::test_idle")
+    assert judged(sandbox, "constant", "return 6") == ("killed", "tests/sw/test_far.py::test_idle[first]")
+    # A test that is not there any more kills nothing.
+    (sandbox.root / "tests/sw/names").write_text("second")
+    assert judged(sandbox, "constant", "return 6") == ("killed", "tests/sw/test_far.py::test_idle[second]")
     # No test enters what runs when the module is imported.
     assert judged(sandbox, "constant", "return 1") == ("killed", "tests/hw/test_counting.py::test_count")
 
