@@ -279,12 +279,14 @@ def test_regular_windows_take_few_tasks(kind: type[Pool]) -> None:
     assert len(names) <= forward_tasks + (backward_tasks if kind is MaxPool else forward_tasks) + 2
 
 
-@pytest.mark.parametrize("kernel, stride, gaps", [((1, 1), (1, 4), 4), ((1, 1), (4, 1), 4), ((2, 2), (5, 5), 3 + 3)])
-def test_neighbours_in_no_window_are_cleared_at_once(kernel: tuple[int, int], stride: tuple[int, int],
+@pytest.mark.parametrize("kernel, stride, channels, gaps", [
+    ((1, 1), (1, 4), 3, 4), ((1, 1), (1, 4), 32, 4), ((1, 1), (4, 1), 3, 4), ((2, 2), (5, 5), 3, 3 + 3)])
+def test_neighbours_in_no_window_are_cleared_at_once(kernel: tuple[int, int], stride: tuple[int, int], channels: int,
                                                      gaps: int) -> None:
-    """16 places, a window at every fourth, or two of five: a task for the places between two windows."""
+    """16 places, a window at every fourth, or two of five: a task for the places between two windows, of which half
+    the scratchpad holds up to 4,096 words."""
     layer = MaxPool(name="pool", inputs=("input",), kernel=kernel, stride=stride)
-    placed = Placed(layer, 2, Shape((3, 16, 16)), dict.fromkeys(
+    placed = Placed(layer, 2, Shape((channels, 16, 16)), dict.fromkeys(
         [prefix + name for prefix in ("", "d", "rest_") for name in ("x", "middle", "y")], False), 0)
     assert len([name for name, program in placed.programs(DEMO) if "zero" in program.regions]) == gaps
 
