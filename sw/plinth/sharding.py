@@ -393,3 +393,54 @@ class Sharding:
     def _element_pieces(self, node: Node, number: int) -> int:
         """Elements of a layer's tiles that a die has, at most, and one for the bias."""
         return int(self.layouts[number].weights.lengths(ELEMENTS, node.matrix[0], self.factors).max()) + 1
+
+
+class Sharded:
+    """What plans and steps say of their sharding."""
+
+    sharding: Sharding
+
+    @property
+    def graph(self) -> PlanGraph:
+        """The network."""
+        return self.sharding.graph
+
+    @property
+    def splits(self) -> Splits:
+        """For each node of the graph, for each level."""
+        return self.sharding.splits
+
+    @property
+    def lists(self) -> Partition:
+        """What is cut by list, for each node; empty if nothing is."""
+        return self.sharding.lists
+
+    @property
+    def batch(self) -> int:
+        """Samples of a step."""
+        return self.sharding.batch
+
+    @property
+    def factors(self) -> Factors:
+        """In how many parts each level cuts the dies."""
+        return self.sharding.factors
+
+    @property
+    def levels(self) -> int:
+        """Levels of the array."""
+        return self.sharding.levels
+
+    @property
+    def dies(self) -> int:
+        """Dies of the array."""
+        return self.sharding.dies
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Regions of each node."""
+        return self.sharding.layouts
+
+    @property
+    def rule(self) -> UpdateRule:
+        """How weights are updated; of a plan whatever the rule's numbers."""
+        return self.sharding.rule

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from plinth.train.scale import Scale
 
 
-
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class TrainingResult(Result):
     """The result of :func:`train`: losses, trained parameters and the report of a run.

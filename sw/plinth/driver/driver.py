@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.driver.device import Device, DeviceArray, Words
 from plinth.driver.diagnosis import Diagnosis
-from plinth.driver.executor import Piece, check_dies, check_digests, check_piece, check_settings
+from plinth.driver.executor import Piece, check_dies, check_digests, check_piece
 from plinth.driver.program import DieGraph, Program, descriptor_words, program_digest
 from plinth.driver.statistics import DieStatistics, EngineCounters, TaskRecord
 from plinth.driver.wiring import Wiring, wiring_registers
@@ -130,16 +130,6 @@ class Driver:
     def _compare_programs(self) -> None:
         """Refuse to run with processes that run another program."""
         check_digests(self.told("program", program_digest(self.program)))
-
-    def agree(self, what: str, settings: Mapping[str, str]) -> None:
-        """Refuse to go on with processes of other settings, which are texts by name. Collective.
-
-        Raises
-        ------
-        UserError
-            If there is one: the first that differs, and how.
-        """
-        check_settings(what, self.told(what, dict(settings)))
 
     def _set_up(self) -> None:
         """Registers, routes and descriptors of all dies of this process; then the graph that sets them up."""

@@ -89,16 +89,6 @@ class Executor(Protocol):
         """Numbers of the dies that live in this process."""
         ...
 
-    def agree(self, what: str, settings: Mapping[str, str]) -> None:
-        """Refuse to go on with processes of other settings, which are texts by name. Collective.
-
-        Raises
-        ------
-        UserError
-            If there is one: the first that differs, and how.
-        """
-        ...
-
     def told(self, point: str, value: Any = None) -> list[Any]:
         """What each process says at a point of the host's code that all come to: texts, numbers, and lists and mappings
         of those. Collective."""

@@ -42,11 +42,6 @@ class LayerShapes:
     #: As ``inputs``; None for the network's input, which needs no error.
     input_errors: tuple[Shape | None, ...]
 
-    @property
-    def output_error(self) -> Shape:
-        """Shape of the error that bprop reads."""
-        return self.output
-
 
 @dataclass(frozen=True, kw_only=True)
 class Network:

@@ -28,11 +28,11 @@ from plinth.partition.exchanges import ExchangeDefinition
 from plinth.partition.graph import DP, LOSS, Epilogue, Node, PlanGraph
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.predicted import shares
-from plinth.partition.regions import Layout, Partition, RingMessage, Splits
+from plinth.partition.regions import RingMessage
 from plinth.plan.lists_file import lists_to_data, parts_to_data, region_to_data
-from plinth.sharding import CHUNK_WORDS, Local, ReductionDefinition, Ring, Server, Sharding, Sync
+from plinth.sharding import CHUNK_WORDS, Local, ReductionDefinition, Ring, Server, Sharded, Sharding, Sync
 from plinth.step.copies import check_copies, copies_of, refitted
-from plinth.update.rule import PLAIN, UpdateRule
+from plinth.update.rule import PLAIN
 
 #: Version of the plan format.
 PLAN_VERSION = 4
@@ -72,7 +72,7 @@ class Arrangement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Sharded):
     """A sharding, where it comes from, and what was predicted of it.
 
     Parameters
@@ -136,59 +136,14 @@ class Plan:
                        array=self.array if where is None else where.name)
 
     @property
-    def graph(self) -> PlanGraph:
-        """The network."""
-        return self.sharding.graph
-
-    @property
     def network(self) -> str:
         """Name of the network."""
         return self.graph.name
 
     @property
-    def splits(self) -> Splits:
-        """For each node of the graph, for each level."""
-        return self.sharding.splits
-
-    @property
-    def batch(self) -> int:
-        """Samples of a step."""
-        return self.sharding.batch
-
-    @property
-    def factors(self) -> Factors:
-        """In how many parts each level cuts the dies."""
-        return self.sharding.factors
-
-    @property
-    def lists(self) -> Partition:
-        """What is cut by list, for each node; empty if nothing is."""
-        return self.sharding.lists
-
-    @property
     def hardware(self) -> Array | None:
         """The array in full, if it is known."""
         return self.sharding.array
-
-    @property
-    def rule(self) -> UpdateRule:
-        """How weights are updated, whatever the rule's numbers."""
-        return self.sharding.rule
-
-    @property
-    def levels(self) -> int:
-        """Levels of the array."""
-        return self.sharding.levels
-
-    @property
-    def dies(self) -> int:
-        """Dies of the array."""
-        return self.sharding.dies
-
-    @property
-    def layouts(self) -> tuple[Layout, ...]:
-        """Regions of each node."""
-        return self.sharding.layouts
 
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:

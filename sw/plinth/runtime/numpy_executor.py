@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.driver.executor import Piece, check_dies, check_digests, check_piece, check_settings
+from plinth.driver.executor import Piece, check_dies, check_digests, check_piece
 from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError
 from plinth.host import free_memory
@@ -69,16 +69,6 @@ class NumpyExecutor:
     def step(self, place: int = 0) -> int:
         """As :meth:`wait`."""
         return self.wait()
-
-    def agree(self, what: str, settings: Mapping[str, str]) -> None:
-        """Refuse to go on with processes of other settings, which are texts by name. Collective.
-
-        Raises
-        ------
-        UserError
-            If there is one: the first that differs, and how.
-        """
-        check_settings(what, self.told(what, dict(settings)))
 
     def told(self, point: str, value: Any = None) -> list[Any]:
         """What each process says at a point of the host's code that all come to. Collective."""

@@ -55,12 +55,11 @@ import numpy as np
 from plinth.array.array import Array
 from plinth.buffers import Buffer
 from plinth.partition.blocks import Residual, TileSum
-from plinth.partition.cuts import Factors, Integers
+from plinth.partition.cuts import Integers
 from plinth.partition.exchanges import ExchangeDefinition
-from plinth.partition.graph import Node, PlanGraph
+from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
-from plinth.partition.regions import Layout
-from plinth.sharding import ReductionDefinition, Sharding
+from plinth.sharding import ReductionDefinition, Sharded, Sharding
 from plinth.step import between
 from plinth.step.digest import digest
 from plinth.step.operations import Chain, Chained, Clear, Operation
@@ -69,7 +68,6 @@ from plinth.step.row_lists import ExchangeLists, HostWords
 from plinth.step.tasks import Item
 from plinth.step.tensors import Constant, OnDies, Place, Reservable, Tensor, Tiles
 from plinth.step.weights import Weights
-from plinth.update.rule import UpdateRule
 from plinth_hw.isa.formats import Fixed, Format
 from plinth_hw.isa.limits import GROUPS
 from plinth_hw.isa.operations import Engine
@@ -92,7 +90,7 @@ JOIN = Place("join", 2)
 
 
 @dataclass
-class Step:
+class Step(Sharded):
     """The step of a sharding, as :func:`plinth.step.build.step_of` builds it.
 
     Parameters
@@ -155,39 +153,9 @@ class Step:
                          for exchange in self.sharding.exchanges}
 
     @property
-    def graph(self) -> PlanGraph:
-        """The network."""
-        return self.sharding.graph
-
-    @property
-    def batch(self) -> int:
-        """Samples of a step."""
-        return self.sharding.batch
-
-    @property
-    def factors(self) -> Factors:
-        """In how many parts each level cuts the dies."""
-        return self.sharding.factors
-
-    @property
     def array(self) -> Array | None:
         """Whose links say which rings may go at once; None: all may."""
         return self.sharding.array
-
-    @property
-    def rule(self) -> UpdateRule:
-        """How weights are updated."""
-        return self.sharding.rule
-
-    @property
-    def layouts(self) -> tuple[Layout, ...]:
-        """Regions of each node."""
-        return self.sharding.layouts
-
-    @property
-    def dies(self) -> int:
-        """Dies of the array."""
-        return self.sharding.dies
 
     @property
     def narrow(self) -> bool:

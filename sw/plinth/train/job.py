@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from plinth.array.array import Array
 from plinth.driver.device import DeviceArray as Devices
 from plinth.driver.driver import Driver
-from plinth.driver.executor import Executor
+from plinth.driver.executor import Executor, check_settings
 from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError, one_line
 from plinth.files.reports import report
@@ -171,7 +171,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         options.out.hold()
     driver, golden, digest = executors()
     if options.transport is not None or options.lockstep is not None:
-        driver.agree("settings", settings.texts | _agreed(options, start))
+        check_settings("settings", driver.told("settings", settings.texts | _agreed(options, start)))
     checks = against_float64(network, options.rule, parameters.number_format, kinks=options.kinks)
     session = Session(network, dataset, view, driver, golden, checks, options.batch, start.seed,
                       options.check_every or (NUMPY_CHECK_STEPS if options.device == NUMPY else 1))

@@ -49,7 +49,7 @@ def test_shapes_of_forward_backward_and_gradients_are_derived() -> None:
     classifier = network(convolution(stride=(2, 1)), Relu(name="relu"), FLAT, Dense(name="fc", outputs=10), LOSS)
     conv = classifier.shapes["conv"]
     assert conv.inputs == ((3, 8, 8),)
-    assert conv.output == conv.output_error == (4, 4, 8)
+    assert conv.output == (4, 4, 8)
     assert conv.input_errors == (None,)
     assert {variable.name: (variable.axes, variable.shape) for variable in conv.variables} == {
         "weights": (("kernel rows", "kernel columns", "inputs", "outputs"), (3, 3, 3, 4)), "bias": (("outputs",), (4,))}
