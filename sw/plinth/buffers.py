@@ -49,7 +49,7 @@ class Buffer(NamedTuple):
 
     @property
     def extent(self) -> Extent:
-        """From its first to its last word."""
+        """The range of words from the buffer's first to its last, with the name of its place."""
         return Extent(self.place, self.address, self.end)
 
     @property
@@ -59,7 +59,7 @@ class Buffer(NamedTuple):
 
     @property
     def pointer(self) -> dict[str, int]:
-        """As a descriptor names it."""
+        """The buffer's address and base register as a descriptor names them."""
         return {"offset": self.address, "base": self.base}
 
     def part(self, name: str, offset: int, rows: int, columns: int, stride: int | None = None) -> "Buffer":
@@ -72,10 +72,11 @@ class Buffer(NamedTuple):
         return self.part(f"{self.name}[{start}]", start * self.stride, count, self.columns, self.stride)
 
     def repeated(self, count: int, apart: int) -> "Buffer":
-        """All words from this buffer to the last of ``count`` alike, ``apart`` words from one to the next."""
+        """One buffer over all words from this one to the last of ``count`` alike, ``apart`` words from one to the
+        next."""
         return self.part(self.name, 0, 1, (count - 1) * apart + self.words)._replace(packed=False)
 
     def folded(self, fold: int) -> "Buffer":
-        """The same words, if rows follow each other, with ``fold`` rows in one."""
+        """A view of the same words with ``fold`` rows in one, if rows follow each other without gaps."""
         return self if fold == 1 else self.part(self.name, 0, self.rows // fold, fold * self.columns,
                                                 fold * self.stride)

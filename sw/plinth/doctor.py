@@ -70,7 +70,7 @@ class FoundTool:
     remedy: str = ""
 
     def to_data(self) -> dict[str, str | bool]:
-        """Its row of a doctor report."""
+        """The tool's row of a doctor report."""
         return asdict(self)
 
 

@@ -61,7 +61,7 @@ class UserError(Exception):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The further lines."""
+        """Further lines beside the message, one for each of several faults."""
         return tuple(getattr(self, "__notes__", ()))
 
 

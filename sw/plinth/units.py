@@ -16,7 +16,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Format seconds for people."""
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 1:
             return f"{seconds * factor:,.3g} {unit}" if seconds * factor < 999.5 else f"{seconds * factor:,.0f} {unit}"

@@ -132,7 +132,7 @@ def path(name: str, value: Any) -> Path:
 
 
 def optional(check: Callable[..., T], name: str, value: Any, *bounds: Any) -> T | None:
-    """None, or what a check makes of the value of an argument.
+    """Check the value of an argument that may also be None, and return what the check makes of it.
 
     Raises
     ------

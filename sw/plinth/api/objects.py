@@ -20,7 +20,7 @@ TILES: dict[str, tuple[Any, ...]] = {"winograd": ("off", "auto", 2, 4, "2", "4")
 
 
 def tile_settings(winograd: Any, weights: Any, predict: Any, shares: Any) -> dict[str, Any]:
-    """Arguments of :func:`plinth.api.choices.with_settings`.
+    """Check the arguments that :func:`plinth.api.choices.with_settings` takes, and return them by name.
 
     Raises
     ------

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class StepListing(Result):
-    """What dies do in a step.
+    """The result of :meth:`PlanResult.step`: what dies do in a step.
 
     Attributes
     ----------
@@ -55,12 +55,12 @@ class StepListing(Result):
 
     @property
     def operations(self) -> list[dict[str, Any]]:
-        """In the order of every die's program."""
+        """The step's operations, in the order of every die's program."""
         return list(self.report.get("operations", ()))
 
     @property
     def tasks(self) -> list[dict[str, Any]]:
-        """Of the die that was asked for."""
+        """The tasks of the die that was asked for, in program order."""
         return list(self.report.get("program", ()))
 
     @property
@@ -87,7 +87,7 @@ class StepListing(Result):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PlanResult(Result):
-    """A plan and what it costs.
+    """The result of :func:`plan`: a plan and what it costs.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class PlanResult(Result):
 
     @property
     def splits(self) -> dict[str, tuple[str, ...]]:
-        """Of each layer and junction, a split a level."""
+        """The split of each layer and junction at each level of the array, by name."""
         head, *rows = shown_plan.split_rows(self.planned)
         return {name: tuple(row[place] for row in rows) for place, name in enumerate(head) if place}
 

@@ -46,7 +46,7 @@ class Told(Activity):
         self._tell()
 
     def say(self, text: str) -> None:
-        """Keep a line."""
+        """Keep a line that the run says, such as a note, for the result."""
         self.said.append(text)
 
     def _tell(self) -> None:

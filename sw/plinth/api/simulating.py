@@ -31,7 +31,7 @@ LEAST_FACTOR, MOST_FACTOR = 0.001, 100_000
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SimulationResult(Result):
-    """A simulated step.
+    """The result of :func:`simulate`: a simulated step.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class SimulationResult(Result):
 
     @property
     def array(self) -> Array:
-        """The array."""
+        """The array that the step was simulated on."""
         return self.simulated.array
 
     @property

@@ -36,7 +36,7 @@ SIDES = {"torus": ("a torus", "[rows, columns]"), "clusters": ("an array of clus
 
 
 def prime_factors(number: int) -> tuple[int, ...]:
-    """Of a number of dies, the largest first."""
+    """The prime factors of a number of dies, the largest first."""
     factors, factor = [], 2
     while number > 1:
         while number % factor == 0:
@@ -313,8 +313,8 @@ class Array:
 
     @cached_property
     def factors(self) -> tuple[int, ...]:
-        """In how many parts each level cuts the dies, the highest first: the prime factors of the rows of a torus, or
-        of groups, then of its columns, or clusters; else of the dies."""
+        """The number of parts into which each level cuts the dies, the highest level first: the prime factors of the
+        rows of a torus, or of groups, then of its columns, or clusters; else of the dies."""
         return tuple(factor for size in self.dimensions or (self.dies,) for factor in prime_factors(size))
 
     @property

@@ -70,5 +70,5 @@ class HostRates:
                                  f"{described(value)}")
 
     def to_data(self) -> dict[str, float]:
-        """As files hold it."""
+        """The rates as array files hold them."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -61,7 +61,7 @@ class SeedAccuracies:
     accuracies: tuple[float, ...]
 
     def to_data(self) -> dict[str, Any]:
-        """Its row of an accuracy report."""
+        """The row of an accuracy report for this format."""
         return {"name": self.variant, "test_accuracies": list(self.accuracies)}
 
 
@@ -97,7 +97,7 @@ def measure(names: Sequence[str] = tuple(VARIANTS), seeds: int = SEEDS,
 
 
 def table(accuracies: Sequence[SeedAccuracies]) -> str:
-    """For docs/formats.md."""
+    """The accuracies as the Markdown table of docs/formats.md."""
     lines = ["| format, update | `plinth train` | epochs, rate | mean | worst | best | deviation |",
              "| --- | --- | --- | ---: | ---: | ---: | ---: |"]
     for by_seed in accuracies:

@@ -68,13 +68,13 @@ class AgreementCase:
 
     @property
     def definition(self) -> Network:
-        """Its network."""
+        """The network whose step is compared, with its Winograd settings."""
         return _network(self.network, self.tiles) if self.tiles else (
             holdouts.NETWORKS if self.case else NETWORKS)[self.network]
 
     @property
     def title(self) -> str:
-        """Its network, for people."""
+        """The network's name as tables show it, with its Winograd settings."""
         if not self.tiles:
             return self.network
         outputs, weights, *rounds = self.tiles
@@ -88,7 +88,7 @@ class AgreementCase:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The case as tables show it: network, array, preset and planners."""
         return f"{self.title} on {self.array.name} of {self.array.preset}, {', '.join(self.planners)}"
 
 
@@ -128,7 +128,7 @@ class Agreement:
             self, counted=first.counted, simulated=first.simulated, predicted=first.predicted, first=None)
 
     def to_data(self) -> dict[str, Any]:
-        """For programs."""
+        """The comparison as reports hold it."""
         step = self.step
         fields = {"network": step.title, "preset": step.array.preset, "array": step.array.name, "batch": step.batch,
                   "update": step.rule.title, "link_rate": str(step.array.rate), "planners": list(step.planners),
@@ -238,8 +238,8 @@ def _planned(case: HoldoutCase) -> Splits:
 
 
 def steps_called(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list[AgreementCase]:
-    """All steps whose name (network/preset/array, of hold-outs behind ``hold-outs/``) contains ``only``: hold-outs,
-    which take longest, under the plans of their first measurement, the grid, and steps with Winograd layers.
+    """Find all steps whose name (network/preset/array, of hold-outs behind ``hold-outs/``) contains ``only``:
+    hold-outs, which take longest, first.
 
     Raises
     ------
@@ -302,7 +302,7 @@ def _errors(steps: Sequence[Agreement]) -> str:
 
 
 def table(agreements: Sequence[Agreement]) -> str:
-    """Of the grid, as Markdown."""
+    """The comparisons of the grid as a Markdown table."""
     grid = [agreement for agreement in agreements if not agreement.step.case]
     if not grid:
         return NONE
@@ -318,7 +318,7 @@ def table(agreements: Sequence[Agreement]) -> str:
 
 
 def holdout_table(agreements: Sequence[Agreement]) -> str:
-    """Of the hold-outs, as first measured and today, as Markdown."""
+    """The comparisons of the hold-outs, as first measured and today, as a Markdown table."""
     steps = [agreement for agreement in agreements if agreement.step.case]
     if not steps:
         return NONE

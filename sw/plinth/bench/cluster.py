@@ -1,4 +1,4 @@
-"""Where clusters of hosts end: tables of docs/cluster.md.
+"""Measure how training scales over clusters of hosts: the tables of docs/cluster.md.
 
 ``python -m plinth.bench.cluster`` simulates steps of vgg-e on hosts of the rates in ``host.yaml`` beside this file,
 which ``plinth array host`` measured, and writes the tables; with ``--check`` it compares them with the page instead,
@@ -159,7 +159,7 @@ class ClusterRow:
     hybrid: ClusterStep
 
     def cells(self) -> list[str]:
-        """As the table shows it."""
+        """The row's values as the table shows them."""
         best = "data" if self.data.seconds <= self.hybrid.seconds else self.hybrid.planner
         return [f"{self.ranks:,}", f"{self.gigabits:g}", str(self.samples), f"{self.data.seconds:.3f}",
                 f"{self.hybrid.seconds:.3f}", best, f"{self.data.seconds / self.hybrid.seconds:.2f}",

@@ -64,7 +64,7 @@ class Timed:
     nanoseconds: float
 
     def error(self, rates: HostRates) -> float:
-        """By how much the rates' time is more than the measured one, as a share of it."""
+        """The relative error of the rates: how much their time is more than the measured one, as a share of it."""
         return nanoseconds(rates, self.case.work(rates.cache_words)) / self.nanoseconds - 1
 
 

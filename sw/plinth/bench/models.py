@@ -50,8 +50,8 @@ def compare(step: AgreementCase) -> ModelComparison | None:
 
 
 def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[ModelComparison]:
-    """All steps of :func:`plinth.bench.agreement.steps_called`, spread over the processors, hold-outs last, but for
-    those on arrays with switches.
+    """Simulate all steps of :func:`plinth.bench.agreement.steps_called` with both models, spread over the processors,
+    hold-outs last, but for those on arrays with switches.
 
     Raises
     ------

@@ -70,13 +70,13 @@ class TrafficCase:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The case as tables show it."""
         return self.what + (f", {1 << self.levels} x {self.array.dies >> self.levels}" if self.what in KINDS else "")
 
 
 @dataclass(frozen=True)
 class CountedCycles:
-    """Cycles of a case."""
+    """Cycles of a traffic case, as the RTL counted them and as they were simulated."""
 
     case: TrafficCase
     counted: int
@@ -84,7 +84,7 @@ class CountedCycles:
 
     @property
     def error(self) -> float:
-        """Relative."""
+        """The relative error of the simulated cycles."""
         return self.simulated / self.counted - 1
 
 

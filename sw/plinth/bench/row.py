@@ -15,7 +15,7 @@ from plinth_hw.installation import commit
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One benchmark's result."""
+    """The result of one benchmark, with its unit and what limits it."""
 
     name: str
     value: float
@@ -26,7 +26,7 @@ class BenchRow:
     commit: str | None = field(default_factory=commit)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """The row as bench reports hold it."""
         return asdict(self)
 
 

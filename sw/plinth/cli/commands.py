@@ -1,4 +1,4 @@
-"""All commands, and how a command line runs one of them."""
+"""Join all commands into one program, and run a command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["arrays", "cli", "planning", "run", "running", "showing", "sparse", "
 
 
 def run(arguments: Sequence[str] | None) -> None:
-    """Run a command.
+    """Run the command that a command line names.
 
     Raises
     ------

@@ -28,7 +28,7 @@ def said(error: click.ClickException) -> UserError:
 
 
 def new_console(*, stderr: bool = False) -> Console:
-    """Where tables and colours go."""
+    """Make the console to which tables and colours are printed."""
     from rich.console import Console
 
     return Console(stderr=stderr)

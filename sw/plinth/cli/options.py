@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def array_options(command: Any) -> Any:
-    """Options of :func:`plinth.api.choices.array_of`."""
+    """Add the options that name an array, as :func:`plinth.api.choices.array_of` takes them."""
     for option in (
             click.option("--format", "number_format", type=click.Choice(defaults.FORMATS),
                          help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the "
@@ -39,20 +39,20 @@ def array_options(command: Any) -> Any:
 
 
 def planner_option(command: Any) -> Any:
-    """How layers are split."""
+    """Add the option that says how layers are split."""
     return click.option("--planner", type=click.Choice(PLANNER_NAMES),
                         help=f"how layers are split; default: {defaults.PLANNER}, of dies of 16-bit formats "
                         f"{defaults.NARROW_PLANNER}")(command)
 
 
 def model_option(command: Any) -> Any:
-    """How planners count words."""
+    """Add the option that says how planners count words."""
     return click.option("--model", type=click.Choice(MODEL_NAMES), help="how a planner counts words: as the dies move "
                         f"them, or as HyPar publishes; default: {defaults.MODEL}")(command)
 
 
 def update_options(command: Any) -> Any:
-    """Options of :func:`plinth.api.choices.form_of`."""
+    """Add the options that name an update rule, as :func:`plinth.api.choices.form_of` takes them."""
     for option in (
             click.option("--stochastic", is_flag=True,
                          help="round fixed-point weights and states of 16 bits at random"),
@@ -65,14 +65,14 @@ def update_options(command: Any) -> Any:
 
 
 def rate_option(command: Any) -> Any:
-    """The learning rate of an update rule."""
+    """Add the option for the learning rate of an update rule."""
     own = " and ".join(f"{kind} {law.defaults['rate']}" for kind, law in LAWS.items() if "rate" in law.defaults)
     return click.option("--rate", type=RealRange(0, min_open=True),
                         help=f"learning rate; default: {defaults.RATE}, or as --epochs; of {own}")(command)
 
 
 def number_options(command: Any) -> Any:
-    """Numbers of update rules; each is None where it is the rule's default."""
+    """Add an option for each number of an update rule; it is None where it is the rule's default."""
     for name, number in reversed(list(NUMBERS.items())):
         of = {kind: law.defaults.get(name, number.default) for kind, law in LAWS.items() if name in law.numbers}
         usual = " and ".join(f"{kind} {value:g}" for kind, value in of.items())
@@ -84,7 +84,7 @@ def number_options(command: Any) -> Any:
 
 
 def tile_options(command: Any) -> Any:
-    """Options of :func:`plinth.api.choices.with_settings`."""
+    """Add the options for Winograd tiles, as :func:`plinth.api.choices.with_settings` takes them."""
     for option in (
             click.option("--weights", type=click.Choice(["spatial", "winograd"]),
                          help="what Winograd layers train: kernels, or elements of tiles; default: as the network "
@@ -97,7 +97,7 @@ def tile_options(command: Any) -> Any:
 
 
 def predict_options(command: Any) -> Any:
-    """Of commands that make a plan."""
+    """Add the options for predicted gathers to a command that makes a plan."""
     for option in (
             click.option("--shares", metavar="SHARE,..",
                          help="for predicted step times: shares of all words that are sent where zeros and dead "
@@ -113,7 +113,7 @@ def predict_options(command: Any) -> Any:
 
 
 def shares_of(text: str | None) -> tuple[float, ...] | None:
-    """``0.12,0.36,0.61,0.49,0.57`` as numbers."""
+    """Convert ``--shares`` such as ``0.12,0.36,0.61,0.49,0.57`` to numbers."""
     if text is not None and not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,9})?(,[0-9]{1,4}(\.[0-9]{1,9})?)*", text):
         raise UserError(f"--shares {text[:40]!r} are not numbers from 0 to 1 with commas between, as "
                         "0.12,0.36,0.61,0.49,0.57")

@@ -15,16 +15,16 @@ Words = npt.NDArray[np.unsignedinteger]
 
 
 class Device(Protocol):
-    """One die."""
+    """One die as the driver sees it: memory and registers."""
 
     def read_memory(self, address: int, count: int) -> Words:
-        """``count`` words from word address ``address``; a copy."""
+        """Read ``count`` words from word address ``address`` on, as a copy."""
 
     def write_memory(self, address: int, words: Words) -> None:
         """Store words at word address ``address``; what is wider than a word as its words, low one first."""
 
     def read_register(self, address: int) -> int:
-        """Value of the register at a byte address."""
+        """Read the register at a byte address."""
 
     def write_register(self, address: int, value: int) -> None:
         """Write the register at a byte address. Writes to one die take effect in order, at the latest when

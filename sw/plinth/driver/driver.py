@@ -364,21 +364,21 @@ class Driver:
         return states
 
     def collect(self, pieces: Sequence[Piece]) -> list[Words]:
-        """The words of pieces ``[rows, row_words]`` of any dies, in every process: all of them ask for the same."""
+        """Read the words of pieces ``[rows, row_words]`` of any dies. Collective."""
         return self._of_all([die for die, _ in pieces], lambda place: self.read(*pieces[place]))
 
     def collect_floats(self, pieces: Sequence[Piece]) -> list[Floats]:
-        """The elements of pieces as FP32 ``[rows, columns]``, likewise."""
+        """Read the elements of pieces of any dies as FP32 ``[rows, columns]``. Collective."""
         return self._of_all([die for die, _ in pieces], lambda place: self.read_floats(*pieces[place]))
 
     def read(self, die: int, buffer: Buffer, place: int = 0) -> Words:
-        """The words of a buffer as ``[rows, row_words]``."""
+        """Read the words of a buffer of a die of this process as ``[rows, row_words]``."""
         words = np.zeros(buffer.rows * buffer.stride, dtype=self._word_type)
         words[:buffer.words] = self.device(die).read_memory(self._address(buffer, place), buffer.words)
         return words.reshape(buffer.rows, buffer.stride)[:, :buffer.row_words].copy()
 
     def read_floats(self, die: int, buffer: Buffer, place: int = 0) -> Floats:
-        """The elements of a buffer as FP32 ``[rows, columns]``."""
+        """Read the elements of a buffer of a die of this process as FP32 ``[rows, columns]``."""
         words = self.read(die, buffer, place)
         fmt = self.program.parameters.memory_format
         if isinstance(fmt, Fixed):
@@ -430,7 +430,7 @@ class Driver:
         return buffer.address
 
     def records(self, die: int) -> list[TaskRecord]:
-        """Completion records of the last step."""
+        """Read the completion records of the last step of a die."""
         device = self.device(die)
         count = device.read_register(Register.RECORD_COUNT)
         size = self.program.parameters.words_of(RECORD_WORDS)
@@ -445,7 +445,7 @@ class Driver:
         return records
 
     def counters(self, die: int) -> dict[Engine, EngineCounters]:
-        """Performance counters of the engines."""
+        """Read the performance counters of a die's engines."""
         device = self.device(die)
 
         def wide(address: int) -> int:
@@ -463,20 +463,20 @@ class Driver:
         return result
 
     def link_words(self, die: int) -> list[int]:
-        """Payload words sent on each port of a die."""
+        """Read the payload words that a die has sent on each of its ports."""
         device = self.device(die)
         return [device.read_register(regs.LINK_WORDS + 8 * port)
                 | device.read_register(regs.LINK_WORDS + 8 * port + 4) << 32
                 for port in range(self.program.parameters.ports)]
 
     def memory_words_moved(self, die: int) -> int:
-        """Words of the beats that a die's memory has read and written."""
+        """Read how many words of beats a die's memory has read and written."""
         device = self.device(die)
         return sum(device.read_register(register) | device.read_register(register + 4) << 32
                    for register in (Register.WORDS_READ, Register.WORDS_WRITTEN))
 
     def injected_words(self, die: int) -> int:
-        """Payload words that a die has sent of its own, those in transit through it apart."""
+        """Read the payload words that a die has sent of its own, those in transit through it apart."""
         device = self.device(die)
         if not self.program.parameters.ports:
             return 0
@@ -484,19 +484,19 @@ class Driver:
                 | device.read_register(Register.WORDS_INJECTED + 4) << 32)
 
     def statistics(self) -> list[DieStatistics]:
-        """What each die has counted, those of other processes too: all processes ask."""
+        """Read what each die has counted, those of other processes too."""
         return self._of_all(range(self.array.size), lambda die: DieStatistics(
             self.counters(die), self.link_words(die), self.injected_words(die), self.records(die)))
 
     def saturated(self) -> list[dict[str, int]] | None:
-        """:meth:`saturations` of each die, those of other processes too: all processes ask; None of dies that are not
-        of fixed point."""
+        """Read :meth:`saturations` of each die, those of other processes too; None of dies that are not of fixed
+        point."""
         if not isinstance(self.program.parameters.multiply_format, Fixed):
             return None
         return self._of_all(range(self.array.size), lambda die: self.saturations(die) or {})
 
     def saturations(self, die: int) -> dict[str, int] | None:
-        """Of a fixed-point die, the sums that matrix tasks stored at an end of the format and the results of
+        """Count on a fixed-point die the sums that matrix tasks stored at an end of the format, and the results of
         other engines that were beyond it; None of other dies."""
         if not isinstance(self.program.parameters.multiply_format, Fixed):
             return None

@@ -46,24 +46,25 @@ class LineError(UserError):
 
 
 class Port(Protocol):
-    """A byte stream, both ways."""
+    """A serial byte stream in both directions."""
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """The port's name in messages."""
 
     @property
     def byte_seconds(self) -> float:
-        """What a byte takes on the line."""
+        """Seconds that a byte takes on the line."""
 
     def write(self, line: bytes) -> None:
         """Send bytes; raises ``LineError`` if the line is cut."""
 
     def read(self, seconds: float) -> bytes:
-        """Bytes that have come; waits so long for the first of them. Raises ``LineError`` if the line is cut."""
+        """Read the bytes that have come; wait for the first of them, up to a time. Raises ``LineError`` if the line is
+        cut."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Release the port."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from plinth_hw.isa.parameters import DieParameters
 
 @dataclass(frozen=True)
 class NamedDescriptor:
-    """One descriptor with its name, for messages and records."""
+    """A task's descriptor with its name, which messages and completion records say."""
 
     name: str
     engine: Engine
@@ -80,5 +80,5 @@ def program_digest(program: Program) -> str:
 
 
 def descriptor_words(tasks: Iterable[NamedDescriptor]) -> Words:
-    """All descriptors as one array, ready to be written to memory."""
+    """Pack all descriptors into one array of words, ready to be written to memory."""
     return np.array([word for task in tasks for word in task.words], dtype=np.uint32)

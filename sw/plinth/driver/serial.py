@@ -48,7 +48,7 @@ class SystemPort:
             raise LineError(f"{name}: {_why(error)}") from error
 
     def write(self, line: bytes) -> None:
-        """Send bytes.
+        """Send bytes over the port.
 
         Raises
         ------
@@ -61,7 +61,7 @@ class SystemPort:
             raise self._cut(error) from error
 
     def read(self, seconds: float) -> bytes:
-        """Bytes that have come; waits so long for the first of them.
+        """Read the bytes that have come; wait for the first of them, up to a time.
 
         Raises
         ------
@@ -96,7 +96,7 @@ def _why(error: OSError | ValueError) -> str:
 
 
 class SerialDevice:
-    """One die; see ``plinth.driver.device.Device``.
+    """One die behind a serial line, as a :class:`~plinth.driver.device.Device`.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def _runs(addresses: Sequence[int], most: int) -> list[_RegisterRun]:
 
 
 class SerialArray:
-    """Dies behind serial lines; see ``plinth.driver.device.DeviceArray``.
+    """Dies behind serial lines, as a :class:`~plinth.driver.device.DeviceArray`.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class SerialArray:
 
     @property
     def size(self) -> int:
-        """Number of dies."""
+        """The number of dies of the array."""
         return len(self._dies)
 
     @property
@@ -213,7 +213,7 @@ class SerialArray:
 
     @property
     def in_step(self) -> bool:
-        """Boards run between calls too."""
+        """False: boards run on between calls."""
         return False
 
     @property

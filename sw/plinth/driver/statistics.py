@@ -1,4 +1,4 @@
-"""What dies count and record of the steps that they run, as their driver reads it."""
+"""Counters and completion records of a die, as the driver reads them from its registers and memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from plinth_hw.isa.operations import Engine
 
 @dataclass(frozen=True)
 class EngineCounters:
-    """Counters of one engine since they were cleared: cycles, then what was done in them.
+    """The performance counters of one engine since they were cleared: cycles by state, then the words, multiply-adds
+    and tasks that were done in them.
 
     ``first_busy`` and ``last_busy`` are cycle numbers modulo 2^32.
     """
@@ -27,7 +28,7 @@ class EngineCounters:
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """One completion record: when a task ran, by the die's own cycle counter."""
+    """The completion record of one task: its first and last cycle, by the die's own cycle counter, and what it did."""
 
     task: str
     engine: Engine
@@ -40,7 +41,7 @@ class TaskRecord:
 
 @dataclass(frozen=True)
 class DieStatistics:
-    """What one die has counted since its counters were cleared.
+    """The counters and completion records of one die since they were cleared.
 
     Attributes
     ----------

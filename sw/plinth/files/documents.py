@@ -167,7 +167,7 @@ def opened(path: Path, maximum_bytes: int) -> Iterator[tuple[IO[bytes], int]]:
 
 
 def read_file(path: Path, maximum_bytes: int) -> bytes:
-    """A file's bytes.
+    """Read all bytes of a regular file.
 
     Raises
     ------

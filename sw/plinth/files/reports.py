@@ -28,7 +28,7 @@ class ReportForm:
 
     @property
     def form(self) -> Schema:
-        """All its fields, kind and version first."""
+        """The schema of the report's fields, kind and version first."""
         return row(f"report version {self.fields}", self.optional)
 
 

@@ -136,7 +136,7 @@ class GraphBuilder:
 
     @property
     def count(self) -> int:
-        """Tasks so far."""
+        """The number of tasks that the graph has so far."""
         return len(self._pending)
 
     def finish(self, *, record: bool) -> list[NamedDescriptor]:

@@ -52,7 +52,8 @@ def settings(graphs: Sequence[GraphBuilder]) -> list[RouteSetting]:
 
 
 def sends(graphs: Sequence[GraphBuilder], nexts: Sequence[dict[int, int]]) -> list[Send]:
-    """All that they send; ``nexts`` as :meth:`~plinth.lower.builder.GraphBuilder.sends`, for each die."""
+    """List all packets that tasks of all dies' graphs send to other dies; ``nexts`` as
+    :meth:`~plinth.lower.builder.GraphBuilder.sends`, for each die."""
     return [Send(die, *sent) for die, graph in enumerate(graphs) for sent in graph.sends(nexts[die])]
 
 
@@ -141,7 +142,7 @@ class GraphOrder:
         return {Traffic.CONTROL: "advance", Traffic.CHUNKS: "chunks", Traffic.TILES: "tile"}[kind], *send[:2], send.to
 
     def reached(self, event: Event, back: bool = False) -> set[Event]:
-        """All that follows from an event, or that it follows from."""
+        """The events that follow from an event or, with ``back``, that it follows from."""
         edges, events, fresh = self.before if back else self.after, {event}, [event]
         while fresh:
             for other in edges.get(fresh.pop(), ()):

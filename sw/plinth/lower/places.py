@@ -478,7 +478,7 @@ class HostView:
     # What follows reads of all dies, each with one request, and is collective.
 
     def parameters_of(self, executor: Executor) -> dict[str, Floats]:
-        """All variables: of every slice the copy on its ring's first die."""
+        """Read all variables by name: of every slice the copy on its ring's first die."""
         flats = read_together(executor, {name: weights.reading() for name, weights in self.weights.items()})
         return {name: values for layer, flat in flats.items()
                 for name, values in self.weights[layer].vector.split(flat).items()}
@@ -498,17 +498,18 @@ class HostView:
         return read_together(executor, {name: self.outputs[name].reading() for name in layers})
 
     def copies_of(self, executor: Executor) -> dict[str, list[Floats]]:
-        """Variables of each layer as one, as often as dies hold copies of their slices."""
+        """Read the variables of each layer as one vector, as often as dies hold copies of their slices."""
         return read_together(executor, {name: weights.copies() for name, weights in self.weights.items()})
 
     def gradients_of(self, executor: Executor) -> dict[str, GradientSum]:
-        """The loss's own gradients of each layer's variables as one: of every slice the sum over its ring."""
+        """Read the loss's own gradients of each layer's variables as one vector: of every slice the sum over its
+        ring."""
         fmt = self.parameters.memory_format
         sums = read_together(executor, {name: gradients.sums(fmt) for name, gradients in self.gradients.items()})
         return {name: gradient_sum.over(self.gradient_scale) for name, gradient_sum in sums.items()}
 
     def kept_of(self, executor: Executor) -> dict[str, dict[str, Floats]]:
-        """The vectors beside all variables: of wide numbers each half as a number."""
+        """Read the vectors beside all variables, by the variable's name: of wide numbers each half as a number."""
         by_variable: dict[str, dict[str, Floats]] = {}
         for layer, vectors in self.kept_flats_of(executor).items():
             for vector, flat in vectors.items():
@@ -517,22 +518,23 @@ class HostView:
         return by_variable
 
     def kept_flats_of(self, executor: Executor) -> dict[str, dict[str, NDArray[np.float64]]]:
-        """The vectors beside each layer's variables as one, by layer and name."""
+        """Read the vectors beside each layer's variables as one vector, by layer and name."""
         flats = read_together(executor, {(name, vector): kept_weights.reading() for name, vectors in self.kept.items()
                                          for vector, kept_weights in vectors.items()})
         return {name: {vector: flats[name, vector] for vector in vectors} for name, vectors in self.kept.items()}
 
     def maps_of(self, executor: Executor) -> dict[str, Floats]:
-        """Maps that decide kinks, by layer."""
+        """Read the maps that decide kinks, by layer."""
         return read_together(executor, {name: tensor.reading() for name, tensor in self.maps.items()})
 
     def generators_of(self, executor: Executor) -> tuple[int, ...]:
-        """States of the dies' generators of random bits, if they have any."""
+        """Read the states of the dies' generators of random bits, if they have any."""
         return tuple(int(np.ascontiguousarray(words[0]).view(np.uint32)[0])
                      for words in executor.collect(list(enumerate(self.generators)))) if self.generators else ()
 
     def state_of(self, executor: Executor) -> list[NDArray[Any]]:
-        """Words of all that a step hands on to the next: weights on every die, what is kept beside them, generators."""
+        """Read the words of all that a step hands on to the next: weights on every die, what is kept beside them,
+        generators."""
         return executor.collect([(die, buffer) for die, buffer in (
             *(piece for layer in self.weights.values() for piece in enumerate(layer.buffers)),
             *(piece for vectors in self.kept.values() for kept_weights in vectors.values()

@@ -31,7 +31,8 @@ def traffic(graphs: Sequence[Sequence[GraphBuilder]]) -> dict[int, Pairs]:
 
 
 def phases(graphs: Sequence[Sequence[GraphBuilder]]) -> dict[tuple[int, tuple[Sets, ...]], Pairs]:
-    """The same, apart by the tasks that have set the class's routes before: of each graph those.
+    """Who sends to whom in each traffic class, apart by the tasks that have set the class's routes before: of each
+    graph those.
 
     Raises
     ------

@@ -21,7 +21,7 @@ def _matrix(transform: Transform, outputs: bool, scatter: bool) -> int:
 
 
 def matrix_numbers(node: Node) -> tuple[int, int]:
-    """Of a layer's A^T, down and across."""
+    """The numbers by which descriptors name a layer's output transforms A^T, down and across."""
     assert node.tiling is not None
     down, across = node.tiling.form.transforms
     return _matrix(down, True, False), _matrix(across, True, False)

@@ -83,7 +83,7 @@ class ConvolutionShape:
 
     @classmethod
     def of(cls, layer: Convolution, inputs: Shape) -> "ConvolutionShape":
-        """Of a network's layer whose input has a shape."""
+        """The shape of a network's convolution whose input has a given shape."""
         channels, height, width = inputs
         return cls(height=height, width=width, inputs=channels, outputs=layer.channels, kernel=layer.kernel,
                    stride=layer.stride, padding=layer.padding)
@@ -137,7 +137,7 @@ class FeatureMap:
         return self.height * self.row_words
 
     def pointer(self, image: int, row: int, column: int) -> dict[str, int]:
-        """Of a position's first word."""
+        """The address of a position's first word as a descriptor names it."""
         offset = image * self.image_words + row * self.row_words + column * self.buffer.stride
         return {"offset": self.buffer.address + offset, "base": self.buffer.base}
 

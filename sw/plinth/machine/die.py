@@ -47,7 +47,7 @@ class DieCycles:
 
     @property
     def source(self) -> str:
-        """Where the cycles come from, for people."""
+        """The source of the cycles, in words for people: the formulas of the preset's engines."""
         return f"formulas of the engines of preset {self.parameters.name}"
 
     def product(self, product: Product) -> ProductCycles:
@@ -99,7 +99,7 @@ class DieCycles:
         return self.arrival(latency) - self.control["issue"]
 
     def copy(self, copy: Copy, link: float | None = None) -> Cycles:
-        """Of a copy of a tile until its last word has left.
+        """Cycles of a copy of a tile until its last word has left.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class DieCycles:
         return cycles
 
     def rows(self, rows: int, columns: int, unlike: float = 0.0) -> Cycles:
-        """Of rows of an embedding that are copied to those of its output, or added to those of its gradient.
+        """Cycles of rows of an embedding that are copied to those of its output, or added to those of its gradient.
 
         Parameters
         ----------

@@ -145,23 +145,23 @@ class HostCycles(DieCycles):
 
     @property
     def source(self) -> str:
-        """Where the cycles come from, for people."""
+        """The source of the cycles, in words for people: the rates of a host."""
         rates = self.given
         return (f"rates of a host: {rates.multiply_adds_per_ns:.3g} multiply-adds and {rates.memory_words_per_ns:.3g} "
                 f"words of memory a nanosecond, {rates.call_ns:.3g} ns a kernel")
 
     def engine(self, engine: Engine) -> str:
-        """One does all."""
+        """The name of the one engine that a host has, whatever the work."""
         return Engine.MATRIX.name.lower()
 
     def cycles(self, work: HostWork) -> Cycles:
-        """Of one piece of an operation, and of each further one of it: an operation is called once, whatever pieces it
-        has on dies."""
+        """Cycles of one piece of an operation, and of each further one of it: an operation is called once, whatever
+        pieces it has on dies."""
         each = nanoseconds(self.given, work._replace(calls=0.0))
         return each + work.calls * self.given.call_ns, each
 
     def product(self, product: Product) -> ProductCycles:
-        """What a product takes; nothing if it is empty."""
+        """Cycles that a product takes; none if it is empty."""
         if product.empty:
             return ProductCycles((0.0, 0.0), 0.0, 0.0)
         window = product.window
@@ -174,13 +174,13 @@ class HostCycles(DieCycles):
                                                           self.given.cache_words)), 0.0, 0.0)
 
     def vector(self, work: ProgramWork, rows: int, columns: int) -> tuple[float, float, float]:
-        """Nothing is loaded or stored beside what a program computes with."""
+        """Cycles in which a vector program loads, computes and stores: a host only computes."""
         if not (rows and columns):
             return 0.0, 0.0, 0.0
         return 0.0, self.cycles(program_work(work, rows, columns, self.given.cache_words))[0], 0.0
 
     def ring_latency(self, members: int, links: float) -> float:
-        """A ring's messages go round twice."""
+        """Cycles of latency of a ring's messages, which go round twice."""
         return 2 * links
 
     def ring_work(self, words: float, members: int, turns: float, *, summed: bool) -> float:
@@ -198,11 +198,12 @@ class HostCycles(DieCycles):
             steps * 2 * self.given.message_ns)
 
     def arrival(self, latency: float) -> float:
-        """The links' latency, and a message sent and taken."""
+        """Cycles from a message's last word to its receiver: the links' latency, and what sending and taking it
+        costs."""
         return 2 * self.given.message_ns + latency
 
     def advance(self, latency: float) -> float:
-        """The same: nothing else is between a message and what waits for it."""
+        """Cycles from a message to what waits for it, as of :meth:`arrival`: nothing else is between them."""
         return self.arrival(latency)
 
     def copy(self, copy: Copy, link: float | None = None) -> Cycles:

@@ -185,8 +185,8 @@ def filter_cycles(die: DieParameters, mapping: Any) -> Any:
 
 def costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any, windows: Any, run: Any,
           slower: float = 1.0) -> Any:
-    """Of a task: cycles in a row, cycles before and behind it, words read, words written. Numbers or arrays; memory is
-    ``slower`` than it could be."""
+    """Cost of a task of the row-stationary machine: cycles in a row, cycles before and behind it, words read, words
+    written. Numbers or arrays; memory is ``slower`` than it could be."""
     lanes = die.beat_words * die.packing
     beat = die.beat_words
     taps = mapping.tap_columns * mapping.tap_channels

@@ -47,12 +47,12 @@ class Product:
 
     @property
     def name(self) -> str:
-        """Kind of task."""
+        """The kind of task that computes the product."""
         return f"convolution-{self.direction}" if self.window else self.direction
 
     @property
     def gemm(self) -> tuple[int, int, int]:
-        """m, n, k."""
+        """The sizes m, n and k of the product as one of matrices."""
         samples, inputs, outputs, window = self.samples, self.inputs, self.outputs, self.window
         if window is None:
             return {FPROP: (samples, outputs, inputs), BPROP: (samples, inputs, outputs),

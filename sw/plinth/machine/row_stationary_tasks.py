@@ -93,7 +93,7 @@ def _body(die: DieParameters, loops: Loops, mapping: Mapping, piece: Piece, at: 
 
 
 def forward_loops(layer: ConvolutionShape, images: int) -> Loops:
-    """Of ``z = x * w``."""
+    """The loops of the forward product ``z = x * w``."""
     return Loops(
         images=images, rows=layer.out_height, columns=layer.out_width, filters=layer.outputs, channels=layer.inputs,
         kernel_rows=layer.kernel[0], kernel_columns=layer.kernel[1], row_stride=layer.stride[0],
@@ -101,7 +101,8 @@ def forward_loops(layer: ConvolutionShape, images: int) -> Loops:
 
 
 def input_gradient_loops(layer: ConvolutionShape, images: int) -> Iterator[tuple[GradientPhase, Loops]]:
-    """Of the gradient of ``x``, phase by phase; where no tap meets a phase's places, of a product by one that does."""
+    """The loops of the gradient of ``x``, phase by phase; where no tap meets a phase's places, of a product by one that
+    does."""
     for phase in phases(layer):
         taps, outputs = (phase.taps, layer.outputs) if phase.met else ((1, 1), 1)
         yield phase, Loops(
@@ -110,7 +111,7 @@ def input_gradient_loops(layer: ConvolutionShape, images: int) -> Iterator[tuple
 
 
 def weight_gradient_loops(layer: ConvolutionShape, images: int) -> Loops:
-    """Of the gradient of ``w``."""
+    """The loops of the gradient of ``w``."""
     return Loops(
         rows=layer.kernel[0], columns=layer.kernel[1], units=layer.inputs, filters=layer.outputs, channels=images,
         kernel_rows=layer.out_height, kernel_columns=layer.out_width, row_dilation=layer.stride[0],
@@ -139,7 +140,7 @@ class RowStationary:
     name: str = "a product"
 
     def operation(self, dense: bool) -> MatrixOperation:
-        """Of the tasks of a fully connected layer, or of a convolution."""
+        """The operation code of the tasks of a fully connected layer, or of a convolution."""
         return MatrixOperation.ROW_STATIONARY
 
     def _product(self, loops: Loops, at: _Places, accumulate: bool, mapping: Mapping | None = None) -> list[Body]:

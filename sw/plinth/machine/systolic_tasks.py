@@ -19,7 +19,7 @@ class Systolic:
     name: str = "a product"
 
     def operation(self, dense: bool) -> MatrixOperation:
-        """Of the tasks of a fully connected layer, or of a convolution."""
+        """The operation code of the tasks of a fully connected layer, or of a convolution."""
         return MatrixOperation.GEMM if dense else MatrixOperation.CONVOLUTION
 
     def forward(self, layer: ConvolutionShape, x: FeatureMap, w: Buffer, z: FeatureMap) -> list[list[Body]]:

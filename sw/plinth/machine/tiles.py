@@ -1,4 +1,4 @@
-"""Which interleave shapes products have on the systolic array, cycles of their tiles, and of a task beside them.
+"""Interleave shapes of products on the systolic array, and the cycles that their tiles take.
 
 Cycles of tiles alone are what cuts of products are chosen by; :mod:`plinth.machine.systolic_cycles` walks through all
 that a task does.
@@ -17,7 +17,8 @@ CUT_CYCLES = 150
 
 
 def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
-    """Interleave shape of a GEMM: that with the fewest tiles; of equal ones the squarest, which loads least."""
+    """Choose the interleave shape of a GEMM, whose tiles have ``rows << m_log2`` rows: that with the fewest tiles; of
+    equal ones the squarest, which loads least."""
     depth = parameters.interleave.bit_length() - 1
 
     def tiles(log2: int) -> tuple[int, int]:
@@ -28,8 +29,8 @@ def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
 
 
 def element_cycles(parameters: DieParameters, rows: int, inputs: int, outputs: int) -> float:
-    """Cycles of the tiles of rows x inputs times inputs x outputs: each takes as many a k step as it has slots, or as
-    its operands have beats."""
+    """Cycles of the tiles of a product of rows x inputs by inputs x outputs: each takes as many a k step as it has
+    slots, or as its operands have beats."""
     log2, depth = interleave_m_log2(parameters, rows, outputs), parameters.interleave
     tile_m, tile_n = parameters.rows << log2, parameters.columns * depth >> log2
     return ceil(rows / tile_m) * ceil(outputs / tile_n) * inputs * max(
@@ -37,7 +38,8 @@ def element_cycles(parameters: DieParameters, rows: int, inputs: int, outputs: i
 
 
 def tile_shape(parameters: DieParameters, m: int, n: int) -> tuple[Fraction, int]:
-    """Of a convolution: cycles of a k step over all tiles of an m x n result, and the interleave shape with the fewest.
+    """Choose the interleave shape of a convolution with the fewest cycles: the cycles of a k step over all tiles of an
+    m x n result, and the shape as of :func:`interleave_m_log2`.
 
     A tile takes as many cycles as it has slots, or as the beats of its operands take to load.
     """

@@ -37,8 +37,8 @@ def _turned(parameters: DieParameters, columns: int) -> int:
 
 
 class TransformBlocks(NamedTuple):
-    """Of a task's descriptor: tiles, and words of a place; places of a window, what is made of them one way, and of a
-    tile; of these how many are read, and written."""
+    """Sizes of what a descriptor of a transform does: tiles, and words of a place; places of a window, what is made of
+    them one way, and of a tile; of these how many are read, and written."""
 
     tiles: float
     columns: int

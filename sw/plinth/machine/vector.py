@@ -30,11 +30,12 @@ class ProgramWork(NamedTuple):
     packed_stores: int = 0
 
     def packed(self, loads: int, stores: int) -> "ProgramWork":
-        """The same with so many of its regions packed: each is converted by an instruction."""
+        """The same work with so many of its regions packed: each is converted by an instruction."""
         return self._replace(wise=self.wise + loads + stores, packed_loads=loads, packed_stores=stores)
 
     def full(self, plain: float, packed: float) -> tuple[float, float]:
-        """Of all full regions loaded, and of those stored, what one takes as it is, or packed."""
+        """What all full regions loaded, and those stored, take together, where one takes ``plain`` as it is, or
+        ``packed``."""
         return ((self.loads - self.packed_loads) * plain + self.packed_loads * packed,
                 (self.stores - self.packed_stores) * plain + self.packed_stores * packed)
 
@@ -72,7 +73,7 @@ def vector_formula(parameters: DieParameters, work: ProgramWork, rows: int, colu
 
 
 def latencies(load: float, store: float, read_beats: float, written_beats: float) -> tuple[float, float]:
-    """Of the cycles in which a program that moves so many beats loads and stores, those before the first beat has come
-    and after the last one has left: memory serves others meanwhile."""
+    """Cycles of a program's loads before the first beat has come, and of its stores after the last one has left, of so
+    many beats: memory serves others meanwhile."""
     return (MEMORY_LATENCY * load / (MEMORY_LATENCY + REQUEST_CYCLES - 1 + read_beats),
             MEMORY_LATENCY * store / (MEMORY_LATENCY + written_beats))

@@ -76,28 +76,28 @@ class LayerVector:
 
     @property
     def names(self) -> list[str]:
-        """Of its variables in a network."""
+        """The names of the layer's variables in a network."""
         return [variable.qualified(self.layer) for variable in self.variables]
 
     @property
     def elements(self) -> int:
-        """Of all."""
+        """The number of elements of all its variables."""
         return sum(variable.elements for variable in self.variables)
 
     def join(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Of arrays by name those of the layer, one behind the other."""
+        """Concatenate those of some arrays, given by name, that are the layer's, in the order of its variables."""
         return np.concatenate([np.asarray(arrays[variable.qualified(self.layer)]).ravel()
                                for variable in self.variables])
 
     def split(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The arrays of a flat one, by name, in their shapes."""
+        """Split a flat array into those of the layer's variables, by name and in their shapes."""
         ends = np.cumsum([variable.elements for variable in self.variables])
         return {variable.qualified(self.layer): values.reshape(variable.shape)
                 for variable, values in zip(self.variables, np.split(flat, ends[:-1]), strict=True)}
 
 
 def layer_vectors(network: Network) -> list[LayerVector]:
-    """Of each layer that trains something, in order."""
+    """List the variables of each layer that trains something as one vector a layer, in the network's order."""
     return [LayerVector(layer.name, network.shapes[layer.name].variables) for layer in network.weighted]
 
 

@@ -92,11 +92,12 @@ class Variable:
 
     @property
     def elements(self) -> int:
-        """Of all axes together."""
+        """The number of elements, over all axes."""
         return prod(self.shape)
 
     def qualified(self, layer: str) -> str:
-        """Its name in a network: unique, as no name of a variable has a dot."""
+        """The variable's name in a network, that of its layer and its own: unique, as no name of a variable has a
+        dot."""
         return f"{layer}.{self.name}"
 
 

@@ -146,7 +146,7 @@ def _rates(transform: Transform) -> list[float]:
 
 
 def parameter_rates(network: Network) -> list[NDArray[np.float64] | None]:
-    """Of each layer with weights, the factor on the learning rate of each of its parameters; None: 1."""
+    """The factor on the learning rate of each parameter of each layer with weights; None: 1."""
     factors: list[NDArray[np.float64] | None] = []
     for layer in network.weighted:
         outputs = layer.trained_tiles(network.shapes[layer.name].inputs) if isinstance(layer, Convolution) else None
@@ -168,7 +168,7 @@ def _shape(layer: Convolution, tiles: Form | None, inputs: Shape) -> Shape:
 
 
 def other_forms(network: Network, name: str) -> dict[Shape, Form | None]:
-    """By its shape, what else than the network's a layer's weights may be; None: the kernel's."""
+    """The forms, by shape, that a layer's weights may have beside the network's; None: the kernel's."""
     layer, shapes = network.layer(name), network.shapes[name]
     if not isinstance(layer, Convolution):
         return {}

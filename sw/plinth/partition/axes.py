@@ -103,7 +103,7 @@ class Region:
         return int(np.prod([self.lengths(axis, size, factors) for axis, size in sizes], axis=0).sum())
 
     def parts(self, factors: Factors) -> int:
-        """In how many parts it cuts."""
+        """The number of parts into which the axes are cut together."""
         return prod([parts(cuts, factors) for _, cuts in self.axes])
 
     def bounds(self, axis: str, size: int, factors: Factors) -> tuple[Integers, Integers]:
@@ -161,7 +161,7 @@ def sent(axis: str, size: int, left: Region, right: Region, factors: Factors, di
 
 
 def runs(axis: str, size: int, left: Region, right: Region, factors: Factors, die: int, other: int) -> int:
-    """In how many runs the elements lie that a die has of one region and another of a second."""
+    """Count the runs of neighbouring indices of an axis that a die has of one region and another die of a second."""
     ranges = (int(bound[place]) for region, place in ((left, die), (right, other))
               for bound in region.bounds(axis, size, factors))
     first, end, start, stop = ranges

@@ -25,9 +25,9 @@ class TileSum:
 
 
 def tile_sums(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, TileSum]:
-    """By each of their members: of junctions all of whose inputs are Winograd layers that nothing else reads, with
-    tiles and groups of dies alike, elements split and whole sums, such that the junction's samples are theirs; of no
-    more biases than a vector task can add."""
+    """Find the junctions whose inputs can be added as Winograd tiles, by each of their inputs: all inputs are Winograd
+    layers that nothing else reads, with tiles and groups of dies alike, elements split and whole sums, such that the
+    junction's samples are theirs; of no more biases than a vector task can add."""
     sums: dict[int, TileSum] = {}
     for number, junction in enumerate(graph.nodes):
         feeds = graph.feeds(number) if junction.junction else ()
@@ -80,7 +80,8 @@ class Residual:
 
 
 def residuals(graph: PlanGraph, layouts: Sequence[Layout], sums: Mapping[int, TileSum]) -> dict[int, Residual]:
-    """By Winograd layers whose map a junction of two inputs reads, and their tiles are not added before."""
+    """Find the maps that are added to what Winograd layers gather, by layer: those whose map a junction of two inputs
+    reads, and whose tiles are not added before."""
     residual_of: dict[int, Residual] = {}
     for number, node in enumerate(graph.nodes):
         reads = [graph.edges[edge].consumer for edge in graph.outputs[number]]
@@ -129,7 +130,7 @@ def blocks_of(graph: PlanGraph, layouts: Sequence[Layout], *, apart: bool = Fals
 
 
 def sum_end(node: Node, summed: TileSum | None, added: Residual | None) -> Node:
-    """Where all is added to a Winograd layer's sums: what else is done to them follows that."""
+    """The node behind which all is added to a Winograd layer's sums: what else is done to them follows that."""
     block = summed or added
     return node if block is None else block.junction
 

@@ -123,7 +123,7 @@ def order_of(cuts: Cuts) -> Listed | None:
 
 
 def parts(cuts: Cuts, factors: Factors) -> int:
-    """In how many parts an axis is cut."""
+    """The number of parts into which an axis is cut."""
     return prod([factors[level] for level in levels_of(cuts)])
 
 

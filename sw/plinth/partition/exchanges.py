@@ -78,7 +78,7 @@ class ExchangeDefinition:
         return ExchangeFlow(self.source, self.target, (*plane(samples, self.channels), *self.extra), self.positions)
 
     def share(self, tiling: Tiling) -> float:
-        """Of a gather or scatter: its words over those of whole tiles, as expected of codes."""
+        """The words of a gather or scatter over those of whole tiles, as expected of codes."""
         if self.coded is not None:
             return expected_share(tiling, self.phase, self.kind)
         return self.positions * dict(self.extra)[ELEMENTS] / (tiling.positions * tiling.elements)
@@ -135,8 +135,8 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors, array: Array | None = None,
               blocks: WinogradBlocks | None = None) -> Iterator[ExchangeDefinition]:
-    """All transfers of a training step between layers, in the order in which they happen, those of regions that are
-    alike among them; of an array, if its links are known. ``blocks``: left out, those that there are."""
+    """List all transfers of a training step between layers, in the order in which they happen, those of regions that
+    are alike among them; of an array, if its links are known. ``blocks``: left out, those that there are."""
     blocks = blocks or blocks_of(graph, regions)
     sums, shared = blocks.sums, blocks.shared
     coded = [coded_exchanges(graph, here, number, sums.get(number), blocks.added.get(number))

@@ -71,7 +71,7 @@ def expected_share(tiling: Tiling, phase: str, kind: str) -> float:
 
 
 def expected_words(tiling: Tiling, phase: str, kind: str, run: int) -> int:
-    """Of an element's run, with lengths and masks."""
+    """The expected words of an element's run in codes, with lengths and masks."""
     words = sum(1 + round(share * run) for share in shares(tiling, phase, kind))
     if (phase, kind) not in SKIPPED:
         words += tiling.rounds * mask_words(run)
@@ -80,7 +80,7 @@ def expected_words(tiling: Tiling, phase: str, kind: str, run: int) -> int:
 
 
 def least_most(tiling: Tiling, phase: str, kind: str, run: int) -> tuple[int, int]:
-    """Of an element's run: between which words it lies, with lengths and masks."""
+    """The least and the most words of an element's run in codes, with lengths and masks."""
     if (phase, kind) in SKIPPED:
         always = 1 + (mask_words(run) if phase == "fprop" else 0)
         return always, always + run

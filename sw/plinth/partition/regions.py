@@ -126,7 +126,7 @@ class RingMessage:
 
 
 def check_splits(graph: PlanGraph, splits: Splits) -> int:
-    """Number of levels.
+    """Check the splits of a graph's nodes, and return the number of levels.
 
     Raises
     ------

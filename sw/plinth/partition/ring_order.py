@@ -1,4 +1,4 @@
-"""In which order the dies of a ring come: along the array's links.
+"""Order the dies of a ring along the array's links.
 
 A ring's words go from each member to the next one, so that they take as many links as the members are hops apart, all
 round. The order is a cycle of neighbours where one is found, else the shortest that is found, and that of the seats

@@ -1,1 +1,1 @@
-"""From a network and an array to a Plan: planners, which search by predictions, the Plan, and its file."""
+"""Plan a network on an array: planners, which search by predictions, the Plan, and its file."""

@@ -52,8 +52,8 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Of a Winograd layer: F(``outputs``, ``taps``), how many groups of dies split the elements of its tiles, and how
-    many clusters its samples."""
+    """How a Winograd layer lies on dies: F(``outputs``, ``taps``), how many groups of dies split the elements of its
+    tiles, and how many clusters its samples."""
 
     outputs: int
     taps: int
@@ -62,12 +62,12 @@ class Arrangement:
 
     @property
     def transform(self) -> str:
-        """As tables show it."""
+        """The transform's numbers as tables show them."""
         return f"{self.outputs},{self.taps}"
 
     @property
     def arranged(self) -> str:
-        """Groups x clusters."""
+        """Groups x clusters as tables show them."""
         return f"{self.groups}x{self.clusters}"
 
 
@@ -160,7 +160,7 @@ class Plan(Sharded):
 
     @cached_property
     def arrangements(self) -> dict[str, Arrangement]:
-        """Of Winograd layers by name."""
+        """The arrangement of each Winograd layer, by name."""
         return {node.name: Arrangement(node.tiling.outputs, max(node.tiling.kernel), parts(here.ep, self.factors),
                                        self.dies // parts(here.mp + here.op + here.ep, self.factors))
                 for node, here in zip(self.graph.nodes, self.layouts, strict=True) if node.tiling is not None}

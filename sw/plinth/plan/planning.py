@@ -1,4 +1,4 @@
-"""From a network and an array to a Plan."""
+"""Run planners: from a network and an array to a Plan, with what it costs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -70,7 +70,7 @@ class PlanningProblem:
 
     @property
     def factors(self) -> Factors:
-        """In how many parts each level cuts the dies."""
+        """The number of parts into which each level cuts the dies."""
         return self.time.factors
 
 

@@ -70,7 +70,7 @@ class StepCycles:
 
     @property
     def cycles(self) -> float:
-        """Of the whole step."""
+        """Predicted cycles of the whole step."""
         return self.compute + self.transfers + self.exposed
 
 

@@ -39,7 +39,7 @@ def saved(plan: Plan) -> dict[str, int]:
 
 
 def show_saved(console: Console, plan: Plan, word_bytes: int) -> None:
-    """The same as a line."""
+    """Print the words that blocks of Winograd layers save as a line."""
     if plan.saved_words:
         share = plan.saved_words / (plan.words + plan.saved_words)
         console.print(f"blocks of Winograd layers save {plan.saved_words:,} words a step "
@@ -184,7 +184,7 @@ def draw_plan(path: Path, planned: Planned) -> None:
 
 
 def plan_png(planned: Planned) -> bytes:
-    """The same picture as a PNG in memory."""
+    """Draw the plan as a PNG in memory: layers across, levels down, a colour a split."""
     plan, graph = planned.plan, planned.plan.graph
     numbers, levels = list(graph.planned), max(1, plan.levels)
     across = min(len(numbers), 40)

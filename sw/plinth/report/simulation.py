@@ -1,4 +1,4 @@
-"""A simulated step for eyes: tables, JSON, a picture."""
+"""Report a simulated step: tables for people, JSON for programs, a picture."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHOWN_LINKS, SHOWN_DIES = 8, 4
 
 
 def simulation_report(simulation: Simulated) -> dict[str, Any]:
-    """What ``plinth simulate --json`` prints, as :mod:`plinth.files.reports` says."""
+    """Make the report that ``plinth simulate --json`` prints, as :mod:`plinth.files.reports` says."""
     plan, result, links = simulation.plan, simulation.result, simulation.work.machine.links[:simulation.work.links]
     dies = [{"die": die, "speed": simulated_die.speed, "dram_words": float(result.memory_words[die]),
              "engine_seconds": {engine: _seconds(result.engines[die, engine]) for engine in ENGINES
@@ -60,7 +60,7 @@ def simulation_report(simulation: Simulated) -> dict[str, Any]:
 
 
 def how_simulated(simulation: Simulated) -> str:
-    """Which of the two models of a step it was, and why, for people."""
+    """Say in words which of the two models simulated the step, and why."""
     if not simulation.work.grouped:
         return "simulated task by task"
     return one_line(f"simulated in groups of tasks, as {simulation.work.grouped}")
@@ -71,7 +71,7 @@ def _seconds(time: EngineTime) -> dict[str, float]:
 
 
 def utilisation(simulation: Simulated) -> Any:
-    """Of each link between dies, the share of what it could have carried."""
+    """The utilisation of each link between dies: the words that it carried over those that it could have carried."""
     links = simulation.work.machine.links[:simulation.work.links]
     rates = np.array([link.words_per_second for link in links])
     return (simulation.result.link_words[:len(links)] / (rates * simulation.result.seconds)
@@ -98,13 +98,14 @@ def _shares(simulation: Simulated, engine: str) -> Any:
 
 
 def engine_rows(simulation: Simulated) -> list[list[str]]:
-    """Of each engine that the step uses, its shares of the step in each of :data:`STATES`, the mean of all dies."""
+    """Table rows: each engine that the step uses, with its shares of the step in each of :data:`STATES`, the mean of
+    all dies."""
     return [[engine, *(f"{value:.1%}" for value in _shares(simulation, engine).mean(axis=0))] for engine in ENGINES
             if any(key == engine for _, key in simulation.result.engines)]
 
 
 def total_rows(simulation: Simulated) -> list[list[str]]:
-    """Time and energy of the step, and what it moves."""
+    """Table rows: time and energy of the step, and what it moves."""
     word = simulation.array.die_parameters().word_bytes
     return [["a step", duration(simulation.result.seconds)],
             ["samples a second", f"{simulation.plan.batch / simulation.result.seconds:,.4g}"],
@@ -117,7 +118,8 @@ LAYER_WORK = ("layer", "direction", "cycles", "words sent", "memory words", "ene
 
 
 def layer_work_rows(simulation: Simulated) -> list[list[str]]:
-    """What the step spends on each layer in each direction, under :data:`LAYER_WORK`, and their sums last."""
+    """Table rows: what the step spends on each layer in each direction, under :data:`LAYER_WORK`, and their sums
+    last."""
     rows = layer_rows(simulation)
     sums = [sum(getattr(row, key) for row in rows)
             for key in ("cycles", "injected_words", "dram_words", "energy_joules")]
@@ -204,7 +206,7 @@ def draw_simulation(path: Path, simulation: Simulated) -> None:
 
 
 def simulation_png(simulation: Simulated) -> bytes:
-    """The same picture as a PNG in memory."""
+    """Draw the step as a PNG in memory: engines and links over time, links by utilisation, energy."""
     plan, result = simulation.plan, simulation.result
     scale, unit = next(((factor, name) for factor, name in ((1, "s"), (1e3, "ms"), (1e6, "µs"))
                         if result.seconds * factor >= 1), (1e9, "ns"))

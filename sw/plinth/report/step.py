@@ -291,7 +291,7 @@ def _parts(step: Step, die: int | None) -> dict[str, dict[str, str]]:
 
 
 def differences(left: tuple[Plan, Step], right: tuple[Plan, Step], die: int | None = None) -> list[dict[str, str]]:
-    """Where two steps of a network differ: what it is, its name, and how: ``first``, ``second`` (only there),
+    """List where two steps of a network differ: what it is, its name, and how: ``first``, ``second`` (only there),
     ``differs``, or ``order``.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Tables for eyes."""
+"""Print the report of a training run as a table."""
 
 from __future__ import annotations
 

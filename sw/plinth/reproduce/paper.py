@@ -109,7 +109,7 @@ class PaperRow:
 
     @property
     def paper(self) -> Value:
-        """The paper's value."""
+        """The value that the paper states."""
         return None if self.entry is None else self.entry.value
 
     @property
@@ -150,7 +150,8 @@ class PaperRow:
 
     @property
     def status(self) -> Judgement | None:
-        """As the data say, unless a value that came out, or was better, no longer is; None without an entry."""
+        """The status of the row's entry: as the data say, unless a value that came out, or was better, no longer is;
+        None without an entry."""
         if self.entry is None:
             return None
         stated = self.entry.status
@@ -169,7 +170,7 @@ class PaperRow:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Of the entry's claim; None without one."""
+        """The verdict on the entry's claim; None without one."""
         if self.entry is None or not self.entry.claim:
             return None
         if self.same is None:
@@ -178,7 +179,7 @@ class PaperRow:
 
     @property
     def footnotes(self) -> list[str]:
-        """Reason and notes."""
+        """The reason and the notes of the row, one a footnote."""
         entry = self.entry.note if self.entry else ""
         return list(dict.fromkeys(text for text in (self.reason, entry, *self.notes) if text))
 
@@ -209,7 +210,7 @@ class Table:
         return f"Figure {self.key}: {self.title}" if self.key.isdigit() else f"{self.title[0].upper()}{self.title[1:]}"
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The table as reports hold it."""
         rows = []
         for row in self.rows:
             entry = row.entry
@@ -364,7 +365,7 @@ def paper(name: str) -> Paper:
 
 
 def tally(tables: Iterable[Table]) -> dict[str, dict[str, Any]]:
-    """By status, the number of entries, and by reason."""
+    """Count the entries by status, and by reason."""
     counts: dict[str, dict[str, Any]] = {status.value: {"entries": 0, "reasons": {}} for status in Judgement}
     for row in (row for table in tables for row in table.rows):
         if row.status is not None:
@@ -376,6 +377,6 @@ def tally(tables: Iterable[Table]) -> dict[str, dict[str, Any]]:
 
 
 def verdicts(tables: Iterable[Table]) -> dict[str, int]:
-    """By verdict, the number of claims in words."""
+    """Count the claims by verdict, in words."""
     all_verdicts = [row.verdict for table in tables for row in table.claims]
     return {verdict.value: all_verdicts.count(verdict) for verdict in Verdict}

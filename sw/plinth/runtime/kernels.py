@@ -32,7 +32,7 @@ from plinth.update.rule import STATE
 
 
 class DieKernels:
-    """Makes the kernels of operations that a die does for itself.
+    """Makes the numpy kernels of operations that a die does for itself.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class DieKernels:
         self._convolutions: dict[tuple[str, int], ConvolutionKernel] = {}
 
     def of(self, operation: operations.Operation) -> Iterator[Kernel]:
-        """All dies' kernels of an operation of :data:`KERNELS`.
+        """The kernels of an operation of :data:`KERNELS`, of all dies of the process.
 
         Raises
         ------
@@ -58,14 +58,14 @@ class DieKernels:
             yield from KERNELS[type(operation)](self, operation, die)
 
     def sweep(self, operation: operations.Sweep, die: int) -> Iterator[Kernel]:
-        """A vector program over all rows of a part."""
+        """Make the kernel of a vector program over all rows of a part."""
         part = operation.space.part(die)
         if part.words:
             rows, columns = part.rows // operation.fold, operation.fold * part.channels
             yield self._program(operation.first, die, rows, columns)
 
     def last_strip(self, operation: operations.LastStrip, die: int) -> Iterator[Kernel]:
-        """A vector program of a few rows."""
+        """Make the kernel of a vector program of a few rows."""
         part = operation.space.part(die)
         if part.words:
             yield self._program(operation.program, die, operation.rows, part.channels)
@@ -74,7 +74,7 @@ class DieKernels:
         return program_kernel(self._memories[die], program.at(die, VectorPiece(0, rows, 0, columns)))
 
     def pool(self, operation: pool.Pool, die: int) -> Iterator[Kernel]:
-        """A pool of all images."""
+        """Make the kernel of a pool of all images."""
         if not operation.maps[0][0].part(die).words:
             return
         maps = []
@@ -89,18 +89,18 @@ class DieKernels:
             yield lambda: pool.forward(*maps)
 
     def sum(self, operation: sums.Sum, die: int) -> Iterator[Kernel]:
-        """Summands in their order."""
+        """Make the kernel that adds summands in their order."""
         for number in range(operation.adds):
             yield from self.sweep(operation.sweep(number), die)
 
     def clear(self, operation: operations.Clear, die: int) -> Iterator[Kernel]:
-        """Zeros."""
+        """Make the kernel that writes zeros."""
         place = self._memories[die].view(operation.place.buffer(die))
         if place.size:
             yield lambda: place.fill(0)
 
     def products(self, operation: products.Products, die: int) -> Iterator[Kernel]:
-        """A product of all samples."""
+        """Make the kernel of a product of all samples."""
         x_part, z_part = operation.x.part(die), operation.z.part(die)
         if not (x_part.words and z_part.words):
             return
@@ -138,7 +138,7 @@ class DieKernels:
                             memory.view(x.buffer(die)), memory.view(z.buffer(die)))
 
     def elements(self, operation: tiled.ElementProducts, die: int) -> Iterator[Kernel]:
-        """Products of all elements at once."""
+        """Make the kernel of the products of all elements of Winograd tiles at once."""
         x, z, piece = operation.x.at(die), operation.z.at(die), operation.weights.slice(die)
         if not (x.words and z.words):
             return
@@ -156,7 +156,7 @@ class DieKernels:
                                           (here.plane, buffer.stride, 1))
 
     def kernels(self, operation: kernel_sums.KernelProducts, die: int) -> Iterator[Kernel]:
-        """Products by the matrix of a transform."""
+        """Make the kernel of products by the matrix of a transform."""
         memory = self._memories[die]
         for task in operation.tasks(die):
             work = cast("Multiplication", task.work)
@@ -165,7 +165,7 @@ class DieKernels:
             yield product_kernel(work.direction, x, w, z)
 
     def rates(self, operation: tiled.ElementRates, die: int) -> Iterator[Kernel]:
-        """Gradients of elements times their rates."""
+        """Make the kernel that multiplies gradients of elements by their rates."""
         piece, whole = operation.gradient.slice(die), self._memories[die].view(operation.gradient.buffer(die))
         some = whole[0, :piece.weights].reshape(piece.taps, -1)
         rates = np.array([operation.rates[piece.tap(number)] for number in range(piece.taps)],
@@ -173,7 +173,7 @@ class DieKernels:
         yield lambda: np.multiply(some, rates, out=some)
 
     def state_update(self, operation: updates.StateUpdate, die: int) -> Iterator[Kernel]:
-        """The rule over what a die owns."""
+        """Make the kernel of the update rule over what a die owns."""
         for block, w, g, kept in operation.rows(die):
             yield program_kernel(self._memories[die], updates.update_program(
                 operation.parameters, operation.rule, block.rows, w, g, kept[STATE]))

@@ -14,21 +14,22 @@ Kernel = Callable[[], object]
 
 
 class Memory:
-    """What the places of a step hold on one die: FP32 words, zeros at first."""
+    """The memory of one die: for each place of a step an array of FP32 words, zeros at first."""
 
     def __init__(self, step: Step) -> None:
         self._places = {place.name: np.zeros(max(1, place.words), dtype=np.float32) for place in step.places}
 
     def place(self, name: str) -> Floats:
-        """All words of a place."""
+        """The array of all words of a place."""
         return self._places[name]
 
     def view(self, buffer: Buffer) -> Floats:
-        """A piece of a place ``[rows, columns]``, which writes go through."""
+        """A view ``[rows, columns]`` of a piece of a place, which writes go through."""
         return self.strided(buffer, (buffer.rows, buffer.columns), (buffer.stride, 1))
 
     def strided(self, buffer: Buffer, shape: tuple[int, ...], words: tuple[int, ...]) -> Floats:
-        """From a piece's first word on, so many words from one to the next along each axis.
+        """A view of a place from a piece's first word on, with so many words from one element to the next along each
+        axis.
 
         Raises
         ------

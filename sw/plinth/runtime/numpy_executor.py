@@ -59,15 +59,15 @@ class NumpyExecutor:
         self.view = HostView(**host_view(step))
 
     def start(self, *, place: int = 0) -> None:
-        """Nothing yet: the step runs while it is awaited."""
+        """Start a step: nothing happens before it is awaited."""
 
     def wait(self) -> int:
-        """One step, of the inputs and targets that lie in memory."""
+        """Run one step on the inputs and targets that lie in memory; 0 cycles."""
         self._step.run()
         return 0
 
     def step(self, place: int = 0) -> int:
-        """As :meth:`wait`."""
+        """Run one step, as :meth:`wait` does; 0 cycles."""
         return self.wait()
 
     def told(self, point: str, value: Any = None) -> list[Any]:
@@ -125,17 +125,17 @@ class NumpyExecutor:
         self._step.memories[die].view(buffer)[...] = values
 
     def rewrite(self, number: int, task: int, word: int, value: int) -> None:
-        """Nothing: there are no descriptors."""
+        """Ignore a word of a descriptor, since there are no descriptors."""
 
     def statistics(self) -> list[DieStatistics]:
-        """None."""
+        """An empty list, since nothing is counted on dies."""
         return []
 
     def saturated(self) -> None:
-        """None: it is no fixed-point die."""
+        """None, since numbers are not of fixed point."""
 
     def clear_counters(self) -> None:
-        """Nothing: there are none."""
+        """Do nothing, since there are no counters."""
 
 
 def _check_memory(step: Step, dies: int, sharing: int) -> None:

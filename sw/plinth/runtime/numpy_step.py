@@ -65,24 +65,24 @@ class Processes(Ends, Protocol):
 
 
 class Alone:
-    """Of a run of one process there are no others."""
+    """The processes of a run of one: there are no others."""
 
     def all_reduce(self, ranks: Sequence[int], words: int) -> None:
-        """Rings of one process need no library."""
+        """None: rings of one process need no library."""
 
     def begin(self) -> None:
-        """Nothing is sent, and nothing comes."""
+        """Do nothing: nothing is sent, and nothing comes."""
 
     def wait(self, done: Callable[[], bool]) -> None:
-        """Nobody else does anything."""
+        """Refuse to wait, since nobody else does anything."""
         raise AssertionError("what is to be waited for depends on no other process")
 
     def incoming(self, rank: int, tag: int, words: int) -> Incoming:
-        """None comes."""
+        """Refuse a message from another process, since there is none."""
         raise AssertionError("there is no other process")
 
     def outgoing(self, rank: int, tag: int, words: int) -> Outgoing:
-        """None goes."""
+        """Refuse a message to another process, since there is none."""
         raise AssertionError("there is no other process")
 
 
@@ -153,7 +153,7 @@ class _Stage(NamedTuple):
 
 
 class NumpyStep:
-    """A step made ready to run.
+    """The operations of a step as numpy kernels and messages, ready to run any number of times.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class NumpyStep:
         self._active: list[_Pending] = []
 
     def run(self) -> None:
-        """One step: of the inputs and targets that lie in memory.
+        """Run one step on the inputs and targets that lie in memory.
 
         Raises
         ------

@@ -1,5 +1,5 @@
-"""Pools in numpy, in the order of :mod:`plinth.step.layers.pool_programs`: down the rows of a map, then across its
-columns; and back.
+"""Max-pools and mean-pools in numpy, forward and backward, in the order of :mod:`plinth.step.layers.pool_programs`:
+down the rows of a map, then across its columns.
 """
 
 
@@ -21,7 +21,7 @@ def _taps(places: int, windows: int, kernel: int, stride: int, padding: int) -> 
 
 
 class PoolKernel:
-    """A pool of maps ``[image, row, column, channel]``.
+    """The kernel of a pooling layer over maps ``[image, row, column, channel]``.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class PoolKernel:
         return shares.reshape((1, -1, 1, 1) if axis == 1 else (1, 1, -1, 1))
 
     def forward(self, source: Floats, middle: Floats, target: Floats) -> None:
-        """``target`` of ``source``."""
+        """Pool ``source`` into ``target``, by way of ``middle``."""
         for number, (inputs, outputs) in enumerate(((source, middle), (middle, target))):
             axis, taps = self._ways[number]
             join = np.maximum if self.largest else np.add
@@ -70,7 +70,7 @@ class PoolKernel:
                 np.multiply(outputs, self._share(number), out=outputs)
 
     def backward(self, maps: tuple[Floats, ...]) -> None:
-        """Errors of what was pooled of that of the target.
+        """Propagate the error of the pool's output to its input.
 
         Parameters
         ----------

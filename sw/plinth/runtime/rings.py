@@ -20,24 +20,24 @@ UPDATE_WORDS = 1 << 16
 
 
 class Incoming(Protocol):
-    """Where a message of another process comes to, once a step."""
+    """The receiving end of a message from another process, which comes once a step."""
 
     #: Its words, once it has come.
     words: Floats
 
     def arrived(self) -> bool:
-        """Whether it has come."""
+        """Whether the message has come."""
         ...
 
 
 class Outgoing(Protocol):
-    """A message to another process, once a step."""
+    """The sending end of a message to another process, once a step."""
 
     #: What is sent; they may be written until then.
     words: Floats
 
     def send(self) -> None:
-        """Send them, without waiting for the other process."""
+        """Send the words, without waiting for the other process."""
         ...
 
 
@@ -57,7 +57,7 @@ class AllReduce(Incoming, Protocol):
     """A sum over processes by their library, once a step: of ``words``, where the sums come to."""
 
     def start(self) -> None:
-        """Begin it."""
+        """Start the sum."""
         ...
 
 
@@ -83,7 +83,7 @@ class OwnerChunks:
         self._rest = [min(max(0, rest - owner * self._chunk), self._chunk) for owner in range(self._members)]
 
     def words(self, owner: int) -> int:
-        """Words of a member's chunks."""
+        """The number of words of a member's chunks."""
         return self._rounds * self._chunk + self._rest[owner]
 
     def of(self, row: Floats, owner: int) -> list[Floats]:
@@ -159,7 +159,7 @@ class RingPasses:
         return (member - step) % self._size
 
     def begin(self) -> Pass:
-        """A pass: words are read and written while it is gone through."""
+        """Begin a pass: words are read and written while it is gone through."""
         if self._phase is not Phase.GATHER:
             yield from self._sum()
         if self._phase is not Phase.SUM:
@@ -253,7 +253,7 @@ class LibraryPasses:
         self._update, self._rate, self._rows, self._reduction = update, np.float32(rate), rows, reduction
 
     def begin(self) -> Pass:
-        """A pass: words are read and written while it is gone through."""
+        """Begin a pass: words are read and written while it is gone through."""
         total = self._reduction.words
         np.copyto(total, self._rows[0].source)
         for row in self._rows[1:]:

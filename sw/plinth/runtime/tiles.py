@@ -1,4 +1,4 @@
-"""What goes between dies in numpy: tiles as they are, Winograd tiles of maps and maps of tiles, lines of tiles.
+"""Tiles between dies in numpy: copies, Winograd tiles made of maps, maps made of tiles, and lines of tiles.
 
 Work that may go to other dies is said in two halves, which may lie in different processes: what its die makes, a part
 for each place (:class:`Made`), and the places of a die that gets some, in the same order.
@@ -20,7 +20,7 @@ Span = tuple[slice, slice]
 
 
 class MadePart(NamedTuple):
-    """A part that a die gives another, or itself: ``give`` writes it into an array of ``shape``."""
+    """The part of a result that a die gives another, or itself: ``give`` writes it into an array of ``shape``."""
 
     die: int
     shape: tuple[int, ...]
@@ -28,7 +28,8 @@ class MadePart(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What work makes for all dies that get some: its parts, given behind ``prepare``, where there is one."""
+    """The result of work for all dies that get some of it: its parts, which are given behind ``prepare``, where there
+    is one."""
 
     parts: list[MadePart]
     prepare: Kernel | None = None
@@ -75,7 +76,7 @@ def _planes(memory: Memory, work: TileCopy, buffer: Buffer, plane: int) -> Float
 
 
 def copied_tile(memory: Memory, die: int, work: TileCopy) -> Made:
-    """A copy of a tile."""
+    """Make the parts of a copy of a tile, one for each die that it goes to."""
     if work.index is not None and not work.index.scatter:
         matrix, rows = memory.view(work.source), work.index.rows
         return Made([MadePart(other, work.shape, lambda out: np.take(matrix, rows, axis=0, out=out, mode="clip"))
@@ -86,7 +87,7 @@ def copied_tile(memory: Memory, die: int, work: TileCopy) -> Made:
 
 
 def tile_places(memory: Memory, die: int, work: TileCopy, other: int) -> list[TilePlace]:
-    """Where a tile that a die copies lies on another, whose memory this is."""
+    """The places on another die, whose memory this is, of a tile that a die copies."""
     if work.index is not None:
         scatter, target = work.index.scatter, memory.view(work.target)
         return [NumberedRows(target, work.index.rows, work.added) if scatter else target
@@ -95,7 +96,7 @@ def tile_places(memory: Memory, die: int, work: TileCopy, other: int) -> list[Ti
 
 
 def rows_kernel(memory: Memory, work: RowsByNumber) -> Kernel:
-    """Rows by their numbers."""
+    """Make the kernel that copies or adds rows of an embedding by their numbers."""
     numbers, table, rows = (memory.view(buffer) for buffer in (work.numbers, work.table, work.rows))
     index = numbers.view(np.uint32)
 
@@ -177,7 +178,7 @@ def _lines(work: TransformTiles) -> tuple[int, int]:
 
 
 def scattered_tiles(memory: Memory, die: int, work: TransformTiles) -> Made:
-    """Winograd tiles made of maps, for the dies that have their elements."""
+    """Make Winograd tiles of maps, for the dies that have their elements."""
     lattices, (first, lines), (row, rows, column, wide) = work.lattices, _lines(work), work.elements
     size, inside, of = _rim(work, first, lines)
     maps = _map(memory, work.maps)
@@ -204,7 +205,7 @@ def scattered_tiles(memory: Memory, die: int, work: TransformTiles) -> Made:
 
 
 def scattered_places(memory: Memory, die: int, work: TransformTiles, other: int) -> list[Floats]:
-    """Where elements of tiles that a die makes of maps lie on another, whose memory this is."""
+    """The places on another die, whose memory this is, of elements of tiles that a die makes of maps."""
     _, lines = _lines(work)
     if work.members is not None:
         return [_element(memory, work, number, lines) for to, numbers in _shared(work, _sides(work)) if to == other
@@ -215,7 +216,7 @@ def scattered_places(memory: Memory, die: int, work: TransformTiles, other: int)
 
 
 def gather_kernel(memory: Memory, work: TransformTiles) -> Kernel:
-    """A map made of a die's own tiles."""
+    """Make the kernel that makes a map of a die's own tiles."""
     lattices, (first, lines) = work.lattices, _lines(work)
     size, inside, of = _rim(work, first, lines)
     maps, tiles = _map(memory, work.maps), _tiles(memory, work, _sides(work), lines)
@@ -246,7 +247,7 @@ def _columns(memory: Memory, work: LineTransform, buffer: Buffer, output: bool) 
 
 
 def made_lines(memory: Memory, die: int, work: LineTransform) -> Made:
-    """Columns of tiles of outputs made lines."""
+    """Make lines of columns of tiles of outputs."""
     assert work.node.tiling is not None
     matrix = _numbers(work.node.tiling.form.transforms[0].a)
     parts = []
@@ -262,5 +263,5 @@ def _transforming(matrix: Floats, source: Floats) -> Callable[[Floats], object]:
 
 
 def line_places(memory: Memory, die: int, work: LineTransform, other: int) -> list[Floats]:
-    """Where lines that a die makes lie on another, whose memory this is."""
+    """The places on another die, whose memory this is, of lines that a die makes."""
     return [_columns(memory, work, work.target, True) for to, _ in _receivers(work, die) if to == other]

@@ -30,7 +30,7 @@ VAULTS = 32
 
 
 class PaperCost(NamedTuple):
-    """Of work on one engine."""
+    """The cost of work on one engine, as the simulator takes it: times, memory traffic and operations."""
 
     #: For which it holds the engine, and from then until its results are there.
     seconds: float = 0.0
@@ -109,7 +109,7 @@ def multiply_adds(task: Task) -> float:
 
 
 class DieCosts:
-    """The die of an array's preset."""
+    """Costs of the die of an array's preset."""
 
     added = 0.0
     most: int | None = None
@@ -163,7 +163,8 @@ class DieCosts:
         return share * self.second, copy.flits(parameters) * parameters.flit_words / of
 
     def arrival(self, latency: float) -> float:
-        """As :class:`Costs`; shorter links than those that were counted save nothing."""
+        """Seconds from a tile's last word to what waits for it; shorter links than those that were counted save
+        nothing."""
         return self.machine.arrival(max(latency, LINK_LATENCY)) * self.second
 
     def ring(self, phase: Phase, members: int, links: float) -> float:
@@ -175,7 +176,7 @@ class DieCosts:
         return sum(message_words(phase, words, members))
 
     def ring_work(self, phase: Phase, words: int, members: int) -> PaperCost:
-        """Nothing: blocks of the collective engine do it while words pass."""
+        """No cost: blocks of the collective engine do it while words pass."""
         return PaperCost()
 
     def update(self, words: int) -> PaperCost:
@@ -232,7 +233,7 @@ class HostCosts(DieCosts):
         return latency * self.second
 
     def reduced(self, phase: Phase, words: int, members: int) -> float:
-        """None: they are in what a member does itself."""
+        """No words: they are in what a member does itself."""
         return 0.0
 
     def ring_work(self, phase: Phase, words: int, members: int) -> PaperCost:
@@ -274,7 +275,7 @@ PAPER_COSTS: dict[type, Callable[[Task, Any], PaperCost]] = {Multiplication: _pa
 
 
 class HyParAccelerator:
-    """HyPar's accelerator."""
+    """Costs of HyPar's accelerator, as section 6.1 of its paper states them."""
 
     source = "HyPar's section 6.1: 168 PEs at 250 MHz, a multiply-add each a cycle, 320 GB/s"
     memory = PAPER_WORDS
@@ -299,27 +300,28 @@ class HyParAccelerator:
         return PaperCost() if known is None else known(task, task.work)
 
     def copies(self, rows: int, width: int, words: float, peers: int) -> tuple[float, float]:
-        """Nothing beside the words."""
+        """No seconds, and a word on the link for each word sent."""
         return 0.0, 1.0
 
     def arrival(self, latency: float) -> float:
-        """The links' latencies, but for one of the dies' own arrays."""
+        """Seconds of the links' latencies, but for one of the dies' own arrays."""
         return max(0.0, latency - LINK_LATENCY) * self.cycle
 
     def ring(self, phase: Phase, members: int, links: float) -> float:
-        """The links' latencies."""
+        """Seconds of the links' latencies of a ring's message."""
         return phase.share * 2 * links * self.cycle
 
     def reduced(self, phase: Phase, words: int, members: int) -> float:
-        """What is sent is read, what arrives is added to what is read, or written."""
+        """Words that a member of a ring moves in memory: what is sent is read, what arrives is added to what is read,
+        or written."""
         return phase.share * (4 + self.added) * words * (members - 1) / members
 
     def ring_work(self, phase: Phase, words: int, members: int) -> PaperCost:
-        """Nothing."""
+        """No cost: the paper has none."""
         return PaperCost()
 
     def update(self, words: int) -> PaperCost:
-        """Nothing."""
+        """No cost: the paper has none."""
         return PaperCost()
 
 

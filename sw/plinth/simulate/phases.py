@@ -84,7 +84,7 @@ class Collected:
         self._names: dict[str, int] = {}
 
     def add(self, activity: Activity, purpose: Purpose, tasks: int) -> None:
-        """One more."""
+        """Append an activity, with its purpose and the tasks that it ends."""
         self.activities.append(activity)
         self.purposes.append(purpose)
         self.tasks.append(tasks)

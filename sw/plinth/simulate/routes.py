@@ -75,7 +75,7 @@ class LinkRoutes:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of each link."""
+        """The name of each link."""
         several = self.array.topology in ("torus", "links", "ring", "clusters")
         return [f"{self.node_name(sender)} to {self.node_name(receiver)}" + (f" by port {port}" if several else "")
                 for sender, port, receiver, _ in self.directed]

@@ -1,5 +1,5 @@
-"""Where a simulated step goes, by layer and direction: cycles, words and energy, each of which adds up to what is told
-of the whole step."""
+"""Split a simulated step by layer and direction: cycles, words and energy, each of which adds up to what is told of the
+whole step."""
 
 from collections import defaultdict
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""From a Plan, or a network and a planner, to a simulated step."""
+"""Simulate the step of a Plan, or of a network and a planner."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -112,7 +112,8 @@ class TaskByTask(Collected):
         return self._injects + die
 
     def fullest(self, shares: tuple[tuple[int, float], ...]) -> float:
-        """Of what each of several dies sends to all of them, in such shares, that on the fullest link; 0 of one die."""
+        """The load of the fullest link where each of several dies sends to all of them, in such shares; 0 of one
+        die."""
         if shares not in self._fullest:
             loads: dict[int, float] = {}
             for die, _ in shares:

@@ -61,13 +61,13 @@ class Exchange:
 
     @property
     def flow(self) -> exchanges.ExchangeFlow:
-        """What it moves."""
+        """The regions, sizes and positions of what moves."""
         flow = self.planned.flow(self.source.channels if self.source.by_channel else self.source.samples)
         return flow._replace(by_channel=self.source.by_channel)
 
     @property
     def portion(self) -> float:
-        """Of its flow's words those that it moves; others do the rest."""
+        """The share of the flow's words that this exchange moves; others do the rest."""
         return 1.0
 
     def peers(self, die: int) -> Sequence[int]:
@@ -131,7 +131,7 @@ class Exchange:
             yield arrivals
 
     def sends(self, die: int) -> Iterator[Task]:
-        """All tiles that a die sends, its own ones among them if they are copied."""
+        """The tasks that send all tiles of a die, its own ones among them if they are copied."""
         for other in self.peers(die)[0 if self.own else 1:]:
             yield from self.tiles(die, other)
 
@@ -147,7 +147,7 @@ class Exchange:
         return sum(1 for _ in self.tiles(other, die))
 
     def received(self, die: int) -> tuple[Buffer, ...]:
-        """Where a die has what is sent to it."""
+        """The places of a die that others write."""
         if not self.targets[0].part(die).words:
             return ()
         places = [self.targets] if isinstance(self.targets, Slots) else self.targets
@@ -186,7 +186,7 @@ class Regroup:
 
     @property
     def name(self) -> str:
-        """Of its task."""
+        """The name of the operation's tasks."""
         return f"set_group[{self.row}]"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
@@ -230,7 +230,7 @@ class Reduce:
 
     @property
     def name(self) -> str:
-        """Of its task."""
+        """The name of the operation's tasks."""
         return f"{self.node.name}.{self.phase.value}" + (f"[{self.piece.number}]" if self.piece.of > 1 else "")
 
     @cached_property
@@ -240,11 +240,11 @@ class Reduce:
         return ring_numbers if len(ring_numbers) < len(self.messages) else None
 
     def message(self, die: int) -> int | None:
-        """Of a die's ring; None: this is not its reduction."""
+        """The number of the message of a die's ring; None: this is not its reduction."""
         return self.messages[self.rings.group(die)]
 
     def words(self, die: int) -> int:
-        """Of the message."""
+        """The number of words of a die's message."""
         return self.piece.words(self.parameters, self.target.slice(die))[1]
 
     def takes_part(self, die: int) -> bool:

@@ -25,7 +25,7 @@ class RowWords:
     mask: bool = False
 
     def of(self, run: int) -> int:
-        """Of a run of so many words."""
+        """The number of words of a row for a run of so many words."""
         words = int(self.length) + (run if self.exact else 0) + (mask_words(run) if self.mask else 0)
         part = self.part
         return words + (0 if part is None else string_words(run, part.number, part.rounds, part.regions))
@@ -37,7 +37,7 @@ MASK = RowWords(mask=True)
 
 @dataclass(frozen=True)
 class PerElement:
-    """Of tiles that dies have in whole: a row an element, which lie as those do."""
+    """A place with a row for each element of tiles that dies have in whole; rows lie as the elements do."""
 
     name: str
     tiles: Tiles
@@ -49,7 +49,7 @@ class PerElement:
         return self.tiles.elements * self.width.of(_longest(self.tiles))
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies."""
+        """The part of a die's memory where it lies."""
         columns = self.width.of(self.tiles.at(die).part.words)
         return Buffer(self.name, 0, self.tiles.elements, columns, max(1, columns))
 
@@ -76,8 +76,8 @@ class MapStrings(PerElement):
 
 @dataclass(frozen=True)
 class PerMember:
-    """Of elements that dies have of all samples of their cluster: for each die of it, one behind the other, a row an
-    element.
+    """A place for elements that dies have of all samples of their cluster: for each die of it, one behind the other, a
+    row an element.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class PerMember:
         return self.cluster.size * self._member
 
     def buffer(self, die: int) -> Buffer:
-        """All of it."""
+        """The part of a die's memory where it lies."""
         return Buffer(self.name, 0, 1, self.place_words(), max(1, self.place_words()))
 
     def of(self, die: int, other: int, element: int, count: int) -> Buffer:

@@ -37,7 +37,7 @@ def weights_of(sharding: Sharding, number: int, kind: str, target: DieParameters
 
 
 def turns(sharding: Sharding, target: DieParameters, rings: ProcessGroups) -> int:
-    """In how many turns rings go round, for rings that meet on a link go by different reduce blocks."""
+    """The number of turns in which rings go round, for rings that meet on a link go by different reduce blocks."""
     return 1 if rings.size == 1 else -(-len(rounds(sharding.array, rings)) // target.reduce_blocks)
 
 

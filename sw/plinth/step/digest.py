@@ -65,7 +65,7 @@ def _joined(kind: type, parts: list[bytes], what: Any) -> bytes:
 
 
 def digest(*parts: object) -> str:
-    """Of data, as 64 hexadecimal digits.
+    """Hash data to 64 hexadecimal digits, equal in every process.
 
     Raises
     ------

@@ -102,7 +102,7 @@ class _OfKernels(ABC):
 
 @dataclass(frozen=True)
 class KernelProducts(_OfKernels):
-    """By the matrix engine.
+    """Kernels of tiles made by products on the matrix engine.
 
     Parameters
     ----------
@@ -130,7 +130,8 @@ class KernelProducts(_OfKernels):
 
 @dataclass(frozen=True)
 class KernelSums(_OfKernels):
-    """By the vector engine, for transforms of at most as many taps and elements each way as a vector program loads.
+    """Kernels of tiles made by sums on the vector engine, for transforms of at most as many taps and elements each way
+    as a vector program loads.
 
     Parameters
     ----------

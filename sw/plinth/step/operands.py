@@ -34,7 +34,7 @@ class Operands:
         return Part(0, piece.rows + piece.spare, 0, piece.outputs, 1)
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies."""
+        """The part of a die's memory where it lies."""
         part = self.part(die)
         width = -(-part.channels // 2) if self.packed else part.channels
         return Buffer(self.name, 0, part.rows, part.channels, max(1, width), packed=self.packed)

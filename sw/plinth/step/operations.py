@@ -30,7 +30,7 @@ class Operation(Protocol):
 
     @property
     def name(self) -> str:
-        """Of its tasks."""
+        """The name of the operation's tasks."""
         ...
 
     @property
@@ -50,7 +50,8 @@ class Repeated(ABC):
 
     @abstractmethod
     def on(self, die: int) -> Hashable:
-        """All that the tasks of a die follow from; of operations of a type that have it equal they are equal."""
+        """A key of all that the die's tasks follow from: operations of one type with equal keys have equal tasks
+        there."""
 
 
 # Vector programs.
@@ -92,7 +93,8 @@ class Chained(Protocol):
         ...
 
     def on(self, die: int) -> Hashable:
-        """All that its tasks on a die follow from."""
+        """A key of all that the die's tasks follow from: operations of one type with equal keys have equal tasks
+        there."""
         ...
 
 
@@ -131,7 +133,8 @@ class Sweep(Repeated):
     pieces: int = granularity.STRIPS
 
     def on(self, die: int) -> Hashable:
-        """All that its tasks on a die follow from."""
+        """A key of all that the die's tasks follow from: operations of one type with equal keys have equal tasks
+        there."""
         return (self.name, self.node, self.parameters, self.first.on(die), self.program.on(die), self.space.part(die),
                 self.regions, self.row_regions, self.column_regions, self.fold, self.images, self.pieces)
 
@@ -218,7 +221,8 @@ class LastStrip(Repeated):
     rows: int
 
     def on(self, die: int) -> Hashable:
-        """All that its tasks on a die follow from."""
+        """A key of all that the die's tasks follow from: operations of one type with equal keys have equal tasks
+        there."""
         return self.name, self.node, self.program.on(die), self.space.part(die), self.rows
 
     def strips(self, die: int) -> int:
@@ -266,11 +270,12 @@ class Chain(Repeated):
 
     @property
     def node(self) -> Node:
-        """That of its members."""
+        """The node of the graph that its members belong to."""
         return self.members[0].node
 
     def on(self, die: int) -> Hashable:
-        """All that its tasks on a die follow from."""
+        """A key of all that the die's tasks follow from: operations of one type with equal keys have equal tasks
+        there."""
         return self.name, tuple((type(member), member.on(die)) for member in self.members)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:

@@ -29,16 +29,16 @@ class OwnedChunks(NamedTuple):
     stride: int
 
     def of(self, whole: Buffer) -> Buffer:
-        """Where it lies in a slice."""
+        """The part of a slice's buffer where the chunks lie."""
         return whole.part(whole.name, self.first, self.rows, self.columns, self.stride)
 
     def view(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """Its part of a slice's words, ``[rows, columns]``."""
+        """A view ``[rows, columns]`` of the chunks in a slice's words."""
         return np.lib.stride_tricks.as_strided(
             flat[self.first:], (self.rows, self.columns), (self.stride * flat.itemsize, flat.itemsize))
 
     def beside(self, place: Buffer) -> Buffer:
-        """Where it lies in a place of what is kept."""
+        """The part of a kept vector's place where the chunks lie."""
         return place.part(place.name, self.kept, self.rows, self.columns, self.columns)
 
 
@@ -89,7 +89,7 @@ class Kept:
         return self.owned.words()
 
     def buffer(self, die: int) -> Buffer:
-        """Its place on a die, as one row."""
+        """The part of a die's memory where it lies, as one row."""
         words = self.place_words()
         return Buffer(self.name, 0, 1, words, words)
 
@@ -107,5 +107,5 @@ class Generator:
         return self.parameters.words_of(1)
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
         return Buffer(self.name, 0, 1, self.place_words(), self.place_words())

@@ -200,7 +200,7 @@ class PredictNeeded:
 
 
 def odd_channels(counts: Sequence[int], parameters: DieParameters) -> int | None:
-    """Of the channels that dies have of a layer, the first number that they cannot predict; None: they can all."""
+    """The first number of a layer's channels on a die that dies cannot predict; None: they can all."""
     return next((count for count in counts if count % parameters.within.flit_words), None)
 
 

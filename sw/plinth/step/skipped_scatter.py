@@ -43,7 +43,7 @@ class OwnTiles:
 
     @property
     def node(self) -> int:
-        """As :class:`~plinth.step.between.Exchange`."""
+        """The number of the node whose tiles these are, which steps are not compared by."""
         return self.scatter.node
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
@@ -131,7 +131,7 @@ class DecodeTiles:
 
     @property
     def node(self) -> int:
-        """As :class:`~plinth.step.between.Exchange`."""
+        """The number of the node whose tiles these are, which steps are not compared by."""
         return self.scatter.node
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:

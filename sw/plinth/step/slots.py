@@ -19,7 +19,7 @@ class Slot(Tensor):
     first: int = 0
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies."""
+        """The part of a die's memory where it lies."""
         buffer = super().buffer(die)
         return Buffer(self.name, self.first, buffer.rows, buffer.columns, buffer.stride, packed=self.packed,
                       whole=self.whole)
@@ -52,7 +52,7 @@ class Slots(Sequence[Tensor]):
 
     @cached_property
     def words(self) -> int:
-        """From a slot to the next."""
+        """Words from a slot to the next."""
         return -(-max(1, self.like.place_words()) // self.beat_words) * self.beat_words
 
     def __len__(self) -> int:
@@ -73,11 +73,11 @@ class Slots(Sequence[Tensor]):
         return Slot(**(like | {"name": f"{self.name}{number}"}), whole=self.name, first=number * self.words)
 
     def buffer(self, die: int) -> Buffer:
-        """All slots, one behind the other."""
+        """The part of a die's memory with all slots, one behind the other."""
         return Buffer(self.name, 0, 1, self.slots * self.words, self.slots * self.words)
 
     def buffers(self, die: int) -> list[Buffer]:
-        """All that is summed, on a die."""
+        """The buffers of all that is summed, on a die."""
         return [self.buffer(die)]
 
     def place_words(self) -> int:
@@ -94,7 +94,7 @@ class Summand(View):
     number: int
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
         return (self.own if self.members.number(die) == self.number else self.of).buffer(die)
 
 
@@ -121,5 +121,5 @@ class Summands(Sequence[Placed]):
         return Summand(self.slots[number], self.own, self.members, number)
 
     def buffers(self, die: int) -> list[Buffer]:
-        """All that is summed, on a die."""
+        """The buffers of all that is summed, on a die."""
         return [self.slots.buffer(die), self.own.buffer(die)]

@@ -63,7 +63,7 @@ class Sum:
         return [self.target, *self.sources[added:]] if self.adds else list(self.sources)
 
     def sweep(self, number: int) -> Sweep:
-        """Of one of the times that sources are added."""
+        """The vector work of one of the times that sources are added."""
         each = VECTOR_LOADS - 1
         begin, end = number * each + (number > 0), (number + 1) * each + 1
         target = folded(self.target, self.fold)

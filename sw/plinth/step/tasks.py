@@ -441,7 +441,7 @@ class Phase(Enum):
 
     @property
     def share(self) -> float:
-        """Of the way of an all-reduce, which goes round its ring twice."""
+        """The share of an all-reduce's way, which goes round its ring twice, that this phase goes."""
         return 1.0 if self is Phase.UPDATE else 0.5
 
 

@@ -55,12 +55,12 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """Samples times positions."""
+        """The rows of the part: samples times positions."""
         return self.samples * self.positions
 
     @property
     def words(self) -> int:
-        """Elements."""
+        """The number of elements of the part."""
         return self.rows * self.channels
 
     def meet(self, other: "Part") -> list[tuple[Inner, Inner]]:
@@ -74,13 +74,13 @@ class Part:
                 for sample, there, count in samples for channel, place, width in channels]
 
     def view(self, buffer: Buffer, inner: Inner) -> Buffer:
-        """Where a piece of this part lies in this part's buffer."""
+        """The part of this part's buffer where a piece of it lies."""
         row = inner.sample * self.positions
         return buffer.part(buffer.name, row * buffer.stride + inner.channel, inner.samples * self.positions,
                            inner.channels, buffer.stride)
 
     def index(self) -> tuple[Selected, Selected, Selected]:
-        """Its samples, positions and channels in the whole tensor."""
+        """The samples, positions and channels of the part as indices of the whole tensor."""
         return (selected(self.sample_order, self.first_sample, self.samples), slice(0, self.positions),
                 selected(self.channel_order, self.first_channel, self.channels))
 
@@ -127,7 +127,7 @@ class Placed(Protocol):
         ...
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
         ...
 
 
@@ -136,7 +136,7 @@ class Reservable(Placed, Protocol):
 
     @property
     def name(self) -> str:
-        """Of the place."""
+        """The name of the place."""
         ...
 
     def place_words(self) -> int:
@@ -183,7 +183,7 @@ class Tensor:
 
     @property
     def spans(self) -> Spans:
-        """What every die has."""
+        """The ranges of samples and channels that every die has."""
         return _spans(self.region, self.samples, self.channels, self.factors)
 
     def _words(self) -> Integers:
@@ -196,11 +196,11 @@ class Tensor:
         return int(self._words().max())
 
     def part(self, die: int) -> Part:
-        """What a die has."""
+        """The part of the tensor that a die has."""
         return _part(self.region, self.samples, self.channels, self.positions, self.factors, die)
 
     def buffer(self, die: int) -> Buffer:
-        """Where that lies."""
+        """The part of a die's memory where it lies."""
         part = self.part(die)
         width = -(-part.channels // 2) if self.packed else part.channels
         return Buffer(self.name, 0, part.rows, part.channels, max(1, width), packed=self.packed)
@@ -234,7 +234,7 @@ class Elements:
 
     @property
     def words(self) -> int:
-        """In all."""
+        """The number of words of all elements."""
         return self.count * self.part.words
 
     @property
@@ -279,7 +279,7 @@ class Elements:
         return words.part(words.name, 0, count, self.part.words, self.apart * self.plane)
 
     def besides(self, own: "Elements") -> list[tuple[int, int]]:
-        """Of tiles in whole, the elements but for some of a die: first one and how many, of neighbours."""
+        """The runs of neighbouring elements of whole tiles that are not a die's ``own``: first one and how many."""
         if not self.words:
             return []
         behind = own.first + own.count
@@ -317,13 +317,13 @@ class Tiles(Tensor):
                         self.by_rows)
 
     def buffer(self, die: int) -> Buffer:
-        """All its elements, one behind the other."""
+        """The part of a die's memory with all its elements, one behind the other."""
         here = self.at(die)
         return Buffer(self.name, 0, here.count * here.part.rows, here.part.channels, max(1, here.width),
                       packed=self.packed)
 
     def narrowed(self, name: str) -> "Tiles":
-        """The same as operands of 16 bits."""
+        """The same tiles as operands of 16 bits."""
         return replace(self, name=name, packed=True)
 
 
@@ -340,7 +340,7 @@ class Constant:
         return len(self.values) * len(self.values[0])
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies."""
+        """The part of a die's memory where it lies."""
         columns = len(self.values[0])
         return Buffer(self.name, 0, len(self.values), columns, columns)
 
@@ -358,7 +358,7 @@ class View(ABC):
 
     @abstractmethod
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +368,7 @@ class Folded(View):
     fold: int
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
         return self.of.buffer(die).folded(self.fold)
 
 
@@ -379,7 +379,7 @@ class Unfolded(View):
     fold: int
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
         row = self.of.buffer(die)
         return row.part(row.name, 0, self.fold, row.columns // self.fold)
 
@@ -391,7 +391,7 @@ class OnDies(View):
     dies: frozenset[int]
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
         buffer = self.of.buffer(die)
         return buffer if die in self.dies else buffer._replace(rows=0)
 
@@ -404,7 +404,7 @@ class Meeting(View):
     other: Tensor
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
         part = self.of.part(die)
         overlap = [inner for inner, _ in part.meet(self.other.part(die))]
         return part.view(self.of.buffer(die), overlap[0] if overlap else Inner(0, 0, 0, 0))
@@ -424,7 +424,7 @@ class RowOnDies:
         return False
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
         columns = self.fold * self.of.part(die).channels
         return Buffer(self.name, 0, 1, columns, max(1, columns))
 

@@ -71,10 +71,10 @@ def by_column(node: Node, images: int, added: bool = False) -> bool:
 
 
 class Strips(Protocol):
-    """In which strips dies do a layer."""
+    """The strips in which each die does a layer."""
 
     def of(self, die: int) -> Sequence[TileStrip]:
-        """Those of a die; none: it does all tiles at once."""
+        """The strips of a die; none: it does all tiles at once."""
         ...
 
 
@@ -98,7 +98,7 @@ class OwnStrips:
 
 @dataclass(frozen=True)
 class SameStrips:
-    """The same on all dies."""
+    """Strips that are the same on all dies."""
 
     strips: tuple[TileStrip, ...]
 
@@ -282,7 +282,7 @@ class Gather(Spread):
 
     @property
     def portion(self) -> float:
-        """Of its flow's words those that it moves: what the first die sends."""
+        """The share of the flow's words that this gather moves, as the first die sends them."""
         if not self.strips:
             return 1.0
         source = self.source
@@ -476,7 +476,7 @@ class ElementProducts:
 
     @property
     def name(self) -> str:
-        """Of its tasks."""
+        """The name of the operation's tasks."""
         return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
@@ -520,12 +520,12 @@ class InStrips:
 
     @property
     def name(self) -> str:
-        """Of its products."""
+        """The name of the operation, which is that of its products."""
         return self.products.name
 
     @property
     def node(self) -> Node:
-        """That of its products."""
+        """The node of the graph that its products belong to."""
         return self.products.node
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
@@ -555,7 +555,7 @@ class ElementRates:
 
     @property
     def name(self) -> str:
-        """Of its tasks."""
+        """The name of the operation's tasks."""
         return f"{self.node.name}.rates"
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:

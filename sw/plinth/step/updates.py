@@ -57,7 +57,7 @@ class StateUpdate:
 
     @property
     def name(self) -> str:
-        """Of its tasks."""
+        """The name of the operation's tasks."""
         return f"{self.node.name}.update" + (f"[{self.piece.number}]" if self.piece.of > 1 else "")
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:

@@ -45,7 +45,7 @@ class WeightSlice:
 
     @property
     def tap_index(self) -> Selected:
-        """Its taps in the whole layer."""
+        """The slice's taps as indices of the whole layer."""
         if self.tap_order:
             return np.array(self.tap_order[self.first_tap:self.first_tap + self.taps])
         return slice(self.first_tap, self.first_tap + self.taps)
@@ -56,12 +56,12 @@ class WeightSlice:
 
     @property
     def input_index(self) -> Selected:
-        """Its input channels in the whole layer."""
+        """The slice's input channels as indices of the whole layer."""
         return selected(self.input_order, self.first_input, self.inputs)
 
     @property
     def output_index(self) -> Selected:
-        """Its output channels in the whole layer."""
+        """The slice's output channels as indices of the whole layer."""
         return selected(self.output_order, self.first_output, self.outputs)
 
     def _index(self) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ class WeightSlice:
 
     @property
     def words(self) -> int:
-        """Weights, then bias."""
+        """The number of words of the slice: weights, then bias."""
         return self.weights + (self.outputs if self.bias else 0)
 
     @property
@@ -218,7 +218,7 @@ class Bias(View):
     tensor: Tensor
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die: a row, or a column of a tensor whose rows are channels."""
+        """The part of a die's memory where it lies."""
         whole, piece, part = self.of.buffer(die), self.of.slice(die), self.tensor.part(die)
         first = piece.weights - piece.first_output
         if self.tensor.by_channel:
@@ -233,7 +233,7 @@ class Matrix(View):
     of: Weights
 
     def buffer(self, die: int) -> Buffer:
-        """Where it lies on a die."""
+        """The part of a die's memory where it lies."""
         return self.of.matrix(die)
 
 
@@ -244,7 +244,7 @@ class SpareRows(View):
     of: Weights
 
     def buffer(self, die: int) -> Buffer:
-        """Where they lie on a die."""
+        """The part of a die's memory where the spare rows lie."""
         piece = self.of.slice(die)
         return Buffer(f"{self.of.name}.spare", piece.words, piece.spare, piece.outputs, piece.outputs,
                       whole=self.of.name)

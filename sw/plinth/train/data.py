@@ -200,7 +200,7 @@ def _check_rows(x: NDArray[Any], rows: int, where: str) -> None:
 
 
 def samples(source: Path | Samples | None, network: Network, conversion: Conversion | None = None) -> Dataset:
-    """Those of a data set with a name, of a file or in memory, or the digits; for a network.
+    """Load the samples of a network: those of a data set with a name, of a file or in memory, or the digits.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ Labelled: TypeAlias = "tuple[NDArray[np.float32], NDArray[np.int64]]"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a data set with a name comes from."""
+    """The source of a data set with a name: what loads it, and what it needs."""
 
     #: What messages call it.
     what: str

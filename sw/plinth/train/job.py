@@ -130,8 +130,9 @@ Progress = Callable[[StepResult | None, int], None]
 
 
 def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None]) -> JobResult:
-    """Train and report. In ``options.out``, if there is a folder, ``report.json`` is written last, and only then; what
-    an earlier run left there is removed before the first step, once nothing that is read can be wrong any more.
+    """Train a network as the options say, and report what was measured. In ``options.out``, if there is a folder,
+    ``report.json`` is written last, and only then; what an earlier run left there is removed before the first step,
+    once nothing that is read can be wrong any more.
 
     Weights are saved after each epoch and after the last step; if the run is interrupted or a device fails, those after
     the last step that was done. A step that is not finite or further from the float64 reference than its format may be

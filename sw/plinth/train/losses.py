@@ -1,4 +1,4 @@
-"""What a network's outputs are worth, on the host in float64: their loss, and the share of classes that are right."""
+"""Losses and accuracies of a network's outputs, computed on the host in float64."""
 
 from typing import Any
 
@@ -10,12 +10,13 @@ from plinth.network.network import Network
 
 
 def accuracy(predictions: NDArray[np.floating], y: NDArray[np.int64]) -> float:
-    """Share of samples whose class is predicted right."""
+    """The share of samples whose largest prediction is that of their class."""
     return float((predictions.argmax(axis=1) == y).mean())
 
 
 def loss_of(network: Network, outputs: NDArray[np.floating], y: NDArray[Any]) -> float:
-    """The network's loss, mean over samples, of what it reads; on the host in float64."""
+    """The mean loss over samples of what the network's last layer reads, in float64: softmax cross-entropy, or
+    mean-squared-error."""
     values = outputs.astype(np.float64)
     if isinstance(network.loss, SoftmaxCrossEntropy):
         values = values - values.max(axis=1, keepdims=True)

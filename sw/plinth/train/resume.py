@@ -1,4 +1,4 @@
-"""Where a run starts: anew, or from a checkpoint, with whose settings its own are compared."""
+"""Start a run anew or from a checkpoint, with whose settings its own are compared."""
 
 from collections.abc import Callable
 from dataclasses import replace

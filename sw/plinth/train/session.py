@@ -183,7 +183,7 @@ class Session:
         return [by_name[layer.name] for layer in self.network.weighted]
 
     def parameters(self, driver: Executor) -> Parameters:
-        """All variables: of every slice the copy on its ring's first die."""
+        """Read all variables by name: of every slice the copy on its ring's first die."""
         return self.program.parameters_of(driver)
 
     def set_levels(self, levels: Mapping[str, int]) -> None:

@@ -112,7 +112,7 @@ class RunSettings:
                 yield name, text, other_text
 
     def to_data(self) -> dict[str, Any]:
-        """As a checkpoint's header holds it."""
+        """The settings as a checkpoint's header holds them."""
         return asdict(self)
 
     @classmethod

@@ -69,7 +69,7 @@ def gain_error(computed: Doubles, wanted: Doubles) -> float:
 
 def sample_errors(computed: Sequence[Doubles], wanted: Sequence[Doubles], samples: Iterable[Sequence[Doubles]]
                   ) -> Iterator[float]:
-    """Of each layer, how much of a sample is missing at most.
+    """The most that a sample's gradient of each layer may be missing.
 
     Parameters
     ----------

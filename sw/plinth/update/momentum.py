@@ -28,7 +28,7 @@ class Momentum(Law):
         return rule.momentum * state + gradient
 
     def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The state itself."""
+        """The direction of a step, which is the state itself."""
         return state
 
     def program(self, to: VectorOperations, rule: UpdateRule) -> None:

@@ -26,7 +26,7 @@ class Sgd(Law):
         return state
 
     def direction(self, rule: UpdateRule, gradient: Doubles, state: Doubles) -> Doubles:
-        """The gradient itself."""
+        """The direction of a step, which is the gradient itself."""
         return gradient
 
     def program(self, to: VectorOperations, rule: UpdateRule) -> None:

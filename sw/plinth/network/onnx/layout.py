@@ -41,7 +41,7 @@ class Value:
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """Its dimensions behind the batch with the zeros that a Pad has added."""
+        """The value's dimensions behind the batch, with the zeros that a Pad has added."""
         return tuple(size + sum(zeros) for size, zeros in zip(self.view, self.zeros, strict=True)) if self.zeros else (
             self.view)
 
@@ -67,8 +67,8 @@ class Value:
         return groups
 
     def spatial(self) -> tuple[int, ...] | None:
-        """Of a map under [channels, *spatial dimensions], the axis (:data:`ROW`, :data:`COLUMN`) of each of the one or
-        two spatial dimensions; None if the view is another."""
+        """The axis (:data:`ROW`, :data:`COLUMN`) of each of the one or two spatial dimensions of a map under [channels,
+        *spatial dimensions]."""
         groups = self.groups()
         if self.shape.flat or groups is None or len(self.view) not in (2, 3):
             return None

@@ -77,7 +77,7 @@ def figure_11(draft: Draft) -> None:
 
 
 def figure_12(draft: Draft) -> None:
-    """H-tree and torus."""
+    """Compute Figure 12: HyPar on an H-tree and on a torus."""
     draft.further = {"links": "links", "rows": "rows", "half": "half", "our_dies": "dies"}
     trees, ours = gains("hypar", K_LINKS), gains("hypar", OUR_DIES)
     columns = [gains("hypar", torus, tree) for torus, tree in (

@@ -93,7 +93,7 @@ def vector(code_: str) -> tuple[str, ...]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Geometric mean."""
+    """The geometric mean of values."""
     return float(prod(values) ** (1 / len(values)))
 
 

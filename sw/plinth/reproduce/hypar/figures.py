@@ -164,7 +164,7 @@ def _grid(draft: Draft, across: str, down: str, values: dict[tuple[str, str], fl
 
 
 def figure_9(draft: Draft) -> None:
-    """All 256 splits of Lenet-c at H1 and H4."""
+    """Compute Figure 9: all 256 splits of Lenet-c at H1 and H4."""
     network = case("lenet-c")
     layers, splits = network.graph.weighted, network.splits["hypar"]
     values = {}
@@ -182,7 +182,7 @@ def figure_9(draft: Draft) -> None:
 
 
 def figure_10(draft: Draft) -> None:
-    """All 256 splits of VGG-A's conv5_2 and fc1."""
+    """Compute Figure 10: all 256 splits of VGG-A's conv5_2 and fc1."""
     network = case("vgg-a")
     splits, layer, dense = network.splits["hypar"], network.number("conv5_2"), network.number("fc1")
     values = {}

@@ -97,7 +97,7 @@ def _routes(array: Array) -> LinkRoutes:
 
 @lru_cache(maxsize=1024)
 def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: SimulationSetting) -> SimulatedOutcome:
-    """Simulate a step."""
+    """Simulate a step with a setting of the paper."""
     if setting.paper:
         graph = replace(graph, nodes=tuple(replace(node, output_positions=node.input_positions)
                                            for node in graph.nodes))

@@ -75,7 +75,7 @@ CODES = {"ours": Codes(AT_LINKS),
 
 @dataclass(frozen=True)
 class SimulatedStep:
-    """A simulated step.
+    """Seconds and energy of a simulated step.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class SimulatedStep:
 
     @property
     def backward(self) -> float:
-        """Seconds behind fprop."""
+        """Seconds of the step behind fprop."""
         return self.seconds - self.forward
 
     def __sub__(self, other: "SimulatedStep") -> "SimulatedStep":
@@ -114,7 +114,7 @@ def workers(system: str, dies: int = GROUPS * CLUSTERS, codes: str = "ours") -> 
 
 
 def mean(values: list[float]) -> float:
-    """Geometric mean."""
+    """The geometric mean of values."""
     return float(prod(values) ** (1 / len(values)))
 
 
@@ -178,21 +178,21 @@ def _step(network: Network, system: str, where: Array, codes: str) -> SimulatedS
 
 @dataclass(frozen=True)
 class StepWords:
-    """That all workers send in a step: of gradients round their rings, and of tiles."""
+    """Words that all workers send in a step: of gradients round their rings, and of tiles."""
 
     weights: int
     tiles: int
 
     @property
     def all(self) -> int:
-        """Both."""
+        """Words of gradients and of tiles together."""
         return self.weights + self.tiles
 
 
 @lru_cache(maxsize=32)
 def words(name: str, dies: int = GROUPS * CLUSTERS) -> dict[str, StepWords]:
-    """Of a CNN, or of a layer within a network, with tiles of F(2x2,3x3): data parallel, in as many groups as clusters,
-    and as chosen layer by layer."""
+    """Count the words of a CNN, or of a layer within a network, with tiles of F(2x2,3x3): data parallel, in as many
+    groups as clusters, and as chosen layer by layer."""
     where, alone = array(dies), name not in CNNS
     plan = plan_of(layer(name) if alone else NETWORKS[name], "w_mp", where)
     chosen = {"data": grouped(plan.graph, where, 0), "groups": grouped(plan.graph, where, where.group_levels),

@@ -159,7 +159,7 @@ def _layer_claims(draft: Draft) -> None:
 
 
 def figure_16(draft: Draft) -> None:
-    """The same of kernels of 3x3 and 5x5."""
+    """Compute Figure 16: speedups with kernels of 3x3 and 5x5."""
     for system in ("w_mp*", "w_mp+*"):
         mean_gains = []
         for kernel in (3, WIDE):

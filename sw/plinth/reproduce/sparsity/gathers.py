@@ -79,7 +79,7 @@ class Sent:
         return Sent(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)})
 
     def share(self, name: str) -> float:
-        """Of all bits."""
+        """Bits that are sent over all bits."""
         return float(getattr(self, name) / self.all)
 
     @property
@@ -89,15 +89,15 @@ class Sent:
 
     @property
     def unpooled_over_paper(self) -> float:
-        """The same where neither knows of them."""
+        """Bits of the code in two rounds over those of MPT's scheme, neither of which knows of max-pools."""
         return self.unpooled / self.paper
 
     def found_dead(self, name: str) -> float:
-        """Of dead units."""
+        """The share of dead units that the prediction finds."""
         return float(getattr(self, f"{name}_found") / max(self.dead, 1))
 
     def found_unread(self, name: str) -> float:
-        """Of unread units."""
+        """The share of unread units that the prediction finds."""
         return float(getattr(self, f"{name}_unread") / max(self.unread, 1))
 
 
@@ -164,7 +164,7 @@ class Ratio(NamedTuple):
 
 
 def ratio(name: str, outputs: int, lines: bool) -> Ratio:
-    """Of all layers of a network behind the first."""
+    """The ratios of all layers of a network behind the first, together."""
     units = dead = code = 0
     by_bits = dict.fromkeys(REGION_BITS, 0)
     for layer, before in pairs(name, outputs):
@@ -178,7 +178,7 @@ def ratio(name: str, outputs: int, lines: bool) -> Ratio:
 
 
 def measured(layer: MeasuredConvolution, levels: Chosen, lines: bool) -> Sent:
-    """Of a layer and a batch."""
+    """Measure the gathers of a layer on a batch."""
     elements, live, read = layer.elements(lines), layer.live, layer.read
     words = elements.view(np.uint32)
     one_round, two_rounds = (_code(layer, elements, lines, some) for some in (levels.one_round, levels.two_rounds))
@@ -212,5 +212,5 @@ def pairs(name: str, outputs: int) -> Iterator[tuple[MeasuredConvolution, Measur
 
 
 def network(name: str, outputs: int, lines: bool) -> list[Sent]:
-    """Of each layer of a network behind the first."""
+    """Measure the gathers of each layer of a network behind the first."""
     return [measured(layer, chosen(before, lines), lines) for layer, before in pairs(name, outputs)]

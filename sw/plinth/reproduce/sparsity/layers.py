@@ -68,12 +68,12 @@ class MeasuredConvolution:
         return rows[:, None, None, :, None, None] & columns[None, :, None, None, :, None]
 
     def after(self, ends: prediction.Ends) -> prediction.Ends:
-        """With the bias."""
+        """Add the layer's bias to both ends of its neurons."""
         return prediction.plus(ends, self.bias)
 
     @property
     def neurons(self) -> Array:
-        """Of exact words, with the bias."""
+        """The neurons of exact words, with the bias added."""
         neurons = prediction.neurons(self.way(False), self.products)
         return self.after((neurons, neurons))[1]
 

@@ -98,7 +98,7 @@ class Recipe:
 
     @property
     def pooled(self) -> list[bool]:
-        """Of each convolution, whether a pool stands behind it."""
+        """Whether a pool stands behind each convolution."""
         return [place == len(group) - 1 for group in self.channels for place in range(len(group))]
 
 
@@ -144,7 +144,7 @@ def unpooled(error: Array, which: NDArray[np.int64]) -> Array:
 
 
 def errors(logits: Array, labels: NDArray[np.int64]) -> Array:
-    """Of softmax cross-entropy, by logits."""
+    """The errors of softmax cross-entropy by the logits."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     error = shifted / shifted.sum(axis=1, keepdims=True)
     error[np.arange(len(labels)), labels] -= 1
@@ -170,7 +170,7 @@ class ForwardPass:
         self.logits = self.features @ weights[-1] + biases[-1]
 
     def backward(self, error: Array) -> tuple[list[Array], list[Array], list[Array]]:
-        """Of errors of logits: gradients of weights and of biases, and the errors of each ``z``."""
+        """Propagate errors of logits: gradients of weights and of biases, and the errors of each ``z``."""
         weights, biases = [self.features.T @ error], [error.sum(axis=0)]
         back = (error @ self.weights[-1].T).reshape(self.shape)
         which, by_z = list(self.which), []
@@ -202,7 +202,7 @@ def _initial(recipe: Recipe, images: Images, rng: np.random.Generator) -> tuple[
 
 
 def train(recipe: Recipe, say: Callable[[str], None] = lambda text: None) -> Trained:
-    """Train a network."""
+    """Train a network by a recipe, in numpy."""
     images, rng = recipe.images(), np.random.default_rng(recipe.seed)
     weights, biases = _initial(recipe, images, rng)
     moved = [np.zeros_like(parameter) for parameter in (*weights, *biases)]

@@ -80,7 +80,7 @@ class Back(NamedTuple):
 
 
 def back(layer: MeasuredConvolution, levels: Sequence[gathers.Levels]) -> Back:
-    """Of a layer and a batch; levels of its gather in two dimensions."""
+    """Count the words of a layer's errors on a batch that go in either way; levels of its gather in two dimensions."""
     errors = front(scatter(layer.outputs, layer.error)).view(np.uint32)
     gathered = prediction.gathered(layer.way(False), layer.products.view(np.uint32), levels, layer.after, layer.inside,
                                    layer.pooled)
@@ -95,7 +95,7 @@ def _maps(words: NDArray[np.uint32]) -> int:
 
 
 def measured(layer: MeasuredConvolution, before: MeasuredConvolution) -> Skipped:
-    """Of a layer and a batch; ``before``: another batch, by which levels and ways are chosen."""
+    """Measure the scatters of a layer on a batch; ``before``: another batch, by which levels and ways are chosen."""
     mask, words = named(layer.inputs, layer.x), layer.tiles.view(np.uint32)
     assert not words[~mask].any(), "what is skipped is +0"
     errors = front(scatter(layer.outputs, layer.error)).view(np.uint32)
@@ -112,5 +112,5 @@ def measured(layer: MeasuredConvolution, before: MeasuredConvolution) -> Skipped
 
 
 def network(name: str, outputs: int) -> Skipped:
-    """Of all layers of a network behind the first."""
+    """Measure the scatters of all layers of a network behind the first."""
     return sum((measured(layer, before) for layer, before in gathers.pairs(name, outputs)), Skipped())
