@@ -422,7 +422,7 @@ class Sharded:
 
     @property
     def factors(self) -> Factors:
-        """In how many parts each level cuts the dies."""
+        """The number of parts into which each level cuts the dies."""
         return self.sharding.factors
 
     @property

@@ -107,12 +107,12 @@ class Agreement:
 
     @property
     def error(self) -> float:
-        """Relative, of what was simulated."""
+        """The relative error of the simulated cycles."""
         return self.simulated / self.counted - 1
 
     @property
     def prediction_error(self) -> float:
-        """Relative, of what planners predict."""
+        """The relative error of the cycles that planners predict."""
         return self.predicted / self.counted - 1
 
     @property

@@ -49,7 +49,7 @@ def hypergraph_volume() -> list[BenchRow]:
 
 
 def hypergraph_messages() -> list[BenchRow]:
-    """The same of messages, which nothing minimises."""
+    """The messages of our partitions over the paper's, as ratios to random partitions, which nothing minimises."""
     return [_worst("hypergraph_messages_ratio_worst", _ratios("msg"),
                    "nothing minimises messages; with few processors nearly each sends to each of layers behind a "
                    "permutation")]

@@ -154,7 +154,7 @@ def ring_efficiency_torus() -> list[BenchRow]:
 
 
 def ring_efficiency_full() -> list[BenchRow]:
-    """The same over all dies of each of :data:`FULL_ARRAYS`."""
+    """An all-reduce of 128 KiB over all dies of each of :data:`FULL_ARRAYS`, against what links to neighbours allow."""
     details = {array.name: _counted(array, tuple(range(array.levels)), array.rate) for array in FULL_ARRAYS}
     return [_ring_row("ring_efficiency_full", details, bytes=4 * RING_WORDS, preset="ndp-demo", arrays=details)]
 

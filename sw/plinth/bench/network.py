@@ -199,7 +199,7 @@ def measure(say: Callable[[str], None] = lambda text: None) -> list[CountedCycle
 
 
 def table(counts: list[CountedCycles]) -> str:
-    """As Markdown."""
+    """The comparisons as a Markdown table."""
     lines = ["| traffic | preset | array | counted | simulated | error |", "| --- | --- | --- | ---: | ---: | ---: |"]
     lines += [f"| {count.case.name} | `{count.case.array.preset}` | {count.case.array.name} | {count.counted:,} | "
               f"{count.simulated:,} | {100 * count.error:+.1f} % |" for count in counts]

@@ -172,7 +172,8 @@ def conv_utilisation(name: str, network: str, images: int) -> list[BenchRow]:
 
 
 def train_step_utilisation() -> list[BenchRow]:
-    """The same over whole training steps of the digits network on four demo dies."""
+    """Multiply-adds over those that all PEs could do, in whole training steps of the digits network on four demo
+    dies."""
     session, driver, _, program = harness.training(4, None)
     driver.clear_counters()
     cycles = sum(result.cycles for result in session.epoch(0))

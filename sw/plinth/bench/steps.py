@@ -79,8 +79,8 @@ def counted_cycles(network: Network, array: Array, program: TrainingProgram, bat
 
 
 def kept_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
-    """As :func:`counted_cycles`, which is asked once for the same Verilog, harness, program and links: counts lie in
-    the cache, so that a measurement that was ended goes on where it was."""
+    """Count the cycles of a step as :func:`counted_cycles` does, once for the same Verilog, harness, program and links:
+    counts lie in the cache, so that a measurement that was ended goes on where it was."""
     die = built(array)
     key = (verilog.die_digest(die), verilog.harness_digest(), program_digest(program), array.timed(),
            str(array.rate), array.directed_rates.tolist(), network.name, batch,

@@ -40,8 +40,8 @@ class LineTiles:
 
 @dataclass(frozen=True)
 class LineGather(Gather):
-    """As :class:`Gather`, of dies that have whole columns of tiles of outputs: each makes lines of them, A^T down, as
-    it sends them, so many columns to all dies before the next ones."""
+    """A gather to dies from ones that have whole columns of tiles of outputs: each makes lines of them, A^T down, as it
+    sends them, so many columns to all dies before the next ones."""
 
     layer: Node | None = None
     by_tasks = True

@@ -96,7 +96,7 @@ class RadixNet:
         return copy, 1 << base_layer
 
     def input_classes(self, copy: int) -> NDArray[np.int64]:
-        """Of each input of a layer of a copy its ring class behind the permutation, ``pi_c(i) mod n``: ``[N]``."""
+        """The ring class of each input of a layer of a copy behind the permutation, ``pi_c(i) mod n``: ``[N]``."""
         if copy == 0:
             return np.arange(self.neurons) % self.classes
         return draws.permutation(draws.stream(self.seed, draws.PERMUTATION, copy), self.neurons) % self.classes

@@ -126,7 +126,7 @@ class LayerMoves:
         return added
 
     def all_differences(self) -> Reals:
-        """The same of all units, units x parts."""
+        """Words that a move of each unit to each part would add, units x parts; to its own part 0."""
         added: Reals = self.entry - self.spared[:, None]
         placed = np.flatnonzero(self.parts >= 0)
         added[placed, self.parts[placed]] = 0

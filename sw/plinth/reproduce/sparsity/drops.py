@@ -118,7 +118,8 @@ def through(way: prediction.Way, elements: Array, bias: Array) -> Tally:
 
 
 def parts(count: int, seed: int, which: Sequence[prediction.Way]) -> Iterator[Tally]:
-    """At least ``count`` tiles, equally many of each kind and way, some at a time."""
+    """Draw at least ``count`` tiles, equally many of each kind and way, and tally what is dropped of them, some at a
+    time."""
     rng, done = np.random.default_rng(seed), 0
     while done < count:
         for way in which:
@@ -129,5 +130,5 @@ def parts(count: int, seed: int, which: Sequence[prediction.Way]) -> Iterator[Ta
 
 
 def dropped(count: int, seed: int = 0, which: Sequence[prediction.Way] | None = None) -> Tally:
-    """Of at least ``count`` tiles, of all ways unless some are given."""
+    """Tally what is dropped of at least ``count`` tiles, of all ways unless some are given."""
     return sum(parts(count, seed, ways() if which is None else which), Tally())

@@ -147,7 +147,7 @@ def _regions(layer: MeasuredConvolution, words: NDArray[np.uint32], lines: bool,
 
 
 def by_regions(layer: MeasuredConvolution, lines: bool, bits: int, pooled: bool = False) -> tuple[int, Mask]:
-    """The same at the scale that takes the fewest bits."""
+    """Bits of MPT's scheme at the scale that takes the fewest, and neurons not found dead."""
     elements = layer.elements(lines)
     middle = int(np.floor(np.log2(np.abs(elements).std()))) - 3
     return min((_regions(layer, elements.view(np.uint32), lines, bits, scale, pooled)
@@ -155,8 +155,8 @@ def by_regions(layer: MeasuredConvolution, lines: bool, bits: int, pooled: bool 
 
 
 class Ratio(NamedTuple):
-    """Of all units: those that are dead, and those found so by regions of so many bits, and by the block code, whatever
-    pools there are."""
+    """Shares of all units: those that are dead, and those found so by regions of so many bits, and by the block code,
+    whatever pools there are."""
 
     dead: float
     by_bits: dict[int, float]
