@@ -46,7 +46,7 @@ class BlockGroup(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the packed words: blocks, rows, columns."""
+        """The shape of the packed words: blocks, rows, columns."""
         return self.count, self.rows.shape[1], self.columns.shape[1]
 
 
@@ -153,7 +153,7 @@ class BlockCover:
             for first, end in zip(bounds, bounds[1:], strict=False))
 
     def sources(self) -> Integers:
-        """Of each packed word the number of its nonzero, -1 of fill: ``[packed]``, the inverse of ``positions``."""
+        """The number of the nonzero behind each packed word, -1 of fill: ``[packed]``, the inverse of ``positions``."""
         sources = np.full(self.packed, -1, np.int64)
         sources[self.positions] = np.arange(self.nonzeros)
         return sources

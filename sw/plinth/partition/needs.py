@@ -28,7 +28,7 @@ from plinth.partition.cuts import places as part_numbers
 
 @lru_cache(maxsize=1 << 10)
 def rows_of_parts(pattern: SparsePattern, outputs: Cuts, factors: Factors) -> tuple[Integers, ...]:
-    """Of each part of the outputs its rows, in the order in which the part has them."""
+    """The rows of each part of the outputs, in the order in which the part has them."""
     low, high = bounds(pattern.rows, outputs, factors)
     order, everything = order_of(outputs), np.arange(pattern.rows)
     first = np.unique(part_numbers(levels_of(outputs), factors), return_index=True)[1]
@@ -54,7 +54,7 @@ def _ranges(indices: Integers) -> Indices:
 
 @lru_cache(maxsize=1 << 10)
 def nonzeros_of_parts(pattern: SparsePattern, outputs: Cuts, factors: Factors) -> Integers:
-    """Of each part of the outputs the entries of its rows."""
+    """The entries of the rows of each part of the outputs."""
     counts = np.diff(pattern.matrix().indptr).astype(np.int64)
     entries = np.array([counts[rows].sum() for rows in rows_of_parts(pattern, outputs, factors)], dtype=np.int64)
     entries.flags.writeable = False
