@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.support.systolic import numbers
 
+from plinth.machine.mappings import Loops, Work, costs
 from plinth_hw.isa.formats import FP16, Q3_12, word_type
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived, needs
@@ -86,3 +87,14 @@ def _places(body: Any, die: DieParameters, rng: np.random.Generator) -> dict[str
     pointers = {name: SimpleNamespace(offset=at, base=0) for name, at in (
         ("x", X), ("w", W - (-first // die.packing)), ("c", C))}
     return pointers | x | w | c
+
+
+def task_work(die: DieParameters, body: Any) -> Work:
+    """What a task of the machine takes; ``body`` has the fields of ``RowStationaryBody`` as attributes."""
+    loops = Loops(
+        filters=body.filters, channels=body.channels, kernel_rows=body.kernel_rows, kernel_columns=body.kernel_columns,
+        row_stride=body.row_stride, column_stride=body.column_stride, row_dilation=body.row_dilation,
+        column_dilation=body.column_dilation, adjacent_filters=body.w_filter == 1)
+    row, around, read, written = map(float, costs(die, loops, body, body.images, body.rows, body.windows,
+                                                  body.window_run))
+    return Work(row + around, row, read, written)

@@ -246,14 +246,3 @@ def work(die: DieParameters, products: Sequence[tuple[Loops, Mapping]]) -> Work:
             (row, cycles), (read, loaded), (written, stored)))
         around = max(around, float(np.max(more)))
     return Work(row + around, row, read, written)
-
-
-def task_work(die: DieParameters, body: Any) -> Work:
-    """What a task takes; ``body`` has the fields of ``RowStationaryBody`` as attributes."""
-    loops = Loops(
-        filters=body.filters, channels=body.channels, kernel_rows=body.kernel_rows, kernel_columns=body.kernel_columns,
-        row_stride=body.row_stride, column_stride=body.column_stride, row_dilation=body.row_dilation,
-        column_dilation=body.column_dilation, adjacent_filters=body.w_filter == 1)
-    row, around, read, written = map(float, costs(die, loops, body, body.images, body.rows, body.windows,
-                                                  body.window_run))
-    return Work(row + around, row, read, written)

@@ -37,28 +37,6 @@ def check_lists(graph: PlanGraph, splits: Splits, lists: Partition, batch: int, 
                                 "one seat")
 
 
-def check_cover(where: str, size: int, axis_parts: tuple[Indices, ...]) -> None:
-    """Refuse parts that need what nobody owns, or the same twice; they may overlap, and need not fill the axis.
-
-    Raises
-    ------
-    UserError
-        With the part, the index, and the remedy.
-    """
-    for number, part in enumerate(axis_parts):
-        last = 0
-        for first, end in sorted(part):
-            if end <= first:
-                raise UserError(f"{where}: part {number} has a range from {first} to {end}; a range ends behind its "
-                                "first index")
-            if first < 0 or end > size:
-                raise UserError(f"{where}: part {number} needs index {first if first < 0 else max(first, size)}, which "
-                                f"no die owns; indices go from 0 to {size - 1}")
-            if first < last:
-                raise UserError(f"{where}: index {first} is twice in part {number}; name it once")
-            last = end
-
-
 def axis_size(node: Node, axis: str, batch: int) -> int:
     """Elements of an axis of a node."""
     return {"samples": batch, "inputs": node.input_channels, "outputs": node.output_channels}[axis]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.row_stationary import task_work
 
 from plinth.machine.mappings import (
     Loops,
@@ -22,7 +23,6 @@ from plinth.machine.mappings import (
     rounds_of,
     stream_columns,
     tap_slots,
-    task_work,
     tasks,
     work,
 )

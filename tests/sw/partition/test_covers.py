@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plinth.errors import UserError
 from plinth.partition.axes import CHANNELS, SAMPLES, Region, alike, common, overlap, pattern, plane
 from plinth.partition.cuts import Cover, Listed, pieces, runs_of
 from plinth.partition.exchanges import ExchangeDefinition, exchange_words, words
-from plinth.partition.lists import check_cover
 from plinth.step.tensors import Tensor
 
 SIZE, BATCH, DIES = 12, 3, 4
@@ -98,16 +96,3 @@ def test_parts_of_one_cover_have_indices_in_common_not_positions() -> None:
 def test_one_side_owns_what_moves() -> None:
     with pytest.raises(ValueError, match="both sides of an exchange of layer 'layer' are covers, so that no die owns"):
         exchange_words(exchange(cover([{0}] * 4), cover([{1}] * 4)), BATCH, FACTORS)
-
-
-@pytest.mark.parametrize(("sets", "message"), [
-    ([((0, 3),), ((12, 13),)], "fc1: part 1 needs index 12, which no die owns; indices go from 0 to 11"),
-    ([((-1, 3),)], "fc1: part 0 needs index -1, which no die owns"),
-    ([((0, 3), (10, 14))], "fc1: part 0 needs index 12, which no die owns"),
-    ([((0, 3), (2, 4))], "fc1: index 2 is twice in part 0; name it once"),
-    ([((0, 2), (5, 3))], "fc1: part 0 has a range from 5 to 3; a range ends behind its first index"),
-    ([((5, 5),)], "fc1: part 0 has a range from 5 to 5")])
-def test_what_nobody_owns_is_a_line(sets: list[tuple[tuple[int, int], ...]], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        check_cover("fc1", SIZE, tuple(sets))
-    check_cover("fc1", SIZE, (((0, 3), (5, 9)), ((2, 12),), ()))

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.support.row_stationary import task_work
 
 from plinth.buffers import Buffer
 from plinth.machine import choices, mappings
 from plinth.machine.choices import balanced
 from plinth.machine.convolution import ConvolutionShape, ConvolutionWindow, FeatureMap
 from plinth.machine.die import DieCycles
-from plinth.machine.mappings import pieces, task_work, work
+from plinth.machine.mappings import pieces, work
 from plinth.machine.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
 from plinth.machine.row_stationary_tasks import RowStationary
 from plinth.partition.graph import square
