@@ -11,7 +11,7 @@ covers.
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,11 @@ Integers = NDArray[np.int64]
 MAXIMUM_PACKED = 1 << 30
 
 
-class BlockGroup(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class BlockGroup:
     """Blocks of a cover that follow each other and have equal shapes.
 
-    Attributes
+    Parameters
     ----------
     first, count : int
         Which block is the first, and how many there are.
@@ -245,7 +246,8 @@ def given_cover(pattern: csr_array, blocks: list[tuple[Integers, Integers]]) -> 
         told.
     """
     check_pattern(pattern)
-    row_starts, column_starts = (starts_of(np.array([len(block[side]) for block in blocks], np.int64)) for side in (0, 1))
+    row_starts, column_starts = (starts_of(np.array([len(block[side]) for block in blocks], np.int64))
+                                 for side in (0, 1))
     rows, columns = (_joined([block[side] for block in blocks]) for side in (0, 1))
     _check_numbers(rows, row_starts, pattern.shape[0], "row")
     _check_numbers(columns, column_starts, pattern.shape[1], "column")
@@ -323,9 +325,9 @@ def _check_numbers(numbers: Integers, starts: Integers, size: int, what: str) ->
     if starts[0] or starts[-1] != len(numbers) or (lengths <= 0).any():
         block = int(np.argmax(lengths <= 0)) if (lengths <= 0).any() else len(lengths) - 1
         raise ValueError(f"block {block} of a cover must have {what}s, as many as its starts say; leave it out")
-    block = unordered_row(starts, numbers)
-    if block is not None:
-        raise ValueError(f"{what} numbers of block {block} of a cover do not ascend; sort them")
+    unordered = unordered_row(starts, numbers)
+    if unordered is not None:
+        raise ValueError(f"{what} numbers of block {unordered} of a cover do not ascend; sort them")
     if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < size:
         raise ValueError(f"{what} numbers of a cover must be from 0 to {size - 1}, not {numbers.min()} to "
                          f"{numbers.max()}")

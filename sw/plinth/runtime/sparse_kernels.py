@@ -1,0 +1,402 @@
+"""Products of a sparse layer in numpy, float32: over dense blocks by BLAS, or over single nonzeros by scipy.
+
+Operands are neuron-major, ``[neurons, samples]`` and C-contiguous: a neuron's samples lie beside each other, so that
+gathering operands of a block copies runs of words. Who has samples as rows transposes them before, one copy of either
+operand; there is no kernel for them, as it would gather single words.
+
+With W the layer's weights on its pattern, X its inputs and E the errors of its outputs::
+
+    forward    Y = W X          backward    D = W^T E          gradient    G = E X^T at nonzeros of the pattern alone
+
+Weights and their gradient lie *stored*, in one order that each kernel says by ``pack`` and ``unpack``; an update adds
+stored words to stored words. Fill of blocks is 0 in a gradient, so it stays 0 in weights.
+
+Blocks of equal shape are taken some at a time, as many as a processor's cache holds with their operands. Sums of an
+output go along a block's columns as BLAS adds them, then block after block.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
+
+from plinth.machine.blocks import BlockCover, BlockGroup, Integers, given_cover
+from plinth.machine.covers import Cost, cover, cover_cost
+from plinth.runtime.memory import Floats
+
+#: Words of gathered operands and products of the blocks that are taken at a time, 512 KiB.
+TILE_WORDS = 1 << 17
+#: How many times as fast as single nonzeros blocks must be, as predicted, to be taken.
+GAIN = 1.25
+#: Least share of nonzeros in a pattern of which one block is tried.
+LEAST_DENSITY = 0.02
+#: Samples below which products are not written on a grid, as each would write a part of a cache line.
+FEW_SAMPLES = 16
+#: Least share of all outputs that add a further product, from which all of them are added as whole arrays.
+MANY = 0.5
+
+
+class SparseProducts(Protocol):
+    """Products of one layer with so many samples at a time; made once, as its buffers are."""
+
+    #: Words of the weights as they are stored.
+    stored: int
+
+    def pack(self, values: NDArray[Any]) -> Floats:
+        """Stored words of the values of nonzeros, which are in the order of the pattern."""
+
+    def unpack(self, stored: Floats) -> Floats:
+        """Values of nonzeros, in the order of the pattern."""
+
+    def forward(self, weights: Floats, x: Floats, y: Floats) -> None:
+        """``Y = W X``: from ``x [columns, samples]`` to ``y [rows, samples]``."""
+
+    def backward(self, weights: Floats, error: Floats, x_error: Floats) -> None:
+        """``D = W^T E``: from ``error [rows, samples]`` to ``x_error [columns, samples]``."""
+
+    def gradient(self, error: Floats, x: Floats, gradient: Floats) -> None:
+        """``G = E X^T`` at the nonzeros, from errors and inputs to words as they are stored."""
+
+
+class BlockProducts:
+    """Products over the dense blocks of a cover: gather the operands, multiply by BLAS, add.
+
+    Parameters
+    ----------
+    cover : BlockCover
+        Of the layer's pattern.
+    samples : int
+        Columns of all operands.
+
+    Raises
+    ------
+    ValueError
+        If there is no sample; and by each product, if an operand has another shape, is not C-contiguous or not float32.
+    """
+
+    def __init__(self, cover: BlockCover, samples: int) -> None:
+        _check_samples(samples)
+        self.cover, self.samples, self.stored = cover, samples, cover.packed
+        self._groups = [_Group(group, samples) for group in cover.groups()]
+        self._sums = (_Sums(cover.rows, [group.rows for group in cover.groups()], cover.shape[0], samples),
+                      _Sums(cover.columns, [group.columns for group in cover.groups()], cover.shape[1], samples))
+        #: All bits of a nonzero, none of fill; unlike a factor it makes 0 of what is not finite, too.
+        self._kept = None if cover.useful == 1 else np.where(cover.sources() < 0, 0, -1).astype(np.int32)
+        operands = max((group.tile * sum(group.shape[1:]) for group in self._groups), default=0)
+        self._gathered = np.empty(operands * samples, np.float32)
+
+    def pack(self, values: NDArray[Any]) -> Floats:
+        return self.cover.pack(values.astype(np.float32, copy=False))
+
+    def unpack(self, stored: Floats) -> Floats:
+        return self.cover.unpack(stored)
+
+    def forward(self, weights: Floats, x: Floats, y: Floats) -> None:
+        """``Y = W X``; rows without nonzeros become 0."""
+        self._check(weights, y, x)
+        for group, out in zip(self._groups, self._sums[0].begin(y), strict=True):
+            blocks = weights[group.packed].reshape(group.shape)
+            for part in group.parts():
+                np.matmul(blocks[part], self._gather(x, group.columns[part]), out=out[part])
+        self._sums[0].end(y)
+
+    def backward(self, weights: Floats, error: Floats, x_error: Floats) -> None:
+        """``D = W^T E``; columns without nonzeros become 0."""
+        self._check(weights, error, x_error)
+        for group, out in zip(self._groups, self._sums[1].begin(x_error), strict=True):
+            blocks = weights[group.packed].reshape(group.shape).transpose(0, 2, 1)
+            for part in group.parts():
+                np.matmul(blocks[part], self._gather(error, group.rows[part]), out=out[part])
+        self._sums[1].end(x_error)
+
+    def gradient(self, error: Floats, x: Floats, gradient: Floats) -> None:
+        """``G = E X^T`` of whole blocks, then 0 in their fill."""
+        self._check(gradient, error, x)
+        for group in self._groups:
+            out = gradient[group.packed].reshape(group.shape)
+            for part in group.parts():
+                errors = self._gather(error, group.rows[part])
+                inputs = self._gather(x, group.columns[part], errors.size)
+                # Products of columns and rows are no work for BLAS.
+                product = np.multiply if self.samples == 1 else np.matmul
+                product(errors, inputs.transpose(0, 2, 1), out=out[part])
+        if self._kept is not None:
+            bits = gradient.view(np.int32)
+            np.bitwise_and(bits, self._kept, out=bits)
+
+    def _gather(self, operand: Floats, numbers: Integers, first: int = 0) -> Floats:
+        """Rows of an operand, ``[blocks, numbers, samples]``, in the buffer from word ``first`` on."""
+        count, size = numbers.shape
+        gathered = self._gathered[first:first + numbers.size * self.samples].reshape(-1, self.samples)
+        # Numbers are in range; the mode spares a copy.
+        np.take(operand, numbers.reshape(-1), axis=0, out=gathered, mode="clip")
+        return gathered.reshape(count, size, self.samples)
+
+    def _check(self, stored: Floats, rows: Floats, columns: Floats) -> None:
+        _check_operands(self.stored, self.cover.shape, self.samples, stored, rows, columns)
+
+
+class CsrProducts:
+    """Products over single nonzeros, by scipy: for patterns on which blocks do not pay.
+
+    Parameters
+    ----------
+    pattern : csr_array
+        Its values do not count.
+    samples : int
+        Columns of all operands.
+
+    Raises
+    ------
+    ValueError
+        If there is no sample; and by each product, if an operand has another shape, is not C-contiguous or not float32.
+    """
+
+    def __init__(self, pattern: csr_array, samples: int) -> None:
+        _check_samples(samples)
+        self.samples, self.stored, self._shape = samples, pattern.nnz, pattern.shape
+        parts = np.zeros(pattern.nnz, np.float32), pattern.indices, pattern.indptr
+        self._matrix = csr_array(parts, shape=pattern.shape)
+        self._turned = csc_array(parts, shape=pattern.shape[::-1])
+        self._rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+        self._columns = pattern.indices.astype(np.int64)
+        self._tile = max(1, TILE_WORDS // (2 * samples))
+        self._gathered = np.empty((2, min(self._tile, self.stored), samples), np.float32)
+
+    def pack(self, values: NDArray[Any]) -> Floats:
+        _check_values(self.stored, values)
+        return values.astype(np.float32)
+
+    def unpack(self, stored: Floats) -> Floats:
+        _check_values(self.stored, stored)
+        return stored.copy()
+
+    def forward(self, weights: Floats, x: Floats, y: Floats) -> None:
+        """``Y = W X``."""
+        self._check(weights, y, x)
+        self._matrix.data = weights
+        y[:] = self._matrix @ x
+
+    def backward(self, weights: Floats, error: Floats, x_error: Floats) -> None:
+        """``D = W^T E``."""
+        self._check(weights, error, x_error)
+        self._turned.data = weights
+        x_error[:] = self._turned @ error
+
+    def gradient(self, error: Floats, x: Floats, gradient: Floats) -> None:
+        """``G = E X^T``, some nonzeros at a time."""
+        self._check(gradient, error, x)
+        for start in range(0, self.stored, self._tile):
+            part = slice(start, start + self._tile)
+            errors, inputs = self._gathered[:, :len(self._rows[part])]
+            np.take(error, self._rows[part], axis=0, out=errors, mode="clip")
+            np.take(x, self._columns[part], axis=0, out=inputs, mode="clip")
+            np.einsum("es,es->e", errors, inputs, out=gradient[part])
+
+    def _check(self, stored: Floats, rows: Floats, columns: Floats) -> None:
+        _check_operands(self.stored, self._shape, self.samples, stored, rows, columns)
+
+
+class _Group:
+    """Blocks of one shape, and how many of them are taken at a time."""
+
+    def __init__(self, group: BlockGroup, samples: int) -> None:
+        self.shape, self.packed, self.rows, self.columns = group.shape, group.packed, group.rows, group.columns
+        self.tile = min(group.count, max(1, TILE_WORDS // (samples * sum(group.shape[1:]))))
+
+    def parts(self) -> Iterator[slice]:
+        for start in range(0, self.shape[0], self.tile):
+            yield slice(start, min(start + self.tile, self.shape[0]))
+
+
+class _Sums:
+    """How products of blocks become outputs, ``[size, samples]``.
+
+    Where each output is in one block only, and outputs of blocks of a shape form a grid, products are written where
+    they belong. Else they are written one behind the other, and then taken to their outputs: first products of all
+    outputs, second ones, and so on.
+
+    Parameters
+    ----------
+    numbers : array of int
+        The output of each row of products.
+    groups : list of array
+        The same of each group of blocks, ``[blocks, rows]``.
+    size, samples : int
+        Of the outputs.
+    """
+
+    def __init__(self, numbers: Integers, groups: list[Integers], size: int, samples: int) -> None:
+        self._shapes = [(*group.shape, samples) for group in groups]
+        counts = np.bincount(numbers, minlength=size)
+        grids = [grid for group in groups if (grid := _grid(group)) is not None]
+        written = samples >= FEW_SAMPLES and bool(counts.max() <= 1) and len(grids) == len(groups)
+        self._grids = grids if written else None
+        self._empty = np.flatnonzero(counts == 0)
+        if self._grids is not None:
+            return
+        self._products = np.zeros((len(numbers) + 1, samples), np.float32)
+        starts = np.cumsum([0, *(group.size for group in groups)])
+        self._views = [self._products[start:end].reshape(shape)
+                       for start, end, shape in zip(starts, starts[1:], self._shapes, strict=False)]
+        order = np.argsort(numbers, kind="stable")
+        rank = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+        # The row behind the products is 0.
+        self._first = np.full(size, len(numbers))
+        self._first[numbers[order[rank == 0]]] = order[rank == 0]
+        self._further: list[tuple[Integers | None, Integers]] = []
+        for level in range(1, int(counts.max(initial=0))):
+            products = order[rank == level]
+            outputs = numbers[products]
+            if len(outputs) < MANY * size:
+                self._further.append((outputs, products))
+            else:
+                whole = np.full(size, len(numbers))
+                whole[outputs] = products
+                self._further.append((None, whole))
+        self._part = max(1, TILE_WORDS // (2 * samples))
+        self._buffer = np.empty((min(self._part, size), samples), np.float32)
+
+    def begin(self, outputs: Floats) -> list[Floats]:
+        """Where products of each group are written, ``[blocks, rows, samples]``."""
+        if self._grids is None:
+            return self._views
+        row, word = outputs.strides
+        return [np.ndarray(shape, np.float32, outputs, first * row, (between * row, within * row, word))
+                for shape, (first, between, within) in zip(self._shapes, self._grids, strict=True)]
+
+    def end(self, outputs: Floats) -> None:
+        """Add products up."""
+        if self._grids is not None:
+            outputs[self._empty] = 0
+            return
+        for start in range(0, len(outputs), self._part):
+            part = slice(start, start + self._part)
+            some = outputs[part]
+            np.take(self._products, self._first[part], axis=0, out=some, mode="clip")
+            for chosen, products in self._further:
+                if chosen is None:
+                    buffer = self._buffer[:len(some)]
+                    some += np.take(self._products, products[part], axis=0, out=buffer, mode="clip")
+        for chosen, products in self._further:
+            if chosen is not None:
+                outputs[chosen] += self._products[products]
+
+
+def _grid(numbers: Integers) -> tuple[int, int, int] | None:
+    """First number and distances between and within blocks, ``[blocks, numbers]``, if these are equal everywhere."""
+    between, within = np.diff(numbers, axis=0), np.diff(numbers, axis=1)
+    distances = [int(steps.flat[0]) if steps.size else 1 for steps in (between, within)]
+    if (between != distances[0]).any() or (within != distances[1]).any() or min(distances) < 1:
+        return None
+    return int(numbers[0, 0]), distances[0], distances[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRates:
+    """Nanoseconds of the parts of products on one core, by which :func:`sparse_products` chooses.
+
+    They are constants, so that all processes of a run choose the same kernels, and sums keep their order. Measured on
+    an x86 core with AVX-512: blocks of 1 x 32 to 512 x 512, 1 to 1,024 samples; most predictions are within 30 %, those
+    of operands beyond the cache too low by up to half, for blocks and for scipy alike.
+
+    Parameters
+    ----------
+    group_ns : float
+        Of the blocks of one shape: calls of numpy.
+    block_ns : float
+        Of a block: a call of BLAS.
+    row_ns : float
+        Of a row or column of a block, whose operand is gathered or written.
+    element_ns : float
+        Of a word of packed weights.
+    moved_ns : float
+        Of a word of operands that is gathered or written.
+    multiply_add_ns : float
+        Of a word of packed weights and a sample.
+    edge_ns, edge_sample_ns, output_ns : float
+        Of scipy's products: a nonzero, a nonzero and a sample, a word of outputs.
+    """
+
+    group_ns: float = 6800.0
+    block_ns: float = 25.0
+    row_ns: float = 0.7
+    element_ns: float = 0.045
+    moved_ns: float = 0.21
+    multiply_add_ns: float = 0.021
+    edge_ns: float = 0.48
+    edge_sample_ns: float = 0.15
+    output_ns: float = 0.11
+
+    def block(self, samples: int) -> Cost:
+        """Cost of a block of rows x columns, in nanoseconds of ``Y = W X``."""
+        def cost(rows: int, columns: int) -> float:
+            return (self.block_ns + (self.row_ns + self.moved_ns * samples) * (rows + columns)
+                    + (self.element_ns + self.multiply_add_ns * samples) * rows * columns)
+        return cost
+
+    def blocks_ns(self, blocks: BlockCover, samples: int) -> float:
+        """Nanoseconds of ``Y = W X`` over the blocks of a cover."""
+        return self.group_ns * len(blocks.groups()) + cover_cost(blocks, self.block(samples))
+
+    def csr_ns(self, pattern: csr_array, samples: int) -> float:
+        """Nanoseconds of ``Y = W X`` over single nonzeros."""
+        return (pattern.nnz * (self.edge_ns + self.edge_sample_ns * samples)
+                + self.output_ns * pattern.shape[0] * samples)
+
+
+#: Those of one core, as measured.
+RATES = KernelRates()
+
+
+def sparse_products(pattern: csr_array, samples: int, rates: KernelRates = RATES) -> BlockProducts | CsrProducts:
+    """Make the products of a layer: over blocks without fill, or over one block of all rows and columns with a nonzero,
+    whichever is faster by the rates; over single nonzeros if blocks are not :data:`GAIN` times as fast. The rule looks
+    at ``Y = W X`` alone. Blocks with some fill are not tried: measured on pruned and random layers of 5 to 20 %
+    nonzeros they are slower than scipy, as their shapes differ and their outputs are added many times.
+
+    Parameters
+    ----------
+    pattern : csr_array
+        The layer's, ``[outputs, inputs]``; its values do not count.
+    samples : int
+        Columns of all operands.
+    rates : KernelRates
+        By default those of one core, as measured.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the pattern is not in order (:func:`~plinth.machine.blocks.check_pattern`), or there is no sample.
+    """
+    _check_samples(samples)
+    rows, columns = pattern.shape
+    covers = [cover(pattern, rows, columns, rates.block(samples), fill=False)]
+    if pattern.nnz > rows * columns * LEAST_DENSITY:
+        covers.append(given_cover(pattern, [(np.arange(rows), np.arange(columns))]))
+    found = min(covers, key=lambda blocks: rates.blocks_ns(blocks, samples))
+    if GAIN * rates.blocks_ns(found, samples) <= rates.csr_ns(pattern, samples):
+        return BlockProducts(found, samples)
+    return CsrProducts(pattern, samples)
+
+
+def _check_samples(samples: int) -> None:
+    if samples < 1:
+        raise ValueError(f"samples of a product must be at least 1, not {samples!r}")
+
+
+def _check_values(count: int, values: NDArray[Any]) -> None:
+    if values.shape != (count,):
+        raise ValueError(f"values must be {count}, one a nonzero, not {list(values.shape)}")
+
+
+def _check_operands(stored: int, shape: tuple[int, int], samples: int, weights: Floats, rows: Floats, columns: Floats
+                    ) -> None:
+    for name, array, wanted in (("weights", weights, (stored,)), ("outputs", rows, (shape[0], samples)),
+                                ("inputs", columns, (shape[1], samples))):
+        if array.shape != wanted or array.dtype != np.float32 or not array.flags.c_contiguous:
+            raise ValueError(f"{name} of a sparse product must be C-contiguous float32 {list(wanted)}, not "
+                             f"{array.dtype} {list(array.shape)}")
