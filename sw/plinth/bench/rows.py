@@ -28,6 +28,7 @@ from plinth.bench import (
     row_stationary,
     serial,
     simulation,
+    sparse,
     steps,
     winograd,
     workers,
@@ -228,5 +229,5 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **mpi_cosim.BENCHES, **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
     **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
-    **hypergraph.BENCHES,
+    **hypergraph.BENCHES, **sparse.BENCHES,
 }

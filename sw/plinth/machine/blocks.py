@@ -11,6 +11,7 @@ covers.
 
 import hashlib
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -92,8 +93,8 @@ class BlockCover:
                                             (self.columns, self.column_starts, shape[1], "column")):
             _check_numbers(numbers, starts, size, what)
         if len(self.row_starts) != len(self.column_starts):
-            raise ValueError(f"a cover has {len(self.row_starts) - 1} blocks of rows, but {len(self.column_starts) - 1} "
-                             "of columns; give each block both")
+            raise ValueError(f"a cover has {len(self.row_starts) - 1} blocks of rows, but "
+                             f"{len(self.column_starts) - 1} of columns; give each block both")
         packed_starts = starts_of(np.diff(self.row_starts) * np.diff(self.column_starts))
         packed = int(packed_starts[-1])
         if packed > MAXIMUM_PACKED:
@@ -151,7 +152,7 @@ class BlockCover:
             self.rows[self.row_starts[first]:self.row_starts[end]].reshape(end - first, -1),
             self.columns[self.column_starts[first]:self.column_starts[end]].reshape(end - first, -1),
             slice(int(self.packed_starts[first]), int(self.packed_starts[end])))
-            for first, end in zip(bounds, bounds[1:], strict=False))
+            for first, end in pairwise(bounds))
 
     def sources(self) -> Integers:
         """The number of the nonzero behind each packed word, -1 of fill: ``[packed]``, the inverse of ``positions``."""
