@@ -15,5 +15,6 @@ rings            sums over rings of dies, and sums by MPI's library
 memory           the places of a die as arrays
 programs         vector programs
 products, pools  products and convolutions; pools
+sparse_kernels   products of sparse layers, over dense blocks or by scipy
 tiles            what goes between dies, Winograd tiles
 """

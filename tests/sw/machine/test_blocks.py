@@ -103,9 +103,10 @@ def test_columns_that_are_the_same() -> None:
     """Where a class of rows is half a block and one of columns fills it, columns are taken."""
     network = RadixNet(neurons=256, layers=8, seed=0)
     pattern = network.rows(4, np.arange(256))
-    blocks = cover(pattern, 32, 16, lambda rows, columns: 512)
-    checked(blocks, pattern, (32, 16))
-    assert [group.shape for group in blocks.groups()] == [(16, 32, 16)]
+    for fill in (True, False):
+        blocks = cover(pattern, 32, 16, lambda rows, columns: 512, fill=fill)
+        checked(blocks, pattern, (32, 16))
+        assert [group.shape for group in blocks.groups()] == [(16, 32, 16)]
     assert [group.shape for group in cover(pattern, 32, 16).groups()] == [(32, 16, 16)]
 
 
