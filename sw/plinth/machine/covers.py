@@ -329,15 +329,16 @@ def _bicliques(incidence: csr_array, heights: Integers, widths: Integers, costs:
     readers = np.ascontiguousarray(remaining.T)
     weights = heights.astype(np.float32), widths.astype(np.float32)
     left = remaining @ weights[1]
+    fullest = _Fullest(heights), _Fullest(widths)
     taken = []
     while left.any():
         seed = int(np.argmax(left))
         rows, columns, gain = np.array([seed]), np.flatnonzero(remaining[seed]), 0.0
         for _ in range(TURNS):
             width = min(int(widths[columns].sum()), costs.columns, MOST_BICLIQUE)
-            turn_rows, _ = _fullest(weights[1][columns] @ readers[columns], heights, costs.table(0, width))
-            turn_columns, turn_gain = _fullest(weights[0][turn_rows] @ remaining[turn_rows], widths,
-                                               costs.table(1, int(heights[turn_rows].sum())))
+            turn_rows, _ = fullest[0].choose(weights[1][columns] @ readers[columns], costs.table(0, width))
+            turn_columns, turn_gain = fullest[1].choose(weights[0][turn_rows] @ remaining[turn_rows],
+                                                        costs.table(1, int(heights[turn_rows].sum())))
             if turn_gain <= gain:
                 break
             rows, columns, gain = turn_rows, turn_columns, turn_gain
@@ -351,28 +352,44 @@ def _bicliques(incidence: csr_array, heights: Integers, widths: Integers, costs:
     return taken, csr_array(remaining)
 
 
-def _fullest(scores: NDArray[np.float32], sizes: Integers, costs: NDArray[np.float64]) -> tuple[Integers, float]:
-    """Rows (or columns) that give the most nonzeros for their cost, the fullest first; and how many for a unit of it.
+class _Fullest:
+    """Chooses rows, or columns, that give the most nonzeros for their cost.
 
     Parameters
     ----------
-    scores : array of float
-        Of each piece of rows: nonzeros of one of them in the columns.
     sizes : array of int
-        Its rows.
-    costs : array of float
-        Of 1, 2 .. rows.
+        Rows of each piece.
     """
-    count = len(scores)
-    keys = np.arange(count) - scores.astype(np.int64) * count
-    if count > len(costs):
-        chosen = np.argpartition(keys, len(costs) - 1)[:len(costs)]
-        chosen = chosen[np.argsort(keys[chosen])]
-    else:
-        chosen = np.argsort(keys)
-    total = np.cumsum(sizes[chosen])
-    fits = np.count_nonzero(total <= len(costs))
-    chosen, total = chosen[:max(1, fits)], np.minimum(total[:max(1, fits)], len(costs))
-    gains = np.cumsum(scores[chosen] * sizes[chosen]) / costs[total - 1]
-    best = len(gains) - 1 - int(np.argmax(gains[::-1]))
-    return chosen[:best + 1], float(gains[best])
+
+    def __init__(self, sizes: Integers) -> None:
+        self._sizes, self._count, self._order = sizes, len(sizes), np.arange(len(sizes))
+
+    def choose(self, scores: NDArray[np.float32], costs: NDArray[np.float64]) -> tuple[Integers, float]:
+        """Pieces, those with the highest score first, of equal ones the first; and how many nonzeros a unit of cost
+        gives.
+
+        Parameters
+        ----------
+        scores : array of float
+            Of each piece: nonzeros of one of its rows in the columns.
+        costs : array of float
+            Of 1, 2 .. rows.
+        """
+        # No two are equal, so that every way to sort them has one result.
+        keys = scores.astype(np.int64)
+        keys *= -self._count
+        keys += self._order
+        most = len(costs)
+        if self._count > most:
+            chosen = keys.argpartition(most - 1)[:most]
+            chosen = chosen[keys[chosen].argsort()]
+        else:
+            chosen = keys.argsort()
+        sizes = self._sizes[chosen]
+        total = sizes.cumsum()
+        fits = max(1, int(total.searchsorted(most, side="right")))
+        # The first piece may have more rows than there are costs of.
+        spent = costs[total[:fits] - 1] if total[0] <= most else costs[-1:] * (total[0] / most)
+        gains = (scores[chosen] * sizes).cumsum()[:fits] / spent
+        best = fits - 1 - int(gains[::-1].argmax())
+        return chosen[:best + 1], float(gains[best])

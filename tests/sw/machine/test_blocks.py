@@ -140,6 +140,16 @@ def test_similar_rows_are_joined() -> None:
     assert [group.shape for group in blocks.groups()] == [(4, 8, 40)] and blocks.useful == 39 / 40
 
 
+def test_classes_larger_than_bicliques() -> None:
+    """Rows that are the same by hundreds, more than a biclique takes, beside others."""
+    rng = np.random.default_rng(6)
+    dense = np.vstack([np.repeat(rng.random((2, 300)) < 0.3, 300, axis=0), rng.random((40, 300)) < 0.1])
+    pattern = csr_array(dense[rng.permutation(640)].astype(np.float32))
+    blocks = cover(pattern, 400, 400, lambda rows, columns: 500 + rows * columns)
+    checked(blocks, pattern, (400, 400))
+    assert blocks.groups()[0].shape[1] == 300 and blocks.useful > 0.8
+
+
 def test_covers_are_values() -> None:
     pattern = random_net(np.random.default_rng(1), [50, 60], 0.15)[0]
     blocks, again = (cover(pattern, 8, 8, engine) for _ in range(2))
