@@ -12,7 +12,7 @@ from plinth.runtime import pools
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.products import ConvolutionKernel, product_kernel
 from plinth.runtime.programs import program_kernel
-from plinth.runtime.sparse_products import sparse_kernel
+from plinth.runtime.sparse_products import DieProducts
 from plinth.step import (
     between,
     kernel_sums,
@@ -45,6 +45,7 @@ class DieKernels:
     def __init__(self, step: Step, memories: Mapping[int, Memory]) -> None:
         self._step, self._memories = step, memories
         self._convolutions: dict[tuple[str, int], ConvolutionKernel] = {}
+        self._sparse: dict[tuple[str, int], DieProducts] = {}
 
     def of(self, operation: operations.Operation) -> Iterator[Kernel]:
         """The kernels of an operation of :data:`KERNELS`, of all dies of the process.
@@ -133,9 +134,11 @@ class DieKernels:
         x, z, memory = operation.x.side.tensor, operation.z.side.tensor, self._memories[die]
         if not (x.part(die).words and z.part(die).words):
             return
-        w = memory.view(operation.weights.matrix(die))[0]
-        yield sparse_kernel(operation.direction, operation.weights.local(die), operation.weights.cover(die), w,
-                            memory.view(x.buffer(die)), memory.view(z.buffer(die)))
+        weights, key = operation.weights, (operation.node.name, die)
+        if key not in self._sparse:
+            self._sparse[key] = DieProducts(weights.local(die), weights.cover(die), x.part(die).channels)
+        yield self._sparse[key].kernel(operation.direction, memory.view(weights.matrix(die))[0],
+                                       memory.view(x.buffer(die)), memory.view(z.buffer(die)))
 
     def elements(self, operation: tiled.ElementProducts, die: int) -> Iterator[Kernel]:
         """Make the kernel of the products of all elements of Winograd tiles at once."""
