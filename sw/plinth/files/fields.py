@@ -148,7 +148,8 @@ FIELDS: dict[str, NamedField] = {
     # Work and energy.
     "macs": NamedField("multiply-adds of a task", _COUNT),
     "macs_range": NamedField("least and most of a die's multiply-adds", _RANGE),
-    "useful_macs": NamedField("multiply-adds whose operands are not padding", _COUNT),
+    "useful_macs_range": NamedField("the same without zeros that fill blocks of sparse layers up", _RANGE),
+    "useful_macs": NamedField("multiply-adds whose operands are neither padding nor fill of sparse layers", _COUNT),
     "issued_macs": NamedField("multiply-adds with padding and unused edges of the array", _COUNT),
     "matrix_utilisation": NamedField("useful multiply-adds / (PEs x cycles)", _or_none(_SHARE)),
     "adds": NamedField("additions, as energy counts them", _AMOUNT),
@@ -229,7 +230,7 @@ FIELDS: dict[str, NamedField] = {
     # Steps as data.
     "digest": NamedField("SHA-256 of a step", _TEXT),
     "operations": NamedField("operations in the order of every die's program", _list(row(
-        "operation layer direction kind engine_names tasks_range macs_range"))),
+        "operation layer direction kind engine_names tasks_range macs_range useful_macs_range"))),
     "operation": NamedField("name of an operation", _TEXT),
     "engine_names": NamedField("engines that do its tasks", _TEXTS),
     "tasks_range": NamedField("least and most of a die's tasks", _RANGE),

@@ -11,6 +11,7 @@ covers.
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -131,6 +132,15 @@ class BlockCover:
     def packed(self) -> int:
         """Number of packed words, fill with them: multiply-adds that a sample issues."""
         return int(self.packed_starts[-1])
+
+    @cached_property
+    def _entries(self) -> Integers:
+        """Number of nonzeros of the blocks before each one, and of all: ``[blocks + 1]``."""
+        return np.searchsorted(np.sort(self.positions), self.packed_starts)
+
+    def entries(self, blocks: range) -> int:
+        """Number of nonzeros of some blocks that follow each other."""
+        return int(self._entries[blocks.stop] - self._entries[blocks.start])
 
     @property
     def useful(self) -> float:

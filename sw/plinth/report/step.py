@@ -15,7 +15,7 @@ from plinth.errors import UserError
 from plinth.files.reports import report
 from plinth.plan.plan import Plan
 from plinth.predict.tasks import product_of
-from plinth.simulate.costs import multiply_adds
+from plinth.simulate.costs import multiply_adds, useful_multiply_adds
 from plinth.simulate.phases import purpose
 from plinth.step.build import step_of
 from plinth.step.digest import digest
@@ -191,11 +191,13 @@ def _operations(step: Step) -> Iterator[dict[str, Any]]:
         items = [list(operation.tasks(die)) for die in dies]
         tasks = [[item for item in some if not isinstance(item, Arrivals)] for some in items]
         engines = {task.engine.name.lower(): None for some in tasks for task in some}
+        products = [[task for task in some if task.share is not None] for some in tasks]
         what = purpose(step, number, operation)
         yield {"operation": operation.name, "layer": what.layer, "direction": what.direction, "kind": _kind(operation),
                "engine_names": list(engines), "tasks_range": _range([len(some) for some in tasks]),
-               "macs_range": _range([sum(int(multiply_adds(task)) for task in some if task.share is not None)
-                                        for some in tasks])}
+               "macs_range": _range([sum(int(multiply_adds(task)) for task in some) for some in products]),
+               "useful_macs_range": _range([sum(int(useful_multiply_adds(task)) for task in some)
+                                            for some in products])}
 
 
 def step_report(plan: Plan, step: Step, die: int | None = None) -> dict[str, Any]:
@@ -227,6 +229,12 @@ def _looks(task: dict[str, Any]) -> tuple[str, ...]:
     return task["task"].partition("[")[0], task["engine"] or "-", task["does"], *places
 
 
+def _macs(operation: dict[str, Any]) -> str:
+    """Multiply-adds, and where zeros fill blocks of a sparse layer up how many are of its entries."""
+    issued, useful = operation["macs_range"], operation["useful_macs_range"]
+    return _between(issued) + (f", useful {_between(useful)}" if useful != issued else "")
+
+
 #: Columns of :func:`operation_rows`.
 OPERATION = ("operation", "kind", "engine", "tasks", "multiply-adds")
 
@@ -234,8 +242,7 @@ OPERATION = ("operation", "kind", "engine", "tasks", "multiply-adds")
 def operation_rows(summary: dict[str, Any]) -> list[list[str]]:
     """What a table shows of a step's operations."""
     return [[operation["operation"], operation["kind"], ", ".join(operation["engine_names"]) or "-",
-             _between(operation["tasks_range"]), _between(operation["macs_range"])]
-            for operation in summary["operations"]]
+             _between(operation["tasks_range"]), _macs(operation)] for operation in summary["operations"]]
 
 
 def show_step(console: Console, summary: dict[str, Any]) -> None:

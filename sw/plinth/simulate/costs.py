@@ -18,7 +18,7 @@ from plinth.predict.codes import codes_source
 from plinth.predict.host import update_work
 from plinth.predict.updates import message_words
 from plinth.predict.work import work_cost
-from plinth.step.tasks import Multiplication, Phase, RowsByNumber, Task, Vector, Work
+from plinth.step.tasks import BlockShare, Multiplication, Phase, RowsByNumber, Task, Vector, Work
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.array.energy import Energy
@@ -108,6 +108,19 @@ def multiply_adds(task: Task) -> float:
     return float(task.share.samples * positions * task.share.rows * task.share.outputs)
 
 
+def useful_multiply_adds(task: Task) -> float:
+    """The same without those of zeros that fill blocks of sparse layers up."""
+    return float(task.share.useful) if isinstance(task.share, BlockShare) else multiply_adds(task)
+
+
+def _pieces(task: Task, samples: float) -> float:
+    """How many equal products a task stands for, each of so many samples: the last one may have fewer. Blocks of a
+    sparse layer are as many as there are, whatever they have."""
+    if task.share is None or isinstance(task.share, BlockShare):
+        return task.count
+    return task.share.samples / max(1, samples)
+
+
 class DieCosts:
     """Costs of the die of an array's preset."""
 
@@ -141,8 +154,7 @@ class DieCosts:
     def task(self, task: Task) -> PaperCost:
         """A product, vector work, an update, or rows of an embedding: of all tasks that it stands for."""
         cost, share = self.work(task.work), task.share
-        # Of equal products the last one may have fewer samples.
-        count = task.count if share is None else share.samples / max(1, cost.samples)
+        count = _pieces(task, cost.samples)
         macs = 0.0 if share is None else multiply_adds(task)
         words, passes = count * cost.passes * cost.words, count * cost.passes
         return PaperCost(count * max(cost.passes * cost.interval, cost.fetch) * self.second,
@@ -216,7 +228,7 @@ class HostCosts(DieCosts):
         cost = self.work(task.work)
         count = float(task.count)
         if task.share is not None and cost.samples:
-            count = task.share.samples / cost.samples
+            count = _pieces(task, cost.samples)
         elif type(task.work) in PIECES:
             count = PIECES[type(task.work)](task.work, count)
         macs = 0.0 if task.share is None else multiply_adds(task)

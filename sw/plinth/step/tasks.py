@@ -505,6 +505,27 @@ class Share(NamedTuple):
     pieces: int = 1
 
 
+class BlockShare(NamedTuple):
+    """What products of neighbouring blocks are of a sparse layer, whose samples are the columns of what a block is
+    multiplied by: rows of all blocks together, as if all were as wide as the first; its columns; samples; and
+    multiply-adds of all that are of entries, not of what fills blocks up."""
+
+    samples: int
+    rows: int
+    outputs: int
+    useful: int
+
+    @property
+    def whole(self) -> int:
+        """Each block has a part of the weights for itself."""
+        return self.samples
+
+    @property
+    def pieces(self) -> int:
+        """Each has its own rows."""
+        return 1
+
+
 #: Work that may go to other dies.
 Sent = TileCopy | TransformTiles | LineTransform | Encode
 #: All kinds of work. Who interprets them has a table, with an entry for each (docs/step.md).
@@ -526,7 +547,7 @@ class Task:
     count: int = 1
     #: The node of the plan's graph that it belongs to, and what a product is of it.
     node: Node | None = None
-    share: "Share | None" = None
+    share: "Share | BlockShare | None" = None
 
     def repeated(self, count: int) -> "Task":
         """The task as one that stands for so many."""

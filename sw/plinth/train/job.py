@@ -27,6 +27,7 @@ from plinth.runtime.arrays import WaveWindow, bitstream_digest, cosim_array, gol
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.runtime.transports import ProcessTransport
 from plinth.step.build import step_of
+from plinth.step.layers.sparse import SparseProducts
 from plinth.step.pairs import between_processes, joined_messages_between, messages_between, words_between
 from plinth.step.step import Step
 from plinth.train import checkpoint
@@ -362,6 +363,9 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
             total = engines.setdefault(engine.name.lower(), dict.fromkeys(values, 0))
             for key, value in values.items():
                 total[key] += value
+    if counted:
+        # Dies count what they multiply; which of it fills blocks up they cannot know.
+        engines[Engine.MATRIX.name.lower()]["useful_macs"] -= steps * _fill(options, plan, parameters)
     links, injected = [list(die.link_words) for die in counted], [die.injected_words for die in counted]
     macs = engines[Engine.MATRIX.name.lower()]["useful_macs"] if counted else 0
     pes = parameters.rows * parameters.columns
@@ -399,6 +403,15 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
         "verilog_sha256": digest, "commit": commit(),
         "losses": session.losses, "timeline": _timeline(counted[0]) if rtl and counted else [],
     })
+
+
+def _fill(options: JobOptions, plan: Plan, parameters: DieParameters) -> int:
+    """Multiply-adds of a step on all dies, of zeros that fill blocks of sparse layers up."""
+    if not any(node.pattern is not None for node in plan.sharding.graph.nodes):
+        return 0
+    step = step_of(trained_sharding(plan, parameters, options.rule), parameters)
+    return sum(operation.fill(die) for operation in step.operations if isinstance(operation, SparseProducts)
+               for die in range(step.dies))
 
 
 def _between_ranks(options: JobOptions, transport: ProcessTransport, driver: Executor, plan: Plan, steps: int

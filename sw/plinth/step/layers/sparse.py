@@ -29,7 +29,7 @@ from plinth.step.operations import Clear, Repeated, Sweep
 from plinth.step.pattern_weights import FillMask, PatternWeights
 from plinth.step.reductions import Reductions
 from plinth.step.row_lists import IndexedRows, Lists, RowLists
-from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Task, TileCopy
+from plinth.step.tasks import BPROP, FPROP, UPDATE, BlockShare, Multiplication, Task, TileCopy
 from plinth.step.tensors import OnDies, Tensor
 from plinth.step.vector import VectorProgram
 from plinth.step.weights import Matrix
@@ -181,6 +181,11 @@ class SparseProducts(Repeated):
         """What it gives; None: the gradient."""
         return {FPROP: self.z, BPROP: self.x, UPDATE: None}[self.direction]
 
+    def fill(self, die: int) -> int:
+        """Multiply-adds of a die of zeros that fill blocks up."""
+        cover = self.weights.cover(die)
+        return (cover.packed - cover.nonzeros) * self.z.side.tensor.part(die).channels
+
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
         count = self.weights.cover(die).count
@@ -200,7 +205,11 @@ class SparseProducts(Repeated):
         w, x, z = self.weights.block(die, block), self.x.buffer(die, block), self.z.buffer(die, block)
         a, b, c = {FPROP: (w, x, z), BPROP: (w, z, x), UPDATE: (z, x, w)}[self.direction]
         work = Multiplication(self.node.name, _FORMS[self.direction], None, a, b, c, added)
-        yield Task(f"{self.name}[{block}]", Engine.MATRIX, work, (a, b, c) if added else (a, b), (c,), count, self.node)
+        cover, samples = self.weights.cover(die), self.z.side.tensor.part(die).channels
+        share = BlockShare(round((cover.packed_starts[group.stop] - cover.packed_starts[block]) / w.columns), w.columns,
+                           samples, samples * cover.entries(group))
+        yield Task(f"{self.name}[{block}]", Engine.MATRIX, work, (a, b, c) if added else (a, b), (c,), count, self.node,
+                   share)
         if given is not None:
             for task in given.copy(self.name, self.node, die, block, back=True):
                 yield task.repeated(count)

@@ -19,6 +19,8 @@ from plinth.network.sparse.radix_net import RadixNet
 from plinth.partition.exchanges import exchange_words
 from plinth.partition.hypergraph.owners import SparsePartition
 from plinth.partition.hypergraph.volume import traffic
+from plinth.report.step import operation_rows, step_of_plan, step_report
+from plinth.step.layers.sparse import SparseProducts
 
 #: Widths of the irregular networks.
 WIDTHS = (40, 32, 24, 20)
@@ -107,6 +109,28 @@ def test_words_are_those_of_the_hypergraph(name: str, planner: str) -> None:
     moved = sum(exchange_words(exchange, batch, sharding.factors) for exchange in sharding.exchanges)
     counted = traffic(patterns, SparsePartition(dies, owners[0], tuple(owners[1:])), first_layer="none")
     assert moved == words == batch * counted.words
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_multiply_adds_of_entries_and_of_fill_are_told_apart(name: str) -> None:
+    definition, batch = CASES[name], 12
+    plan = plinth.plan(definition, "ring-4", planner="hypergraph", batch=batch)
+    step = step_of_plan(plan.plan)
+    report = step_report(plan.plan, step)
+    for operation in (operation for operation in step.operations if isinstance(operation, SparseProducts)):
+        (row,) = (row for row in report["operations"] if row["operation"] == operation.name)
+        covers = [operation.weights.cover(die) for die in range(4)]
+        assert row["useful_macs_range"] == [batch * some(cover.nonzeros for cover in covers) for some in (min, max)]
+        assert row["macs_range"] == [batch * some(cover.packed for cover in covers) for some in (min, max)]
+        for die, cover in enumerate(covers):
+            assert operation.fill(die) == batch * (cover.packed - cover.nonzeros)
+            for most in (1, 3):
+                shares = [task.share for task in operation.tasks(die, most) if task.share is not None]
+                assert len(shares) <= most and sum(share.useful for share in shares) == batch * cover.nonzeros
+                issued = sum(share.samples * share.rows * share.outputs for share in shares)
+                assert issued == pytest.approx(batch * cover.packed, rel=0.1)
+    cells = dict((name, macs) for name, *_, macs in operation_rows(report))
+    assert ("useful" in cells["fc1.fprop"]) == (name != "radix")
 
 
 def test_a_plan_in_a_file_trains_as_it_was_made(tmp_path: Path) -> None:
