@@ -29,6 +29,7 @@ from plinth.bench import (
     serial,
     simulation,
     sparse,
+    sparse_dies,
     steps,
     winograd,
     workers,
@@ -229,5 +230,5 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **mpi_cosim.BENCHES, **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
     **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
-    **hypergraph.BENCHES, **sparse.BENCHES,
+    **hypergraph.BENCHES, **sparse.BENCHES, **sparse_dies.BENCHES,
 }

@@ -9,7 +9,7 @@ from plinth.machine.blocks import BlockCover, Integers
 from plinth.machine.copies import INDEXED_CYCLES
 from plinth.machine.covers import area, cover
 from plinth.machine.tiles import TASK_PERIOD
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 
 #: Most rows and columns of a block.
 MOST_ROWS = MOST_COLUMNS = 4096
@@ -22,34 +22,46 @@ def is_run(numbers: Integers) -> bool:
 
 @dataclass(frozen=True)
 class BlockCost:
-    """Cycles of a block of so many rows and columns, of so many samples: of its product, whose rows fill the array's,
-    or of the rows of samples that are gathered for it and added where it belongs, whatever takes longer, as they go on
-    side by side; and of its task.
+    """Cycles of a block of so many rows and columns, of so many samples: of its product, in tiles of as many slots as
+    the array interleaves, or of the rows of samples that are gathered for it and added where it belongs, whatever takes
+    longer, as they go on side by side; and of its task.
 
     Parameters
     ----------
-    array_rows, array_columns, flit_words : int
-        Of the matrix engine and the transfer engine.
+    array_rows, array_columns, interleave, beat_words, flit_words : int
+        Of the matrix engine, memory and the transfer engine.
     samples : int
     """
 
     array_rows: int
     array_columns: int
+    interleave: int
+    beat_words: int
     flit_words: int
     samples: int
 
     @classmethod
     def of(cls, parameters: DieParameters, samples: int) -> "BlockCost":
         """On dies of some parameters."""
-        return cls(parameters.rows, parameters.columns, parameters.within.flit_words, samples)
+        interleave = parameters.interleave if parameters.machine == SYSTOLIC else 1
+        return cls(parameters.rows, parameters.columns, interleave, parameters.beat_words,
+                   parameters.within.flit_words, samples)
 
     def __call__(self, rows: int, columns: int) -> float:
         """Cycles of a block whose rows and columns lie anywhere."""
         return self._cycles(rows, columns, rows + columns)
 
     def _cycles(self, rows: int, columns: int, moved: int) -> float:
-        tiles = -(-rows // self.array_rows) * -(-self.samples // self.array_columns)
-        return TASK_PERIOD + max(float(tiles * columns), moved * max(INDEXED_CYCLES, self.samples / self.flit_words))
+        product = columns * self._step(rows)
+        return TASK_PERIOD + max(product, moved * max(INDEXED_CYCLES, self.samples / self.flit_words))
+
+    def _step(self, rows: int) -> float:
+        """Cycles of a k step over all tiles of so many rows, in the best shape of tiles."""
+        depth = self.interleave.bit_length() - 1
+        shapes = ((self.array_rows << log2, self.array_columns * self.interleave >> log2) for log2 in range(depth + 1))
+        return min(-(-rows // tile_m) * -(-self.samples // tile_n) * max(self.interleave,
+                                                                         (tile_m + tile_n) / self.beat_words)
+                   for tile_m, tile_n in shapes)
 
     def of_cover(self, cover: BlockCover) -> float:
         """Cycles of all blocks of a cover, of which rows and columns that lie in a row are not moved."""

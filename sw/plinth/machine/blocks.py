@@ -10,6 +10,7 @@ covers.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -135,12 +136,16 @@ class BlockCover:
 
     @cached_property
     def _entries(self) -> Integers:
-        """Number of nonzeros of the blocks before each one, and of all: ``[blocks + 1]``."""
-        return np.searchsorted(np.sort(self.positions), self.packed_starts)
+        """Number of nonzeros of each block."""
+        return np.diff(np.searchsorted(np.sort(self.positions), self.packed_starts))
 
-    def entries(self, blocks: range) -> int:
-        """Number of nonzeros of some blocks that follow each other."""
-        return int(self._entries[blocks.stop] - self._entries[blocks.start])
+    def entries(self, blocks: Sequence[int]) -> int:
+        """Number of nonzeros of some blocks."""
+        return int(self._entries[list(blocks)].sum())
+
+    def packed_words(self, blocks: Sequence[int]) -> int:
+        """Number of packed words of some blocks."""
+        return int(np.diff(self.packed_starts)[list(blocks)].sum())
 
     @property
     def useful(self) -> float:

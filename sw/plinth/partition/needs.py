@@ -2,12 +2,17 @@
 have entries, a cover of the inputs.
 
 Within a part columns stand in the order in which their owners have them, one owner's behind the other's: what an owner
-sends to a die lies there in a row.
+sends to a die lies there in a row. Rows of the same columns are neighbours, and of those of two kinds that the next
+layer reads together one kind stands behind the other: what a block of either layer reads and gives then lies in a row
+as well, so that nobody gathers it.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from plinth.network.sparse.matrices import identical_rows
 from plinth.network.sparse.pattern import SparsePattern
@@ -36,13 +41,69 @@ def rows_of_parts(pattern: SparsePattern, outputs: Cuts, factors: Factors) -> tu
 
 
 @lru_cache(maxsize=1 << 10)
-def by_blocks(pattern: SparsePattern, outputs: Cuts, factors: Factors) -> Cuts:
+def by_blocks(pattern: SparsePattern, outputs: Cuts, factors: Factors, following: SparsePattern | None = None) -> Cuts:
     """How outputs are cut, with the rows of each part in such an order that those of the same columns are neighbours:
-    blocks of a die's matrix are rows that lie one behind the other."""
+    blocks of a die's matrix are rows that lie one behind the other. ``following``: of a sparse layer that reads them.
+    """
     classes = identical_rows(pattern.matrix())
-    parts = [rows[np.argsort(classes[rows], kind="stable")] for rows in rows_of_parts(pattern, outputs, factors)]
+    readers = None if following is None else following.matrix()
+    parts = [_chained(rows, classes, readers) for rows in rows_of_parts(pattern, outputs, factors)]
     listed = Listed(levels_of(outputs), tuple(map(_ranges, parts)))
-    return outputs if listed.ordered or listed == outputs[0] else (listed,)
+    return outputs if listed.ordered or outputs[:1] == (listed,) else (listed,)
+
+
+def _chained(some: Integers, classes: Integers, readers: csr_array | None) -> Integers:
+    """Some indices class by class, in the order of a chain in which each two classes are neighbours that a reader has
+    wholly, and none but these, as far as a chain can have all such pairs.
+
+    Parameters
+    ----------
+    classes : array of int
+        Of each index there is, also of others.
+    readers : csr_array or None
+        ``[readers, indices]``.
+    """
+    numbers, own = np.unique(classes[some], return_inverse=True)
+    place = np.arange(len(numbers))
+    if readers is not None and len(numbers) > 2:
+        first = np.unique(identical_rows(readers), return_index=True)[1]
+        group = np.full(readers.shape[1], -1)
+        group[some] = own
+        chosen = readers[first]
+        reader, read = np.repeat(np.arange(len(first)), np.diff(chosen.indptr)), group[chosen.indices]
+        pairs, counts = np.unique((reader * len(numbers) + read)[read >= 0], return_counts=True)
+        reader, read = np.divmod(pairs, len(numbers))
+        whole = counts == np.bincount(own)[read]
+        begins = np.flatnonzero(np.diff(reader, prepend=-1))
+        of_two = begins[np.diff(begins, append=len(reader)) == 2]
+        of_two = of_two[whole[of_two] & whole[of_two + 1]]
+        place[_chain(len(numbers), zip(read[of_two].tolist(), read[of_two + 1].tolist(), strict=True))] = np.arange(
+            len(numbers))
+    return some[np.argsort(place[own], kind="stable")]
+
+
+def _chain(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """All numbers below ``count`` in an order in which both of a pair are neighbours: the earlier of pairs that
+    exclude each other; what begins with the least number comes first."""
+    beside: list[list[int]] = [[] for _ in range(count)]
+    ends = list(range(count))
+    for one, other in pairs:
+        # Of a chain with several members each end knows the other one.
+        if len(beside[one]) < 2 and len(beside[other]) < 2 and ends[one] != other:
+            beside[one].append(other)
+            beside[other].append(one)
+            far, near = ends[one], ends[other]
+            ends[far], ends[near] = near, far
+    order, seen = list[int](), [False] * count
+    for first in range(count):
+        if len(beside[first]) == 2 or seen[first]:
+            continue
+        current: int | None = first
+        while current is not None:
+            seen[current] = True
+            order.append(current)
+            current = next((number for number in beside[current] if not seen[number]), None)
+    return order
 
 
 def _ranges(indices: Integers) -> Indices:
@@ -50,6 +111,22 @@ def _ranges(indices: Integers) -> Indices:
     ends = np.flatnonzero(np.diff(indices) != 1)
     firsts, lasts = np.concatenate([indices[:1], indices[ends + 1]]), np.concatenate([indices[ends], indices[-1:]])
     return tuple(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
+
+
+@lru_cache(maxsize=1 << 10)
+def whole_inputs(pattern: SparsePattern) -> Cuts:
+    """All columns, in an order in which blocks read those that lie in a row: those of the network's input, which the
+    host writes in any order."""
+    read = pattern.matrix()
+    columns = _chained(np.arange(pattern.columns), identical_rows(_sorted(read.T)), read)
+    return (Listed((), (_ranges(columns),)),)
+
+
+def _sorted(matrix: Any) -> csr_array:
+    """A matrix in compressed rows, columns ascending."""
+    rows = csr_array(matrix)
+    rows.sort_indices()
+    return rows
 
 
 @lru_cache(maxsize=1 << 10)
@@ -62,13 +139,16 @@ def nonzeros_of_parts(pattern: SparsePattern, outputs: Cuts, factors: Factors) -
 
 
 @lru_cache(maxsize=1 << 10)
-def needed_columns(pattern: SparsePattern, outputs: Cuts, owned: Cuts, factors: Factors) -> Cover:
-    """The columns that each part of the outputs needs; ``owned``: how their owners cut the inputs."""
-    order, places = order_of(owned), np.arange(pattern.columns)
+def needed_columns(pattern: SparsePattern, outputs: Cuts, owned: Cuts | None, factors: Factors) -> Cover:
+    """The columns that each part of the outputs needs; ``owned``: how their owners cut the inputs; None: they are
+    the network's, which the host writes in any order."""
+    order, places = order_of(owned or ()), np.arange(pattern.columns)
     if order is not None:
         places[order.order] = places.copy()
     parts: list[Indices] = []
     for rows in rows_of_parts(pattern, outputs, factors):
-        columns = np.unique(pattern.of_rows(rows).indices).astype(np.int64)
-        parts.append(_ranges(columns[np.argsort(places[columns])]))
+        read = pattern.of_rows(rows)
+        columns = np.unique(read.indices).astype(np.int64)
+        parts.append(_ranges(columns[np.argsort(places[columns])] if owned is not None else
+                             _chained(columns, identical_rows(_sorted(read.T)), read)))
     return Cover(levels_of(outputs), tuple(parts))

@@ -42,13 +42,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from plinth.errors import UserError
-from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.variables import INPUTS, OUTPUTS, Variable
 from plinth.partition.axes import CHANNELS, ELEMENTS, SAMPLES, Region, common
-from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, halves, parts
+from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, halves, levels_of, parts
 from plinth.partition.graph import DP, EP, LOSS, MP, SPLITS, Node, PlanGraph
 from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, TILES, Owners, ProcessGroups, process_groups
-from plinth.partition.needs import by_blocks, needed_columns, nonzeros_of_parts
+from plinth.partition.needs import by_blocks, needed_columns, nonzeros_of_parts, whole_inputs
 
 #: For each node, for each level, "dp", "mp", "op" or "ep".
 Splits = tuple[tuple[str, ...], ...]
@@ -245,14 +244,17 @@ def layouts(graph: PlanGraph, splits: Splits, lists: Partition = (), factors: Fa
         node_layouts.append(here if node_lists is None else _listed(here, node_lists, factors))
     factors = factors or halves(len(splits[0]))
     for number, node in enumerate(graph.nodes):
-        if node.pattern is not None and node_layouts[number].op:
-            node_layouts[number] = _by_blocks(node.pattern, node_layouts[number], factors)
+        if node.pattern is not None:
+            node_layouts[number] = _by_blocks(graph, number, node_layouts[number], factors)
     return tuple(_needing(graph, number, node_layouts, factors) for number in range(len(node_layouts)))
 
 
-def _by_blocks(pattern: SparsePattern, here: Layout, factors: Factors) -> Layout:
-    """The layout of a sparse layer that splits its outputs, each part in the order of its blocks."""
-    outputs = by_blocks(pattern, here.weights.cuts(OUTPUTS), factors)
+def _by_blocks(graph: PlanGraph, number: int, here: Layout, factors: Factors) -> Layout:
+    """The layout of a sparse layer, each part of its outputs in the order of its blocks."""
+    pattern, readers = graph.nodes[number].pattern, [graph.edges[edge].consumer for edge in graph.outputs[number]]
+    assert pattern is not None
+    following = graph.nodes[readers[0]].pattern if len(readers) == 1 else None
+    outputs = by_blocks(pattern, here.weights.cuts(OUTPUTS), factors, following)
 
     def region(old: Region, which: str) -> Region:
         return Region(tuple((axis, outputs if axis == which else cuts) for axis, cuts in old.axes), old.owners)
@@ -263,8 +265,17 @@ def _by_blocks(pattern: SparsePattern, here: Layout, factors: Factors) -> Layout
 
 def _needing(graph: PlanGraph, number: int, node_layouts: Sequence[Layout], factors: Factors) -> Layout:
     """The layout of a node that follows the one before: of a sparse layer that splits its outputs dies need some input
-    channels alone; a loss that splits its channels as their owners do has them in the owners' order."""
+    channels alone; a loss that splits its channels as their owners do has them in the owners' order, and so have a loss
+    and a sparse layer that do not split what a sparse layer has whole."""
     node, here = graph.nodes[number], node_layouts[number]
+    if (node.pattern is not None or node.kind == LOSS) and not (here.mp or here.op):
+        (feed,) = graph.feeds(number)
+        whole: Cuts = ()
+        if feed is not None:
+            whole = node_layouts[graph.edges[feed].producer].owned.cuts(CHANNELS)
+        elif node.pattern is not None:
+            whole = whole_inputs(node.pattern)
+        return here if levels_of(whole) or not whole else _in_order(here, whole, node.pattern is None)
     if here.mp and node.kind == LOSS:
         owned = node_layouts[graph.edges[graph.inputs[number][0]].producer].owned
         both = common(CHANNELS, node.input_channels, here.input, owned, factors)
@@ -274,10 +285,20 @@ def _needing(graph: PlanGraph, number: int, node_layouts: Sequence[Layout], fact
     if node.pattern is None or not here.op:
         return here
     (feed,) = graph.feeds(number)
-    owned_cuts: Cuts = () if feed is None else node_layouts[graph.edges[feed].producer].owned.cuts(CHANNELS)
+    owned_cuts = None if feed is None else node_layouts[graph.edges[feed].producer].owned.cuts(CHANNELS)
     cover = needed_columns(node.pattern, here.weights.cuts(OUTPUTS), owned_cuts, factors)
     axes = tuple((axis, (cover,) if axis == CHANNELS else cuts) for axis, cuts in here.input.axes)
     return replace(here, input=Region(axes, here.owners))
+
+
+def _in_order(here: Layout, channels: Cuts, outputs: bool) -> Layout:
+    """A layout with its input's channels in an order, and of what does not change them also its outputs'."""
+    def region(old: Region) -> Region:
+        return Region(tuple((axis, channels if axis == CHANNELS else cuts) for axis, cuts in old.axes), old.owners)
+
+    if not outputs:
+        return replace(here, input=region(here.input))
+    return replace(here, input=region(here.input), output=region(here.output), owned=region(here.owned))
 
 
 def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integers, Integers]:

@@ -12,7 +12,8 @@ by the matrix engine, which begins with what is there, or, where a block's rows 
 engine. Gathered rows of X serve updateGrad as well, those of dY bprop.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -39,6 +40,8 @@ from plinth_hw.isa.vector_body import VectorOp
 
 #: Sides of a block: what it reads is numbered by its columns, what it gives by its rows.
 COLUMNS, ROWS = "columns", "rows"
+#: Groups of blocks that go on while what a block reads is gathered, at least: as many tasks as may wait for an engine.
+AHEAD = 4
 #: Which operand of a product is transposed: as the product of a fully connected layer that does so.
 _FORMS = {FPROP: FPROP, BPROP: UPDATE, UPDATE: BPROP}
 
@@ -63,13 +66,15 @@ class BlockSide(RowLists):
     def lists(self, die: int) -> Lists:
         return {number: IndexedRows(rows, False) for number, rows in enumerate(self.rows(die)) if not is_run(rows)}
 
-    def added(self, die: int) -> list[bool]:
-        """For each block whether its product is added to what is there: of tensors that are cleared all, of others
-        those whose rows an earlier one gives. Blocks with a list give their product to a place of their own."""
+    def added(self, die: int, order: Sequence[int]) -> dict[int, bool]:
+        """For each block, in the order in which they go, whether its product is added to what is there: of tensors that
+        are cleared all, of others those whose rows an earlier one gives. Blocks with a list give their product to a
+        place of their own."""
         cleared, seen = not self.whole(die), np.zeros(self.tensor.part(die).samples, np.bool_)
-        added = []
-        for rows in self.rows(die):
-            added.append(is_run(rows) and (cleared or bool(seen[rows].all())))
+        added = {}
+        for block in order:
+            rows = self.rows(die)[block]
+            added[block] = is_run(rows) and (cleared or bool(seen[rows].all()))
             seen[rows] = True
         return added
 
@@ -92,7 +97,7 @@ def _rows(weights: PatternWeights, side: str, die: int) -> tuple[Integers, ...]:
 
 @dataclass(frozen=True)
 class GatheredRows:
-    """A place for what all blocks read on one of their sides, block behind block: rows of samples."""
+    """A place for what blocks read or give on one of their sides by lists, block behind block: rows of samples."""
 
     name: str
     side: BlockSide
@@ -100,14 +105,16 @@ class GatheredRows:
     packed = False
 
     def _first(self, die: int) -> Integers:
-        return np.concatenate([[0], np.cumsum([len(rows) for rows in self.side.rows(die)], dtype=np.int64)])
+        lists = self.side.lists(die)
+        return np.concatenate([[0], np.cumsum([len(rows) if number in lists else 0
+                                               for number, rows in enumerate(self.side.rows(die))], dtype=np.int64)])
 
     def place_words(self) -> int:
         """Words of memory, of the die that needs most."""
         return max(int(self._first(die)[-1]) * self.side.tensor.part(die).channels for die in range(self.side.dies))
 
     def buffer(self, die: int) -> Buffer:
-        """All blocks' rows."""
+        """All their rows."""
         columns = self.side.tensor.part(die).channels
         return Buffer(self.name, 0, int(self._first(die)[-1]), columns, max(1, columns))
 
@@ -134,18 +141,25 @@ class BlockRows:
             return self.side.tensor.buffer(die).lines(int(rows[0]), len(rows))
         return self.place.of(die, block)
 
-    def copy(self, name: str, node: Node, die: int, block: int, *, back: bool = False) -> Iterator[Task]:
-        """Gathers a block's rows, or adds what it gives to them; nothing, if they lie in a row."""
-        if block not in self.side.lists(die):
+    def listed(self, die: int, blocks: Iterable[int]) -> list[int]:
+        """Those of some blocks whose rows do not lie in a row."""
+        lists = self.side.lists(die)
+        return [block for block in blocks if block in lists]
+
+    def copy(self, name: str, node: Node, die: int, blocks: Iterable[int], *, back: bool = False) -> Iterator[Task]:
+        """Gathers rows of some blocks, or adds what they give to them, as those of the first one; nothing, if they lie
+        in a row."""
+        block, count = next(iter(listed := self.listed(die, blocks)), -1), len(listed)
+        if not count:
             return
         index, tensor, place = self.side.at(die, block), self.side.tensor.buffer(die), self.place.of(die, block)
         if back:
             work = TileCopy(place, tensor, index=index.to_target(), added=True)
-            yield Task(f"{name}.scatter[{block}]", Engine.TRANSFER, work, (place, tensor, index.numbers), (tensor,), 1,
-                       node)
+            yield Task(f"{name}.scatter[{block}]", Engine.TRANSFER, work, (place, tensor, index.numbers), (tensor,),
+                       count, node)
         elif not self.there:
             yield Task(f"{name}.gather[{block}]", Engine.TRANSFER, TileCopy(tensor, place, index=index),
-                       (tensor, index.numbers), (place,), 1, node)
+                       (tensor, index.numbers), (place,), count, node)
 
 
 @dataclass(frozen=True)
@@ -187,32 +201,53 @@ class SparseProducts(Repeated):
         return (cover.packed - cover.nonzeros) * self.z.side.tensor.part(die).channels
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
-        count = self.weights.cover(die).count
+        """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups. Of G groups with
+        gathers each gathers before as many of all N groups as it has of them before itself, g N / G, and before the
+        last few ahead of itself: so the transfer engine is as far ahead as descriptors are fetched, and never holds up
+        those behind it."""
         if not self.z.side.tensor.part(die).channels:
             return
-        added = [False] * count if self.given is None else self.given.side.added(die)
-        for group in granularity.groups(count, most):
-            yield from self._block(die, group, added[group.start])
+        order = self.order(die)
+        added = dict.fromkeys(order, False) if self.given is None else self.given.side.added(die, order)
+        groups = [order[group.start:group.stop] for group in granularity.groups(len(order), most)]
+        read = [rows for rows in (self.x, self.z) if rows is not self.given and not rows.there]
+        gathering = [number for number, group in enumerate(groups) if any(rows.listed(die, group) for rows in read)]
+        due = deque((min(place * len(groups) // len(gathering), max(0, number - AHEAD)), number)
+                    for place, number in enumerate(gathering))
+        for number, group in enumerate(groups):
+            while due and due[0][0] <= number:
+                for rows in read:
+                    yield from rows.copy(self.name, self.node, die, groups[due[0][1]])
+                due.popleft()
+            yield self._product(die, group, added[group[0]])
+            if self.given is not None:
+                yield from self.given.copy(self.name, self.node, die, group, back=True)
 
-    def _block(self, die: int, group: range, added: bool) -> Iterator[Task]:
-        """The tasks of some neighbouring blocks, as those of the first one."""
-        block, count, given = group.start, len(group), self.given
-        for rows in (self.x, self.z):
-            if rows is not given:
-                for task in rows.copy(self.name, self.node, die, block):
-                    yield task.repeated(count)
+    def order(self, die: int) -> list[int]:
+        """The blocks of a die, as they go: those that must be gathered for behind the others; else those that must be
+        added to their rows by list as evenly among the others as can be, the first of them first."""
+        blocks = range(self.weights.cover(die).count)
+        read = [rows for rows in (self.x, self.z) if rows is not self.given and not rows.there]
+        gathered = {block for rows in read for block in rows.listed(die, blocks)}
+        if gathered or self.given is None:
+            return sorted(blocks, key=lambda block: block in gathered)
+        scattered = self.given.listed(die, blocks)
+        others = [block for block in blocks if block not in set(scattered)]
+        places = {place * len(blocks) // len(scattered): block for place, block in enumerate(scattered)}
+        rest = iter(others)
+        return [places[place] if place in places else next(rest) for place in blocks]
+
+    def _product(self, die: int, group: Sequence[int], added: bool) -> Task:
+        """The products of some blocks, as that of the first one."""
+        block, count = group[0], len(group)
         w, x, z = self.weights.block(die, block), self.x.buffer(die, block), self.z.buffer(die, block)
         a, b, c = {FPROP: (w, x, z), BPROP: (w, z, x), UPDATE: (z, x, w)}[self.direction]
         work = Multiplication(self.node.name, _FORMS[self.direction], None, a, b, c, added)
         cover, samples = self.weights.cover(die), self.z.side.tensor.part(die).channels
-        share = BlockShare(round((cover.packed_starts[group.stop] - cover.packed_starts[block]) / w.columns), w.columns,
-                           samples, samples * cover.entries(group))
-        yield Task(f"{self.name}[{block}]", Engine.MATRIX, work, (a, b, c) if added else (a, b), (c,), count, self.node,
-                   share)
-        if given is not None:
-            for task in given.copy(self.name, self.node, die, block, back=True):
-                yield task.repeated(count)
+        share = BlockShare(round(cover.packed_words(group) / w.columns), w.columns, samples,
+                           samples * cover.entries(group))
+        return Task(f"{self.name}[{block}]", Engine.MATRIX, work, (a, b, c) if added else (a, b), (c,), count,
+                    self.node, share)
 
 
 class SparseLayer(WeightedLayer):

@@ -129,7 +129,7 @@ def test_multiply_adds_of_entries_and_of_fill_are_told_apart(name: str) -> None:
                 assert len(shares) <= most and sum(share.useful for share in shares) == batch * cover.nonzeros
                 issued = sum(share.samples * share.rows * share.outputs for share in shares)
                 assert issued == pytest.approx(batch * cover.packed, rel=0.1)
-    cells = dict((name, macs) for name, *_, macs in operation_rows(report))
+    cells = {operation: macs for operation, *_, macs in operation_rows(report)}
     assert ("useful" in cells["fc1.fprop"]) == (name != "radix")
 
 
