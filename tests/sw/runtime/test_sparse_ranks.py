@@ -1,0 +1,112 @@
+"""Sparse layers over MPI: bits of one process, and between ranks no words but those of the hypergraph."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from tests.support.ranks import commands
+
+import plinth
+from plinth.network.layers import MeanSquaredError, Relu, Sigmoid, Sparse
+from plinth.network.network import Network
+from plinth.network.sparse.irregular import IrregularNet
+from plinth.network.sparse.layers import layered, write_sparse
+from plinth.network.sparse.pattern import SparsePattern
+from plinth.network.sparse.radix_net import trained_network
+from plinth.runtime.processes import split_dies
+
+DIES, BATCH, STEPS = 4, 8, 2
+
+
+def irregular() -> Network:
+    """Rows and columns without entries, and a row of all: dies have other numbers of rows and needs."""
+    widths = 40, 32, 24, 20
+    source, layers = IrregularNet(widths=widths, density=0.2, seed=2), []
+    for number, rows in enumerate(widths[1:]):
+        matrix = source.rows(number, np.arange(rows)).tolil()
+        if number == 1:
+            matrix[3], matrix[:, 5], matrix[7] = 0, 0, 0.25
+        pattern = csr_array(matrix, dtype=np.float32)
+        pattern.sum_duplicates()
+        layers += [Sparse(name=f"fc{number}", pattern=SparsePattern.of(pattern)),
+                   (Relu, Sigmoid)[number % 2](name=f"act{number}")]
+    return Network(name="irregular", input=(widths[0],), layers=(*layers, MeanSquaredError(name="loss")))
+
+
+class Planned(NamedTuple):
+    """What the ranks are given, and the weights of one process by network and device."""
+
+    folder: Path
+    patterns: Mapping[str, list[csr_array]]
+    owners: Mapping[str, list[NDArray[np.int64]]]
+    weights: Mapping[tuple[str, str], Mapping[str, NDArray[np.float32]]]
+
+
+NETWORKS = {"radix": layered(trained_network(64, 3, seed=1)), "irregular": irregular()}
+
+
+def hypergraph_words(patterns: list[csr_array], owners: list[NDArray[np.int64]], ranks: NDArray[np.int64]
+                     ) -> dict[tuple[int, int], int]:
+    """By brute force the words of a sample that go from rank to rank: of each column that a die needs and another one
+    owns the activation, and its error back."""
+    words: dict[tuple[int, int], int] = {}
+    for pattern, owner, reader in zip(patterns[1:], owners, owners[1:], strict=False):
+        dense = pattern.toarray() != 0
+        for column, home in enumerate(owner):
+            for die in set(reader[dense[:, column]].tolist()):
+                pair = int(ranks[home]), int(ranks[die])
+                for key in (pair, pair[::-1]) if pair[0] != pair[1] else ():
+                    words[key] = words.get(key, 0) + 1
+    return words
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    """Plans and samples in files, and what one process trains by them."""
+    folder, draws = tmp_path_factory.mktemp("planned"), np.random.default_rng(3)
+    owners, patterns, weights = {}, {}, {}
+    for name, network in NETWORKS.items():
+        write_sparse(folder / f"{name}.yaml", network)
+        plan = plinth.plan(folder / f"{name}.yaml", f"ring-{DIES}", planner="hypergraph", batch=BATCH)
+        plan.save(folder / f"{name}.plan.yaml")
+        patterns[name] = [layer.pattern.matrix() for layer in network.layers if isinstance(layer, Sparse)]
+        x, y = (draws.random((5 * BATCH, size)) for size in (patterns[name][0].shape[1], patterns[name][-1].shape[0]))
+        np.savez(folder / f"{name}.data.npz", x=x, y=y)
+        owners[name] = []
+        for pattern, lists in zip(patterns[name], plan.plan.sharding.lists, strict=False):
+            owner = np.full(pattern.shape[0], -1)
+            for die, part in enumerate(lists.outputs):
+                for first, end in part:
+                    owner[first:end] = die
+            owners[name].append(owner)
+        for device in ("golden", "numpy"):
+            weights[name, device] = plinth.train(plan, x, y, device=device, steps=STEPS, rate=0.5).parameters
+    return Planned(folder, patterns, owners, weights)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_ranks_have_the_bits_of_one_process_and_send_the_words_of_the_hypergraph(ranks: int, planned: Planned,
+                                                                                 tmp_path: Path) -> None:
+    """Of three ranks one has two of the four dies."""
+    processes = np.repeat(np.arange(ranks), [len(dies) for dies in split_dies(DIES, ranks)])
+    cases = list(planned.weights)
+    outcomes = commands(ranks, [[(
+        "run", str(planned.folder / f"{name}.plan.yaml"), "--data", str(planned.folder / f"{name}.data.npz"), "--steps",
+        str(STEPS), "--rate", "0.5", "--device", device, "--out", str(tmp_path / "out"), "--save",
+        str(tmp_path / f"{name}.{device}.npz"), "--json")] * ranks for name, device in cases])
+    for (name, device), outcome in zip(cases, outcomes, strict=True):
+        assert [code for code, _, _ in outcome] == [0] * ranks, outcome
+        pairs = json.loads(outcome[0][1])["between_ranks"]
+        words = hypergraph_words(planned.patterns[name], planned.owners[name], processes)
+        assert {(pair["from_rank"], pair["to_rank"]): pair["sent_words"] for pair in pairs} == {
+            pair: STEPS * BATCH * count for pair, count in words.items()}
+        assert all(pair["sent_words"] == pair["predicted_sent_words"] for pair in pairs)
+        assert all(pair["messages"] == pair["predicted_messages"] > 0 for pair in pairs)
+        with np.load(tmp_path / f"{name}.{device}.npz") as saved:
+            for variable, values in planned.weights[name, device].items():
+                assert np.array_equal(saved[variable], values), (name, device, variable)
