@@ -12,11 +12,12 @@ in the order of the list. Numbers of dies are those of seats here: which die tak
 (:mod:`plinth.partition.regions`).
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,11 +58,56 @@ def runs_of(indices: Sequence[int]) -> Indices:
 
 
 @dataclass(frozen=True)
+class Runs(Sequence[tuple[int, int]]):
+    """Many ranges, held in an array: 8 bytes a range, where a tuple of tuples takes 120. Equal ones compare, hash and
+    digest equal, but never equal :data:`Indices`.
+
+    Parameters
+    ----------
+    ranges : array of int ``[ranges, 2]``
+        Of each range its first index and one past its last.
+    """
+
+    ranges: NDArray[np.int32] = field(compare=False, repr=False)
+    #: SHA-256 of the ranges, in hexadecimal digits.
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        ranges = np.array(self.ranges, np.int32).reshape(-1, 2)
+        ranges.flags.writeable = False
+        object.__setattr__(self, "ranges", ranges)
+        object.__setattr__(self, "digest", hashlib.sha256(ranges.astype("<i4", copy=False).tobytes()).hexdigest())
+
+    def __len__(self) -> int:
+        return len(self.ranges)
+
+    @overload
+    def __getitem__(self, number: int) -> tuple[int, int]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> "Runs": ...
+
+    def __getitem__(self, number: int | slice) -> "tuple[int, int] | Runs":
+        if isinstance(number, slice):
+            return Runs(self.ranges[number])
+        first, end = self.ranges[number].tolist()
+        return first, end
+
+
+def elements(ranges: Indices | Runs) -> Integers:
+    """The indices of ranges, in their order."""
+    bounds_of = np.array(ranges.ranges if isinstance(ranges, Runs) else ranges, np.int64).reshape(-1, 2)
+    counts = bounds_of[:, 1] - bounds_of[:, 0]
+    before = np.cumsum(counts) - counts
+    return np.repeat(bounds_of[:, 0] - before, counts) + np.arange(counts.sum())
+
+
+@dataclass(frozen=True)
 class Listed:
     """Parts of a whole axis, one for each combination of the digits at some levels, the first level's counting most."""
 
     levels: Levels
-    parts: tuple[Indices, ...]
+    parts: tuple[Indices | Runs, ...]
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -77,14 +123,12 @@ class Listed:
     @cached_property
     def edges(self) -> Integers:
         """Position at which each part begins, and the end."""
-        sizes = [sum(end - first for first, end in part) for part in self.parts]
-        return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        return np.concatenate([[0], np.cumsum([len(elements(part)) for part in self.parts], dtype=np.int64)])
 
     @cached_property
     def order(self) -> Integers:
         """Index of each position."""
-        runs = [np.arange(first, end, dtype=np.int64) for part in self.parts for first, end in part]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *runs])
+        return np.concatenate([np.zeros(0, dtype=np.int64), *map(elements, self.parts)])
 
     @cached_property
     def ordered(self) -> bool:

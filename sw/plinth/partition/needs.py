@@ -23,12 +23,16 @@ from plinth.partition.cuts import (
     Indices,
     Integers,
     Listed,
+    Runs,
     bounds,
     levels_of,
     order_of,
     selected,
 )
 from plinth.partition.cuts import places as part_numbers
+
+#: Ranges of a part up to which they are a tuple.
+FEW_RANGES = 64
 
 
 @lru_cache(maxsize=1 << 10)
@@ -49,7 +53,9 @@ def by_blocks(pattern: SparsePattern, outputs: Cuts, factors: Factors, following
     readers = None if following is None else following.matrix()
     parts = [_chained(rows, classes, readers) for rows in rows_of_parts(pattern, outputs, factors)]
     listed = Listed(levels_of(outputs), tuple(map(_ranges, parts)))
-    return outputs if listed.ordered or outputs[:1] == (listed,) else (listed,)
+    given = order_of(outputs)
+    same = given is not None and np.array_equal(listed.order, given.order) and np.array_equal(listed.edges, given.edges)
+    return outputs if listed.ordered or same else (listed,)
 
 
 def _chained(some: Integers, classes: Integers, readers: csr_array | None) -> Integers:
@@ -106,10 +112,12 @@ def _chain(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     return order
 
 
-def _ranges(indices: Integers) -> Indices:
+def _ranges(indices: Integers) -> Indices | Runs:
     """Indices, in their order, as ranges."""
     ends = np.flatnonzero(np.diff(indices) != 1)
     firsts, lasts = np.concatenate([indices[:1], indices[ends + 1]]), np.concatenate([indices[ends], indices[-1:]])
+    if len(firsts) > FEW_RANGES:
+        return Runs(np.stack([firsts, lasts + 1], axis=1))
     return tuple(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
 
 
@@ -145,7 +153,7 @@ def needed_columns(pattern: SparsePattern, outputs: Cuts, owned: Cuts | None, fa
     order, places = order_of(owned or ()), np.arange(pattern.columns)
     if order is not None:
         places[order.order] = places.copy()
-    parts: list[Indices] = []
+    parts: list[Indices | Runs] = []
     for rows in rows_of_parts(pattern, outputs, factors):
         read = pattern.of_rows(rows)
         columns = np.unique(read.indices).astype(np.int64)

@@ -81,16 +81,16 @@ OWN: dict[type, _Own] = {RowsByNumber: _Own(lambda work: True, tiles.rows_kernel
 
 
 class ArrivingMessage(NamedTuple):
-    """What comes from another process of an operation, and where it goes: places of this process's dies, with their
-    die, in the order in which their words lie in the message."""
+    """What comes from another process of an operation, and where it goes: the die that sends it, the one of this
+    process that gets it, and its place there, in the order in which their words lie in the message."""
 
     incoming: Incoming
-    places: list[tuple[int, tiles.TilePlace]]
+    places: list[tuple[int, int, tiles.TilePlace]]
 
     def unpack(self) -> None:
         """Copy its words to their places, once it has come."""
         first = 0
-        for _, place in self.places:
+        for _, _, place in self.places:
             _put(place, self.incoming.words[first:first + place.size])
             first += place.size
 
@@ -137,8 +137,10 @@ class Moves:
                  ) -> None:
         #: Within the process, and into messages.
         self.kernels: list[Kernel] = []
+        #: Of these the ones into messages, and what comes before either.
+        self.packing: list[Kernel] = []
         made: list[tuple[int, Work, tiles.Made]] = []
-        coming: dict[int, list[tuple[int, tiles.TilePlace]]] = defaultdict(list)
+        coming: dict[int, list[tuple[int, int, tiles.TilePlace]]] = defaultdict(list)
         for die, rank in enumerate(ranks):
             for work in MOVES[type(operation)](operation, die):
                 if type(work) in OWN and OWN[type(work)].stays(work):
@@ -147,7 +149,7 @@ class Moves:
                 elif die in memories:
                     made.append((die, work, SENT[type(work)].made(memories[die], die, work)))
                 else:
-                    coming[rank] += [(other, place) for other, memory in memories.items()
+                    coming[rank] += [(die, other, place) for other, memory in memories.items()
                                      for place in SENT[type(work)].places(memory, die, work, other) if place.size]
         going: dict[int, int] = defaultdict(int)
         for part in (part for _, _, each in made for part in each.parts if part.die not in memories):
@@ -158,6 +160,7 @@ class Moves:
         for die, work, each in made:
             if each.prepare is not None:
                 self.kernels.append(each.prepare)
+                self.packing.append(each.prepare)
             places = {part.die: iter(SENT[type(work)].places(memories[part.die], die, work, part.die))
                       for part in each.parts if part.die in memories}
             for part in each.parts:
@@ -166,6 +169,7 @@ class Moves:
                 elif size := prod(part.shape):
                     rank = ranks[part.die]
                     place, free[rank] = free[rank][:size], free[rank][size:]
-                    self.kernels.append(partial(part.give, place.reshape(part.shape)))
-        self.messages = [ArrivingMessage(ends.incoming(rank, tag, sum(place.size for _, place in places)), places)
+                    self.packing.append(partial(part.give, place.reshape(part.shape)))
+                    self.kernels.append(self.packing[-1])
+        self.messages = [ArrivingMessage(ends.incoming(rank, tag, sum(place.size for _, _, place in places)), places)
                          for rank, places in sorted(coming.items()) if places]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
+from plinth.runtime.overlay import Overlay
 from plinth.step.step import Step
 
 Floats = NDArray[np.float32]
@@ -16,8 +17,12 @@ Kernel = Callable[[], object]
 class Memory:
     """The memory of one die: for each place of a step an array of FP32 words, zeros at first."""
 
-    def __init__(self, step: Step) -> None:
-        self._places = {place.name: np.zeros(max(1, place.words), dtype=np.float32) for place in step.places}
+    def __init__(self, step: Step, overlay: Overlay) -> None:
+        together = np.zeros(overlay.shared_words, dtype=np.float32)
+        # The system gives memory to what is written.
+        self._places = {place.name: np.zeros(max(1, place.words), dtype=np.float32) for place in overlay.separate}
+        self._places |= {place.name: together[overlay.shared[place.name]:][:max(1, place.words)]
+                         for place in step.places if place.name in overlay.shared}
 
     def place(self, name: str) -> Floats:
         """The array of all words of a place."""

@@ -17,6 +17,7 @@ from plinth.host import free_memory
 from plinth.lower.places import HostView, host_view
 from plinth.runtime.memory import Floats
 from plinth.runtime.numpy_step import NumpyStep
+from plinth.runtime.overlay import Overlay
 from plinth.step.step import Step
 from plinth.units import size
 
@@ -45,10 +46,11 @@ class NumpyExecutor:
         self._messages = messages
         if messages is None:
             self._ranks = [0] * step.dies
-            _check_memory(step, step.dies, 1)
+            _check_memory(step, range(step.dies), 1)
             self._step = NumpyStep(step)
         else:
-            _check_memory(step, messages.ranks.count(messages.own), messages.neighbours)
+            _check_memory(step, [die for die, rank in enumerate(messages.ranks) if rank == messages.own],
+                          messages.neighbours)
             check_digests([digest[:16] for digest in messages.told(step.digest())])
             self._ranks = messages.ranks
             self._step = NumpyStep(step, messages.ranks, messages.own, messages)
@@ -138,10 +140,10 @@ class NumpyExecutor:
         """Do nothing, since there are no counters."""
 
 
-def _check_memory(step: Step, dies: int, sharing: int) -> None:
+def _check_memory(step: Step, dies: Sequence[int], sharing: int) -> None:
     """Refuse to run so many dies of a step where their places do not fit the memory, which so many processes share."""
-    needed, free = 4 * step.memory_words() * dies, free_memory()
+    needed, free = 4 * Overlay(step, dies).words() * len(dies), free_memory()
     if free is not None and needed > free // sharing:
         share = f", of which this process has 1/{sharing}" if sharing > 1 else ""
-        raise UserError(f"{dies} {'die takes' if dies == 1 else 'dies take'} {size(needed)} in numpy, and {size(free)} "
-                        f"are free{share}; give a smaller batch, or share more dies among more hosts (plinth run)")
+        raise UserError(f"{len(dies)} {'die takes' if len(dies) == 1 else 'dies take'} {size(needed)} in numpy, and "
+                        f"{size(free)} are free{share}; give a smaller batch, or share more dies among more hosts (plinth run)")

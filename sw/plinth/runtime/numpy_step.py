@@ -20,6 +20,7 @@ from plinth.errors import UserError
 from plinth.runtime.crossings import MOVES, ArrivingMessage, Moves
 from plinth.runtime.kernels import KERNELS, DieKernels
 from plinth.runtime.memory import Kernel, Memory
+from plinth.runtime.overlay import Overlay, summed_slots, touched
 from plinth.runtime.rings import (
     AllReduce,
     Ends,
@@ -31,11 +32,12 @@ from plinth.runtime.rings import (
     Pass,
     RingPasses,
 )
+from plinth.runtime.slot_sums import SlotSum
 from plinth.runtime.tiles import NumberedRows
 from plinth.step import between, operations
 from plinth.step import tile_operations as tiled
 from plinth.step.step import Step
-from plinth.step.tasks import Arrivals, Phase
+from plinth.step.tasks import Phase
 from plinth_hw.isa.formats import FP32
 
 #: Addresses of bytes: the first, and the one behind the last.
@@ -104,10 +106,10 @@ class _Pending(Protocol):
 class _Arrival:
     """A message of another process."""
 
-    def __init__(self, message: ArrivingMessage) -> None:
-        self._message = message
+    def __init__(self, message: ArrivingMessage, *, unpacked: bool = True) -> None:
+        self._message, self._unpacked = message, unpacked
         self.touched: Sequence[Span] = [
-            byte_bounds(place.matrix if isinstance(place, NumberedRows) else place) for _, place in message.places]
+            byte_bounds(place.matrix if isinstance(place, NumberedRows) else place) for _, _, place in message.places]
 
     def begin(self) -> None:
         """Nothing: it comes by itself."""
@@ -116,7 +118,8 @@ class _Arrival:
         """Whether it has come, and lies where it belongs."""
         if not self._message.incoming.arrived():
             return False
-        self._message.unpack()
+        if self._unpacked:
+            self._message.unpack()
         return True
 
 
@@ -179,7 +182,14 @@ class NumpyStep:
         self._step = step
         self._ranks = ranks or (own,) * step.dies
         self._processes = processes or Alone()
-        self.memories = {die: Memory(step) for die, rank in enumerate(self._ranks) if rank == own}
+        dies = [die for die, rank in enumerate(self._ranks) if rank == own]
+        overlay = Overlay(step, dies)
+        self.memories = {die: Memory(step, overlay) for die in dies}
+        #: Sums of slots that are made without them, by exchange and by sum; what is moved to be summed.
+        slots = summed_slots(step.operations)
+        self._summed = {id(exchange): (exchange, total) for exchange, total in slots.values()}
+        self._sums = {id(total): id(exchange) for exchange, total in slots.values()}
+        self._slot_moves: dict[int, Moves] = {}
         self._kernels = DieKernels(step, self.memories)
         self._rate = step.rule.scaled(step.scale).rate
         self._tags = 0
@@ -240,8 +250,15 @@ class NumpyStep:
             return _Stage([], [], list(self._rings(operation)))
         if type(operation) in MOVES:
             moves = Moves(operation, self.memories, self._ranks, self._processes, self._next_tags())
-            arrivals: list[_Pending] = [_Arrival(message) for message in moves.messages]
-            return _Stage([], moves.kernels + [message.send for message in moves.sent], arrivals)
+            summed = id(operation) in self._summed
+            if summed:
+                self._slot_moves[id(operation)] = moves
+            arrivals: list[_Pending] = [_Arrival(message, unpacked=not summed) for message in moves.messages]
+            return _Stage([], (moves.packing if summed else moves.kernels) + [message.send for message in moves.sent],
+                          arrivals)
+        if id(operation) in self._sums:
+            exchange, total = self._summed[self._sums[id(operation)]]
+            return _Stage([], SlotSum(exchange, total, self.memories, self._slot_moves[id(exchange)]).kernels, [])
         if type(operation) not in KERNELS:
             raise UserError(f"numpy has no kernel for {type(operation).__name__} ({operation.name!r}); choose another "
                             "device")
@@ -284,9 +301,8 @@ class NumpyStep:
     def _touched(self, operation: operations.Operation) -> Iterator[Span]:
         """What an operation reads and writes on the dies of this process."""
         for die, memory in self.memories.items():
-            for item in operation.tasks(die, 1):
-                for buffer in item.buffers if isinstance(item, Arrivals) else (*item.reads, *item.writes):
-                    yield byte_bounds(memory.view(buffer))
+            for buffer in touched(operation, die):
+                yield byte_bounds(memory.view(buffer))
 
 
 def _flat(operation: operations.Operation) -> Iterator[operations.Operation]:

@@ -107,11 +107,11 @@ class Exchange:
         if not len(rows):
             return
         index = self.lists.at(die, other) if other in self.lists.lists(die) else None
-        here, there = self.source.part(die).meet(target.part(other))[0]
+        # Columns are samples, of which what two dies share lies together in either.
+        here, there, count = self.source.part(die).shared_channels(target.part(other))
         source, place = self.source.buffer(die), target.buffer(other)
-        # Samples of the two lie one behind the other in either.
-        source = source.part(source.name, here.channel, source.rows, here.channels, source.stride)
-        place = place.part(place.name, there.channel, place.rows, there.channels, place.stride)
+        source = source.part(source.name, here, source.rows, count, source.stride)
+        place = place.part(place.name, there, place.rows, count, place.stride)
         if index is None or index.scatter:
             source = source.lines(int(rows[0]), len(rows))
         if index is None or not index.scatter:

@@ -4,25 +4,30 @@ A die's rows, over the columns that it has of the input, are covered by blocks (
 one behind the other. What fills a block up is 0: its gradient is made 0 before the update.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from plinth.buffers import Buffer
+from plinth.byte_cache import ByteCache
 from plinth.machine.block_cost import BlockCost
 from plinth.machine.blocks import BlockCover
 from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.variables import OUTPUTS
 from plinth.partition.axes import CHANNELS, Region
-from plinth.partition.cuts import Factors, Integers
+from plinth.partition.cuts import Factors
 from plinth.partition.needs import rows_of_parts
 from plinth.step.row_lists import HostWords
 from plinth.step.tensors import Part
 from plinth.step.weights import Numbers, Weights, WeightSlice
+
+Entries = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +36,20 @@ class PatternSlice(WeightSlice):
 
     Parameters
     ----------
-    entries : array of int
-        For each word of its blocks the number of the entry in the whole pattern, which counts row by row; -1 of what
-        fills them up.
+    packed : int
+        Words of its blocks.
+    find : callable
+        Gives :attr:`entries`, which are large, and not held.
     """
 
-    entries: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    packed: int = 0
+    find: Callable[[], Entries] = field(kw_only=True)
+
+    @property
+    def entries(self) -> Entries:
+        """For each word of its blocks the number of the entry in the whole pattern, which counts row by row; -1 of what
+        fills them up."""
+        return self.find()
 
     @property
     def rows(self) -> int:
@@ -44,14 +57,16 @@ class PatternSlice(WeightSlice):
 
     @property
     def weights(self) -> int:
-        return len(self.entries)
+        return self.packed
 
     def taken(self, weights: Numbers, shape: tuple[int, int, int]) -> Numbers:
-        return np.where(self.entries < 0, 0, weights[self.entries]).astype(weights.dtype)
+        entries = self.entries
+        return np.where(entries < 0, 0, weights[entries]).astype(weights.dtype)
 
     def put(self, weights: Numbers, shape: tuple[int, int, int], words: Numbers, rates: Numbers | None) -> None:
-        held = self.entries >= 0
-        weights[self.entries[held]] = words[held]
+        entries = self.entries
+        held = entries >= 0
+        weights[entries[held]] = words[held]
 
 
 @dataclass(frozen=True)
@@ -71,10 +86,17 @@ class PatternWeights(Weights):
     inputs: Region = field(kw_only=True)
     cost: BlockCost = field(kw_only=True)
 
+    def _key(self, die: int) -> "_PartKey":
+        first, last = self.inputs.bounds(CHANNELS, self.pattern.columns, self.factors)
+        return _PartKey(self.pattern, self.region, self.inputs, self.factors, self.cost, die, int(first[die]),
+                        int(last[die]))
+
     def _part(self, die: int) -> "_Part":
-        columns = self.inputs.bounds(CHANNELS, self.pattern.columns, self.factors)
-        return _part(self.pattern, self.region, self.inputs, self.factors, self.cost, die,
-                     *(int(bound[die]) for bound in columns))
+        key = self._key(die)
+        return _PARTS.get(key, partial(_part, key))
+
+    def _entries(self, die: int) -> Entries:
+        return self._part(die).entries
 
     def cover(self, die: int) -> BlockCover:
         """A die's blocks: rows and columns are numbers of those that it has."""
@@ -105,13 +127,12 @@ class PatternWeights(Weights):
     @property
     def filled(self) -> frozenset[int]:
         """Dies whose blocks have fill."""
-        return frozenset(die for die, number in enumerate(self.region.numbers(OUTPUTS, self.factors))
-                         if self.cover(die).useful < 1)
+        return frozenset(die for die in range(prod(self.factors)) if not _size(self._key(die)).full)
 
     def slice(self, die: int) -> PatternSlice:
         first, last = (int(bound[die]) for bound in self.region.bounds(OUTPUTS, self.pattern.rows, self.factors))
         return PatternSlice(1, 0, 1, first, last - first, self.bias, output_order=self.region.orders.get(OUTPUTS),
-                            entries=self._part(die).entries)
+                            packed=_size(self._key(die)).packed, find=partial(self._entries, die))
 
     def buffer(self, die: int) -> Buffer:
         words = self.slice(die).words
@@ -146,12 +167,47 @@ class _Part:
 
     pattern: csr_array
     cover: BlockCover
-    entries: Integers
+    entries: Entries
+
+    @property
+    def bytes(self) -> int:
+        """Of its arrays."""
+        return sum(array.nbytes for array in (self.pattern.data, self.pattern.indices, self.pattern.indptr,
+                                              self.cover.positions, self.cover.rows, self.cover.columns, self.entries))
 
 
-@lru_cache(maxsize=1 << 10)
-def _part(pattern: SparsePattern, outputs: Region, inputs: Region, factors: Factors, cost: BlockCost, die: int,
-          first: int, last: int) -> _Part:
+class _PartKey(NamedTuple):
+    """What a die's part follows from; ``first`` and ``last`` are the bounds of its columns."""
+
+    pattern: SparsePattern
+    outputs: Region
+    inputs: Region
+    factors: Factors
+    cost: BlockCost
+    die: int
+    first: int
+    last: int
+
+
+class _Size(NamedTuple):
+    """Words of a die's blocks, and whether none fills them up."""
+
+    packed: int
+    full: bool
+
+
+#: Parts that are kept from one question to the next: those of 30 layers of 65,536 rows with 32 entries take more.
+_PARTS: ByteCache[_Part] = ByteCache(1 << 29, lambda part: part.bytes)
+
+
+@lru_cache(maxsize=1 << 16)
+def _size(key: _PartKey) -> _Size:
+    cover = _PARTS.get(key, partial(_part, key)).cover
+    return _Size(cover.packed, cover.useful == 1)
+
+
+def _part(key: _PartKey) -> _Part:
+    pattern, outputs, inputs, factors, cost, die, first, last = key
     number = int(outputs.numbers(OUTPUTS, factors)[die])
     rows = rows_of_parts(pattern, outputs.cuts(OUTPUTS), factors)[number]
     order = inputs.orders.get(CHANNELS)
@@ -167,7 +223,7 @@ def _part(pattern: SparsePattern, outputs: Region, inputs: Region, factors: Fact
                       shape=(len(rows), len(columns)))
     blocks = cost.best(local)
     sources = blocks.sources()
-    packed = np.where(sources < 0, -1, entries[within][sources])
+    packed = np.where(sources < 0, -1, entries[within][sources]).astype(np.int32)
     packed.flags.writeable = False
     return _Part(local, blocks, packed)
 

@@ -128,5 +128,5 @@ def _meeting(mine: Part, theirs: Part) -> tuple[Integers, Integers]:
                    for rows in (mine.index()[0], theirs.index()[0]))
     _, here, there = np.intersect1d(left, right, assume_unique=True, return_indices=True)
     order = np.argsort(there)
-    return here[order], there[order]
+    return here[order].astype(np.int32), there[order].astype(np.int32)
 

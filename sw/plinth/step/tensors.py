@@ -73,6 +73,14 @@ class Part:
         return [(Inner(sample, count, channel, width), Inner(there, count, place, width))
                 for sample, there, count in samples for channel, place, width in channels]
 
+    def shared_channels(self, other: "Part") -> tuple[int, int, int]:
+        """The channels that two parts of the same tensor have in common, which lie one behind the other in both: the
+        first one's number in this part, in the other, and how many there are."""
+        ((here, there, count),) = pieces(
+            self.channel_order, self.first_channel, self.first_channel + self.channels,
+            other.channel_order, other.first_channel, other.first_channel + other.channels)
+        return here, there, count
+
     def view(self, buffer: Buffer, inner: Inner) -> Buffer:
         """The part of this part's buffer where a piece of it lies."""
         row = inner.sample * self.positions

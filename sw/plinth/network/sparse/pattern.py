@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.byte_cache import ByteCache
 from plinth.errors import UserError, quoted
 from plinth.files.forms import described
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     # It takes a while, and most networks need none.
     from scipy.sparse import csr_array
 
-#: Matrices of files that are kept from one question to the next.
-_KEPT = 16
+#: Bytes of matrices of files that are kept from one question to the next.
+_KEPT = 1 << 28
 #: What a file may say of a pattern besides the file.
 _KEYS = ("file", "matrix", "digest")
 
@@ -105,7 +105,7 @@ class SparsePattern:
         UserError
             If its file cannot be read, or has another matrix than it had.
         """
-        return self._matrix if self._matrix is not None else _read(self)
+        return self._matrix if self._matrix is not None else _MATRICES.get(self, lambda: _read(self))
 
     def first_values(self) -> NDArray[np.float32]:
         """First weights ``[nonzeros]``, row by row."""
@@ -121,7 +121,6 @@ class SparsePattern:
         return {**place, "digest": self.digest}
 
 
-@lru_cache(maxsize=_KEPT)
 def _read(pattern: SparsePattern) -> csr_array:
     from plinth.network.sparse.pattern_file import read_pattern
 
@@ -129,6 +128,10 @@ def _read(pattern: SparsePattern) -> csr_array:
     if matrix_digest(matrix, values=valued) != pattern.digest:
         raise UserError(f"{pattern.file}: {quoted(name)} has changed since it was opened; open it anew")
     return matrix
+
+
+_MATRICES: ByteCache[csr_array] = ByteCache(
+    _KEPT, lambda matrix: int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes))
 
 
 def matrix_digest(matrix: csr_array, *, values: bool) -> str:

@@ -89,7 +89,8 @@ class BlockSide(RowLists):
         return bool(seen.all())
 
 
-@lru_cache(maxsize=1 << 12)
+# Of a few parts: numbers of blocks are views, and keep what they are of.
+@lru_cache(maxsize=1 << 7)
 def _rows(weights: PatternWeights, side: str, die: int) -> tuple[Integers, ...]:
     cover = weights.cover(die)
     return tuple(cover.block(number)[side == COLUMNS] for number in range(cover.count))

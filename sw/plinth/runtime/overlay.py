@@ -1,0 +1,125 @@
+"""Where places of a step lie in a process's memory: those that are never needed at the same time lie in one another's.
+
+Dies have a place for everything, as no task of a step may write what another one still reads. In numpy operations are
+done in their order, so that maps of sparse layers that are neither read by the host nor sent by other processes need
+memory only from the operation that writes them to the last one that reads them: of products and errors that is one
+layer's in place of all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from plinth.buffers import Buffer
+from plinth.step.between import Exchange
+from plinth.step.layers.sparse import GatheredRows, SparseProducts
+from plinth.step.operations import Operation
+from plinth.step.row_lists import RowLists
+from plinth.step.slots import Slots
+from plinth.step.step import Step
+from plinth.step.sums import Sum
+from plinth.step.tasks import Arrivals
+from plinth.step.tensors import Place, Tensor
+
+#: Words that places begin at a multiple of: a page.
+_PAGE = 1024
+
+
+def touched(operation: Operation, die: int) -> Iterator[Buffer]:
+    """What an operation reads and writes on a die in numpy."""
+    if isinstance(operation, SparseProducts):
+        # All rows: a task that stands for all blocks names those of the first one.
+        yield from (operation.x.side.tensor.buffer(die), operation.z.side.tensor.buffer(die),
+                    operation.weights.buffer(die))
+        return
+    for item in operation.tasks(die, 1):
+        yield from item.buffers if isinstance(item, Arrivals) else (*item.reads, *item.writes)
+
+
+def summed_slots(operations: Sequence[Operation]) -> dict[str, tuple[Exchange, Sum]]:
+    """By the slots' place the exchanges of rows by their numbers into slots that one sum alone reads, and that sum."""
+    exchanges = {operation.targets.name: operation for operation in operations
+                 if isinstance(operation, Exchange) and operation.lists is not None and operation.slots is not None
+                 and isinstance(operation.targets, Slots)}
+    return {operation.sources.name: (exchanges[operation.sources.name], operation) for operation in operations
+            if isinstance(operation, Sum) and isinstance(operation.sources, Slots) and operation.keep == 1
+            and operation.sources.name in exchanges}
+
+
+class _Life(NamedTuple):
+    """The first and the last operation that touches a place."""
+
+    first: int
+    last: int
+
+
+class Overlay:
+    """Where places lie, in words, on every die of a process.
+
+    Parameters
+    ----------
+    step : Step
+    dies : sequence of int
+        Of the process.
+
+    Attributes
+    ----------
+    shared : dict of str to int
+        Where places of a memory that several take turns in begin, by name.
+    shared_words : int
+        Words of that memory.
+    separate : list of Place
+        Places that have memory of their own.
+    """
+
+    def __init__(self, step: Step, dies: Sequence[int]) -> None:
+        self._skipped = set(summed_slots(step.operations))
+        lives = _lives(step, dies)
+        places = {place.name: place for place in step.places}
+        self.shared: dict[str, int] = {}
+        self.shared_words = 0
+        placed: list[tuple[_Life, int, int]] = []
+        # Large ones first: small ones fit between them.
+        for name in sorted(lives, key=lambda name: (-places[name].words, name)):
+            words, life = -(-max(1, places[name].words) // _PAGE) * _PAGE, lives[name]
+            first = 0
+            for _, begin, end in sorted((other for other in placed if other[0].first <= life.last
+                                         and life.first <= other[0].last), key=lambda other: other[1]):
+                if first + words <= begin:
+                    break
+                first = max(first, end)
+            placed.append((life, first, first + words))
+            self.shared[name] = first
+            self.shared_words = max(self.shared_words, first + words)
+        self.separate = [place for place in step.places if place.name not in self.shared]
+
+    def words(self) -> int:
+        """Words of memory that numpy writes on a die."""
+        return self.shared_words + sum(
+            max(1, place.words) for place in self.separate
+            if not isinstance(place.what, (GatheredRows, RowLists)) and place.name not in self._skipped)
+
+
+def _lives(step: Step, dies: Sequence[int]) -> Mapping[str, _Life]:
+    """Of places that others may take when they are done with."""
+    able = {place.name for place in step.places if _able(place)}
+    able -= {tensor.name for tensor in (*step.inputs, step.targets, step.predictions, *step.outputs.values(),
+                                        *step.maps.values())}
+    able -= {clear.place.buffer(die).place for clear in step.zeros for die in dies}
+    able -= {target.name for operation in step.operations if isinstance(operation, Exchange)
+             for target in operation.targets}
+    # What goes into a sum of slots is read where the sum is made.
+    sums = {id(exchange): total for exchange, total in summed_slots(step.operations).values()}
+    numbers = {id(operation): number for number, operation in enumerate(step.operations)}
+    lives: dict[str, _Life] = {}
+    for number, operation in enumerate(step.operations):
+        total = sums.get(id(operation))
+        last = number if total is None else max(number, numbers[id(total)])
+        for name in {buffer.place for die in dies for buffer in touched(operation, die)} & able:
+            first = lives[name].first if name in lives else number
+            lives[name] = _Life(first, max(last, lives[name].last if name in lives else last))
+    return lives
+
+
+def _able(place: Place) -> bool:
+    """Whether a place's first operation writes all of it: maps whose rows are channels are written as a whole."""
+    return isinstance(place.what, Tensor) and place.what.by_channel and not place.moves
