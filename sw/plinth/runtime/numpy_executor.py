@@ -146,4 +146,5 @@ def _check_memory(step: Step, dies: Sequence[int], sharing: int) -> None:
     if free is not None and needed > free // sharing:
         share = f", of which this process has 1/{sharing}" if sharing > 1 else ""
         raise UserError(f"{len(dies)} {'die takes' if len(dies) == 1 else 'dies take'} {size(needed)} in numpy, and "
-                        f"{size(free)} are free{share}; give a smaller batch, or share more dies among more hosts (plinth run)")
+                        f"{size(free)} are free{share}; give a smaller batch, or share more dies among more hosts "
+                        "(plinth run)")

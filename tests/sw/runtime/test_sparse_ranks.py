@@ -14,6 +14,7 @@ from tests.support.ranks import commands
 import plinth
 from plinth.network.layers import MeanSquaredError, Relu, Sigmoid, Sparse
 from plinth.network.network import Network
+from plinth.network.shape import Shape
 from plinth.network.sparse.irregular import IrregularNet
 from plinth.network.sparse.layers import layered, write_sparse
 from plinth.network.sparse.pattern import SparsePattern
@@ -35,7 +36,7 @@ def irregular() -> Network:
         pattern.sum_duplicates()
         layers += [Sparse(name=f"fc{number}", pattern=SparsePattern.of(pattern)),
                    (Relu, Sigmoid)[number % 2](name=f"act{number}")]
-    return Network(name="irregular", input=(widths[0],), layers=(*layers, MeanSquaredError(name="loss")))
+    return Network(name="irregular", input=Shape((widths[0],)), layers=(*layers, MeanSquaredError(name="loss")))
 
 
 class Planned(NamedTuple):
@@ -69,7 +70,9 @@ def hypergraph_words(patterns: list[csr_array], owners: list[NDArray[np.int64]],
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
     """Plans and samples in files, and what one process trains by them."""
     folder, draws = tmp_path_factory.mktemp("planned"), np.random.default_rng(3)
-    owners, patterns, weights = {}, {}, {}
+    owners: dict[str, list[NDArray[np.int64]]] = {}
+    patterns: dict[str, list[csr_array]] = {}
+    weights: dict[tuple[str, str], Mapping[str, NDArray[np.float32]]] = {}
     for name, network in NETWORKS.items():
         write_sparse(folder / f"{name}.yaml", network)
         plan = plinth.plan(folder / f"{name}.yaml", f"ring-{DIES}", planner="hypergraph", batch=BATCH)
@@ -79,6 +82,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
         np.savez(folder / f"{name}.data.npz", x=x, y=y)
         owners[name] = []
         for pattern, lists in zip(patterns[name], plan.plan.sharding.lists, strict=False):
+            assert lists is not None and lists.outputs is not None
             owner = np.full(pattern.shape[0], -1)
             for die, part in enumerate(lists.outputs):
                 for first, end in part:
