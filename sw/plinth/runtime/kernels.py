@@ -11,7 +11,7 @@ import numpy as np
 from plinth.runtime import pools
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.products import ConvolutionKernel, product_kernel
-from plinth.runtime.programs import program_kernel
+from plinth.runtime.programs import Scratch, program_kernel
 from plinth.runtime.sparse_products import DieProducts
 from plinth.step import (
     between,
@@ -26,9 +26,12 @@ from plinth.step import tile_operations as tiled
 from plinth.step.layers import pool, products, sparse
 from plinth.step.step import Step
 from plinth.step.tasks import Multiplication
-from plinth.step.tensors import Elements
+from plinth.step.tensors import Elements, Tensor
 from plinth.step.vector import VectorPiece, VectorProgram
 from plinth.update.rule import STATE
+
+#: Words of a strip of a map whose rows are channels, at least, and most strips.
+STRIP_WORDS, STRIPS = 1 << 15, 32
 
 
 class DieKernels:
@@ -44,6 +47,7 @@ class DieKernels:
 
     def __init__(self, step: Step, memories: Mapping[int, Memory]) -> None:
         self._step, self._memories = step, memories
+        self._scratch = Scratch()
         self._convolutions: dict[tuple[str, int], ConvolutionKernel] = {}
         self._sparse: dict[tuple[str, int], DieProducts] = {}
 
@@ -63,16 +67,21 @@ class DieKernels:
         part = operation.space.part(die)
         if part.words:
             rows, columns = part.rows // operation.fold, operation.fold * part.channels
-            yield self._program(operation.first, die, rows, columns)
+            # Where rows are channels none is added to another: strips of them stay in the cache.
+            by_channel = isinstance(operation.space, Tensor) and operation.space.by_channel
+            step = max(1, STRIP_WORDS // columns, -(-rows // STRIPS)) if by_channel else rows
+            for row in range(0, rows, step):
+                program = operation.program if row else operation.first
+                yield self._program(program, die, VectorPiece(row, min(step, rows - row), 0, columns))
 
     def last_strip(self, operation: operations.LastStrip, die: int) -> Iterator[Kernel]:
         """Make the kernel of a vector program of a few rows."""
         part = operation.space.part(die)
         if part.words:
-            yield self._program(operation.program, die, operation.rows, part.channels)
+            yield self._program(operation.program, die, VectorPiece(0, operation.rows, 0, part.channels))
 
-    def _program(self, program: VectorProgram, die: int, rows: int, columns: int) -> Kernel:
-        return program_kernel(self._memories[die], program.at(die, VectorPiece(0, rows, 0, columns)))
+    def _program(self, program: VectorProgram, die: int, piece: VectorPiece) -> Kernel:
+        return program_kernel(self._memories[die], program.at(die, piece), self._scratch)
 
     def pool(self, operation: pool.Pool, die: int) -> Iterator[Kernel]:
         """Make the kernel of a pool of all images."""
@@ -179,7 +188,7 @@ class DieKernels:
         """Make the kernel of the update rule over what a die owns."""
         for block, w, g, kept in operation.rows(die):
             yield program_kernel(self._memories[die], updates.update_program(
-                operation.parameters, operation.rule, block.rows, w, g, kept[STATE]))
+                operation.parameters, operation.rule, block.rows, w, g, kept[STATE]), self._scratch)
 
 
 def _nothing(kernels: DieKernels, operation: object, die: int) -> Iterator[Kernel]:

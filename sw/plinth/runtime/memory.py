@@ -15,14 +15,21 @@ Kernel = Callable[[], object]
 
 
 class Memory:
-    """The memory of one die: for each place of a step an array of FP32 words, zeros at first."""
+    """The memory of one die: for each place of a step an array of FP32 words, zeros at first.
 
-    def __init__(self, step: Step, overlay: Overlay) -> None:
-        together = np.zeros(overlay.shared_words, dtype=np.float32)
+    Parameters
+    ----------
+    step : Step
+    overlay : Overlay or None
+        Which places share memory; None: none do.
+    """
+
+    def __init__(self, step: Step, overlay: Overlay | None = None) -> None:
+        shared = {} if overlay is None else overlay.shared
+        together = np.zeros(0 if overlay is None else overlay.shared_words, dtype=np.float32)
         # The system gives memory to what is written.
-        self._places = {place.name: np.zeros(max(1, place.words), dtype=np.float32) for place in overlay.separate}
-        self._places |= {place.name: together[overlay.shared[place.name]:][:max(1, place.words)]
-                         for place in step.places if place.name in overlay.shared}
+        self._places = {place.name: np.zeros(max(1, place.words), dtype=np.float32) if place.name not in shared else
+                        together[shared[place.name]:][:max(1, place.words)] for place in step.places}
 
     def place(self, name: str) -> Floats:
         """The array of all words of a place."""

@@ -123,8 +123,9 @@ class MpiMessages:
             self._groups[members] = self._communicator.Create_group(group)
         return _AllReduce(self._groups[members], words)
 
-    def begin(self) -> None:
-        """Begin a step: post all receives, once everything that was sent is gone."""
+    def begin(self, messages: int | None = None) -> None:
+        """Begin a step: post all receives, once everything that was sent is gone; ``messages``: the first ones alone,
+        as many as come in the part of the step that is run."""
         from mpi4py.MPI import Prequest
 
         waiting = list(self._sent)
@@ -134,7 +135,7 @@ class MpiMessages:
             return not waiting
 
         self.wait(gone)
-        Prequest.Startall([message.request for message in self._received])
+        Prequest.Startall([message.request for message in self._received[:messages]])
 
     def wait(self, done: Callable[[], bool]) -> None:
         """Return once something is done, which is asked again and again; at first all the time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,29 @@ class NumpyExecutor:
         """Run one step on the inputs and targets that lie in memory; 0 cycles."""
         self._step.run()
         return 0
+
+    def predict(self) -> None:
+        """Run fprop and loss alone, of the inputs that lie in memory; collective."""
+        self._step.predict()
+
+    def predictions(self, x: NDArray[Any]) -> Iterator[Floats]:
+        """What the network predicts of samples ``[samples, ...]`` by the weights in memory, a batch of the step at a
+        time: ``[samples, outputs]``. The inputs in memory are others then; collective.
+
+        Raises
+        ------
+        UserError
+            If the samples are no real numbers of the shape of the network's input.
+        """
+        batch = self.view.predictions.samples
+        for first in range(0, len(x), batch):
+            samples = x[first:first + batch]
+            # What is left of the last batch is predicted, too, and dropped.
+            whole = np.concatenate([samples, np.zeros((batch - len(samples), *samples.shape[1:]), samples.dtype)])
+            for tensor in self.view.inputs:
+                tensor.spread(whole, self)
+            self.predict()
+            yield self.view.predictions.gather(self).reshape(batch, -1)[:len(samples)]
 
     def step(self, place: int = 0) -> int:
         """Run one step, as :meth:`wait` does; 0 cycles."""

@@ -51,8 +51,9 @@ class Processes(Ends, Protocol):
         """A sum over some processes, this one among them, by their library; None: it is for rings to make."""
         ...
 
-    def begin(self) -> None:
-        """Begin a step: what was sent is gone, and whatever comes may come."""
+    def begin(self, messages: int | None = None) -> None:
+        """Begin a step, or its first part, in which so many messages come: what was sent is gone, and these may come.
+        """
         ...
 
     def wait(self, done: Callable[[], bool]) -> None:
@@ -72,7 +73,7 @@ class Alone:
     def all_reduce(self, ranks: Sequence[int], words: int) -> None:
         """None: rings of one process need no library."""
 
-    def begin(self) -> None:
+    def begin(self, messages: int | None = None) -> None:
         """Do nothing: nothing is sent, and nothing comes."""
 
     def wait(self, done: Callable[[], bool]) -> None:
@@ -196,10 +197,15 @@ class NumpyStep:
         self._stages: list[_Stage] = []
         #: Of what other processes take part in, what no stage waits for yet.
         self._left: list[_Pending] = []
-        for whole in step.operations:
+        #: Stages of fprop and loss, and messages that come in them.
+        self._forward = self._forward_messages = 0
+        for number, whole in enumerate(step.operations):
             stages = [self._stage(operation) for operation in _flat(whole)]
             self._put_off(whole, stages)
             self._stages += stages
+            if number < step.forward_operations:
+                self._forward = len(self._stages)
+                self._forward_messages += sum(len(stage.begun) for stage in stages)
         #: What was begun and is not done.
         self._active: list[_Pending] = []
 
@@ -212,8 +218,22 @@ class NumpyStep:
             As :meth:`Processes.wait`.
         """
         self._processes.begin()
+        self._run(self._stages)
+
+    def predict(self) -> None:
+        """Run fprop and loss alone, on the inputs that lie in memory: predictions are those of a step.
+
+        Raises
+        ------
+        UserError
+            As :meth:`Processes.wait`.
+        """
+        self._processes.begin(self._forward_messages)
+        self._run(self._stages[:self._forward])
+
+    def _run(self, stages: Sequence[_Stage]) -> None:
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-            for stage in self._stages:
+            for stage in stages:
                 self._finish(stage.due)
                 for kernel in stage.kernels:
                     kernel()

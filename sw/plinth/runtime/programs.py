@@ -48,7 +48,28 @@ def _instruction(instruction: Instruction, a: Floats, b: Floats | None, out: Flo
     raise UserError(f"numpy has no {op.name.lower()} of numbers of 16 bits; choose dies of --format fp32")
 
 
-def program_kernel(memory: Memory, program: VectorProgram) -> Kernel:
+#: Words of a region up to which scratch memory is shared.
+SCRATCH_WORDS = 1 << 19
+
+
+class Scratch:
+    """Memory for regions that are kept only while a program runs: all programs of a process use the same, as one runs
+    at a time."""
+
+    def __init__(self) -> None:
+        self._regions: list[Floats] = []
+
+    def region(self, number: int, shape: tuple[int, int]) -> Floats:
+        """The region of a number within its program; one that is too large to be shared has memory of its own."""
+        words = shape[0] * shape[1]
+        if words > SCRATCH_WORDS:
+            return np.empty(shape, np.float32)
+        while len(self._regions) <= number:
+            self._regions.append(np.empty(SCRATCH_WORDS, np.float32))
+        return self._regions[number][:words].reshape(shape)
+
+
+def program_kernel(memory: Memory, program: VectorProgram, scratch: Scratch) -> Kernel:
     """What a program does over its rows and columns, made ready.
 
     Raises
@@ -64,6 +85,7 @@ def program_kernel(memory: Memory, program: VectorProgram) -> Kernel:
     stores = {move.region: memory.view(move.operand).reshape(shapes[move.region])  # type: ignore[arg-type]
               for move in program.stores}
     regions, runs = dict(loads), []
+    kept = 0
     for instruction in program.instructions:
         a = regions[instruction.a]
         b = regions[instruction.b] if isinstance(instruction.b, str) else None
@@ -71,8 +93,10 @@ def program_kernel(memory: Memory, program: VectorProgram) -> Kernel:
         if out is None or not _alone(out, loads, instruction.dst):
             # What is only kept between instructions, or would be written over what others still read.
             held = regions.get(instruction.dst)
-            out = (held if held is not None and instruction.dst not in loads else
-                   np.empty(shapes[instruction.dst], dtype=np.float32))
+            if held is not None and instruction.dst not in loads:
+                out = held
+            else:
+                out, kept = scratch.region(kept, shapes[instruction.dst]), kept + 1
         runs.append(_instruction(instruction, a, b, out, 0 if program.regions[instruction.dst] == "row" else 1))
         regions[instruction.dst] = out
     for name, target in stores.items():

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,17 +10,25 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from tests.support.ranks import commands
+from tests.support.ranks import commands, in_ranks
 
 import plinth
 from plinth.network.layers import MeanSquaredError, Relu, Sigmoid, Sparse
 from plinth.network.network import Network
+from plinth.network.parameters import initial_parameters
 from plinth.network.shape import Shape
 from plinth.network.sparse.irregular import IrregularNet
 from plinth.network.sparse.layers import layered, write_sparse
 from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.sparse.radix_net import trained_network
+from plinth.runtime.mpi import MpiTransport
+from plinth.runtime.mpi_messages import MpiMessages
+from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.runtime.processes import split_dies
+from plinth.step.build import step_of
+from plinth.train.float64 import float64_predictor
+from plinth.update.rule import UpdateRule
+from plinth_hw.isa.parameters import preset
 
 DIES, BATCH, STEPS = 4, 8, 2
 
@@ -114,3 +123,31 @@ def test_ranks_have_the_bits_of_one_process_and_send_the_words_of_the_hypergraph
         with np.load(tmp_path / f"{name}.{device}.npz") as saved:
             for variable, values in planned.weights[name, device].items():
                 assert np.array_equal(saved[variable], values), (name, device, variable)
+
+
+def predicted(messages: MpiMessages | None) -> list[NDArray[np.float32]]:
+    """What the irregular network predicts in numpy before and after a step: of two batches and a piece of one."""
+    network = NETWORKS["irregular"]
+    plan = plinth.plan(network, f"ring-{DIES}", planner="hypergraph", batch=BATCH).plan
+    executor = NumpyExecutor(step_of(replace(plan.sharding, rule=UpdateRule(rate=0.5)), preset("ndp-demo")), messages)
+    executor.view.load(executor, initial_parameters(network, 0))
+    draws = np.random.default_rng(4)
+    samples, targets = draws.random((2 * BATCH + 3, 40)), draws.random((BATCH, 20))
+    before = np.concatenate(list(executor.predictions(samples)))
+    executor.view.write_batch(executor, samples[:BATCH], targets)
+    executor.step()
+    return [before, np.concatenate(list(executor.predictions(samples)))]
+
+
+def predicted_in_a_rank(transport: MpiTransport) -> list[NDArray[np.float32]]:
+    return predicted(MpiMessages(transport))
+
+
+def test_predictions_are_those_of_float64_and_the_same_on_ranks() -> None:
+    """Fprop alone, between steps: what comes backwards is not waited for."""
+    network, alone = NETWORKS["irregular"], predicted(None)
+    samples = np.random.default_rng(4).random((2 * BATCH + 3, 40))
+    wanted = np.concatenate(list(float64_predictor(network)(initial_parameters(network, 0), samples)))
+    assert np.abs(alone[0] - wanted).max() < 1e-6 and np.abs(alone[1] - wanted).max() > 1e-4
+    for found in in_ranks([(0, 1, 2), (3,)], predicted_in_a_rank):
+        assert all(map(np.array_equal, found, alone))

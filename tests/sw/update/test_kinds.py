@@ -12,7 +12,7 @@ import pytest
 import plinth.update
 from plinth.buffers import Buffer
 from plinth.runtime.memory import Memory
-from plinth.runtime.programs import program_kernel
+from plinth.runtime.programs import Scratch, program_kernel
 from plinth.step.updates import update_program
 from plinth.update.kinds import KINDS, LAWS
 from plinth.update.law import NUMBERS
@@ -64,7 +64,8 @@ def test_programs_do_what_laws_say(kind: str) -> None:
         g[:] = rng.standard_normal(size) * 10.0**rng.integers(-6, 2, size)
         g[::7] = 0
         with np.errstate(divide="ignore"):
-            program_kernel(memory, update_program(preset("ndp-tiny"), rule, ROWS, weights, gradients, state))()
+            program_kernel(memory, update_program(preset("ndp-tiny"), rule, ROWS, weights, gradients, state),
+                           Scratch())()
         ought_w = rule.apply(ought_w, g, ought_s)
         ought_s = rule.next_state(g, ought_s)
         np.testing.assert_allclose(s, ought_s, rtol=1e-5)
