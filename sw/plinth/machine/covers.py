@@ -9,8 +9,8 @@ Ways that are tried, of which the cheapest is taken; of equal ones that of the f
     similar     classes of rows are joined, greedily, with the union of their columns, as long as that is cheaper than
                 blocks of their own; and likewise of columns
     bicliques   dense parts are taken out one after the other, each the best that rows and columns, chosen in turn
-                from the fullest row on, lead to; what remains is covered by similar rows. A part must give more
-                nonzeros for its cost than similar rows give
+                from the fullest row on, lead to; what remains is covered by similar rows, or columns. A part must
+                give more nonzeros for its cost than these give
 
 All are cut into blocks of at most so many rows and columns. Ways with fill are tried only where the first is dearer
 than what nonzeros cost in full blocks. The result depends on the pattern, the limits and the cost alone.
@@ -214,11 +214,6 @@ class _Side:
                 csr_array(incidence[chosen]), self.rows.sizes[chosen], self.columns.sizes, self.costs)]
         return self.blocks(joined)
 
-    def dense_parts(self, rate: float) -> list[Block]:
-        """Bicliques that give more nonzeros for their cost than ``rate``, and similar rows of what remains."""
-        taken, remaining = _bicliques(self.incidence, self.rows.sizes, self.columns.sizes, self.costs, rate)
-        return self.blocks(taken) + (self.similar(remaining) if remaining.nnz else [])
-
 
 def _cheapest(pattern: csr_array, costs: _Costs, fill: bool) -> list[Block]:
     """Blocks of the cheapest way, within the limits."""
@@ -234,10 +229,12 @@ def _cheapest(pattern: csr_array, costs: _Costs, fill: bool) -> list[Block]:
     if not fill or best.cost <= costs.least(pattern.nnz):
         return best.blocks
     best.offer([(np.flatnonzero(np.diff(pattern.indptr)), np.flatnonzero(np.diff(turned.indptr)))])
-    joined = best.offer(side.similar(side.incidence))
-    best.offer(_exchanged(other.similar(other.incidence)))
+    joined = [best.offer(side.similar(side.incidence)), best.offer(_exchanged(other.similar(other.incidence)))]
     if side.incidence.nnz <= MOST_NONZEROS and np.prod(side.incidence.shape) <= MOST_ELEMENTS:
-        best.offer(side.dense_parts(pattern.nnz / joined))
+        taken, remaining = _bicliques(side.incidence, rows.sizes, columns.sizes, costs, pattern.nnz / min(joined))
+        parts = side.blocks(taken)
+        best.offer(parts + side.similar(remaining))
+        best.offer(parts + _exchanged(other.similar(csr_array(remaining.T))))
     return best.blocks
 
 
