@@ -71,7 +71,8 @@ MAY: dict[str, set[str]] = {
     "plinth.units": set(),
     "plinth.host": {"plinth.errors", INSTALLATION},
     "plinth.buffers": set(),
-    "plinth.partition": {*_BASE, *_GIVEN, ISA, "plinth.machine"},
+    # A program that it compiles is kept.
+    "plinth.partition": {*_BASE, *_GIVEN, ISA, "plinth.machine", INSTALLATION, CACHE},
     "plinth.machine": {*_BASE, ISA, "plinth.network", "plinth.array"},
     "plinth.sharding": {*_BASE, *_GIVEN, "plinth.partition"},
     "plinth.step": _STEP,

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from plinth.errors import UserError
-from plinth.partition.hypergraph import greedy, partitioner
+from plinth.partition.hypergraph import annealing, greedy, partitioner
 from plinth.partition.hypergraph.owners import (
     Integers,
     Pattern,
@@ -43,7 +43,7 @@ def partition(patterns: Iterable[Pattern], parts: int, how: str = "best", *, wei
         ``partitioner``  the paper's phases by Mt-KaHyPar, the extra ``partition``;
         ``greedy``       grown layer by layer, without it;
         ``random``       the paper's baseline, rows dealt out evenly, whatever they weigh;
-        ``best``         the best of all that apply, then sweeps that see each layer's both neighbours.
+        ``best``         the best of all that apply, then annealing of all layers together.
     weights : sequence of float, optional
         What shares of each layer's nonzeros processors get, in any unit; left out, even ones.
     imbalance : float
@@ -118,7 +118,7 @@ class _Phases:
 
 def _best(patterns: list[Pattern], targets: Reals, imbalance: float, seed: int, progress: Progress | None
           ) -> SparsePartition:
-    """The best of all ways that apply, then sweeps."""
+    """The best of all ways that apply, then annealing of all layers together, or sweeps where it is not to be had."""
     parts, notes = len(targets), []
     ways = ["structured", "greedy"]
     if partitioner.available():
@@ -135,7 +135,12 @@ def _best(patterns: list[Pattern], targets: Reals, imbalance: float, seed: int, 
     words = {how: _words(patterns, start.layers, parts) for how, start in starts.items()}
     start = starts[min(words, key=lambda how: words[how])]
     layers = start.layers
-    if parts > 1:
+    without = annealing.anneals(patterns, parts) if parts > 1 else ""
+    if parts > 1 and not without:
+        limits = [caps(row_weights(pattern), targets, imbalance)[0] for pattern in patterns]
+        layers = tuple(annealing.together(patterns, layers, limits, seed, progress))
+    elif parts > 1:
+        notes.append(f"{without}: sweeps, layer by layer, in its place")
         # Structure is found faster, and as well, without Mt-KaHyPar.
         layers = tuple(swept(patterns, start.layers, targets, imbalance, seed,
                              partitioner="partitioner" in starts and "structured" not in starts, progress=progress))

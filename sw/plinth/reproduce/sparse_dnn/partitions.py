@@ -36,7 +36,8 @@ def patterns_digest(network: RadixNet) -> str:
 def _code_digest() -> str:
     """Digest of the partitioner's sources: another partitioner has other results."""
     folder = Path(hypergraph.__file__).parent
-    return digest(*(part for path in sorted(folder.glob("*.py")) for part in (path.name, path.read_bytes())))
+    paths = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".cpp"))
+    return digest(*(part for path in paths for part in (path.name, path.read_bytes())))
 
 
 def folder(network: RadixNet, parts: int, how: str, seed: int) -> Path:
