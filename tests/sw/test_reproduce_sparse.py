@@ -38,9 +38,9 @@ def made(monkeypatch) -> list[tuple[int, str]]:
     """Partitions that are made, not read: parts and way."""
     made: list[tuple[int, str]] = []
 
-    def counted(patterns, parts, how, *, seed):
+    def counted(patterns, parts, how, **options):
         made.append((parts, how))
-        return partition(patterns, parts, how, seed=seed)
+        return partition(patterns, parts, how, **options)
 
     monkeypatch.setattr(partitions, "partition", counted)
     return made
@@ -116,26 +116,26 @@ def test_a_partition_is_made_once(made) -> None:
 def test_an_interrupted_table_goes_on_where_it_stopped(made, monkeypatch, cache) -> None:
     whole = partitions.partition
 
-    def interrupted(patterns, parts, how, *, seed):
+    def interrupted(patterns, parts, how, **options):
         if len(made) == 3:
             raise KeyboardInterrupt
-        return whole(patterns, parts, how, seed=seed)
+        return whole(patterns, parts, how, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(partitions, "partition", interrupted)
         with pytest.raises(KeyboardInterrupt):
             small_table(monkeypatch)
     assert made == [(4, "structured"), (4, "random"), (8, "structured")]
-    assert len(list((cache / "partitions").glob("*/owners.npz"))) == 3
+    assert len(list((cache / "partitions").glob(f"*/{partitions.FILE}"))) == 3
     assert not list((cache / "partitions").glob("*.part-*"))
     cell.cache_clear()
     small_table(monkeypatch)
     assert made[3:] == [(8, "random")]
 
 
-def test_a_damaged_partition_is_made_again(made, caplog) -> None:
+def test_a_damaged_partition_is_made_again(made, caplog, cache) -> None:
     first = partitions.kept(NETWORK, 8, "structured")
-    file = partitions.folder(NETWORK, 8, "structured", 0) / partitions.FILE
+    file, = cache.glob(f"partitions/*/{partitions.FILE}")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)

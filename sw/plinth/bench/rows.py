@@ -24,6 +24,7 @@ from plinth.bench import (
     numpy_loop,
     planning,
     prediction,
+    pruned,
     ranks,
     row_stationary,
     serial,
@@ -230,5 +231,5 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **mpi_cosim.BENCHES, **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
     **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
-    **hypergraph.BENCHES, **sparse.BENCHES, **sparse_dies.BENCHES,
+    **hypergraph.BENCHES, **pruned.BENCHES, **sparse.BENCHES, **sparse_dies.BENCHES,
 }

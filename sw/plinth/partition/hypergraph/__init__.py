@@ -4,5 +4,6 @@
 ``model`` is a layer's hypergraph. ``structured`` partitions regular patterns by their rings and blocks, ``greedy``
 others row by row, ``partitioner`` by Mt-KaHyPar, which runs in a process of its own, ``worker``. ``moves`` has exact
 differences of moves between parts; ``sweeps`` use them with both neighbours of each layer in view. ``annealing`` moves
-rows of all layers together, by a C++ program. ``partition`` is the entry, and ``figures`` compares ways.
+rows of all layers together, by a C++ program. ``partition`` is the entry, ``figures`` compares ways, and
+``partition_file`` keeps a partition with the digest of its network.
 """

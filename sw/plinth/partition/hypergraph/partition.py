@@ -20,7 +20,7 @@ from plinth.partition.hypergraph.owners import (
 )
 from plinth.partition.hypergraph.structured import structured
 from plinth.partition.hypergraph.sweeps import Progress, swept
-from plinth.partition.hypergraph.volume import column_cost
+from plinth.partition.hypergraph.volume import column_cost, traffic
 
 #: Ways to partition.
 WAYS = ("structured", "partitioner", "greedy", "random", "best")
@@ -29,7 +29,8 @@ IMBALANCE = 0.01
 
 
 def partition(patterns: Iterable[Pattern], parts: int, how: str = "best", *, weights: Sequence[float] | None = None,
-              imbalance: float = IMBALANCE, seed: int = 0, progress: Progress | None = None) -> SparsePartition:
+              imbalance: float = IMBALANCE, seed: int = 0, start: SparsePartition | None = None,
+              progress: Progress | None = None) -> SparsePartition:
     """Owners of the inputs and of each layer's rows.
 
     Parameters
@@ -50,6 +51,8 @@ def partition(patterns: Iterable[Pattern], parts: int, how: str = "best", *, wei
         Allowed excess over a share. Where rows do not allow it, the least possible is, and a note says so.
     seed : int
         The same seed has the same result.
+    start : SparsePartition, optional
+        A partition that ``best`` improves, in place of trying all ways; balanced as is asked for.
     progress : callable, optional
         Called with what is done, the number of steps done, and of all steps (0 if nobody knows).
 
@@ -57,7 +60,8 @@ def partition(patterns: Iterable[Pattern], parts: int, how: str = "best", *, wei
     ------
     UserError
         If layers are none, no patterns, do not chain, or have fewer rows than there are parts; weights are not one
-        positive number a part; the way is unknown, does not apply, or is not installed.
+        positive number a part; the way is unknown, does not apply, or is not installed; a start is given to another
+        way than ``best``, is of another network or other parts, or not balanced.
     """
     if how not in WAYS:
         raise UserError(f"way {how!r} to partition is unknown; give one of {', '.join(WAYS)}")
@@ -65,8 +69,10 @@ def partition(patterns: Iterable[Pattern], parts: int, how: str = "best", *, wei
     if not (np.isfinite(imbalance) and imbalance >= 0):
         raise UserError(f"imbalance {imbalance} is not a number from 0 on; give for example {IMBALANCE}")
     layers = checked(patterns, parts)
+    if start is not None and how != "best":
+        raise UserError(f"a partition to start from is given, but way {how!r} starts anew; choose 'best'")
     if how == "best":
-        return _best(list(layers), targets, imbalance, seed, progress)
+        return _best(list(layers), targets, imbalance, seed, start, progress)
     found = _Phases(how, targets, imbalance, seed, progress)
     return found.partition(layers)
 
@@ -116,10 +122,9 @@ class _Phases:
             yield from found[1:]
 
 
-def _best(patterns: list[Pattern], targets: Reals, imbalance: float, seed: int, progress: Progress | None
-          ) -> SparsePartition:
-    """The best of all ways that apply, then annealing of all layers together, or sweeps where it is not to be had."""
-    parts, notes = len(targets), []
+def _starts(patterns: list[Pattern], targets: Reals, imbalance: float, seed: int, notes: list[str],
+            progress: Progress | None) -> dict[str, SparsePartition]:
+    """Partitions by all ways that apply; what is missing is noted."""
     ways = ["structured", "greedy"]
     if partitioner.available():
         ways.append("partitioner")
@@ -132,12 +137,36 @@ def _best(patterns: list[Pattern], targets: Reals, imbalance: float, seed: int, 
         except UserError:
             # Irregular patterns; all else has been checked.
             continue
+    return starts
+
+
+def _check_start(start: SparsePartition, patterns: list[Pattern], limits: Sequence[Reals]) -> None:
+    """Refuse a start of another network, of other parts, or with a part above its limit."""
+    if start.parts != len(limits[0]):
+        raise UserError(f"the partition to start from has {start.parts} parts, not {len(limits[0])}; give one of "
+                        f"{len(limits[0])}")
+    for number, layer in enumerate(traffic(patterns, start).layers):
+        if (layer.loads > limits[number]).any():
+            raise UserError(f"layer {number + 1}: the partition to start from has an imbalance of {layer.balance():.3f}"
+                            "; give a balanced one, or allow more imbalance")
+
+
+def _best(patterns: list[Pattern], targets: Reals, imbalance: float, seed: int, begun: SparsePartition | None,
+          progress: Progress | None) -> SparsePartition:
+    """The best of all ways that apply, then annealing of all layers together, or sweeps where it is not to be had."""
+    parts = len(targets)
+    notes: list[str] = []
+    limits = [caps(row_weights(pattern), targets, imbalance)[0] for pattern in patterns]
+    if begun is None:
+        starts = _starts(patterns, targets, imbalance, seed, notes, progress)
+    else:
+        _check_start(begun, patterns, limits)
+        starts = {"start": begun}
     words = {how: _words(patterns, start.layers, parts) for how, start in starts.items()}
     start = starts[min(words, key=lambda how: words[how])]
     layers = start.layers
     without = annealing.anneals(patterns, parts) if parts > 1 else ""
     if parts > 1 and not without:
-        limits = [caps(row_weights(pattern), targets, imbalance)[0] for pattern in patterns]
         layers = tuple(annealing.together(patterns, layers, limits, seed, progress))
     elif parts > 1:
         notes.append(f"{without}: sweeps, layer by layer, in its place")

@@ -45,7 +45,7 @@ def require() -> None:
     """
     if not available():
         raise UserError("Mt-KaHyPar is not installed; install the extra 'partition' (pip install 'plinth[partition]'), "
-                        "or choose 'structured' or 'greedy'")
+                        "or choose 'greedy', 'random', or, of regular patterns, 'structured'")
 
 
 def solve(graph: Hypergraph, limits: Reals, seed: int, seconds: float = SECONDS) -> Integers:

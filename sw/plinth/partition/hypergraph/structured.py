@@ -28,8 +28,9 @@ from plinth.network.sparse.matrices import identical_rows
 from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, caps, place_inputs, readers, row_weights
 from plinth.partition.hypergraph.volume import column_cost
 
-#: First classes that arcs are tried from, and chains of layouts that are kept.
-MOST_FIRSTS, WIDTH = 4, 6
+#: First classes that arcs are tried from, chains of layouts that are kept, and those of them that were cut from the
+#: rings of one layer.
+MOST_FIRSTS, WIDTH, ALIKE = 4, 6, 2
 #: Parts from which an assignment takes so long that the chains are fewer.
 MANY_PARTS, NARROW = 192, 2
 #: Rings up to which they are dealt out one by one: an assignment takes the cube of their number.
@@ -87,10 +88,12 @@ class RingLayout:
 
 @dataclass(frozen=True, eq=False)
 class _Chain:
-    """Owners of a layer's rows and of all layers before it, and the words of one direction that they cost."""
+    """Owners of a layer's rows and of all layers before it, the words of one direction that they cost, and the number
+    of the layer whose rings the layout was cut from."""
 
     cost: int
     owners: Integers
+    origin: int
     before: "_Chain | None"
 
 
@@ -243,6 +246,16 @@ def named(layout: RingLayout, columns: Integers, parts: int) -> tuple[int, Integ
     return len(layout.column) - int(owned[unit, names].sum()), names[layout.units]
 
 
+def _varied(chains: Iterable[_Chain], width: int) -> list[_Chain]:
+    """The first chains, not more than :data:`ALIKE` of one origin: a layout that costs more now may cost nothing in the
+    layers to come."""
+    chosen: list[_Chain] = []
+    for chain in chains:
+        if len(chosen) < width and sum(other.origin == chain.origin for other in chosen) < ALIKE:
+            chosen.append(chain)
+    return chosen
+
+
 def structured(patterns: Iterable[Pattern], targets: Reals, imbalance: float) -> tuple[Integers, ...] | None:
     """Owners of inputs and of each layer's rows, by the structure of regular patterns.
 
@@ -264,7 +277,7 @@ def structured(patterns: Iterable[Pattern], targets: Reals, imbalance: float) ->
     width = WIDTH if parts < MANY_PARTS else NARROW
     chains: list[_Chain] = []
     first: Pattern = None
-    for pattern in patterns:
+    for layer, pattern in enumerate(patterns):
         rings = find_rings(pattern)
         if rings is None:
             return None
@@ -274,12 +287,13 @@ def structured(patterns: Iterable[Pattern], targets: Reals, imbalance: float) ->
         for layout in layouts(pattern, rings, targets, limits):
             if not chains:
                 owners = layout.units // layout.slots
-                following.append(_Chain(column_cost(pattern, None, owners, parts), owners, None))
+                following.append(_Chain(column_cost(pattern, None, owners, parts), owners, layer, None))
             else:
-                costs = [(chain.cost + cost, owners, chain) for chain in chains
+                costs = [(chain.cost + cost, owners, layer, chain) for chain in chains
                          for cost, owners in [named(layout, chain.owners, parts)]]
                 following.append(_Chain(*min(costs, key=lambda cost: cost[0])))
-        following += [_Chain(chain.cost + column_cost(pattern, chain.owners, chain.owners, parts), chain.owners, chain)
+        following += [_Chain(chain.cost + column_cost(pattern, chain.owners, chain.owners, parts), chain.owners,
+                             chain.origin, chain)
                       for chain in chains if pattern.shape[0] == pattern.shape[1]]
         following = [chain for chain in following
                      if (np.bincount(chain.owners, weights=weights, minlength=parts) <= limits).all()]
@@ -287,7 +301,7 @@ def structured(patterns: Iterable[Pattern], targets: Reals, imbalance: float) ->
             return None
         # No layer after this one tells two chains apart by more than its columns.
         following.sort(key=lambda chain: chain.cost)
-        chains = [chain for chain in following if chain.cost <= following[0].cost + pattern.shape[0]][:width]
+        chains = _varied([chain for chain in following if chain.cost <= following[0].cost + pattern.shape[0]], width)
         first = pattern if first is None else first
     layers: list[Integers] = []
     chain: _Chain | None = chains[0]

@@ -22,6 +22,7 @@ from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, SparseP
 
 #: Counting rules for the columns of layer 1.
 FIRST_LAYER = ("both", "fprop", "none")
+_ANOTHER = "it is of another network: partition this one"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,17 +143,31 @@ def traffic(patterns: Iterable[Pattern], partition: SparsePartition, first_layer
     Raises
     ------
     UserError
-        If the rule is unknown.
+        If the rule is unknown, or the partition is of another network: it has other numbers of layers, rows or columns.
     """
     if first_layer not in FIRST_LAYER:
         raise UserError(f"counting rule {first_layer!r} for layer 1 is unknown; give one of {', '.join(FIRST_LAYER)}")
-    layers = [layer_traffic(pattern, partition.columns(layer), partition.layers[layer], partition.parts)
-              for layer, pattern in enumerate(patterns)]
+    layers = [_checked_traffic(pattern, partition, layer) for layer, pattern in enumerate(patterns)]
+    if len(layers) != len(partition.layers):
+        raise UserError(f"the network has {len(layers)} layers, its partition {len(partition.layers)}; {_ANOTHER}")
     first = layers[0]
     silent = np.zeros_like(first.fprop)
     layers[0] = LayerTraffic(silent if first_layer == "none" else first.fprop,
                              first.bprop if first_layer == "both" else silent, first.loads, first.columns)
     return PartitionTraffic(tuple(layers))
+
+
+def _checked_traffic(pattern: Pattern, partition: SparsePartition, layer: int) -> LayerTraffic:
+    """What a layer makes processors send, if the partition has an owner for each of its rows and columns."""
+    if layer < len(partition.layers):
+        columns, rows = partition.columns(layer), partition.layers[layer]
+        if (len(rows), len(columns)) == pattern.shape:
+            return layer_traffic(pattern, columns, rows, partition.parts)
+        owned = f"owners of {len(rows)} rows and {len(columns)} columns"
+    else:
+        owned = "none of its rows' owners"
+    raise UserError(f"layer {layer + 1}: {pattern.shape[0]} rows and {pattern.shape[1]} columns, but the partition has "
+                    f"{owned}; {_ANOTHER}")
 
 
 def column_cost(pattern: Pattern, columns: Integers | None, rows: Integers, parts: int) -> int:

@@ -187,3 +187,24 @@ def test_the_worker_needs_nothing_of_plinth() -> None:
     loaded = subprocess.run([sys.executable, "-c", "import sys, plinth.partition.hypergraph.partition\n"
                              "print('mtkahypar' in sys.modules)"], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "False"
+
+
+def test_best_goes_on_from_a_partition(without: None) -> None:
+    start = partition(IRREGULAR, 4, "greedy", imbalance=0.03)
+    found = partition(IRREGULAR, 4, "best", imbalance=0.03, start=start)
+    assert traffic(IRREGULAR, found).words < 0.98 * traffic(IRREGULAR, start).words
+    assert found.notes == () and traffic(IRREGULAR, found).balance() <= 1.03
+
+
+@pytest.mark.parametrize("patterns, parts, options, message", [
+    (IRREGULAR, 4, {"how": "greedy"}, "a partition to start from is given, but way 'greedy' starts anew; choose"),
+    (IRREGULAR, 3, {}, "the partition to start from has 4 parts, not 3; give one of 3"),
+    (REGULAR, 4, {}, "layer 1: 128 rows and 128 columns, but the partition has owners of 60 rows and 80 columns; it is "
+                     "of another network: partition this one"),
+    (IRREGULAR, 4, {"imbalance": 0.0}, "layer 1: the partition to start from has an imbalance of 1."),
+])
+def test_starts_that_are_refused(patterns: list[Pattern], parts: int, options: dict[str, object], message: str,
+                                 without: None) -> None:
+    start = partition(IRREGULAR, 4, "random")
+    with pytest.raises(UserError, match="^" + message.replace(".", r"\.")):
+        partition(patterns, parts, **{"how": "best", "imbalance": 0.5, "start": start, **options})

@@ -86,3 +86,12 @@ def test_shares_of_unequal_processors() -> None:
     for pattern, owners in zip(patterns, partition.layers, strict=True):
         loads = np.bincount(owners, weights=row_weights(pattern))
         assert loads[3] > 1.9 * loads[2] > 3.5 * loads[0]
+
+
+def test_a_layout_that_pays_later_is_kept() -> None:
+    """Of the first copy, 64 classes among 4 parts: blocks of classes for two layers, then classes by their remainder,
+    which costs .75 once and nothing in the layers behind. All chains that are cheapest at first are of blocks."""
+    patterns = radix_net(256, 6, copies=4)
+    found = structured([canonical(pattern) for pattern in patterns], shares(4, None), 0.0)
+    assert found is not None
+    assert traffic(patterns, SparsePartition(4, found[0], found[1:])).volume * 6 == 1 / 16 + 1 / 8 + 3 / 4
