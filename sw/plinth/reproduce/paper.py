@@ -329,7 +329,7 @@ class Paper:
             draft.further, draft.notes, draft.points = data["further"], data["notes"], data["points"]
             for row in data["rows"]:
                 # Entries that were not computed get their rows again; others may have further columns alone.
-                if row["ours"] is not None or row["id"] is None:
+                if row["ours"] is not None or row["id"] is None or any(row[key] is not None for key in draft.further):
                     draft.add(row["series"], row["what"], row["ours"], {key: row[key] for key in draft.further},
                               note="; ".join(row["notes"]))
             tables.append(draft.done())

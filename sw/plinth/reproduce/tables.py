@@ -29,6 +29,8 @@ SHORT = {Judgement.INDEPENDENT: ("indep.", "green"), Judgement.SELECTED_ON: ("se
          Judgement.NOT_ATTEMPTED: ("not tried", "yellow")}
 #: On a terminal: colours of verdicts.
 VERDICTS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.NOT_ATTEMPTED: "yellow"}
+#: Further columns beyond which a table has fewer digits, and no column of distances on a terminal.
+MANY_COLUMNS = 3
 #: What stands where there is nothing.
 NOTHING = "-"
 
@@ -57,7 +59,7 @@ def _footnotes(table: Table) -> list[str]:
 
 def _values(table: Table, row: PaperRow) -> list[str]:
     """Cells from the paper's value to the last further column."""
-    digits = 3 if len(table.further) > 3 else 4
+    digits = 3 if _is_wide(table) else 4
     return [_text(row.paper), _text(row.ours), _ratio(row), *(_text(row.further.get(key), digits)
                                                               for key in table.further)]
 
@@ -91,6 +93,15 @@ def _rule(table: Table) -> str:
     return f"the same: within {100 * table.within:g} % of the paper{own}"
 
 
+def _shown_rule(table: Table) -> str:
+    """The rule below a table on a terminal, which has no room for rows' own distances beside many columns."""
+    return _rule(table).replace("(column 'within')", "(--json has each)") if _is_wide(table) else _rule(table)
+
+
+def _is_wide(table: Table) -> bool:
+    return len(table.further) > MANY_COLUMNS
+
+
 def show(console: Console, paper: Paper, tables: Sequence[Table]) -> None:
     """Print tables, at most 80 columns wide but for their notes, and how many entries have which status."""
     words = "; ".join(f"[{colour}]{short}[/{colour}] = {status}" for status, (short, colour) in SHORT.items())
@@ -99,7 +110,7 @@ def show(console: Console, paper: Paper, tables: Sequence[Table]) -> None:
     for table in tables:
         console.print(f"\n[bold]{table.heading}[/bold] ({table.unit})", highlight=False)
         grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-        tolerances = _tolerances(table)
+        tolerances = [] if _is_wide(table) else _tolerances(table)
         for heading in ("", "paper", "ours", "ratio", *table.further.values(), *tolerances, "status", ""):
             grid.add_column(heading, justify="left" if heading in ("", "status") else "right")
         for series, rows in _groups(table).items():
@@ -117,7 +128,7 @@ def show(console: Console, paper: Paper, tables: Sequence[Table]) -> None:
         print_table(console, grid)
         for number, note in enumerate(_footnotes(table), start=1):
             console.print(f"[{number}] {note}", style="dim", highlight=False, markup=False)
-        for note in (*table.notes, _rule(table)):
+        for note in (*table.notes, _shown_rule(table)):
             console.print(note, style="dim", highlight=False, markup=False)
     _show_claims(console, tables)
     _show_counts(console, tables)
