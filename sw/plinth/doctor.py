@@ -186,6 +186,7 @@ def run() -> list[FoundTool]:
         *(lambda name=name, source=source: _package(source.package, f"--data {name}", False, source.extra)
           for name, source in DATASETS.items() if source.extra),
         _mpi,
+        lambda: _package("mtkahypar", "partitions of irregular sparse networks", False, "partition"),
         lambda: _folder("build folder", "reports, pictures", output_root()),
         lambda: _folder("cache folder", "simulators, Verilog", cache_root()),
         _disk, _memory,

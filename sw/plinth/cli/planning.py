@@ -224,7 +224,10 @@ def reproduce(paper: str, figures: tuple[str, ...], out: Path | None, as_json: b
     total = len(set(figures)) or len(publication.tables)
     minutes = publication.seconds(figures) / 60
     about = f", about {minutes:.0f} min where nothing is kept yet" if minutes >= 1 else ""
-    with Activity(f"computing tables of {paper}{about}", "tables") as activity:
+    text = f"computing tables of {paper}{about}"
+    with Activity(text, "tables") as activity:
+        if about and not activity.bar:
+            activity.say(text)
         computed_tables = publication.computed(figures, lambda key, tables, values: activity.update(
             tables, total, f"{key}, {values} values"))
         activity.begin("drawing its pictures")

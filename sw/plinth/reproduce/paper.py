@@ -4,7 +4,7 @@ A paper is a YAML file of this folder and a package of the same name, ``_`` for 
 for each number or statement of the paper its entry: ``id``, ``series`` and ``what`` (under which the computing function
 gives our value), ``value``, ``confidence`` (how it was read), ``status``, ``reason``; a table says where its entries
 stand in the paper, in which unit, within which distance ours counts as the same, by which function of the package they
-are computed, and how many ``seconds`` that takes if it takes long.
+are computed, how many ``seconds`` that takes if it takes long, and the tables whose results it ``needs``.
 A value is a number, a text, or a bound (``>10``, ``<1``). An entry may have the ``claim`` in words of which it is the
 measure, with its place in the paper: its verdict follows from the value and ours. Entries that are nothing but the
 measure of a claim have the series ``claims``.
@@ -275,8 +275,11 @@ class Paper:
         return {head["key"]: head for head in self.data["tables"]}
 
     def seconds(self, keys: Sequence[str] = ()) -> float:
-        """What tables take about, all if none is named: what the file says, of those that take long."""
-        return sum(head.get("seconds", 0) for key, head in self.tables.items() if key in (keys or self.tables))
+        """What tables take about, all if none is named: what the file says, of those that take long, and of those whose
+        results they need, each once."""
+        wanted = set(keys or self.tables) & set(self.tables)
+        wanted |= {needed for key in wanted for needed in self.tables[key].get("needs", ())}
+        return sum(self.tables[key].get("seconds", 0) for key in wanted)
 
     def entries(self, key: str) -> list[PaperEntry]:
         """Entries of a table."""

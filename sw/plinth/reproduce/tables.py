@@ -31,6 +31,8 @@ SHORT = {Judgement.INDEPENDENT: ("indep.", "green"), Judgement.SELECTED_ON: ("se
 VERDICTS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.NOT_ATTEMPTED: "yellow"}
 #: Further columns beyond which a table has fewer digits, and no column of distances on a terminal.
 MANY_COLUMNS = 3
+#: Characters beyond which a text that is the paper's is not printed a second time on a terminal.
+LONG_TEXT = 24
 #: What stands where there is nothing.
 NOTHING = "-"
 
@@ -118,6 +120,8 @@ def show(console: Console, paper: Paper, tables: Sequence[Table]) -> None:
                 grid.add_row(Text(paper.data["series"][series], style="italic"))
             for row in rows:
                 published, ours, ratio, *further = _values(table, row)
+                if len(ours) > LONG_TEXT and ours == published:
+                    ours = "the same"
                 short, colour = SHORT[row.status] if row.status else ("", "")
                 mark = READ.get(row.entry.confidence, "") if row.entry else ""
                 # Text, since rich reads brackets as markup.

@@ -63,7 +63,7 @@ def partitioned(draft: Draft) -> None:
 
 def _bound(draft: Draft, amount: str, what: str, columns: Mapping[str, Value]) -> str:
     """What a row says where even rows do not allow the share of the paper's ratio that is asked for, else nothing."""
-    if "least" not in columns:
+    if "least" not in columns or (f"ratio_{amount}", what) not in draft.entries:
         return ""
     ratio = float(columns["least"] or 0) / float(columns["r"] or 1)
     share = ratio / float(draft.paper(f"ratio_{amount}", what))

@@ -1,13 +1,16 @@
-"""Volume and messages of H over R by processors, ours and the paper's, a column of panels for each network."""
+"""Pictures of Table 1, a column of panels for each network: volume and messages of H over R by processors, ours and the
+paper's; and how what a processor sends scales with their number, which no run on processors is needed for."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plinth.network.sparse.radix_net import CONNECTIONS
 from plinth.report.canvas import png, write_png
 from plinth.report.plan import LOOKS
 from plinth.reproduce.paper import Table
-from plinth.reproduce.pictures import picture
+from plinth.reproduce.pictures import bare, picture
+from plinth.reproduce.sparse_dnn.cases import LAYERS
 
 #: What is drawn, from top to bottom.
 DRAWN = {"ratio_vol_avg": "volume, average, H/R", "ratio_msg_avg": "messages, average, H/R"}
@@ -15,8 +18,12 @@ OURS, PAPERS = LOOKS["dp"][2], "#777777"
 _DPI = 140
 
 
+#: What scales, from top to bottom: words of a processor, and words over its multiply-adds.
+SCALED = ("thousand words a processor", "words over multiply-adds")
+
+
 def draw(folder: Path, tables: Sequence[Table]) -> list[Path]:
-    """``ratios.png`` of those tables that have both; returns the file, or none.
+    """``ratios.png`` and ``scaling.png`` of those tables that have both H and R; returns the files, or none.
 
     Raises
     ------
@@ -38,7 +45,38 @@ def draw(folder: Path, tables: Sequence[Table]) -> list[Path]:
     drawing.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     path = folder / "ratios.png"
     write_png(path, png(drawing, _DPI))
-    return [path]
+    return [path, _scaling(folder, networks)]
+
+
+def _scaling(folder: Path, networks: Sequence[Table]) -> Path:
+    """``scaling.png``: what a processor sends of H and of R, by a run and by the formula, alone and beside its work of
+    fprop and bprop, 2 x 32 N L / P multiply-adds."""
+    drawing, axes = picture("What a processor sends for an input vector, by the number of processors, 120 layers",
+                            1.2 + 3.9 * len(networks), 6.6, len(SCALED), len(networks))
+    for column, table in enumerate(networks):
+        rows = [row for row in table.rows if row.series == "ratio_vol_avg" and row.ours is not None]
+        processors = [int(row.what.removeprefix("P = ")) for row in rows]
+        work = [2 * CONNECTIONS * int(table.points["neurons"]) * LAYERS / each / 1e3 for each in processors]
+        for key, label, style in (("h", "H", "o-"), ("r", "R, by a run", "s-"), ("formula", "R, expected", ":")):
+            words = [float(row.further[key] or 0) for row in rows]
+            colour = OURS if key == "h" else PAPERS if key == "r" else "black"
+            axes[0, column].plot(processors, words, style, color=colour, label=label)
+            axes[1, column].plot(processors, [each / of for each, of in zip(words, work, strict=True)], style,
+                                 color=colour, label=label)
+        for line, label in enumerate(SCALED):
+            axis = axes[line, column]
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.set_xticks(processors, [str(each) for each in processors])
+            axis.set_ylabel(label if column == 0 else "")
+            bare(axis)
+        axes[0, column].set_title(table.title.removeprefix("Table 1, "), fontsize=10)
+        axes[-1, column].set_xlabel("processors P")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    path = folder / "scaling.png"
+    write_png(path, png(drawing, _DPI))
+    return path
 
 
 def _panel(axis: Any, table: Table, series: str) -> None:
