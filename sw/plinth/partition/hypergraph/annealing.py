@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plinth.errors import one_line
-from plinth.partition.hypergraph.model import identical_rows
+from plinth.network.sparse.matrices import identical_rows
 from plinth.partition.hypergraph.owners import Integers, Pattern, Reals, row_weights
 from plinth_hw.cache import cached_folder, digest
 from plinth_hw.installation import cache_root
