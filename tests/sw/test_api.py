@@ -134,6 +134,8 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.plan().plan.resharded(array=5), "array of a sharding must be a Array, not 5"),
     (lambda: plinth.plan().plan.resharded(splits="dp"), "splits of a sharding must be a tuple, not 'dp'"),
     (lambda: plinth.plan().plan.resharded(rule=None), "rule of a sharding must be a UpdateRule, not None"),
+    (lambda: plinth.array().path(0, 9), "array 'ring-4' has dies 0 to 3, not 9"),
+    (lambda: plinth.array().path(None, 1), "array 'ring-4' has dies 0 to 3, not None"),
     (lambda: plinth.network().layer("rleu1"), "network 'digits-mlp' has no layer 'rleu1'; did you mean 'relu1'?"),
     (lambda: plinth.network().output_shape(None), "network 'digits-mlp' has no layer None; known are fc1, relu1"),
     (lambda: plinth.network().consumers(["fc1"]), "network 'digits-mlp' has no layer ['fc1']; "),

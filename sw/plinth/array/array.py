@@ -15,6 +15,7 @@ from plinth.array.deadlock import circle_text, find_circle
 from plinth.array.host import HOST_CLOCK_MHZ, HostRates
 from plinth.array.routes import AllRoutes
 from plinth.array.topologies import Link, cluster_links, full_ends, ring_ends, star_links, torus_ends, tree_links
+from plinth.errors import UserError, one_line
 from plinth.files.forms import NAME_PATTERN, described, is_integer
 from plinth.limits import MAXIMUM_DIES
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
@@ -424,7 +425,16 @@ class Array:
                 for row in self.all_routes.following[:self.dies].tolist()]
 
     def path(self, source: int, target: int) -> list[int]:
-        """Places in :meth:`directed` of the links from a die to another, in the order of the way."""
+        """Places in :meth:`directed` of the links from a die to another, in the order of the way.
+
+        Raises
+        ------
+        UserError
+            If there is no such die.
+        """
+        for die in (source, target):
+            if not isinstance(die, (int, np.integer)) or not 0 <= die < self.dies:
+                raise UserError(f"array {self.name!r} has dies 0 to {self.dies - 1}, not {one_line(repr(die), 60)}")
         links, node = [], source
         while node != target:
             links.append(int(self.all_routes.following[node, target]))

@@ -32,7 +32,7 @@ from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.simulate.costs import HostCosts
-from plinth.simulate.step import Simulated, memory_bytes, planned, simulated
+from plinth.simulate.step import Simulated, planned, simulated
 from plinth.step.between import Reduce
 from plinth.step.layers.products import Products
 from plinth.step.tasks import Phase
@@ -144,7 +144,7 @@ def step_on(network: str, array: Array, planners: Iterable[str], batch: int, tim
     for planner in planners:
         one = simulation(network, array, planner, batch)
         seconds = one.result.seconds if times == 1 else larger(one, times)
-        found.append(ClusterStep(seconds, memory_bytes(one.step) + unrolled_bytes(one), planner, times == 1))
+        found.append(ClusterStep(seconds, one.step.memory_bytes() + unrolled_bytes(one), planner, times == 1))
     return min(found)
 
 

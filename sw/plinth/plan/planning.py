@@ -242,8 +242,7 @@ def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
     mine = problem if copies == usual else task(plan.graph, array, plan.model, plan.batch, plan.rule, copies=copies)
     # Of the step that the planner has left, before baselines take its place.
     need, word = memory_bytes(problem, splits, parts), problem.time.machine.parameters.word_bytes
-    places = {} if need <= array.memory_bytes else {
-        name: word * words for name, words in problem.time.schedule.built(splits, parts).place_words().items()}
+    places = {} if need <= array.memory_bytes else problem.time.schedule.built(splits, parts).place_bytes()
     planned_outcome = outcome(mine, splits, parts)
     plan = replace(plan, predicted_seconds=planned_outcome.predicted_seconds)
     baselines = {name: outcome(problem, SPLITTERS[name](problem)) for name in (DATA_PARALLEL, MODEL_PARALLEL)}

@@ -14,7 +14,7 @@ from plinth.report.canvas import new_figure, png, write_png
 from plinth.report.plan import saved, show_saved
 from plinth.simulate.phases import PHASES
 from plinth.simulate.rows import ENGINES, layer_rows
-from plinth.simulate.step import Simulated, memory_bytes
+from plinth.simulate.step import Simulated
 from plinth.units import duration, size
 from plinth_sim.array.machine import Flow
 from plinth_sim.array.simulate import EngineTime
@@ -49,7 +49,7 @@ def simulation_report(simulation: Simulated) -> dict[str, Any]:
         "slow": {str(die): factor for die, factor in simulation.slow.items()}, "seconds": result.seconds,
         "cycles": simulation.cycles, "energy_joules": sum(simulation.joules.values()),
         "energy_joules_by_kind": simulation.joules,
-        "needed_memory_bytes": memory_bytes(simulation.step), "memory_bytes": simulation.array.memory_bytes,
+        "needed_memory_bytes": simulation.step.memory_bytes(), "memory_bytes": simulation.array.memory_bytes,
         "injected_words": plan.words, **saved(plan),
         "winograd": {name: asdict(arrangement) for name, arrangement in plan.arrangements.items()},
         **asdict(result.counts), "tasks": sum(simulation.work.tasks), "events": result.events,
@@ -182,7 +182,7 @@ def show_simulation(console: Console, simulation: Simulated) -> None:
     console.print(f"energy: {energy}", highlight=False)
     words = (f"{size(word * plan.words)} moved between dies, "
              f"{size(word * result.counts.dram_words)} in memories")
-    need, have = memory_bytes(simulation.step), simulation.array.memory_bytes
+    need, have = simulation.step.memory_bytes(), simulation.array.memory_bytes
     console.print(f"{words}; the step needs {size(need)} of a die's {size(have)}", highlight=False)
     console.print(f"cycles from {simulation.source}", style="dim", highlight=False)
 

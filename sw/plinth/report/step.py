@@ -208,13 +208,12 @@ def step_report(plan: Plan, step: Step, die: int | None = None) -> dict[str, Any
     die : int or None
         The tasks of this die of the plan; None: operations.
     """
-    word = step.parameters.word_bytes
     summary = report("step", {
-        "network": plan.network, "array": plan.array, "dies": step.dies, "word_bytes": word, "batch": step.batch,
-        "planner": plan.planner, "update": step.rule.title, "preset": step.parameters.name, "digest": step.digest()})
+        "network": plan.network, "array": plan.array, "dies": step.dies, "word_bytes": step.parameters.word_bytes,
+        "batch": step.batch, "planner": plan.planner, "update": step.rule.title, "preset": step.parameters.name,
+        "digest": step.digest()})
     if die is None:
-        return summary | {"place_bytes": {name: word * words for name, words in step.place_words().items()},
-                          "operations": list(_operations(step))}
+        return summary | {"place_bytes": step.place_bytes(), "operations": list(_operations(step))}
     return summary | {"die": die, "program": list(map(_item, step.tasks(die)))}
 
 

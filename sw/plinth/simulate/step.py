@@ -120,16 +120,6 @@ def step_on(plan: Plan, array: Array) -> Step:
     return step_of(replace(plan.sharding, array=array), array.die_parameters())
 
 
-def memory_places(step: Step) -> dict[str, int]:
-    """Bytes that each place of a step takes on every die, by name."""
-    return {name: step.parameters.word_bytes * words for name, words in step.place_words().items()}
-
-
-def memory_bytes(step: Step) -> int:
-    """Bytes that all of them take."""
-    return sum(memory_places(step).values())
-
-
 def check_memory(step: Step, array: Array) -> None:
     """Compare what a step needs of every die's memory with what a die of the array has.
 
@@ -138,7 +128,7 @@ def check_memory(step: Step, array: Array) -> None:
     UserError
         If it does not fit.
     """
-    places = memory_places(step)
+    places = step.place_bytes()
     need = sum(places.values())
     if need > array.memory_bytes:
         raise UserError(f"the plan does not fit the dies' memory: a die needs {size(need)}, a die of array "

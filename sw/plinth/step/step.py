@@ -193,6 +193,14 @@ class Step(Sharded):
         """Words of memory that places take on every die, for one step's inputs and targets."""
         return sum(self.place_words().values())
 
+    def place_bytes(self) -> dict[str, int]:
+        """Bytes of memory that each place takes on every die, for one step's inputs and targets."""
+        return {name: self.parameters.word_bytes * words for name, words in self.place_words().items()}
+
+    def memory_bytes(self) -> int:
+        """Bytes of memory that places take on every die, for one step's inputs and targets."""
+        return self.parameters.word_bytes * self.memory_words()
+
     def classes(self) -> list[Integers]:
         """Dies that have as many samples and channels of everything as each other, and whose rings go at the same time:
         they have the same tasks, but for where these lie and to whom they send."""

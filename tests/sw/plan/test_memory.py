@@ -16,7 +16,7 @@ from plinth.plan.planners import simple
 from plinth.plan.planning import SPLITTERS, plan_network, task
 from plinth.plan.planning import memory_bytes as memory_of
 from plinth.sharding import Sharding
-from plinth.simulate.step import memory_bytes, step_on
+from plinth.simulate.step import step_on
 from plinth.update.rule import UpdateRule
 
 
@@ -24,7 +24,7 @@ def needed(name: str, planner: str, batch: int, levels: int) -> int:
     graph = from_network(NETWORKS[name])
     array = ring(1 << levels)
     sharding = Sharding(graph=graph, splits=getattr(simple, planner)(graph, levels), batch=batch)
-    return memory_bytes(step_on(Plan(sharding=sharding, planner=planner, model="exact", array=array.name), array))
+    return step_on(Plan(sharding=sharding, planner=planner, model="exact", array=array.name), array).memory_bytes()
 
 
 def test_one_die_holds_everything() -> None:
@@ -32,7 +32,7 @@ def test_one_die_holds_everything() -> None:
     network, array = NETWORKS["digits-mlp"], ring(1)
     plan = plan_network(network, array, planner="data", batch=10).plan
     program = lower_training(network, plan, array.die_parameters(), rule=UpdateRule(), steps=1, memory_words=1 << 20)
-    assert 0 <= 4 * program.records - memory_bytes(step_on(plan, array)) < 4 * 64
+    assert 0 <= 4 * program.records - step_on(plan, array).memory_bytes() < 4 * 64
 
 
 @pytest.mark.parametrize("name", ["sfc", "lenet-c", "resnet-34"])
