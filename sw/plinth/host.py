@@ -1,4 +1,4 @@
-"""What the machine has that runs this process: MPI's launcher, memory. The doctor asks, too, where there may be no
+"""Properties of the machine that runs this process: MPI's launcher, memory. The doctor asks, too, where there may be no
 numpy."""
 
 import re

@@ -1,4 +1,5 @@
-"""What the command line and Python programs have in common: from what somebody asks for to a plan, a step, a run.
+"""Make plans, simulated steps and training runs of what somebody asks for, for the command line and for Python programs
+alike.
 
 ::
 

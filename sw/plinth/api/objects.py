@@ -113,7 +113,7 @@ def array(array: str | Path | Array | None = None, *, dies: int | None = None, m
 
 
 def array_given(array: Any) -> str | Array | None:
-    """What an argument ``array`` names, or the array itself.
+    """Check an argument ``array``: return an array as it is, and a name or path as text.
 
     Raises
     ------

@@ -141,7 +141,7 @@ class PlanResult(Result):
 
     @library
     def step(self, die: int | None = None) -> StepListing:
-        """What the dies do in a step.
+        """List what the dies do in a step.
 
         Parameters
         ----------

@@ -9,7 +9,7 @@ from plinth.output import json_text
 
 
 class Result(ABC):
-    """What a function of the library returns; subclasses give its report, summary line, tables and picture."""
+    """Base of the library's results; subclasses give their report, summary line, tables and picture."""
 
     @abstractmethod
     def _report(self) -> dict[str, Any]:

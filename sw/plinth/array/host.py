@@ -27,7 +27,7 @@ RATES: dict[str, tuple[float, float, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HostRates:
-    """What a host does in a nanosecond; numbers are FP32, a word each.
+    """The rates of a host: its work in a nanosecond; numbers are FP32, a word each.
 
     Parameters
     ----------

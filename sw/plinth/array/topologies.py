@@ -44,12 +44,12 @@ class Link:
 
 
 def ring_ends(dies: int) -> list[Ends]:
-    """What the links of a ring join."""
+    """The ends of the links of a ring, as (die, port, die, port)."""
     return [(die, 0, (die + 1) % dies, 1) for die in range(dies) if dies > 1]
 
 
 def torus_ends(rows: int, columns: int) -> list[Ends]:
-    """What the links of a torus join: rows first."""
+    """The ends of the links of a torus, as (die, port, die, port): rows first."""
     across = [(row * columns + column, 0, row * columns + (column + 1) % columns, 1)
               for row in range(rows) for column in range(columns) if columns > 1]
     down = [(row * columns + column, 2, (row + 1) % rows * columns + column, 3)
@@ -58,7 +58,7 @@ def torus_ends(rows: int, columns: int) -> list[Ends]:
 
 
 def full_ends(dies: int) -> list[Ends]:
-    """What the links of a fully connected array join."""
+    """The ends of the links of a fully connected array, as (die, port, die, port)."""
     return [(first, second - 1, second, first) for first in range(dies) for second in range(first + 1, dies)]
 
 

@@ -298,7 +298,7 @@ def with_messages(rates: HostRates, between: Between, gigabits: float | None, mi
 
 
 def memory_bytes() -> int:
-    """Bytes of memory of this machine."""
+    """The memory of this machine in bytes."""
     return min(MAXIMUM_MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 

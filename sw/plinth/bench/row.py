@@ -1,4 +1,4 @@
-"""What a benchmark finds, what it computes with, and the file that keeps it."""
+"""Results of benchmarks, the conditions that they were measured in, and the file that keeps them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field

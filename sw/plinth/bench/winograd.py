@@ -93,7 +93,7 @@ def _phases(records: tuple[TaskRecord, ...], names: tuple[str, ...]) -> dict[str
 
 
 def bound(network: str, images: int) -> dict[str, float]:
-    """What a layer's forward pass takes at least: multiply-adds of all tiles' elements, edges too, and words that must
+    """The least cycles of a layer's forward pass: multiply-adds of all tiles' elements, edges too, and words that must
     move."""
     parameters, graph = bench_die(), from_network(layer_network(network, OUTPUTS))
     node = graph.nodes[1]

@@ -140,7 +140,7 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
               plan_file: Path | None, devices: tuple[str, ...], wide: bool | None, stochastic: bool,
               waves: str | None, out: Path | None, winograd: str | None, weights: str | None, predict: str | None,
               shares: str | None, as_json: bool, scale: str, **options: Any) -> Run:
-    """What the running command's options ask for.
+    """Make the training run that the running command's options ask for.
 
     Raises
     ------

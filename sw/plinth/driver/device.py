@@ -36,7 +36,7 @@ class DeviceArray(Protocol):
 
     @property
     def size(self) -> int:
-        """How many dies there are, those of other processes too."""
+        """The number of dies of the array, those of other processes too."""
 
     @property
     def numbers(self) -> Sequence[int]:

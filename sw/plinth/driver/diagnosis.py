@@ -18,7 +18,7 @@ from plinth_hw.isa.winograd import MATRICES, places
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a driver knows of the dies of its process.
+    """Finds out why dies of this process have stopped or wait, from their registers and the names of their tasks.
 
     ``devices`` are these dies, ``running`` the graphs that they run, ``written`` the registers that the driver has
     written, all by number; ``size`` is the number of all dies, those of other processes too, ``engines`` what each has.
@@ -109,7 +109,7 @@ class Diagnosis:
         return self.running[number].task_at(address) if number in self.running else None
 
     def waits(self, numbers: Iterable[int]) -> str:
-        """What dies wait for, and which processes know more."""
+        """Say in words what dies wait for, and which processes know more."""
         texts = [text for number in numbers if (text := self._waiting(number))] or ["no engine waits"]
         if len(self.devices) < self.size:
             texts.append("other dies live in other processes")

@@ -241,7 +241,7 @@ def report_name(kind: str) -> str:
 
 
 def what_is(data: Any) -> str:
-    """What a document is, for messages: ``a plan``, ``a train report``; else its kind of value."""
+    """Name the kind of a document for messages, ``a plan``, ``a train report``; else its kind of value."""
     if not isinstance(data, dict):
         return kind_of(data)
     if isinstance(data.get("report"), str):

@@ -91,7 +91,7 @@ class LevelPlace:
     predicts: bool
 
     def word(self, level: int) -> int:
-        """What it holds of the layer's level."""
+        """The word of the descriptor that holds the layer's level."""
         packed = pack(CodeBody, level_fields(self.part, level, self.predicts))
         return packed[field_word(CodeBody, "first")]
 

@@ -138,7 +138,7 @@ class GraphOrder:
         return new
 
     def arrival(self, send: Send, kind: Traffic) -> Event:
-        """What a task has sent to a die is there."""
+        """The event that what a task has sent to a die has arrived there."""
         return {Traffic.CONTROL: "advance", Traffic.CHUNKS: "chunks", Traffic.TILES: "tile"}[kind], *send[:2], send.to
 
     def reached(self, event: Event, back: bool = False) -> set[Event]:

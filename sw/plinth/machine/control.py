@@ -1,4 +1,4 @@
-"""What a die's control takes: descriptors, queues, waits and reductions (docs/control.md).
+"""Cycles of a die's control: descriptors, queues, waits and reductions (docs/control.md).
 
 ``tests/support/counted.py`` counts :data:`CONTROL` on co-simulated dies, each key by itself, and
 ``tests/sw/predict/test_counted_tasks.py`` compares.

@@ -1,4 +1,4 @@
-"""What a tile costs the transfer engine, links and memory: docs/memory.md, docs/network.md.
+"""Cycles of copies of tiles: the transfer engine, links and memory (docs/memory.md, docs/network.md).
 
 ``tests/support/counted.py`` counts copies within a die and to others; ``tests/sw/machine/test_copies.py`` has cycles of
 rows as they were counted.

@@ -51,7 +51,7 @@ class DieCycles:
         return f"formulas of the engines of preset {self.parameters.name}"
 
     def product(self, product: Product) -> ProductCycles:
-        """What a product takes; nothing if it is empty."""
+        """Cycles and memory words of a product; zeros if it is empty."""
         cycles = self._products.get(product)
         if cycles is None:
             if product.empty:

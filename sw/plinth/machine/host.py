@@ -184,8 +184,8 @@ class HostCycles(DieCycles):
         return 2 * links
 
     def ring_work(self, words: float, members: int, turns: float, *, summed: bool) -> float:
-        """What a member does itself of a message of a ring: it copies what it sends and what it takes, adds what comes
-        in turns of sums, and calls kernels at each step.
+        """Cycles that a member spends itself on a message of a ring: it copies what it sends and what it takes, adds
+        what comes in turns of sums, and calls kernels at each step.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a die's router takes of packets and holds of them, and the latency of its links (docs/network.md)."""
+"""Properties of a die's router and links: packets that it takes and holds, and latencies (docs/network.md)."""
 
 from plinth_hw.isa.parameters import DieParameters
 

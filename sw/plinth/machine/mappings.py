@@ -237,7 +237,7 @@ def _beats(words: Any, beat: int) -> Any:
 
 
 def work(die: DieParameters, products: Sequence[tuple[Loops, Mapping]]) -> Work:
-    """What the tasks of products take, one behind the other."""
+    """Cycles and memory words of the tasks of products, one behind the other."""
     row = read = written = around = 0.0
     for loops, mapping in products:
         *sizes, counts = np.array(_sizes(loops, mapping), dtype=np.float64).T

@@ -1,11 +1,11 @@
-"""What a piece of work takes on its engine of a die, as one record for every kind of work."""
+"""One record for the cost of a piece of work of any kind, on its engine of a die."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class WorkCost:
-    """What a piece of work takes if nothing else uses the die's memory.
+    """The cost of a piece of work if nothing else uses the die's memory.
 
     Work is ``passes`` equal ones, one behind the other: all figures are of one of them.
 

@@ -83,7 +83,7 @@ def shape(parameters: DieParameters, product: str, m: int, n: int, k: int, run: 
 
 @lru_cache(maxsize=1 << 16)
 def cost(parameters: DieParameters, product: ProductShape) -> ProductCost:
-    """What a product takes if nothing else uses the memory."""
+    """Cycles and beats of a product if nothing else uses the memory."""
     depth = parameters.interleave
     tile_m = parameters.rows << product.interleave_m_log2
     tile_n = parameters.columns * (depth >> product.interleave_m_log2)

@@ -12,7 +12,7 @@ PROGRAM_CYCLES = 64
 
 
 class ProgramWork(NamedTuple):
-    """What a vector program does with a region of rows x columns."""
+    """Counts of what a vector program does with a region of rows x columns: loads, stores and instructions."""
 
     #: Full regions loaded and stored, and rows loaded and stored.
     loads: int

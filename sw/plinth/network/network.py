@@ -213,7 +213,7 @@ class Network:
 
     @property
     def output(self) -> Shape:
-        """What the loss reads: classes of softmax, or the prediction."""
+        """The shape that the loss reads: classes of softmax, or the prediction."""
         return self.shapes[self.loss.name].inputs[0]
 
     @cached_property

@@ -40,7 +40,8 @@ class TermSizes:
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """What a step ought to find; of each layer that trains something, in order, a :class:`LayerVector`."""
+    """The correct results of a step in float64; of each layer that trains something, in order, a
+    :class:`LayerVector`."""
 
     #: ``[samples, outputs]``.
     predictions: NDArray[np.float64]

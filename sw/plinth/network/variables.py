@@ -1,4 +1,4 @@
-"""What a layer trains: variables, each with named axes, the values it begins with, and how its gradient arises.
+"""Variables that layers train, each with named axes, the values it begins with, and how its gradient arises.
 
 A variable is data; :mod:`plinth.network.parameters` draws first values, and holds arrays by the variables' names.
 """
@@ -115,5 +115,5 @@ def weights(inputs: int, outputs: int, kernel: tuple[int, ...] = ()) -> Variable
 
 
 def bias(outputs: int, value: float = 0.0) -> Variable:
-    """What is added to each of some outputs, the same value at first."""
+    """Make the variable that is added to each of some outputs, of the same value at first."""
     return Variable("bias", (OUTPUTS,), Shape((outputs,)), ConstantValue(value), added=True)

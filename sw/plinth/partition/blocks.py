@@ -70,7 +70,8 @@ def shared_tiles(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Residual:
-    """What a junction adds to the map of a Winograd layer that nothing else reads, before anything else follows."""
+    """The map that a junction adds to that of a Winograd layer which nothing else reads, before anything else
+    follows."""
 
     junction: Node
     #: Number of the node whose last map it is.

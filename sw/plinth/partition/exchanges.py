@@ -73,7 +73,7 @@ class ExchangeDefinition:
     edge: int | None = None
 
     def flow(self, batch: int) -> ExchangeFlow:
-        """What it moves in a step of so many samples."""
+        """The regions, sizes and positions of what moves in a step of so many samples."""
         samples = batch if self.samples is None else self.samples
         return ExchangeFlow(self.source, self.target, (*plane(samples, self.channels), *self.extra), self.positions)
 

@@ -1,4 +1,5 @@
-"""What a split means: which die holds, computes and sends what. Exact for every size, also where nothing divides.
+"""Regions of tensors that dies hold, compute and send under a split. Exact for every size, also where nothing divides.
+Exact for every size, also where nothing divides.
 
 An array's dies have levels (see :mod:`plinth.partition.cuts`): of 2^H dies each halves, of 12 dies the first cuts in
 three. A region is a product of named axes, each cut by levels or by list; it says what each *seat* of the array has,

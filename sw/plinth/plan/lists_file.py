@@ -137,7 +137,7 @@ def lists_to_data(lists: Lists) -> dict[str, Any]:
 
 
 def region_to_data(region: Region) -> dict[str, Any]:
-    """What a region has beside levels: lists of its axes, by their names, and owners."""
+    """Convert a region's lists and owners to what a file holds; levels are not among them."""
     firsts = {axis: cuts[0] for axis, cuts in region.axes if cuts}
     return _entry({axis: first.parts for axis, first in firsts.items() if isinstance(first, Listed)}, region.owners)
 

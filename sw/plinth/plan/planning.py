@@ -53,7 +53,7 @@ SEEDED_COMBINATIONS = 1 << 12
 
 @dataclass(frozen=True)
 class PlanningProblem:
-    """What is planned: a graph on an array, how words are counted, how long a step is predicted to take."""
+    """The input of planners: a graph on an array, how words are counted, how long a step is predicted to take."""
 
     words: CountsWords
     time: StepTime
@@ -152,7 +152,7 @@ def chosen(problem: PlanningProblem, array: Array, planner: str) -> tuple[Splits
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a set of splits costs."""
+    """The cost of a set of splits: words that are sent, and the step's time."""
 
     #: Words that all dies send in a step, and its time.
     injected_words: float

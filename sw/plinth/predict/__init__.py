@@ -1,4 +1,4 @@
-"""What a plan costs: words that are moved, and the time of a training step.
+"""Predict what a plan costs: words that are moved, and the time of a training step.
 
 Times: ``work`` has what each kind of work takes on its engine, a record of :mod:`plinth.machine.record`, by the
 formulas of :mod:`plinth.machine`, of which ``tasks`` (products, vector programs, copies), ``transforms``, ``codes`` and

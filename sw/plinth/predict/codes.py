@@ -1,4 +1,4 @@
-"""What the tasks of predicted gathers and skipped scatters cost, of strings as long as expected (docs/prediction.md).
+"""Costs of the tasks of predicted gathers and skipped scatters, with strings as long as expected (docs/prediction.md).
 
 Cycles are those of stages as they are built (:mod:`plinth.machine.codes`). Of an array whose ``codes`` are ``at-links``
 they are a model of what MPT (section VI.C) has in its place, between buffers and links: words of a gather are coded on

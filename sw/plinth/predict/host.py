@@ -113,7 +113,7 @@ SAMPLES: dict[type, Callable[[Any], int]] = {Multiplication: lambda work: produc
 
 
 def host_cost(machine: HostCycles, work: Work) -> WorkCost:
-    """What a piece of work takes a host."""
+    """The cost of a piece of work on a host."""
     amounts = WORK[type(work)](work, machine.given.cache_words)
     latency, interval = machine.cycles(amounts)
     samples = SAMPLES[type(work)](work) if type(work) in SAMPLES else 0

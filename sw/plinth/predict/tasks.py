@@ -20,7 +20,7 @@ _SINGLE = {"full": (False, False), "row": (True, False), "column": (False, True)
 
 
 def vector_work(program: VectorProgram) -> ProgramWork:
-    """What a vector program does."""
+    """Count the loads, stores and instructions of a vector program."""
     regions = {name: _SINGLE[shape] for name, shape in program.regions.items()}
     wise = sums = reductions = functions = column_functions = 0
     for instruction in program.instructions:
@@ -43,7 +43,7 @@ def vector_work(program: VectorProgram) -> ProgramWork:
 
 
 def vector_cost(machine: DieCycles, vector: Vector) -> WorkCost:
-    """What a vector task takes; one of equal ones. Load, compute and store of three tasks overlap; what adds to a sum
+    """The cost of a vector task; one of equal ones. Load, compute and store of three tasks overlap; what adds to a sum
     waits for what has done so before."""
     known = vector.program.known
     if vector_work not in known:
@@ -77,7 +77,7 @@ def _geometry(operand: Buffer | FeatureMap) -> tuple[object, ...]:
 
 
 def matrix_cost(machine: DieCycles, work: Multiplication) -> WorkCost:
-    """What a product's tasks take together."""
+    """The cost of a product's tasks together."""
     key = (work.direction, work.shape, *map(_geometry, (work.a, work.b, work.c)))
     cost = machine.known_products.get(key)
     if cost is None:
@@ -154,7 +154,7 @@ def rows_cost(machine: DieCycles, work: RowsByNumber) -> WorkCost:
 
 
 def copy_cost(machine: DieCycles, tile: TileCopy, flit_cycles: float | None) -> WorkCost:
-    """What a copy to one place takes.
+    """The cost of a copy to one place.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def line_cost(parameters: DieParameters, work: LineTransform) -> WorkCost:
 
 
 def spread_cost(parameters: DieParameters, work: TileCopy) -> WorkCost:
-    """What a copy of parts to several dies takes, which goes through the same stages."""
+    """The cost of a copy of parts to several dies, which goes through the stages of transforms."""
     assert work.members is not None
     count = work.members.count
     blocks = TransformBlocks(work.planes * work.source.rows, work.source.columns, count, count, count, count, count)

@@ -22,8 +22,8 @@ def message_words(phase: Phase, words: float, members: int) -> tuple[float, floa
 
 
 def message_cost(machine: DieCycles, work: Reduction) -> WorkCost:
-    """What a ring's message takes on a member beside the links' time: words of its own memory, and the sums of all
-    members together. A die that is alone updates a flit a cycle."""
+    """The cost of a ring's message on a member beside the links' time: words of its own memory, and the sums of all
+    members. A die that is alone updates a flit a cycle."""
     words, size = float(work.target.columns), len(work.ring)
     reads, writes = message_words(work.phase, words, size)
     if size == 1:
@@ -33,7 +33,7 @@ def message_cost(machine: DieCycles, work: Reduction) -> WorkCost:
 
 
 def optimiser_cost(parameters: DieParameters, work: Optimisation) -> WorkCost:
-    """What a task of the optimiser engine takes if nothing else uses the memory."""
+    """The cost of a task of the optimiser engine if nothing else uses the memory."""
     weights = work.weights
     return optimiser_formula(parameters, weights.rows, weights.columns, len(work.kept),
                              stochastic=work.generator is not None)

@@ -36,7 +36,7 @@ from plinth.step.tasks import (
 
 
 class CostContext(NamedTuple):
-    """What the cost of work depends on beside the work and its die.
+    """The conditions that the cost of work depends on beside the work and its die.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ COSTS: dict[type, Callable[[DieCycles, Any, CostContext], WorkCost]] = {
 
 
 def work_cost(machine: DieCycles, work: Work, codes: str | None = None, flit_cycles: float | None = None) -> WorkCost:
-    """What a piece of work takes on its engine if nothing else uses the memory.
+    """The cost of a piece of work on its engine if nothing else uses the memory.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ def split_rows(planned: Planned) -> list[list[str]]:
 
 
 def total_rows(planned: Planned) -> list[list[str]]:
-    """What the plan and those that it is compared with cost, under :data:`TOTALS`."""
+    """Table rows: what the plan and those that it is compared with cost, under :data:`TOTALS`."""
     plan, data = planned.plan, planned.baselines["data"]
     rows = {f"{plan.planner}{' by list' if plan.lists else ''}": planned.outcome, **planned.baselines}
     return [[name, size(planned.word_bytes * outcome.injected_words),

@@ -239,7 +239,7 @@ OPERATION = ("operation", "kind", "engine", "tasks", "multiply-adds")
 
 
 def operation_rows(summary: dict[str, Any]) -> list[list[str]]:
-    """What a table shows of a step's operations."""
+    """Table rows: the operations of a step."""
     return [[operation["operation"], operation["kind"], ", ".join(operation["engine_names"]) or "-",
              _between(operation["tasks_range"]), _macs(operation)] for operation in summary["operations"]]
 

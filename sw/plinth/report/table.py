@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def training_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a training run found: names and values."""
+    """Table rows: names and values of what a training run measured."""
     exact = {True: "every weight of every die, every step", False: "NO: RTL and golden model differ",
              None: "not compared (numpy rounds in another order)" if report["device"] == "numpy" else
              "not compared (the golden model itself ran)"}[report["bit_exact"]]

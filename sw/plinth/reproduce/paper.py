@@ -1,4 +1,4 @@
-"""What a paper prints, as data, beside what is computed anew.
+"""Compare the numbers that a paper prints, held as data, with what is computed anew.
 
 A paper is a YAML file of this folder and a package of the same name, ``_`` for ``-``. The file has, under ``tables``,
 for each number or statement of the paper its entry: ``id``, ``series`` and ``what`` (under which the computing function
@@ -271,7 +271,7 @@ class Paper:
 
     @cached_property
     def tables(self) -> dict[str, Mapping[str, Any]]:
-        """What the file says of each table, by key."""
+        """The tables of the paper's data file, by key."""
         return {head["key"]: head for head in self.data["tables"]}
 
     def seconds(self, keys: Sequence[str] = ()) -> float:

@@ -1,4 +1,4 @@
-"""What the pictures of all papers have in common."""
+"""Draw what the pictures of all papers have in common."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -117,7 +117,7 @@ def _given(part: tiles.MadePart, place: tiles.TilePlace) -> Kernel:
 
 
 class Moves:
-    """What an operation moves on the dies of a process.
+    """The kernels and messages by which an operation moves data, on the dies of a process.
 
     Parameters
     ----------

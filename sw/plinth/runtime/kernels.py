@@ -1,4 +1,4 @@
-"""What a die does for itself in numpy: an operation's whole part at once, without tasks and descriptors.
+"""Kernels in numpy of what a die does for itself: an operation's whole part at once, without tasks and descriptors.
 
 Products go to BLAS, vector programs and pools to whole arrays, in FP32, as dies of that format do.
 """

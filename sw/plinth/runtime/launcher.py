@@ -10,7 +10,8 @@ NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
 def launched() -> dict[str, int]:
-    """How many processes were started together, by the launchers' variables that say so; those of one are left out."""
+    """The number of processes that were started together, by the launchers' variables that say so; those of one are
+    left out."""
     return {name: int(text) for name in LAUNCHED if (text := os.environ.get(name, "")).isdecimal() and int(text) > 1}
 
 

@@ -130,7 +130,7 @@ def end_late(communicator: Any, own: int, late: Sequence[int], error: BaseExcept
 
 
 def neighbours(communicator: Any) -> int:
-    """How many ranks share this one's machine, itself among them. Collective."""
+    """The number of ranks that share this one's machine, itself among them. Collective."""
     from mpi4py.MPI import COMM_TYPE_SHARED
 
     machine = communicator.Split_type(COMM_TYPE_SHARED)

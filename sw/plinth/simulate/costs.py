@@ -46,7 +46,7 @@ class PaperCost(NamedTuple):
 
 
 class Costs(Protocol):
-    """What a workload needs of a die."""
+    """The interface of costs: what a workload needs to know of a die."""
 
     #: The die that the step is made for.
     parameters: DieParameters
@@ -92,7 +92,7 @@ class Costs(Protocol):
         ...
 
     def ring_work(self, phase: Phase, words: int, members: int) -> PaperCost:
-        """What a member of a ring does itself of a message, before its words are on the links."""
+        """The cost of what a member of a ring does itself of a message, before its words are on the links."""
         ...
 
     def update(self, words: int) -> PaperCost:
@@ -142,7 +142,7 @@ class DieCosts:
         return self.machine.engine(engine)
 
     def work(self, work: Work, flit_cycles: float | None = None) -> WorkCost:
-        """What a piece of work takes if nothing else uses the memory.
+        """The cost of a piece of work if nothing else uses the memory.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class HostCosts(DieCosts):
         return 0.0
 
     def ring_work(self, phase: Phase, words: int, members: int) -> PaperCost:
-        """What a member does itself."""
+        """The cost of what a member does itself of a ring's message."""
         summed = phase is not Phase.GATHER
         return PaperCost(self.host.ring_work(words, members, 2 * phase.share, summed=summed) * self.second,
                          adds=float(summed * words * (members - 1) / members))

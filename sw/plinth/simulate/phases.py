@@ -60,7 +60,7 @@ def layer(step: Step, operation: Operation) -> str:
 
 
 def purpose(step: Step, number: int, operation: Operation) -> Purpose:
-    """What an operation of a step is for."""
+    """Find the purpose of an operation of a step."""
     what = phase(step, number, operation)
     direction = FORWARD if number < step.forward_operations else BACKWARD
     return Purpose(what, layer(step, operation),

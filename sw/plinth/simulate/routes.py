@@ -81,7 +81,7 @@ class LinkRoutes:
                 for sender, port, receiver, _ in self.directed]
 
     def node_name(self, node: int) -> str:
-        """What a node is called: a die or a switch."""
+        """The name of a node: a die or a switch."""
         return f"die {node}" if node < self.dies else f"switch {node - self.dies}"
 
     @cached_property

@@ -17,7 +17,7 @@ ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRow:
-    """What a step spends on a layer in a direction.
+    """Cycles, words and energy that a step spends on a layer in a direction.
 
     Attributes
     ----------

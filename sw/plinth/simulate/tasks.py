@@ -108,7 +108,7 @@ class TaskByTask(Collected):
         return self._reads + die, self._writes + die, self._receive_paths + die
 
     def injects(self, die: int) -> int:
-        """What a die sends, by all its links together."""
+        """The number of the link that stands for all that a die sends, by all its links together."""
         return self._injects + die
 
     def fullest(self, shares: tuple[tuple[int, float], ...]) -> float:

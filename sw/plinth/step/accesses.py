@@ -1,4 +1,4 @@
-"""What a task waits for: others of its die that touched the same words."""
+"""Find the tasks that a task waits for: others of its die that touched the same words."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -136,7 +136,7 @@ class Exchange:
             yield from self.tiles(die, other)
 
     def arrivals(self, die: int) -> Arrivals | None:
-        """What others send to a die."""
+        """The arrivals of what others send to a die; None: nothing comes."""
         count = sum(self.arriving(die, other) for other in self.peers(die)[1:])
         if not count:
             return None

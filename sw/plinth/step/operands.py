@@ -25,7 +25,7 @@ class Operands:
     packed: bool
 
     def slice(self, die: int) -> WeightSlice:
-        """What a die has."""
+        """The part of the operands that a die has."""
         return self.weights.slice(die)
 
     def part(self, die: int) -> Part:
@@ -55,7 +55,7 @@ class Planes:
     of: Tiles
 
     def part(self, die: int) -> Part:
-        """What a die has of it."""
+        """The part of the planes that a die has."""
         here = self.of.at(die)
         return replace(here.part, samples=here.count * here.part.samples)
 

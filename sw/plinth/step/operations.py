@@ -26,7 +26,7 @@ from plinth_hw.isa.parameters import DieParameters
 
 
 class Operation(Protocol):
-    """What dies do at a place of a step."""
+    """Interface of an operation: what dies do at a place of a step."""
 
     @property
     def name(self) -> str:
@@ -58,10 +58,10 @@ class Repeated(ABC):
 
 
 class Space(Protocol):
-    """What a program may sweep over."""
+    """Interface of a tensor that a program may sweep over."""
 
     def part(self, die: int) -> Part:
-        """What a die has of it."""
+        """The part of it that a die has."""
         ...
 
 
@@ -147,7 +147,7 @@ class Sweep(Repeated):
                        (self.regions, self.row_regions, self.column_regions), most is None)
 
     def strips(self, die: int) -> int:
-        """How many strips a die does it in."""
+        """The number of strips in which a die does the sweep."""
         return len(self._cut(die))
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
@@ -226,7 +226,7 @@ class LastStrip(Repeated):
         return self.name, self.node, self.program.on(die), self.space.part(die), self.rows
 
     def strips(self, die: int) -> int:
-        """How many strips a die does it in."""
+        """The number of strips in which a die does the sweep."""
         return 0
 
     def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:

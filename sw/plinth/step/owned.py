@@ -67,7 +67,7 @@ class Owned:
         return len(self.pieces) * self.parameters.chunk_words + -(-self.weights.place_words() // self.rings.size)
 
     def blocks(self, die: int) -> Iterator[tuple[WeightPiece, OwnedChunks]]:
-        """What a die owns, piece by piece."""
+        """The chunks that a die owns, piece by piece."""
         kept, members, beat = 0, self.rings.of(die), self.parameters.beat_words
         for piece in self.pieces:
             first, words = piece.words(self.parameters, self.weights.slice(die))

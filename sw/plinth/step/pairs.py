@@ -64,7 +64,7 @@ def joined_messages_between(step: Step, processes: Sequence[Sequence[int]], *, r
 
 
 def between_processes(between: Integers, processes: Sequence[Sequence[int]]) -> Integers:
-    """What dies send each other, of the processes that have them: 0 within one."""
+    """The words that processes send each other, of those that their dies send: 0 within one."""
     sent = np.array([[between[np.ix_(mine, theirs)].sum() for theirs in processes] for mine in processes])
     np.fill_diagonal(sent, 0)
     return sent

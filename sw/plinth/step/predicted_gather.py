@@ -128,7 +128,7 @@ class MaskExchange(Exchange):
 
     @property
     def flow(self) -> ExchangeFlow:
-        """What it moves: back, for each word of what is gathered."""
+        """The regions, sizes and positions of what moves: back, for each word of what is gathered."""
         source, target, sizes, positions, _ = super().flow
         return ExchangeFlow(target, source, sizes, positions)
 

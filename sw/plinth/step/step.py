@@ -154,7 +154,7 @@ class Step(Sharded):
 
     @property
     def array(self) -> Array | None:
-        """Whose links say which rings may go at once; None: all may."""
+        """The array whose links say which rings may go at once; None: all may."""
         return self.sharding.array
 
     @property
@@ -174,12 +174,13 @@ class Step(Sharded):
         return len(self.groups) if len(self.groups) <= GROUPS else GROUPS - 1
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
-        """What a die does, in program order; pieces of an operation in at most so many groups."""
+        """The tasks of a die, in program order; pieces of an operation in at most so many groups."""
         for operation in self.operations:
             yield from operation.tasks(die, most)
 
     def digest(self) -> str:
-        """What it does, as 64 hexadecimal digits: equal in every process and run, of the same version of the code."""
+        """Hash what the step does to 64 hexadecimal digits: equal in every process and run, of the same version of the
+        code."""
         sharding = self.sharding
         return digest(sharding.graph, sharding.splits, sharding.batch, sharding.factors, sharding.lists, sharding.rule,
                       self.parameters, self.places, self.zeros, self.constants, self.operations)

@@ -58,7 +58,7 @@ class Sum:
 
     @property
     def left(self) -> list[Placed]:
-        """What is not added: the sum, and sources behind it."""
+        """The operands that remain behind the adds: the sum, and sources that are not added."""
         added = self.adds * (VECTOR_LOADS - 1) + 1
         return [self.target, *self.sources[added:]] if self.adds else list(self.sources)
 

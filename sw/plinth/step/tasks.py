@@ -1,4 +1,4 @@
-"""What dies do in a training step, as plain data: tasks with what they read and write, and tiles that others send.
+"""Tasks of dies in a training step, as plain data: what they read and write, and tiles that others send.
 
 A task may stand for several equal ones that follow each other: whoever asks for a step says into how many groups the
 pieces of each operation go at most (docs/step.md).
@@ -430,7 +430,7 @@ class RowsByNumber(Kind):
 
 
 class Phase(Enum):
-    """What a message of a ring does."""
+    """The phase of an all-reduce that a message of a ring does."""
 
     #: Sums of gradients update the weights of their owners, which all get.
     UPDATE = "all_reduce"

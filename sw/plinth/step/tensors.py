@@ -229,8 +229,8 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Elements:
-    """What a die has of the tiles of a map: some neighbouring elements of a tile, of some samples' tiles and channels.
-    In memory they lie dense: element, sample, tile, channel."""
+    """The part of the tiles of a map that a die has: some neighbouring elements of a tile, of some samples' tiles and
+    channels. In memory they lie dense: element, sample, tile, channel."""
 
     first: int
     count: int
@@ -319,7 +319,7 @@ class Tiles(Tensor):
         return int((self.counts * self._words()).max())
 
     def at(self, die: int) -> Elements:
-        """What a die has."""
+        """The elements that a die has."""
         low, high = self._elements()
         return Elements(int(low[die]), int(high[die] - low[die]), self.part(die), self.packed, self.column,
                         self.by_rows)

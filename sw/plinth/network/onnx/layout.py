@@ -17,7 +17,7 @@ ROW, COLUMN, CHANNEL = 0, 1, 2
 
 @dataclass(frozen=True)
 class Value:
-    """What a tensor of the graph is: the output of a layer, per sample."""
+    """A tensor of the ONNX graph as the output of a layer, per sample."""
 
     layer: str
     shape: Shape
@@ -113,7 +113,7 @@ def axes_of(shape: Shape) -> tuple[tuple[int, int], ...]:
 
 
 def value_of(layer: str, shape: Shape, spatial: Sequence[int] = (ROW, COLUMN), *, sole: bool = True) -> Value:
-    """What a layer gives, channels first, its spatial dimensions in a stated order."""
+    """The value of a layer's output, channels first, its spatial dimensions in a stated order."""
     if shape.flat:
         return Value(layer, shape, tuple(shape), axes_of(shape), sole=sole)
     sizes = {ROW: shape[1], COLUMN: shape[2], CHANNEL: shape.channels}

@@ -39,7 +39,7 @@ class SizeList:
 
 
 def of_constant(tensor: Any) -> SizeList | None:
-    """What a constant of integers holds; None for other constants."""
+    """The integers of a constant; None for other constants."""
     values = small_values(tensor) if tensor.data_type in INTEGERS else None
     return None if values is None else SizeList(tuple(values), scalar=not tensor.dims)
 

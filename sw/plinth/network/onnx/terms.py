@@ -78,7 +78,7 @@ SAME_DIMENSIONS = frozenset(
 
 
 def described(operator: str) -> str:
-    """What an operator that is not read does, and what helps."""
+    """Describe an operator that is not read: what it does, and what helps."""
     term, remedy = TERMS.get(operator, (
         "is an operator that is not read", f"{_LEAVE}, or write it by operators that docs/networks.md lists"))
     return f"{term}, which no layer does; {remedy}"

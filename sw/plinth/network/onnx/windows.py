@@ -43,7 +43,7 @@ class Windows:
     ceil: bool
 
     def sizes(self, source: Sequence[int]) -> tuple[int, ...]:
-        """How many windows a map has in each dimension; at least 1."""
+        """The number of windows that a map has in each dimension; at least 1."""
         rooms = [size + begin + end - dilation * (kernel - 1) - 1 for size, begin, end, dilation, kernel in
                  zip(source, self.begin, self.end, self.dilation, self.kernel, strict=True)]
         return tuple(max((room + (stride - 1 if self.ceil else 0)) // max(stride, 1) + 1, 1)

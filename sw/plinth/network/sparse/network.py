@@ -149,7 +149,7 @@ class SparseNetwork:
 
     @property
     def layers(self) -> int:
-        """How many layers have weights."""
+        """The number of layers that have weights."""
         return len(self.widths) - 1
 
     def rows(self, layer: int, rows: ArrayLike) -> csr_array:

@@ -29,7 +29,7 @@ REFRESHED = 32
 
 @dataclass(frozen=True, eq=False)
 class Surroundings:
-    """What a layer's rows are placed between.
+    """The parts of the layers before and behind, between which a layer's rows are placed.
 
     Parameters
     ----------

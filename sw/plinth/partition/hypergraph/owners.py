@@ -1,4 +1,4 @@
-"""Who owns each row of each layer, and what parts may weigh.
+"""Owners of the rows of each layer, and bounds on the weight of parts.
 
 A layer's pattern is a ``scipy.sparse.csr_array`` of outputs x inputs; its columns are the rows of the layer before. The
 owner of a row stores its weights and computes its output. Owners of the rows of one layer are thus owners of the

@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Sweeps(NamedTuple):
-    """How many sweeps of each kind a search does."""
+    """The number of sweeps of each kind that a search does."""
 
     two_sided: int = TWO_SIDED
     annealed: int = ANNEALED

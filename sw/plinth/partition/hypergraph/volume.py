@@ -1,4 +1,4 @@
-"""What a partition makes processors send: words, messages, and the balance of their work.
+"""Count the words and messages that processors send under a partition, and the balance of their work.
 
 A column's value goes from its owner to each other part that reads it (fprop), and one partial sum comes back from each
 of them (bprop). With lambda the number of distinct parts among readers and owner, a column costs lambda - 1 words in
@@ -66,7 +66,7 @@ class LayerTraffic:
 
 @dataclass(frozen=True, eq=False)
 class PartitionTraffic:
-    """What a partition makes processors send for one input vector, layer by layer."""
+    """Words, messages and work of processors for one input vector under a partition, layer by layer."""
 
     layers: tuple[LayerTraffic, ...]
 
@@ -129,7 +129,7 @@ def layer_traffic(pattern: Pattern, columns: Integers, rows: Integers, parts: in
 
 
 def traffic(patterns: Iterable[Pattern], partition: SparsePartition, first_layer: str = "both") -> PartitionTraffic:
-    """What a partition makes processors send for one input vector.
+    """Count the words, messages and work of processors for one input vector under a partition.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ MOST_TASKS = 24_000
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSetting:
-    """What a network is simulated on."""
+    """A setting that a network is simulated with: array, costs and rules."""
 
     array: Array
     paper: bool = True
