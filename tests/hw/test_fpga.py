@@ -66,9 +66,9 @@ def test_an_area_of_other_verilog_is_told(tmp_path) -> None:
 
 def test_no_name_for_synthesis_looks_like_a_bit_of_another() -> None:
     """Yosys' ABC9 takes a net ``a[2]`` for bit 2 of ``a``."""
-    text = emit.verilog(VectorMemory(4, 16), "memory", family="ecp5")
+    text = emit.verilog(VectorMemory(4, 16, 32), "memory", family="ecp5")
     assert "read__data" in text and not re.search(r"\\\S*\[", text)
-    assert re.search(r"\\\S*\[", emit.verilog(VectorMemory(4, 16), "memory"))
+    assert re.search(r"\\\S*\[", emit.verilog(VectorMemory(4, 16, 32), "memory"))
 
 
 def test_resets_of_rooms_stay_apart_in_synthesis() -> None:
@@ -80,8 +80,9 @@ def test_resets_of_rooms_stay_apart_in_synthesis() -> None:
         def elaborate(self, platform: object) -> Module:
             m = Module()
             for name in ("left", "right"):
-                emit.place(m, platform, VectorMemory(4, 16), name=name, module="memory", reset=self.reset, room=True)
-            emit.place(m, platform, VectorMemory(4, 16), name="other", module="memory")
+                emit.place(m, platform, VectorMemory(4, 16, 32), name=name, module="memory",
+                           reset=self.reset, room=True)
+            emit.place(m, platform, VectorMemory(4, 16, 32), name="other", module="memory")
             return m
 
     kept = r"\(\* keep \*\) always @\(posedge clk\)\n *(\w+) <="

@@ -48,7 +48,7 @@ def phit_bits(parameters: DieParameters, phits: int) -> int:
 class WiresSignature(wiring.Signature):
     """One direction of a link's wires: ``phit`` and ``start``, which goes with a frame's first."""
 
-    def __init__(self, parameters: DieParameters, phits: int = 1):
+    def __init__(self, parameters: DieParameters, phits: int):
         super().__init__({"phit": Out(phit_bits(parameters, phits)), "start": Out(1)})
 
 
@@ -90,7 +90,7 @@ class LinkLayer(wiring.Component):
         If ``phits`` is not positive.
     """
 
-    def __init__(self, parameters: DieParameters, phits: int = 1, round_trip: int = ROUND_TRIP):
+    def __init__(self, parameters: DieParameters, phits: int, round_trip: int = ROUND_TRIP):
         if phits < 1:
             raise ValueError(f"A frame has a phit at least, not {phits!r}")
         self._parameters = parameters

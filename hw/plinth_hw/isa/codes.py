@@ -120,7 +120,7 @@ def checked_level(level: int, lower: int | None = None) -> None:
         raise ValueError(f"a level behind {level} must be from {level - STEPS[-1]} to {level - STEPS[0]}, not {lower}")
 
 
-def most_words(run: int, lower: bool = False, exact: bool = False) -> int:
+def most_words(run: int, lower: bool, exact: bool) -> int:
     """Words of the longest string of a run's first part, or of a next one to a lower level or to exact words."""
     if exact:
         bits = run * (1 + UNARY + EXPONENT_BITS + FRACTION_BITS)

@@ -25,7 +25,7 @@ class BankReadPort(wiring.Signature):
     """Seen from the reader: ``enable`` Out and ``line`` Out, of each bank; ``data`` In, of each bank, a cycle
     later."""
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
+    def __init__(self, banks: int, lines: int, width: int):
         super().__init__({"enable": Out(1), "line": Out(data.ArrayLayout(unsigned(line_bits(lines)), banks)),
                           "data": In(data.ArrayLayout(unsigned(width), banks))})
 
@@ -34,7 +34,7 @@ class BankWritePort(wiring.Signature):
     """Seen from the writer: ``enable`` Out; ``mask`` Out, the banks to write; ``line`` and ``data`` Out, of each
     bank."""
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
+    def __init__(self, banks: int, lines: int, width: int):
         super().__init__({"enable": Out(1), "mask": Out(banks),
                           "line": Out(data.ArrayLayout(unsigned(line_bits(lines)), banks)),
                           "data": Out(data.ArrayLayout(unsigned(width), banks))})
@@ -91,7 +91,7 @@ class BankArray(wiring.Component):
         A read issued in the same cycle as a write of the same word gets junk.
     """
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
+    def __init__(self, banks: int, lines: int, width: int):
         self.banks = banks
         self.lines = lines
         self.width = width

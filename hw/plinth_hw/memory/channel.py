@@ -74,7 +74,7 @@ class RowLoad(wiring.Component):
         If ``max_beats`` is no power of two in 1 .. ``MAX_BEATS``, or a word has another number of elements.
     """
 
-    def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
+    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int,
                  row_depth: int = 32, max_beats: int = MAX_BEATS, clipped: bool = False,
                  packing: int = 1, far: bool = False):
         _check_beats(max_beats)
@@ -135,7 +135,7 @@ class StridedLoad(wiring.Component):
         data: the client has to take every beat within bounded time, whatever else memory does.
     """
 
-    def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
+    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int,
                  row_depth: int = 32, max_beats: int = MAX_BEATS):
         _check_beats(max_beats)
         self.parameters = parameters
@@ -194,8 +194,8 @@ class RowStore(wiring.Component):
         If ``max_beats`` is no power of two in 1 .. ``MAX_BEATS``.
     """
 
-    def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
-                 fetch_depth: int = 16, request_depth: int = 32, max_beats: int = MAX_BEATS, far: bool = False):
+    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int,
+                 fetch_depth: int, request_depth: int = 32, max_beats: int = MAX_BEATS, far: bool = False):
         _check_beats(max_beats)
         self.parameters = parameters
         self.row_bits = row_bits
@@ -257,8 +257,8 @@ class StridedStore(wiring.Component):
     command : In stream of :func:`command_layout`
     """
 
-    def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
-                 fetch_depth: int = 16, request_depth: int = 32, max_beats: int = MAX_BEATS):
+    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int,
+                 fetch_depth: int, request_depth: int = 32, max_beats: int = MAX_BEATS):
         _check_beats(max_beats)
         self.parameters = parameters
         self.row_bits = row_bits

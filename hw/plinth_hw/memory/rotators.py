@@ -31,7 +31,7 @@ class WriteRotator(wiring.Component):
         Of each bank, one cycle later.
     """
 
-    def __init__(self, banks: int, width: int = 32, *, words: int | None = None):
+    def __init__(self, banks: int, width: int, *, words: int | None = None):
         self.banks = banks
         self.words = banks if words is None else words
         super().__init__({
@@ -71,7 +71,7 @@ class ReadRotator(wiring.Component):
     #: Cycles from a command to its data.
     latency = 3
 
-    def __init__(self, banks: int, width: int = 32):
+    def __init__(self, banks: int, width: int):
         self.banks = banks
         words = data.ArrayLayout(unsigned(width), banks)
         super().__init__({"enable": In(1), "skew": In(exact_log2(banks)), "data": In(words), "o": Out(words)})
@@ -108,7 +108,7 @@ class SharedReadRotator(wiring.Component):
     #: Cycles from a command to its data.
     latency = ReadRotator.latency + 1
 
-    def __init__(self, banks: int, width: int = 32):
+    def __init__(self, banks: int, width: int):
         self.banks = banks
         words = data.ArrayLayout(unsigned(width), banks)
         super().__init__({"skew": In(exact_log2(banks)), "half": In(1), "data_0": In(words),

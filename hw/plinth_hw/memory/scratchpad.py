@@ -75,7 +75,7 @@ class VectorReadPort(wiring.Signature):
         B words, ``read_latency`` cycles after the command. Lanes outside the matrix carry junk.
     """
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
+    def __init__(self, banks: int, lines: int, width: int):
         super().__init__({**vector_command(banks, lines),
                           "data": In(data.ArrayLayout(unsigned(width), banks))})
 
@@ -85,7 +85,7 @@ class VectorWritePort(wiring.Signature):
     ``mask`` Out(B), the lanes to write, and ``data`` Out, ``words`` words, B unless told: lane l writes word
     l mod ``words``."""
 
-    def __init__(self, banks: int, lines: int, width: int = 32, *, words: int | None = None):
+    def __init__(self, banks: int, lines: int, width: int, *, words: int | None = None):
         super().__init__({**vector_command(banks, lines),
                           "mask": Out(banks),
                           "data": Out(data.ArrayLayout(unsigned(width), banks if words is None else words))})
@@ -108,7 +108,7 @@ class SharedArray(wiring.Component):
         Writes of the other client.
     """
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
+    def __init__(self, banks: int, lines: int, width: int):
         self.banks = banks
         self.lines = lines
         self.width = width
@@ -153,7 +153,7 @@ class VectorWriter(wiring.Component):
     o : Out(BankWritePort)
     """
 
-    def __init__(self, banks: int, lines: int, width: int = 32, *, words: int | None = None):
+    def __init__(self, banks: int, lines: int, width: int, *, words: int | None = None):
         self.banks = banks
         self.width = width
         self.words = banks if words is None else words
@@ -189,7 +189,7 @@ class VectorReader(wiring.Component):
     #: Cycles from a command to its data.
     latency = ReadRotator.latency
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
+    def __init__(self, banks: int, lines: int, width: int):
         self.banks = banks
         self.width = width
         super().__init__({"i": In(VectorReadPort(banks, lines, width)),
@@ -238,7 +238,7 @@ class VectorMemory(wiring.Component):
     #: Reads issued this many cycles after a write, or later, see it.
     write_latency = 1
 
-    def __init__(self, banks: int, lines: int, width: int = 32, *, words: int | None = None):
+    def __init__(self, banks: int, lines: int, width: int, *, words: int | None = None):
         check_sizes(banks, lines, width)
         self.banks = banks
         self.lines = lines
@@ -262,7 +262,7 @@ class VectorMemory(wiring.Component):
         return m
 
 
-def check_sizes(banks: int, lines: int, width: int = 32) -> None:
+def check_sizes(banks: int, lines: int, width: int) -> None:
     """Raise as :class:`VectorMemory` does."""
     for name, value in (("Banks", banks), ("Lines", lines), ("Width", width)):
         if not isinstance(value, int) or isinstance(value, bool):

@@ -48,7 +48,7 @@ class PairReader(wiring.Component):
     #: Cycles from a's command to lower lanes of both.
     latency = 7
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
+    def __init__(self, banks: int, lines: int, width: int):
         self.banks = banks
         self.width = width
         words = data.ArrayLayout(unsigned(width), banks // 2)

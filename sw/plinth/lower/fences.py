@@ -113,7 +113,7 @@ class GraphOrder:
         for die, graph in enumerate(self.graphs):
             for place, (_, engine, header, body) in enumerate(graph.pending):
                 if engine is Engine.COLLECTIVE and header["operation"] < CollectiveOperation.SET_GROUP.value:
-                    group, message = body["group"], body.get("message", 0)
+                    group, message = body["group"], body["message"]
                     key = die, group, message
                     numbers[die, place] = group, message, len(chunks[key])
                     chunks[key].append(place)

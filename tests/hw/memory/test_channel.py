@@ -143,7 +143,7 @@ def test_clipped_rows(pattern, seed, bits, far):
 def test_load_rate(parameters):
     """Rows of one beat each: no gap between rows or commands once data flow."""
     memory = MemoryModel(parameters, WORDS)
-    dut = StridedLoad(parameters)
+    dut = StridedLoad(parameters, row_bits=16, column_bits=16)
     commands = [{"address": 0, "stride": 3 * B, "rows": 20, "columns": B}] * 2
     cycles = []
 
@@ -213,4 +213,4 @@ def test_store(pattern, seed):
 @pytest.mark.parametrize("beats", [0, 65])
 def test_bad_request_length(channel, beats):
     with refused(ValueError, f"not {beats}"):
-        channel(PARAMETERS, max_beats=beats)
+        channel(PARAMETERS, 16, 16, 16, max_beats=beats)

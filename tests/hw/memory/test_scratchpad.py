@@ -32,7 +32,7 @@ def _set_command(ctx, port, fields):
 def test_random_rows_and_columns(seed):
     """Writes and reads in every cycle, both directions, any alignment, lanes outside masked."""
     rng = np.random.default_rng(seed)
-    dut = VectorMemory(BANKS, LINES)
+    dut = VectorMemory(BANKS, LINES, 32)
     base, capacity, rows, columns = 5, 13, 13, 11
     contents = {}
     expected = {}
@@ -136,8 +136,8 @@ def test_line_tracker(along_rows, words):
 
 
 @pytest.mark.parametrize(("arguments", "error"), [
-    ((3, 64), ValueError), ((1, 64), ValueError), ((4, 2), ValueError), ((4, 0), ValueError),
-    ((4.0, 64), TypeError), ((4, 64, True), TypeError),
+    ((3, 64, 32), ValueError), ((1, 64, 32), ValueError), ((4, 2, 32), ValueError), ((4, 0, 32), ValueError),
+    ((4.0, 64, 32), TypeError), ((4, 64, True), TypeError),
 ])
 def test_bad_parameters(arguments, error):
     with refused(error, "not"):

@@ -1,13 +1,15 @@
-"""Where products that go back are cut."""
+"""Where products that go back are cut, and in which order strips go."""
 
 import dataclasses
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.support.networks import tiled
 
 from plinth.step.build import step_of
 from plinth.step.tensors import Elements, Part
-from plinth.step.tile_operations import Gather, Tiles
+from plinth.step.tile_operations import Gather, InStrips, Tiles
 from plinth_hw.isa.parameters import preset
 
 
@@ -41,3 +43,15 @@ def test_what_goes_to_all_goes_some_2048_words_at_a_time(batch: int, groups: int
         cut = list(dataclasses.replace(gather, strips=strips, strip=strip).runs(1))
         # What is not cut goes with the first strip.
         assert cut == [*([] if strip else runs[:-1]), (*runs[-1][:2], tiles)]
+
+
+@pytest.mark.parametrize(("cut", "order"), [
+    (True, "s0 s1 p0 p1 s2 m0 p2 p3 m1 p4 p5 m2"), (False, "s0 s1 s2 p0 p1 p2 p3 p4 p5 m0 m1 m2")])
+def test_strips_are_multiplied_between_those_beside_them(cut: bool, order: str) -> None:
+    """The next strip's tiles are made, and the maps of the one before, beside a strip's products."""
+    def operation(name: str, count: int, strips: Any = None) -> Any:
+        return SimpleNamespace(tasks=lambda die, most: [f"{name}{number}" for number in range(count)], strips=strips)
+
+    strips = SimpleNamespace(of=lambda die: cut)
+    tasks: Any = InStrips(operation("s", 3), operation("p", 6), operation("m", 3, strips)).tasks(0)
+    assert " ".join(tasks) == order

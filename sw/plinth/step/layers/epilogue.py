@@ -41,7 +41,7 @@ class EpilogueLayer(ABC):
     source: Tensor
     target: Tensor
 
-    def __init__(self, step: Step, node: Node, epilogue: Epilogue, packed: bool = False, images: bool = False):
+    def __init__(self, step: Step, node: Node, epilogue: Epilogue, packed: bool, images: bool):
         self.step, self.node, self.epilogue, self.packed, self.images = step, node, epilogue, packed, images
         self.layer, self.name = epilogue.layer, epilogue.name
 
