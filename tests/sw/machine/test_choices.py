@@ -16,6 +16,7 @@ from plinth.machine.choices import (
     _choose,
     _cut_choices,
     _filter_choices,
+    _Space,
     _tap_choices,
     balanced,
     choose,
@@ -231,3 +232,12 @@ def test_samples_of_gradients_are_kernel_rows_and_columns(die: DieParameters, sa
     chosen = dense_update.__wrapped__(die, samples, inputs, outputs)
     assert chosen == min(choices, key=lambda choice: choice[0])[1]
     assert sum(part.loops.kernel_rows * part.loops.kernel_columns for part in chosen) == samples
+
+
+@pytest.mark.parametrize(("filters", "groups"), [(255, 255), (256, 128)])
+def test_a_load_is_of_as_many_groups_of_filters_as_a_task_can_say(filters: int, groups: int) -> None:
+    """A filter each, of which a bank would have room for more."""
+    space = _Space(DIES["paper"], Loops(filters=filters), True)
+    alone, first = np.flatnonzero((space.filters == 1).all(axis=1)), np.zeros(1, dtype=np.int64)
+    mapping_fields, _, _ = space.costs(first, alone, first)
+    assert mapping_fields[-1] == groups
