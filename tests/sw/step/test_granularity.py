@@ -1,5 +1,8 @@
 """How tasks are cut, by hand on dies whose scratchpad has few lines."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from tests.support.refusal import refused
 
@@ -15,6 +18,7 @@ from plinth.step.granularity import (
     sample_step,
     zero_step,
 )
+from plinth.step.operations import Strip, Sweep
 from plinth_hw.isa.parameters import preset
 
 #: Beats of 4 words; half of the scratchpad has 32 of them; an array of 4 x 4.
@@ -95,3 +99,21 @@ def test_pieces_of_rows_and_columns() -> None:
         with refused(UserError, "a loss over 129 values does not fit the vector scratchpad of preset 'ndp-tiny'; "
                                 "choose a larger preset or a narrower layer"):
             pieces(DIE, 80, 129, 1, 0, 8, columns)
+
+
+@pytest.mark.parametrize(("width", "columns"), [(16, [(0, 16)]), (8, [(0, 8), (8, 8)]), (6, [(0, 6), (6, 6), (12, 4)])])
+def test_a_strip_wider_than_its_pieces_is_cut_in_columns(width: int, columns: list[tuple[int, int]]) -> None:
+    """Three rows from row 4 on, two to a piece; as one group it is a task of all columns that counts for all pieces."""
+    class Pieces(Sweep):
+        def __init__(self) -> None: ...
+
+        def _task(self, die: int, piece: Any, rows: int = 0, columns: int = 0, count: int = 1) -> Any:
+            return *piece, rows, columns, count
+
+    sweep, strip = Pieces(), Strip(0, 4, 3, 2, width)
+    vars(sweep).update(fold=2, space=SimpleNamespace(part=lambda die: SimpleNamespace(channels=8)))
+    whole = len(columns) == 1
+    assert list(sweep._strip_tasks(0, [strip], None)) == [
+        (row, rows, *piece, *((rows, 16, 1) if whole else (0, 0, 1))) for row, rows in ((4, 2), (6, 1))
+        for piece in columns]
+    assert list(sweep._strip_tasks(0, [strip], 1)) == [(4, 3, 0, 16, 2, width, 2 * len(columns))]
