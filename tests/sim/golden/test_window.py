@@ -46,6 +46,16 @@ def test_any_words_at_any_place(parameters: DieParameters) -> None:
     assert die.memory[2:4].view(np.uint32)[0] == 0x1234_5678 if parameters is HALF else die.memory[2] == 0x1234_5678
 
 
+def test_other_registers_are_no_window() -> None:
+    die, plain = (GoldenArray(parameters, 1, WORDS).dies[0] for parameters in (WHOLE, preset("ndp-tiny")))
+    for device in (die, plain):
+        device.memory[:] = 7
+        device.write_register(Register.TASK_BASE, 5)
+        assert (device.read_register(Register.TASK_BASE), device.read_register(Register.STATUS)) == (5, 0)
+        assert device.read_register(Register.WINDOW_ADDRESS) == 0 and (device.memory == 7).all()
+    assert (die.read_register(Register.WINDOW_DATA), plain.read_register(Register.WINDOW_DATA)) == (7, 0)
+
+
 def test_what_is_not_there_is_refused() -> None:
     die = GoldenArray(HALF, 1, WORDS).dies[0]
     with pytest.raises(ValueError, match="WINDOW_ADDRESS is 64, beyond the memory of 64 words"):

@@ -1,8 +1,12 @@
 """Bodies of tasks that make tiles and maps of each other."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from plinth.lower.transforms import _matrix, _on_its_side, spread
+from plinth.buffers import Buffer
+from plinth.lower.transforms import _Loops, _matrix, _on_its_side, _tile_side, spread
 from plinth.step.tasks import Members
 from plinth_hw.isa.winograd import PLAIN_NUMBERS, TRANSFORMS, Transform, form
 
@@ -43,3 +47,18 @@ def test_parts_of_several_dies_lie_in_rows(count: int, sides: tuple[int, int]) -
         "down": PLAIN_NUMBERS[down], "across": PLAIN_NUMBERS[across], "source_down": across * 100, "source_across": 100,
         "source_rows": down, "source_columns": across, "destination_rows": down, "destination_columns": across,
         "destination_die": 3, "members": count, "member_step": 2, "member_places": 5, "longer_members": 1}
+
+
+@pytest.mark.parametrize("column", [0, 6])
+def test_elements_of_a_tile_begin_with_the_first_that_is_there(column: int) -> None:
+    """The tile's places are counted from its first element, of which rows 2 and 3 and columns 1 to 4 lie in memory: one
+    behind the other, or a column of six behind the other."""
+    work: Any = SimpleNamespace(tiles=Buffer("tiles", 70, 40, 8, 8), elements=(2, 2, 1, 4), plane=320, column=column,
+                                counts=(4, 5))
+    side = _tile_side(work, _Loops(4, 5, 1, 2, 3, False), 6)
+    assert side["pointer"]["offset"] == 70 + 20 * 8 + 3 * 8
+    places = {(i, j): (side["pointer"]["offset"] + side["origin"] + (i - side["row"]) * side["down"]
+                       + (j - side["column"]) * side["across"]) % 2**32 for i in range(2) for j in range(4)}
+    assert places == {(i, j): 70 + 20 * 8 + 3 * 8 + 320 * (6 * j + i if column else 6 * i + j)
+                      for i in range(2) for j in range(4)}
+    assert (side["rows"], side["columns"], side["plane_stride"], side["row_stride"]) == (2, 4, 40, 8)
