@@ -129,6 +129,14 @@ def test_rows_of_sums_end_with_the_memory(words: int, fits: bool) -> None:
             row_stationary.operands(memory, body, [0] * 16, TINY)
 
 
+def test_a_die_looks_for_ends_among_the_sums_that_it_stored() -> None:
+    """Those of fixed-point formats are counted."""
+    die = GoldenArray(TINY, 1, 1024).dies[0]
+    for address, values in ((0, [3]), (100, [1, 2, 4])):
+        die.write_memory(address, np.array(values, dtype=np.float32).view(np.uint32))
+    assert die._multiply(MatrixOperation.ROW_STATIONARY, _plain_body(filters=3)).tolist() == [[3, 6, 12]]
+
+
 @pytest.mark.parametrize(("name", "operation"), [
     ("ndp-tiny", MatrixOperation.ROW_STATIONARY), ("hypar-tiny", MatrixOperation.GEMM),
     ("hypar-tiny", MatrixOperation.CONVOLUTION)])
