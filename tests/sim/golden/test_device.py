@@ -173,6 +173,16 @@ def test_numbers_at_the_ends_of_a_fixed_format_are_counted() -> None:
     assert (counts, cleared) == ([6, 3], [0, 0])
 
 
+def test_ends_are_looked_for_among_the_sums_of_a_convolution() -> None:
+    """Two windows of three numbers, four filters: five of eight sums are an end."""
+    array = loaded([task(CONVOLUTION)], parameters=preset("fpga-tiny"))
+    die = array.dies[0]
+    for address, values in ((0, [0] * 1024), (1, [4, 0, 0, 0, 4]), (20, [1, 3, 3, -3]), (24, [3, 0, 1, -4])):
+        die.write_memory(address, Q3_12.encode(np.array(values)).astype(np.int16).view(np.uint16))
+    run(array)
+    assert (status(array), die.read_register(Register.SUMS_AT_ENDS)) == (2, 5)
+
+
 def test_pointers_have_bases() -> None:
     operation, fields = copy(3, 2, 2)
     array = loaded([task((operation, {**fields, "source": at(3, 15), "destination": at(2, 4)}))])
