@@ -215,7 +215,7 @@ def _fewest_slots(die: DieParameters, samples: int) -> int:
     return slots(samples)[1]
 
 
-@pytest.mark.parametrize("samples", [1, 2, 3, 5, 7, 8, 13, 14, 20, 33])
+@pytest.mark.parametrize("samples", [1, 2, 3, 5, 7, 8, 12, 13, 14, 20, 33])
 @pytest.mark.parametrize("die", [TINY, DIES["demo"], DIES["paper"]], ids=["few-taps", "demo", "paper"])
 def test_samples_of_gradients_are_kernel_rows_and_columns(die: DieParameters, samples: int) -> None:
     """One a row, two, or what takes fewest slots; as many as a PE holds where samples are more than the array's."""
