@@ -75,6 +75,33 @@ def test_memories_begin_with_zeros_that_are_not_read(main: Path) -> None:
     assert "zeros[0] =" in (kept.parent / "top.v").read_text()
 
 
+NAMES = """module top(input clk, input [31:0] a, output reg [31:0] q);
+  wire [31:0] \\$1 ;
+  reg [31:0] \\$auto$2 ;
+  wire [31:0] \\sum$3 ;
+  assign \\$1 = a + 1;
+  assign \\sum$3 = \\$auto$2 ^ a;
+  always @(posedge clk) \\$auto$2 <= \\$1 ;
+  always @(posedge clk) q <= \\sum$3 ;
+endmodule
+"""
+
+
+def test_waves_have_what_somebody_has_named(main: Path) -> None:
+    """And nothing of what the tools have: it would be four of ten signals of a die, and half of the build's time."""
+    library = build_library({"top.v": NAMES}, "top", cpp=[main], trace=True)
+    text = "".join(path.read_text() for path in (library.parent / "made").glob("Vmodel__Trace*.cpp"))
+    assert set(re.findall(r'VL_TRACE_DECL_\w+\([^"]*"([^"]*)"', text)) == {"clk", "a", "q", "sum$3"}
+
+
+def test_large_pages_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for chosen, wanted in (("glibc.malloc.arena_max=1", "glibc.malloc.arena_max=1"), (None, verilator.LARGE_PAGES)):
+        monkeypatch.setenv("GLIBC_TUNABLES", chosen or "")
+        if chosen is None:
+            monkeypatch.delenv("GLIBC_TUNABLES")
+        assert verilator.environment()["GLIBC_TUNABLES"] == wanted
+
+
 LOAD = """import ctypes, sys
 from pathlib import Path
 from plinth_sim.rtl.verilator import build_library
