@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.support.dies import LINK_TRAFFIC as PARAMETERS
 
 from plinth.buffers import Buffer
 from plinth.driver.driver import DieError, Driver
@@ -12,14 +13,11 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth_hw.isa.formats import FP32, factor_word
 from plinth_hw.isa.operations import CollectiveOperation, Engine, TransferOperation, UpdateOperation
-from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register, Status
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray, Faults
 
 DIES, ROWS, REDUCED, MEMORY_WORDS = 4, 240, 1024, 1 << 18
-#: A die that does nothing but send.
-PARAMETERS = preset("ndp-tiny-links", engines=frozenset({Engine.TRANSFER, Engine.COLLECTIVE}))
 #: Faults of each rate and kind.
 KINDS = {
     "none": Faults(),

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.support.dies import NDP
 from tests.support.networks import random_data, random_plan, trainable_network
 from tests.support.sessions import LEFT
 from tests.support.shares import assert_same
 
+from plinth.array.array import Array
 from plinth.driver.driver import Driver
 from plinth.lower.training import lower_training
 from plinth.network.network import Network
@@ -21,7 +23,7 @@ from plinth.plan.plan import Plan
 from plinth.runtime.arrays import WaveWindow, cosim_array
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.rtl.remote_links import Bytes, Lockstep
 
 #: Memory of a die.
@@ -100,11 +102,11 @@ def _nothing(driver: Driver) -> None:
 
 @dataclass(frozen=True)
 class CosimTraining:
-    """Some steps of a network under a plan on co-simulated dies of a preset."""
+    """Some steps of a network under a plan on co-simulated dies."""
 
     network: Network
     plan: Plan
-    preset: str
+    die: DieParameters
     steps: int = 2
     bit_errors: float = 0.0
     threads: int = 1
@@ -112,18 +114,21 @@ class CosimTraining:
     waves: tuple[int, Path] | None = None
     #: Called with the driver before the first step.
     before: Callable[[Driver], None] = _nothing
+    #: Links, if not those of a ring.
+    array: Array | None = None
 
     def __call__(self, lockstep: Lockstep | None) -> tuple[dict[int, Any], dict[str, Any]]:
         """Train on the dies of a process: the memory of each after the last step, and all that the host has read."""
-        network, plan, die = self.network, self.plan, preset(self.preset)
+        network, plan, die = self.network, self.plan, self.die
+        links = self.array and self.array.directed()
         data = random_data(network, self.steps * plan.batch, np.random.default_rng(3))
         program = lower_training(network, plan, die, rule=RULE, steps=self.steps, memory_words=MEMORY_WORDS)
         window = self.waves and WaveWindow(self.waves[0], 500, 600, self.waves[1])
-        array, _ = cosim_array(die, plan.dies, MEMORY_WORDS, threads=self.threads, bit_errors=self.bit_errors,
-                               window=window, lockstep=lockstep)
+        array, _ = cosim_array(die, plan.dies, MEMORY_WORDS, threads=self.threads, links=links,
+                               bit_errors=self.bit_errors, window=window, lockstep=lockstep)
         for device in array.dies:
             device.write_memory(0, np.full(MEMORY_WORDS, LEFT, dtype=np.uint32))
-        driver = Driver(array, program, memory_words=MEMORY_WORDS)
+        driver = Driver(array, program, memory_words=MEMORY_WORDS, links=links)
         session = Session(network, data, program, driver, None, None, plan.batch, 0)
         session.load_parameters(initial_parameters(network, 0))
         driver.clear_counters()
@@ -136,11 +141,12 @@ class CosimTraining:
         return memories, read
 
 
-def small(preset: str, **options: Any) -> CosimTraining:
+def small(die: DieParameters = NDP, array: Array | None = None, **options: Any) -> CosimTraining:
     """A small network with a convolution on four dies."""
     generator = np.random.default_rng([12, 4])
     network = trainable_network(generator)
-    return CosimTraining(network, random_plan(network, 4, 8, generator), preset, **options)
+    plan = random_plan(network, 4, 8, generator)
+    return CosimTraining(network, plan.resharded(array=array) if array else plan, die, array=array, **options)
 
 
 def assert_one_process(outcomes: Sequence[tuple[dict[int, Any], dict[str, Any]]],

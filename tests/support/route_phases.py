@@ -4,14 +4,13 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+from tests.support.dies import ROUTING as DIE
 
 from plinth.buffers import Buffer
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup, route_setup
 from plinth_hw.isa.operations import CollectiveOperation, Engine, Traffic, TransferOperation
-from plinth_hw.isa.parameters import preset
 
-DIE = preset("ndp-tiny-routes", engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}), chunk_words=16)
 DIES, MEMORY_WORDS = 4, 1 << 16
 #: Words of all-reduces: the first two go on while routes change.
 MESSAGES = (4096, 4096, 512, 512)

@@ -1,6 +1,5 @@
 """Random tasks of a row-stationary machine."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,14 +8,11 @@ from numpy.typing import NDArray
 from tests.support.systolic import numbers
 
 from plinth.machine.mappings import Loops, Work, costs
-from plinth_hw.isa.formats import FP16, Q3_12, word_type
-from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.formats import word_type
+from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived, needs
 from plinth_sim.golden.matrix import storage, stored
 
-#: The smallest machines with FP16 and with fixed-point operands.
-TINY_MIXED = replace(preset("hypar-tiny"), name="hypar-tiny-mixed", multiply_format=FP16)
-TINY_FIXED = replace(preset("hypar-tiny"), name="hypar-tiny-fixed", multiply_format=Q3_12)
 #: Words from which on maps, filters and sums lie.
 X, W, C = 0, 24000, 48000
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.dies import LINKED, MIXED, NDP, ROWS_FIXED, ROWS_MIXED
 from tests.support.reports import assert_report_exact
-from tests.support.row_stationary import TINY_FIXED, TINY_MIXED
 
 from plinth import cli
 from plinth.files.reports import check_report
@@ -43,24 +43,26 @@ def test_every_weight_equals_the_golden_run(dies: int, tmp_path: Path) -> None:
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("preset", ["ndp-tiny", "ndp-demo-mixed"])
-def test_rmsprop(preset: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("die", [NDP, MIXED], ids=["fp32", "mixed"])
+def test_rmsprop(die: DieParameters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of FP32 and of gradients of FP16 products."""
-    report = train(tmp_path, "--dies", "2", "--steps", "3", "--preset", preset, "--update", "rmsprop")
+    monkeypatch.setitem(PRESETS, die.name, die)
+    report = train(tmp_path, "--dies", "2", "--steps", "3", "--update", "rmsprop")
     assert_report_exact(report)
     assert report["failure"] is None and report["update_rule"]["kind"] == "rmsprop"
 
 
 @pytest.mark.parametrize("array", ["full-4", pytest.param("torus-2x4", marks=pytest.mark.long)])
 def test_other_arrays(array: str, tmp_path: Path) -> None:
-    """Rings of members that are not neighbours, and transfers between any two dies."""
-    report = train(tmp_path, "digits-mlp", "--array", array, "--planner", "hypar", "--steps", "2")
+    """Rings of members that are not neighbours, and transfers between any two dies, over links with a link layer."""
+    report = train(tmp_path, "digits-mlp", "--preset", LINKED.name, "--array", array, "--planner", "hypar",
+                   "--steps", "2")
     assert report["array"] == array
     assert_report_exact(report)
 
 
 @pytest.mark.parametrize("network", ["digits-mlp", "digits-cnn"])
-@pytest.mark.parametrize(("die", "number_format"), [(TINY_MIXED, "mixed"), (TINY_FIXED, "fixed")])
+@pytest.mark.parametrize(("die", "number_format"), [(ROWS_MIXED, "mixed"), (ROWS_FIXED, "fixed")])
 def test_row_stationary_dies_of_narrow_operands(network: str, die: DieParameters, number_format: str, tmp_path: Path,
                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRESETS, die.name, die)

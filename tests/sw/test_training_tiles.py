@@ -5,17 +5,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.dies import PREDICTING
 from tests.support.reports import assert_report_exact
 
 from plinth import cli
+from plinth_hw.isa.parameters import PRESETS
 
-pytestmark = pytest.mark.xdist_group("tiny-winograd-dies")
+pytestmark = pytest.mark.xdist_group("tiny-predict-dies")
 
 
-def test_a_planner_splits_the_elements_of_tiles(tmp_path: Path) -> None:
+def test_a_planner_splits_the_elements_of_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `mpt`, on the RTL; by the plan that it wrote, on the golden model: the same words, the same losses."""
     array, plan, data = (tmp_path / name for name in ("array.yaml", "plan.yaml", "few.npz"))
-    array.write_text("version: 1\nname: four\ntopology: ring\ndies: 4\npreset: ndp-tiny-winograd\n")
+    monkeypatch.setitem(PRESETS, PREDICTING.name, PREDICTING)
+    array.write_text(f"version: 1\nname: four\ntopology: ring\ndies: 4\npreset: {PREDICTING.name}\n")
     generator = np.random.default_rng(0)
     np.savez(data, x=generator.random((12, 1, 8, 8), dtype=np.float32), y=generator.integers(0, 10, 12))
     how = ["digits-cnn", "--winograd", "2", "--weights", "winograd", "--array", str(array), "--planner", "mpt",

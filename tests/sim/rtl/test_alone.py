@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.compiled import compare
+from tests.support.dies import ALONE
 from tests.support.graphs import random_program, tangled
 
 from plinth.driver.driver import DieError, Driver
@@ -11,14 +12,12 @@ from plinth_hw.isa import registers as regs
 from plinth_hw.isa.descriptors import HEADER_WORDS, TaskHeader
 from plinth_hw.isa.layout import pack
 from plinth_hw.isa.operations import Engine
-from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
 from plinth_sim.rtl.cosim import CosimArray, CosimError
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("lone-dies")]
 
 WORDS = 1 << 13
-ALONE = preset("ndp-tiny", engines=frozenset({Engine.VECTOR}), ports=0, counters=16, die_bits=1)
 
 
 def test_a_graph_with_advances_of_its_own_counters() -> None:

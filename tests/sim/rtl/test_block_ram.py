@@ -3,18 +3,17 @@
 import numpy as np
 import pytest
 from tests.support.compiled import compare
+from tests.support.dies import ON_CHIP as HALF
 from tests.support.graphs import random_program
 
 from plinth.driver.driver import DieError, Driver
-from plinth_hw.isa.formats import Q3_12
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import ControlBits, Register, Status
 from plinth_sim.rtl.cosim import CosimArray, CosimError
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("block-ram-dies")]
 
-WORDS = 1 << 13
-HALF = preset("ndp-tiny", multiply_format=Q3_12, block_ram_words=WORDS, axi_ports=0)
+WORDS = HALF.block_ram_words
 WHOLE = preset("ndp-tiny", block_ram_words=WORDS, axi_ports=0)
 #: What its graphs work on lies on both sides of the bound.
 BOTH = preset("ndp-tiny", block_ram_words=512)

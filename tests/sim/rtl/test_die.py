@@ -3,23 +3,21 @@
 import numpy as np
 import pytest
 from tests.support.compiled import compare
+from tests.support.dies import FIXED, MIXED, ROWS, ROWS_FIXED
+from tests.support.dies import NDP as TINY
 from tests.support.graphs import random_program
-from tests.support.row_stationary import TINY_FIXED
 
 from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.operations import Engine, MatrixOperation, TransferOperation
-from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 18
-TINY = preset("ndp-tiny")
-MIXED, FIXED = preset("ndp-tiny", multiply_format=FP16), preset("fpga-tiny")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -30,14 +28,14 @@ def test_random_graphs_give_equal_memory(dies: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("die", [MIXED, FIXED, preset("hypar-tiny"), TINY_FIXED],
+@pytest.mark.parametrize("die", [MIXED, FIXED, ROWS, ROWS_FIXED],
                          ids=["mixed", "fixed", "rows", "fixed rows"])
 def test_random_graphs_of_other_dies(die: DieParameters, seed: int) -> None:
     program, buffers = random_program(die, 2, seed, 40, MEMORY_WORDS)
     compare(program, buffers, seed, memory_words=MEMORY_WORDS)
 
 
-@pytest.mark.parametrize("die", [FIXED, TINY_FIXED], ids=["fixed", "fixed rows"])
+@pytest.mark.parametrize("die", [FIXED, ROWS_FIXED], ids=["fixed", "fixed rows"])
 def test_numbers_at_the_ends_of_their_format_are_counted_as_in_the_golden_model(die: DieParameters) -> None:
     program, buffers = random_program(die, 2, 3, 60, MEMORY_WORDS)
     saturations = []

@@ -2,17 +2,16 @@
 them: the die stops, the driver names the task, co-simulated and golden dies say the same."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.support.code_graphs import CODES, COLUMNS, ROOM, ROWS, coded_program
+from tests.support.dies import PREDICTING as TINY
 
 from plinth.driver.driver import DieError, Driver
 from plinth.driver.program import Program
 from plinth_hw.isa.operations import ErrorCode
-from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import ControlBits, Register, Status
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
@@ -20,7 +19,6 @@ from plinth_sim.rtl.cosim import CosimArray
 pytestmark = pytest.mark.xdist_group("tiny-predict-dies")
 
 MEMORY_WORDS = 1 << 18
-TINY = replace(preset("ndp-tiny-winograd"), codes=True)
 #: What a length is forged to.
 FORGED: tuple[Callable[[int], int], ...] = (
     lambda length: length + 1, lambda length: length - 1, lambda _: ROOM, lambda _: 0, lambda _: 0xFFFFFFFF)

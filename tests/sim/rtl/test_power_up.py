@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.support.back_ends import Image, check_equal, images
 from tests.support.code_graphs import CODES, coded_program
+from tests.support.dies import POWERED_FIXED, POWERED_TILES
 from tests.support.graphs import random_program
 from tests.support.tiles import RandomTiles
 
@@ -16,9 +17,8 @@ from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble
 from plinth_hw.isa import registers as regs
-from plinth_hw.isa.formats import Q3_12
 from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
-from plinth_hw.isa.parameters import FIXED_ENGINES, DieParameters, preset
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import ControlBits, Register
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
@@ -30,12 +30,8 @@ pytestmark = pytest.mark.slow
 MEMORY_WORDS = 1 << 16
 DIES = 3
 STATES = (PowerUp(), PowerUp(seed=1), PowerUp(seed=2))
-#: All stages of the transfer engine, routes looked up ahead, and link layers; and the row-stationary machine, fixed
-#: point, the optimiser, and routes looked up as packets wait.
-TILES = preset("ndp-tiny-links", transforms=((2, 3),), codes=True)
-FIXED = preset("hypar-tiny", multiply_format=Q3_12, engines=FIXED_ENGINES)
-DIE_TYPES = [pytest.param(TILES, id="tiles", marks=pytest.mark.xdist_group("power-up-tiles")),
-             pytest.param(FIXED, id="fixed", marks=pytest.mark.xdist_group("power-up-fixed")),
+DIE_TYPES = [pytest.param(POWERED_TILES, id="tiles", marks=pytest.mark.xdist_group("power-up-tiles")),
+             pytest.param(POWERED_FIXED, id="fixed", marks=pytest.mark.xdist_group("power-up-fixed")),
              pytest.param(preset("ndp-tiny-routes"), id="routes", marks=pytest.mark.long),
              pytest.param(preset("fpga-tiny"), id="systolic-fixed", marks=pytest.mark.long)]
 

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.dies import LINKED
 from tests.support.lockstep import CosimTraining, assert_one_process, in_lockstep, outcome_of, small
 from tests.support.standin import Standin, standin
 
+from plinth.array.array import full
 from plinth.driver.driver import DieError, Driver, RemoteDieError
 from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import preset
@@ -16,6 +18,8 @@ from plinth_sim.rtl.remote_links import Lockstep
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
+#: All four dies joined.
+JOINED = full(4)
 PAIR = ((0,), (1,))
 HALVES = ((0, 1), (2, 3))
 UNEVEN = ((0,), (1, 2), (3,))
@@ -95,8 +99,7 @@ def test_a_wait_of_one_process_while_the_other_meets() -> None:
     assert alone[2] == 20 < alone[3] < alone[0] < alone[1] < 1000
 
 
-@pytest.mark.parametrize("training", [small("ndp-tiny"), small("ndp-tiny-links", bit_errors=3e-5)],
-                         ids=lambda training: training.preset)
+@pytest.mark.parametrize("training", [small(), small(LINKED, JOINED, bit_errors=3e-5)], ids=["ring", "linked"])
 def test_processes_have_the_cycles_of_one(training: CosimTraining) -> None:
     """Training steps, with everything that the host reads; with a link layer faults are injected."""
     alone = training(None)
@@ -107,18 +110,18 @@ def test_processes_have_the_cycles_of_one(training: CosimTraining) -> None:
 
 def test_injected_faults_cost_cycles() -> None:
     """Otherwise steps with faults would show nothing."""
-    (_, perfect), (_, faulty) = small("ndp-tiny-links")(None), small("ndp-tiny-links", bit_errors=3e-5)(None)
+    (_, perfect), (_, faulty) = small(LINKED, JOINED)(None), small(LINKED, JOINED, bit_errors=3e-5)(None)
     assert perfect["cycles"] < faulty["cycles"]
 
 
 def test_threads_of_processes_decide_nothing() -> None:
-    assert_one_process(in_lockstep(HALVES, small("ndp-tiny", steps=1, threads=2)), small("ndp-tiny", steps=1)(None))
+    assert_one_process(in_lockstep(HALVES, small(steps=1, threads=2)), small(steps=1)(None))
 
 
 def test_waves_of_a_die_of_the_second_process(tmp_path: Path) -> None:
     """The file of one process, bit for bit."""
     paths = [tmp_path / name for name in ("one.vcd", "two.vcd")]
-    one, two = (small("ndp-tiny", steps=1, waves=(3, path)) for path in paths)
+    one, two = (small(steps=1, waves=(3, path)) for path in paths)
     one(None)
     in_lockstep(HALVES, two)
     assert paths[0].read_bytes() == paths[1].read_bytes() and paths[0].stat().st_size > 100_000
@@ -132,7 +135,7 @@ def bad_task(driver: Driver) -> None:
 
 def test_an_error_of_a_die_ends_all() -> None:
     """With its task where it lives, elsewhere as that of another process."""
-    elsewhere, here = in_lockstep(HALVES, outcome_of(small("ndp-tiny", steps=1, before=bad_task)))
+    elsewhere, here = in_lockstep(HALVES, outcome_of(small(steps=1, before=bad_task)))
     assert isinstance(elsewhere, RemoteDieError), elsewhere
     assert isinstance(here, DieError) and not isinstance(here, RemoteDieError), here
     assert str(here).startswith("die 2: ") and "stopped with" in str(here)

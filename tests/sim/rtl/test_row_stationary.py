@@ -2,7 +2,8 @@
 
 import pytest
 from tests.support.compiled import compare
-from tests.support.row_stationary import TINY_FIXED, TINY_MIXED
+from tests.support.dies import ROWS as TINY
+from tests.support.dies import ROWS_FIXED, ROWS_MIXED
 
 from plinth.buffers import Buffer
 from plinth.driver.driver import DieError, Driver
@@ -12,13 +13,12 @@ from plinth.lower.program import assemble, ring_setup
 from plinth.machine.convolution import ConvolutionShape, FeatureMap
 from plinth.machine.row_stationary_tasks import RowStationary
 from plinth_hw.isa.operations import Engine, MatrixOperation
-from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.rtl.cosim import CosimArray
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 17
-TINY = preset("hypar-tiny")
 
 
 def program(die: DieParameters, *layers: ConvolutionShape, images: int = 2) -> tuple[Program, list[Buffer]]:
@@ -65,7 +65,7 @@ def layer(size: int, inputs: int, outputs: int, kernel: int, stride: int, paddin
                             stride=(stride, stride), padding=(padding, padding))
 
 
-@pytest.mark.parametrize("die", [TINY, TINY_MIXED, TINY_FIXED], ids=["fp32", "mixed", "fixed"])
+@pytest.mark.parametrize("die", [TINY, ROWS_MIXED, ROWS_FIXED], ids=["fp32", "mixed", "fixed"])
 @pytest.mark.parametrize(("memory_latency", "write_latency"), [(20, 20), (1, 1), (200, 100)])
 def test_products_give_equal_memory(memory_latency: int, write_latency: int, die: DieParameters) -> None:
     compare(*program(die, layer(7, 6, 5, 3, 1, 1), layer(9, 3, 7, 5, 2, 2)), 3, memory_words=MEMORY_WORDS,

@@ -1,17 +1,17 @@
 """Tiles between co-simulated dies of rings, tori and full arrays, against the golden model."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.dies import SENDING, TRANSFORMING
 from tests.support.tiles import RandomTiles
 
 from plinth.array.array import ARRAYS, Array, ring
 from plinth.driver.driver import DieError, Driver
 from plinth_hw.isa.descriptors import RECORD_WORDS
 from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
@@ -19,12 +19,6 @@ from plinth_sim.rtl.cosim import CosimArray
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 14
-ONLY = frozenset({Engine.TRANSFER})
-
-
-def parameters(array: Array) -> Any:
-    """A die with small buffers, and the links that the array needs."""
-    return preset("ndp-tiny", engines=ONLY, chunk_words=16, flit_words=2, ports=max(2, array.ports))
 
 
 def compare(tiles: RandomTiles, array: Array, seed: int, **options: Any) -> None:
@@ -55,7 +49,7 @@ def compare(tiles: RandomTiles, array: Array, seed: int, **options: Any) -> None
 def test_random_tiles(name: str, seed: int, options: dict[str, Any]) -> None:
     """Store, add, gather and scatter between all dies; what may follow waits for counters that tiles advance."""
     array = ARRAYS[name]
-    tiles = RandomTiles(parameters(array), array.dies, seed)
+    tiles = RandomTiles(SENDING, array.dies, seed)
     for number in range(40):
         tiles.transfer(f"t{number}")
     compare(tiles, array, seed, **options)
@@ -65,7 +59,7 @@ def test_random_tiles(name: str, seed: int, options: dict[str, Any]) -> None:
 def test_random_transforms(seed: int) -> None:
     """Windows to tiles and tiles to maps between all dies, among other tiles."""
     array = ARRAYS["full-4"]
-    tiles = RandomTiles(replace(parameters(array), transforms=((2, 3),)), array.dies, seed)
+    tiles = RandomTiles(TRANSFORMING, array.dies, seed)
     for number in range(30):
         (tiles.transform if number % 3 else tiles.transfer)(f"t{number}")
     compare(tiles, array, seed)
@@ -74,7 +68,7 @@ def test_random_transforms(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_random_tiles_whose_places_go_to_several_dies(seed: int) -> None:
     array = ARRAYS["full-4"]
-    tiles = RandomTiles(replace(parameters(array), transforms=((2, 3),)), array.dies, seed)
+    tiles = RandomTiles(TRANSFORMING, array.dies, seed)
     for number in range(30):
         (tiles.spread, tiles.transform, tiles.spread, tiles.transfer)[number % 4](f"t{number}")
     compare(tiles, array, seed)
@@ -82,16 +76,16 @@ def test_random_tiles_whose_places_go_to_several_dies(seed: int) -> None:
 
 def test_links_of_different_latency() -> None:
     array = ring(4)
-    tiles = RandomTiles(parameters(array), 4, 5)
+    tiles = RandomTiles(SENDING, 4, 5)
     for number in range(30):
         tiles.transfer(f"t{number}")
     compare(tiles, array, 5, links=[(*link, 1 + 17 * place % 60) for place, link in enumerate(array.directed())])
 
 
-def crossing(array: Array, words: int, operation: TransferOperation, transforms: tuple[tuple[int, int], ...] = (),
-             **changes: Any) -> RandomTiles:
+def crossing(array: Array, words: int, operation: TransferOperation, die: DieParameters = SENDING, **changes: Any
+             ) -> RandomTiles:
     """Every die sends a long tile to every other at once, each to a place of its own."""
-    tiles = RandomTiles(replace(parameters(array), transforms=transforms), array.dies, 0)
+    tiles = RandomTiles(die, array.dies, 0)
     sources = [builder.allocate("long", 1, words) for builder in tiles.builders]
     places = [[builder.allocate(f"from{other}", 1, words) for other in range(array.dies)]
               for builder in tiles.builders]
@@ -153,7 +147,8 @@ def test_bad_transforms_are_named(make: Any, changes: dict[str, Any], message: s
     """Two places across become four."""
     fields = {"columns": 8, "across": 2, "source_rows": 1, "source_columns": 2, "source_across": 8,
               "destination_rows": 1, "destination_columns": 4, "destination_across": 8}
-    stops(make, crossing(ARRAYS["full-4"], 50, TransferOperation.TRANSFORM, ((2, 3),), **(fields | changes)), message)
+    tiles = crossing(ARRAYS["full-4"], 50, TransferOperation.TRANSFORM, TRANSFORMING, **(fields | changes))
+    stops(make, tiles, message)
 
 
 def stops(make: Any, tiles: RandomTiles, message: str) -> None:
@@ -170,7 +165,7 @@ def stops(make: Any, tiles: RandomTiles, message: str) -> None:
 def test_every_die_hears_of_an_error() -> None:
     """One die stops; the others, also those that it has no link to, report it as another die's."""
     array = ARRAYS["torus-2x4"]
-    tiles = RandomTiles(parameters(array), array.dies, 0)
+    tiles = RandomTiles(SENDING, array.dies, 0)
     tiles.builders[5].add("bad", Engine.TRANSFER, TransferOperation.COPY, {
         "source": {"offset": 0, "base": 0}, "destination": {"offset": 64, "base": 0}, "columns": 0, "rows": 1,
         "planes": 1})
@@ -190,4 +185,4 @@ def test_every_die_hears_of_an_error() -> None:
 
 def test_a_link_without_latency_is_refused() -> None:
     with pytest.raises(ValueError, match=r"link \(0, 0, 1, 1, 0\) must have a positive latency"):
-        CosimArray(preset("ndp-tiny"), 2, 64, links=[(0, 0, 1, 1, 0)])
+        CosimArray(SENDING, 2, 64, links=[(0, 0, 1, 1, 0)])

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from tests.support import vcd
 from tests.support.compiled import WINDOW_CYCLES, compare
+from tests.support.dies import NDP as DIE
 from tests.support.graphs import random_program
-from tests.support.route_phases import DIE
 
 from plinth_sim.golden import transfer
 
-#: With tracing, a build takes by far the longest of what is built here: of few engines it does not.
+#: With tracing, a build takes by far the longest of what is built here: all tests have waves of the same die.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 15

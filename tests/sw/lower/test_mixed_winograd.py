@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from tests.support.dies import MIXED_TILES as TINY
 from tests.support.networks import random_data, winograd_network
 from tests.support.sessions import MEMORY_WORDS, session
 
@@ -27,12 +28,8 @@ from plinth.step.tasks import Multiplication, Task, TransformTiles, Vector
 from plinth.train.data import Dataset
 from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.winograd import form
-
-#: That move a beat a cycle within, four times what a link takes.
-TINY = preset("ndp-tiny-winograd", multiply_format=FP16, transfer_words=4)
 
 
 def lowered(network: Network, plan: Plan) -> TrainingProgram:

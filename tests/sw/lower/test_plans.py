@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.support.dies import FIXED, MIXED, NDP, ROWS
 from tests.support.networks import CONCATENATED, DOUBLED, random_data, random_plan, trainable_network
 from tests.support.sessions import MEMORY_WORDS, session
 
@@ -36,7 +37,7 @@ from plinth.step.build import step_of
 from plinth.step.tasks import Task, TileCopy
 from plinth.train.data import Dataset
 from plinth.update.rule import UpdateRule
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import DieParameters, preset
 
 
 def lowered(seed: int, dies: int, name: str) -> tuple[Network, Plan, Dataset, TrainingProgram]:
@@ -124,11 +125,12 @@ def test_gelus(name: str, bound: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("tiny-dies")
-@pytest.mark.parametrize("name", ["ndp-tiny", "ndp-demo-mixed", "fpga-tiny", "hypar-tiny"])
-def test_gelus_on_rtl(name: str) -> None:
-    network, dies = gelus(joined=not name.endswith("mixed")), 1 if name == "hypar-tiny" else 2
+@pytest.mark.parametrize(("die", "dies"), [(NDP, 2), (MIXED, 2), (FIXED, 2), (ROWS, 1)],
+                         ids=["ndp", "mixed", "fixed", "rows"])
+def test_gelus_on_rtl(die: DieParameters, dies: int) -> None:
+    network = gelus(joined=die is not MIXED)
     plan = data_parallel(network, dies=dies, batch=4)
-    program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+    program = lower_training(network, plan, die, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     run = session(network, plan, random_data(network, 4, np.random.default_rng(1)), program, rtl=True)
     next(iter(run.epoch(0)))
     assert run.equal and run.compared_steps == 1

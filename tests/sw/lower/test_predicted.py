@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.dies import PREDICTING as TINY
+from tests.support.dies import PREDICTING_PAIRS as WIDER
 from tests.support.networks import enlarged_digits, random_data, random_plan, winograd_network
 from tests.support.sessions import MEMORY_WORDS, session
 
@@ -41,11 +43,7 @@ from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_sim.golden import prediction
 
-#: Of a word a flit: any number of channels is predicted.
-TINY = replace(preset("ndp-tiny-winograd"), codes=True)
 DEMO = "ndp-demo-predict"
-#: Of two words a flit.
-WIDER = preset(DEMO, rows=4, columns=4)
 
 
 def lowered(network: Network, plan: Plan, die: DieParameters = TINY) -> TrainingProgram:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rich.console import Console
+from tests.support.dies import PREDICTING as TINY
 from tests.support.networks import random_data
 from tests.support.sessions import MEMORY_WORDS, session
 
@@ -37,8 +38,6 @@ from plinth.simulate.rows import layer_rows
 from plinth.simulate.step import simulated
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
-
-TINY = replace(preset("ndp-tiny-winograd"), codes=True)
 
 
 def fractal(generator: np.random.Generator) -> Network:

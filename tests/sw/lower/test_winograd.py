@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.support.dies import MIXED_TILES, PREDICTING
 from tests.support.networks import random_data, random_plan, winograd_network
 from tests.support.sessions import MEMORY_WORDS, session
 
@@ -26,10 +27,10 @@ from plinth.step.tasks import LineTransform, TileCopy
 from plinth.step.tensors import Tiles
 from plinth.step.tile_operations import Gather
 from plinth.train.data import Dataset
+from plinth.train.session import Session
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import TaskHeader
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters, preset
 
@@ -40,6 +41,11 @@ def lowered(network: Network, plan: Plan, rule: UpdateRule | None = None, die: D
             ) -> TrainingProgram:
     return lower_training(network, plan, die or preset(TINY), rule=rule or UpdateRule(), steps=1,
                           memory_words=MEMORY_WORDS)
+
+
+def on_rtl(network: Network, plan: Plan, data: Dataset) -> Session:
+    """On dies that predict, too."""
+    return session(network, plan, data, lowered(network, plan, die=PREDICTING), rtl=True)
 
 
 def case(seed: int, dies: int) -> tuple[Network, Plan, Dataset]:
@@ -70,14 +76,14 @@ def test_a_step_is_that_of_the_network_under_any_plan(seed: int, dies: int) -> N
     assert max(run.checks.largest.values()) < 3e-5
 
 
-@pytest.mark.xdist_group("tiny-winograd-dies")
+@pytest.mark.xdist_group("tiny-predict-dies")
 @pytest.mark.parametrize(("seed", "dies"), [
     (0, 2), (1, 4), (2, 8),
     *(pytest.param(seed, dies, marks=pytest.mark.slow) for seed, dies in (
         (3, 1), (4, 2), (5, 4), (6, 4), (7, 8), (8, 8), (9, 3), (10, 6)))])
 def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
     network, plan, data = case(100 + seed, dies)
-    run = session(network, plan, data, lowered(network, plan), rtl=True)
+    run = on_rtl(network, plan, data)
     next(iter(run.epoch(0)))
     assert run.equal
     assert sum(run.driver.injected_words(die) for die in range(dies)) == plan.words
@@ -94,20 +100,19 @@ def arranged(dies: int, vectors: tuple[tuple[str, ...], ...], batch: int = 16,
                          planner="data", model="exact", array=f"ring-{dies}")
 
 
-@pytest.mark.xdist_group("tiny-winograd-dies")
+@pytest.mark.xdist_group("tiny-predict-dies")
 def test_layers_of_a_step_have_groups_and_clusters_of_their_own() -> None:
     """(4 groups, 2 clusters) beside (1, 8), then (8, 1) beside (2, 4), on the same eight dies; weights stay where they
     are."""
     for vectors in ((("dp", "ep", "ep"), ("dp",) * 3), (("ep",) * 3, ("dp", "dp", "ep"))):
         network, plan = arranged(8, vectors)
-        run = session(network, plan, random_data(network, 16, np.random.default_rng(3)), lowered(network, plan),
-                      rtl=True)
+        run = on_rtl(network, plan, random_data(network, 16, np.random.default_rng(3)))
         next(iter(run.epoch(0)))
         assert run.equal and run.checks is not None and run.checks.failure is None
         assert sum(run.driver.injected_words(die) for die in range(8)) == plan.words
 
 
-@pytest.mark.xdist_group("tiny-winograd-dies")
+@pytest.mark.xdist_group("tiny-predict-dies")
 def test_one_step_has_layers_of_one_group_of_four_and_of_eight() -> None:
     """(1 group, 8 clusters), (4, 2) and (8, 1) of one array, whose routes stay as they are."""
     layers: list[Layer] = []
@@ -118,18 +123,18 @@ def test_one_step_has_layers_of_one_group_of_four_and_of_eight() -> None:
             *layers, Flatten(name="flatten"), Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss"))))
     assert {name: arrangement.arranged for name, arrangement in plan.arrangements.items()} == {
         "a": "1x8", "b": "4x2", "c": "8x1"}
-    run = session(network, plan, random_data(network, 8, np.random.default_rng(3)), lowered(network, plan), rtl=True)
+    run = on_rtl(network, plan, random_data(network, 8, np.random.default_rng(3)))
     next(iter(run.epoch(0)))
     assert run.equal and run.checks is not None and run.checks.failure is None
     assert sum(run.driver.injected_words(die) for die in range(8)) == plan.words
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("tiny-winograd-dies")
+@pytest.mark.xdist_group("tiny-predict-dies")
 def test_sixteen_dies_have_an_element_each() -> None:
     """In two steps, of samples of their own: the second has what the first has trained."""
     network, plan = arranged(16, (("ep",) * 4, ("ep", "ep", "dp", "dp")))
-    run = session(network, plan, random_data(network, 32, np.random.default_rng(4)), lowered(network, plan), rtl=True)
+    run = on_rtl(network, plan, random_data(network, 32, np.random.default_rng(4)))
     steps = sum(1 for _ in run.epoch(0))
     assert steps == run.compared_steps == 2
     assert run.equal and run.checks is not None and run.checks.failure is None
@@ -145,7 +150,7 @@ def test_a_layer_without_splits_of_elements_sends_nothing() -> None:
     assert not [transfer for transfer in plan.transfers if transfer.exchange.layer.startswith("conv")]
 
 
-@pytest.mark.xdist_group("tiny-winograd-dies")
+@pytest.mark.xdist_group("tiny-predict-dies")
 @pytest.mark.parametrize(("levels", "batch", "outputs"), [
     (0, 1, 2), (1, 1, 2), pytest.param(1, 10, 4, marks=pytest.mark.slow)])
 def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +168,7 @@ def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, mo
     for cycles in (1, 1 << 40):
         monkeypatch.setattr(tile_strips, "LEAST_CYCLES", cycles)
         tile_strips.tile_strips.cache_clear()
-        program = lowered(network, plan)
+        program = lowered(network, plan, die=PREDICTING)
         waits = {task.name: layout.unpack(TaskHeader, task.words) for task in program.step[0].tasks}
         transfers = [task.name for task in program.step[0].tasks if task.engine is Engine.TRANSFER]
         assert ("b.fprop[0].1" in waits) == (cycles == 1)
@@ -206,8 +211,7 @@ def test_maps_made_while_the_rest_is_sent_change_no_bit(dies: int, batch: int, o
     for most in (4, 1):
         monkeypatch.setattr(tile_strips, "MOST_GATHERED", most)
         tile_strips.gather_strips.cache_clear()
-        # A build with those of test_mixed_winograd.
-        program = lowered(network, plan, die=preset(TINY, transfer_words=4, **{"multiply_format": FP16} if rtl else {}))
+        program = lowered(network, plan, die=MIXED_TILES if rtl else preset(TINY, transfer_words=4))
         names = [task.name for task in program.step[0].tasks if task.engine is Engine.TRANSFER]
         for gather, untile in (("b.gather[0..]", "b.untile"), ("b.error_gather[0..]", "b.error_untile")):
             assert (f"{gather}.1" in names) == (most > 1)
@@ -349,14 +353,14 @@ def test_lines_change_no_bit(factors: tuple[int, ...], vector: tuple[str, ...], 
             np.testing.assert_array_equal(mine, other)
 
 
-@pytest.mark.xdist_group("tiny-winograd-dies")
+@pytest.mark.xdist_group("tiny-predict-dies")
 def test_scatters_of_lines_on_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     """A column each, and two; as slow links have them."""
     monkeypatch.setattr(lines, "_link_cycles", lambda *_: 1e9)
     network, plan = arranged(4, (("ep", "ep"), ("dp", "ep")), 8)
     assert sum(transfer.exchange.positions > 16 for transfer in plan.transfers
                if transfer.exchange.kind == "scatter") == 2
-    run = session(network, plan, random_data(network, 8, np.random.default_rng(10)), lowered(network, plan), rtl=True)
+    run = on_rtl(network, plan, random_data(network, 8, np.random.default_rng(10)))
     next(iter(run.epoch(0)))
     assert run.equal and run.checks is not None and run.checks.failure is None
     assert sum(run.driver.injected_words(die) for die in range(4)) == plan.words
@@ -426,11 +430,11 @@ def test_elements_have_rates_of_their_own(rule: UpdateRule) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("tiny-winograd-dies")
+@pytest.mark.xdist_group("tiny-predict-dies")
 def test_messages_by_element_on_rtl() -> None:
     """Rings carry the words of one message a layer."""
     network, plan = rated(UpdateRule(rate=0.1))
-    run = session(network, plan, random_data(network, 8, np.random.default_rng(7)), lowered(network, plan), rtl=True)
+    run = on_rtl(network, plan, random_data(network, 8, np.random.default_rng(7)))
     next(iter(run.epoch(0)))
     assert run.equal and run.checks is not None and run.checks.failure is None
     assert sum(run.driver.injected_words(die) for die in range(4)) == plan.words

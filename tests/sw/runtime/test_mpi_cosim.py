@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support import vcd
+from tests.support.dies import LINKED
 from tests.support.lockstep import CosimTraining, assert_one_process, small
 from tests.support.ranks import in_ranks, mpiexec
 
+from plinth.array.array import full
 from plinth.runtime.mpi_cosim import MpiLockstep
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
@@ -20,8 +22,8 @@ QUICK = ("run", "--device", "cosim", "--preset", "ndp-tiny", "--dies", "2", "--b
 
 
 @pytest.mark.parametrize(("processes", "training"), [
-    (((0, 1), (2, 3)), small("ndp-tiny-links", steps=1, bit_errors=3e-5, threads=2)),
-    (((0,), (1, 2), (3,)), small("ndp-tiny", steps=1))], ids=["two ranks", "three ranks"])
+    (((0, 1), (2, 3)), small(LINKED, full(4), steps=1, bit_errors=3e-5, threads=2)),
+    (((0,), (1, 2), (3,)), small(steps=1))], ids=["two ranks", "three ranks"])
 def test_ranks_have_the_cycles_of_one_process(processes: Sequence[Sequence[int]], training: CosimTraining) -> None:
     assert_one_process(in_ranks(processes, training, MpiLockstep), training(None))
 

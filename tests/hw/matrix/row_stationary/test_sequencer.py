@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.amaranth_sim import randomly, receive, send, simulate
-from tests.support.row_stationary import TINY_MIXED, random_body
+from tests.support.dies import ROWS_MIXED
+from tests.support.row_stationary import random_body
 
 from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.layout import pack
@@ -62,7 +63,7 @@ def _rounds(body: Any, die: DieParameters, region: int) -> tuple[dict[str, list[
 
 
 @pytest.mark.parametrize(("die", "seed", "slow"), [
-    (preset("hypar-tiny"), 1, None), (preset("hypar-tiny"), 2, "filters"), (TINY_MIXED, 3, "store")],
+    (preset("hypar-tiny"), 1, None), (preset("hypar-tiny"), 2, "filters"), (ROWS_MIXED, 3, "store")],
     ids=["eager", "slow filters", "mixed, slow store"])
 def test_random_tasks(die: DieParameters, seed: int, slow: str | None) -> None:
     """Also one of another operation, and one beyond a limit: these are only reported."""
