@@ -37,6 +37,13 @@ FAST_COMPILE = ("-O3", "-march=native")
 #: The same where a short build matters more, for a tenth of the simulation's speed. Walks over aliases take half of
 #: the time of -O1 and gain the code of a die nothing.
 QUICK_COMPILE = ("-O1", "--param=sccvn-max-alias-queries-per-access=0", "--param=dse-max-alias-queries-per-store=0")
+#: Beside these, for GCC, passes that take a quarter of the rest and gain it nothing either; others may not know them.
+QUICK_GCC = tuple(f"-fno-{name}" for name in (
+    "branch-count-reg", "combine-stack-adjustments", "compare-elim", "cprop-registers", "dce", "dse",
+    "guess-branch-probability", "if-conversion", "if-conversion2", "ipa-profile", "ipa-pure-const", "ipa-reference",
+    "move-loop-invariants", "reorder-blocks", "shrink-wrap", "split-wide-types", "thread-jumps", "tree-bit-ccp",
+    "tree-ch", "tree-dominator-opts", "tree-dse", "tree-loop-optimize", "tree-pta", "tree-scev-cprop", "tree-sink",
+    "tree-slsr", "tree-sra"))
 #: Quick builds compile files together up to so many bytes: each compilation reads the model's header.
 _TOGETHER_BYTES = 6_000_000
 #: The compiler's flags for code that runs once (Verilator marks it).
@@ -304,7 +311,7 @@ def _units(folder: Path, own: Sequence[str], optimise: tuple[str, ...]) -> list[
     unit; a quick build has few further ones, and of a small model only one. It takes waves, of some thousand cycles,
     by code that is not optimised either: there is as much of it as of all else, and it takes as long to compile."""
     files = sorted(path.name for path in folder.glob(f"{MODEL}*.cpp"))
-    quick = optimise == QUICK_COMPILE
+    quick = optimise[:len(QUICK_COMPILE)] == QUICK_COMPILE
     once = [name for name in files if name.endswith("__Slow.cpp") or "__Slow__" in name
             or (quick and name.startswith(f"{MODEL}__Trace"))]
     often = [*(name for name in files if name not in once), *own]
@@ -327,11 +334,15 @@ def _units(folder: Path, own: Sequence[str], optimise: tuple[str, ...]) -> list[
     return result
 
 
+def _quick_flags() -> tuple[str, ...]:
+    return QUICK_COMPILE + (QUICK_GCC if _is_gcc(compiler()) else ())
+
+
 def _library_flags() -> tuple[str, ...]:
     wanted = os.environ.get("PLINTH_COMPILE", "")
     if wanted not in ("", "quick"):
         raise SimulatorError(f"PLINTH_COMPILE is {wanted!r}", "set it to quick, or unset it")
-    return QUICK_COMPILE if wanted else FAST_COMPILE
+    return _quick_flags() if wanted else FAST_COMPILE
 
 
 def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *,
@@ -400,7 +411,7 @@ def build_program(sources: Mapping[str, str] | Iterable[Path | str], top: str, *
         If Verilator or the compiler is missing or fails.
     """
     return _build(sources, top, top, cpp=cpp, headers=headers, flags=flags, compile_flags=(), trace=trace,
-                  jobs=jobs, optimise=QUICK_COMPILE, runtime=runtime, link=link)
+                  jobs=jobs, optimise=_quick_flags(), runtime=runtime, link=link)
 
 
 def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: str, *, cpp: Sequence[Path],

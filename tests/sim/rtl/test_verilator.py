@@ -241,6 +241,13 @@ def test_quick_builds_compile_files_together(tmp_path: Path) -> None:
     assert grouped(quick) == [(("Vmodel.cpp", "Vmodel__0.cpp", "own.cpp", "Vmodel__0__Slow.cpp"), quick)]
 
 
+def test_only_gcc_is_given_its_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLINTH_COMPILE", "quick")
+    assert verilator._library_flags() == (*verilator.QUICK_COMPILE, *verilator.QUICK_GCC)
+    monkeypatch.setattr(verilator, "_is_gcc", lambda name: False)
+    assert verilator._library_flags() == verilator.QUICK_COMPILE
+
+
 def test_errors_name_cause_and_log(main: Path) -> None:
     with pytest.raises(SimulatorError, match=r"Verilator failed: %Error.*syntax error") as caught:
         build_library({"top.v": "module top(input clk; endmodule"}, "top", cpp=[main])
