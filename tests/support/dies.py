@@ -36,7 +36,7 @@ LINK_TRAFFIC = preset("ndp-tiny-links", engines=frozenset({Engine.TRANSFER, Engi
 
 #: Without a network.
 ALONE = preset("ndp-tiny", engines=frozenset({Engine.VECTOR}), ports=0, counters=16, die_bits=1)
-#: All memory on the chip, behind registers, and behind a serial line as boards have it.
+#: All memory on the chip: behind registers, and behind a serial line, with 16-bit fixed point, as boards have it.
 ON_CHIP = preset("ndp-tiny", multiply_format=Q3_12, block_ram_words=1 << 13, axi_ports=0)
 SERIAL = preset("fpga-tiny", block_ram_words=1 << 12, axi_ports=0)
 

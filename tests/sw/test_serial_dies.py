@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.back_ends import check_equal, images
+from tests.support.dies import SERIAL as DIE
 from tests.support.graphs import random_program
 
 from plinth.driver.serial import SerialArray
@@ -23,9 +24,7 @@ from plinth_sim.rtl.cosim import CosimArray
 from plinth_sim.rtl.elaborate import die_verilog
 from plinth_sim.rtl.simulated_port import SimulatedPort
 
-WORDS = 1 << 12
-#: As boards have them: 16-bit fixed point, all memory on the chip.
-DIE = preset("fpga-tiny", block_ram_words=WORDS, axi_ports=0)
+WORDS = DIE.block_ram_words
 BRIDGE = BridgeParameters(cycles_per_bit=4)
 
 
