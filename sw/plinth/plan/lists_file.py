@@ -15,7 +15,7 @@ from plinth.errors import UserError
 from plinth.files.documents import check_mapping, read_yaml
 from plinth.files.forms import described, is_integer
 from plinth.partition.axes import Region
-from plinth.partition.cuts import Indices, Listed, ranges_of
+from plinth.partition.cuts import Indices, Listed, Runs, ranges_of
 from plinth.partition.graph import PlanGraph
 from plinth.partition.lists import AXES
 from plinth.partition.regions import MAXIMUM_LEVELS, Lists
@@ -118,7 +118,7 @@ def _indices(part: Any, where: str) -> Indices:
     return tuple(runs)
 
 
-def parts_to_data(parts: Sequence[Indices]) -> dict[str, Any]:
+def parts_to_data(parts: Sequence[Indices | Runs]) -> dict[str, Any]:
     """The parts of an axis as files have them."""
     sizes = [sum(end - first for first, end in part) for part in parts]
     if tuple(parts) == ranges_of(sizes):
@@ -126,7 +126,7 @@ def parts_to_data(parts: Sequence[Indices]) -> dict[str, Any]:
     return {"lists": [[first if end == first + 1 else [first, end - 1] for first, end in part] for part in parts]}
 
 
-def _entry(axes: Mapping[str, Sequence[Indices] | None], owners: tuple[int, ...] | None) -> dict[str, Any]:
+def _entry(axes: Mapping[str, Sequence[Indices | Runs] | None], owners: tuple[int, ...] | None) -> dict[str, Any]:
     by_axis: dict[str, Any] = {axis: parts_to_data(parts) for axis, parts in axes.items() if parts is not None}
     return by_axis if owners is None else {**by_axis, "owners": list(owners)}
 
