@@ -21,7 +21,7 @@ INSTALLATION, CACHE = "plinth_hw.installation", "plinth_hw.cache"
 SHAPES, LIB = "plinth_hw.shapes", "plinth_hw.lib"
 _HARDWARE = {ISA, SHAPES, "plinth_hw.emit", LIB, "plinth_hw.arith", "plinth_hw.memory", "plinth_hw.control"}
 _BASE = {TERMINAL, "plinth.errors", "plinth.limits", "plinth.names", "plinth.output", "plinth.units",
-         "plinth.buffers"}
+         "plinth.buffers", "plinth.byte_cache"}
 #: What is said of networks, arrays and rules, and read from files.
 _GIVEN = {"plinth.files", "plinth.network", "plinth.array", "plinth.update"}
 _STEP = {*_BASE, *_GIVEN, ISA, "plinth.partition", "plinth.machine", "plinth.sharding", "plinth.step"}
@@ -71,6 +71,7 @@ MAY: dict[str, set[str]] = {
     "plinth.units": set(),
     "plinth.host": {"plinth.errors", INSTALLATION},
     "plinth.buffers": set(),
+    "plinth.byte_cache": set(),
     # A program that it compiles is kept.
     "plinth.partition": {*_BASE, *_GIVEN, ISA, "plinth.machine", INSTALLATION, CACHE},
     "plinth.machine": {*_BASE, ISA, "plinth.network", "plinth.array"},
@@ -85,7 +86,8 @@ MAY: dict[str, set[str]] = {
     "plinth.simulate": {*_PLANS, "plinth_sim.array"},
     "plinth.report": {*_SIMULATED},
     "plinth.train": {*_LOWERED, "plinth.runtime", "plinth_sim.golden", INSTALLATION},
-    "plinth.bench": {*_RUN, "plinth.host", *_SIMULATED, "plinth.reproduce", INSTALLATION, CACHE},
+    # Rows of what users call go through it.
+    "plinth.bench": {*_RUN, "plinth.host", "plinth.api", *_SIMULATED, "plinth.reproduce", INSTALLATION, CACHE},
     "plinth.reproduce": {*_SIMULATED, "plinth.report", INSTALLATION, CACHE, "plinth.runtime", "plinth.train",
                          "plinth_sim.golden"},
     "plinth.doctor": {*_BASE, "plinth.host", INSTALLATION, "plinth_sim.rtl", "plinth.train"},

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-import plinth
+from plinth.api.planning import plan as plan_of
+from plinth.api.training import train
 from plinth.array.array import ring
 from plinth.bench.row import BenchRow, random_words
 from plinth.bench.steps import memory_words
@@ -55,8 +56,8 @@ def words_on_dies() -> list[BenchRow]:
     network, (x, y) = radix_net(4), (draws.random((2 * BATCH, NEURONS), dtype=np.float32) for _ in range(2))
     details: dict[str, dict[str, Any]] = {}
     for planner in ("hypergraph", "random-rows"):
-        plan = plinth.plan(network, ring(DIES), planner=planner, batch=BATCH)
-        report = plinth.train(plan, x, y, device="cosim", steps=1).report
+        plan = plan_of(network, ring(DIES), planner=planner, batch=BATCH)
+        report = train(plan, x, y, device="cosim", steps=1).report
         if not report["bit_exact"]:
             raise AssertionError(f"a step by {planner} differs from the golden model's")
         details[planner] = {"injected_words": report["injected_words"], "link_words": report["link_words"],

@@ -35,7 +35,7 @@ def run_words(layer: Layer, x: Words, d: Words, rows: int, parameters: DieParame
     x_at, y_at, d_at, e_at = (Buffer(name, number * words, rows, columns, columns)
                               for number, name in enumerate(("x", "y", "d", "e")))
     first, second = (VectorProgram(parameters, rows, columns) for _ in range(2))
-    activation = EPILOGUES[layer.kind](STEP, GRAPH.nodes[0], Epilogue(layer))
+    activation = EPILOGUES[layer.kind](STEP, GRAPH.nodes[0], Epilogue(layer), False, False)
     assert isinstance(activation, ElementwiseLayer)
     first.load("x", x_at)
     activation.apply(first, "y", "x")
