@@ -131,14 +131,15 @@ def setup(draft: Draft) -> None:
 
 
 def partitioning(draft: Draft) -> None:
-    """Table 3: what partitioning took when it was done; entries keep no value of ours, as machines differ."""
+    """Table 3: processor seconds of partitioning when it was done; no value of ours decides a status, as machines
+    differ."""
     draft.further = {"here": "seconds here"}
     for neurons in PARTITIONED:
         for parts in PROCESSORS:
             draft.add("table3", f"N = {neurons:,}, P = {parts}", None, {"here": cell(neurons, parts).seconds})
     draft.notes.append(
-        "seconds here: wall time of one processor of the machine that partitioned, by rings and blocks, layers given; "
-        "row partition_seconds_4096 of plinth bench is the median of three")
+        "seconds here: processor time of the machine that partitioned, by rings and blocks, one thread, layers given; "
+        "row partition_seconds_4096 of plinth bench is wall time, the median of three")
 
 
 def not_attempted(draft: Draft) -> None:
