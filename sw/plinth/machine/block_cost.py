@@ -13,6 +13,8 @@ from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 
 #: Most rows and columns of a block.
 MOST_ROWS = MOST_COLUMNS = 4096
+#: Products of a block in a step: fprop, bprop and updateGrad. Words that a mask moves for each of the gradient.
+PRODUCTS, MASK_WORDS = 3, 3
 
 
 def is_run(numbers: Integers) -> bool:
@@ -64,11 +66,15 @@ class BlockCost:
                    for tile_m, tile_n in shapes)
 
     def of_cover(self, cover: BlockCover) -> float:
-        """Cycles of all blocks of a cover, of which rows and columns that lie in a row are not moved."""
+        """Cycles of a step with the blocks of a cover: three products of each, where rows and columns that lie in a row
+        are not moved; the update of their words, and where some fill up, the mask of their gradient."""
         sides = (cover.block(number) for number in range(cover.count))
-        return sum(self._cycles(len(rows), len(columns), sum(len(side) for side in (rows, columns) if not is_run(side)))
-                   for rows, columns in sides)
+        products = sum(self._cycles(len(rows), len(columns), sum(len(side) for side in (rows, columns)
+                                                                 if not is_run(side))) for rows, columns in sides)
+        masked = MASK_WORDS / self.beat_words if cover.useful < 1 else 0.0
+        return PRODUCTS * products + cover.packed * (1 / self.flit_words + masked)
 
     def best(self, pattern: csr_array) -> BlockCover:
-        """A pattern's cover of the fewest cycles: one without fill, or one that may have some."""
+        """The cover of a pattern by which a step takes the fewest cycles: one without fill, or one that may have some.
+        """
         return min((cover(pattern, MOST_ROWS, MOST_COLUMNS, cost) for cost in (area, self)), key=self.of_cover)

@@ -36,6 +36,18 @@ def irregular(density: float = 0.2) -> list[csr_array]:
     return [source.rows(layer, np.arange(rows)) for layer, rows in enumerate(WIDTHS[1:])]
 
 
+def dense_parts(neurons: int = 128, layers: int = 2) -> list[csr_array]:
+    """Dense parts of rows and columns at random, which overlap."""
+    draws = np.random.default_rng(8)
+    matrices = []
+    for _ in range(layers):
+        matrix = np.zeros((neurons, neurons), np.float32)
+        for _ in range(neurons // 16):
+            matrix[np.ix_(draws.permutation(neurons)[:16], draws.permutation(neurons)[:24])] = 0.25
+        matrices.append(csr_array(matrix))
+    return matrices
+
+
 def with_gaps() -> list[csr_array]:
     """Rows and columns without entries, and a row of all."""
     first = irregular()
@@ -69,7 +81,7 @@ def samples(definition: Network, count: int = 24) -> tuple[np.ndarray, np.ndarra
 
 
 CASES = {"radix": network(radix()), "irregular": network(irregular()), "gaps": network(with_gaps(), bias=False),
-         "classes": network(irregular(0.5), classes=True)}
+         "classes": network(irregular(0.5), classes=True), "parts": network(dense_parts())}
 
 
 @pytest.mark.parametrize("dies", [1, 2, 4])
@@ -131,6 +143,42 @@ def test_multiply_adds_of_entries_and_of_fill_are_told_apart(name: str) -> None:
                 assert issued == pytest.approx(batch * cover.packed, rel=0.1)
     cells = {operation: macs for operation, *_, macs in operation_rows(report)}
     assert ("useful" in cells["fc1.fprop"]) == (name != "radix")
+
+
+def test_blocks_of_layers_that_follow_each_other_read_rows_that_lie_in_a_row() -> None:
+    """Of a base of 256 neurons on one die: blocks of offset d are in d chains, each of which is a ring that is cut at
+    one place, but for the last layer, whose chains are two classes each."""
+    plan = plinth.plan(network(radix(4, 256)), "ring-1", planner="data", batch=16)
+    step = step_of_plan(plan.plan)
+    gathers, scatters = {}, {}
+    for operation in (operation for operation in step.operations if isinstance(operation, SparseProducts)):
+        names = [task.name for task in operation.tasks(0)]
+        gathers[operation.name] = sum(".gather[" in name for name in names)
+        scatters[operation.name] = sum(".scatter[" in name for name in names)
+    assert [gathers[f"fc{layer}.fprop"] for layer in range(4)] == [1, 2, 4, 0]
+    assert not any(scatters[f"fc{layer}.fprop"] for layer in range(4))
+    assert [scatters[f"fc{layer}.bprop"] for layer in (1, 2, 3)] == [2, 4, 0]
+    assert not any(gathers[name] for name in gathers if not name.endswith("fprop"))
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+@pytest.mark.parametrize("most", [None, 4])
+def test_rows_are_gathered_ahead_of_their_product(layer: int, most: int | None) -> None:
+    plan = plinth.plan(network(radix(4, 256)), "ring-1", planner="data", batch=16)
+    operations = {operation.name: operation for operation in step_of_plan(plan.plan).operations}
+    operation = operations[f"fc{layer}.fprop"]
+    names = [task.name for task in operation.tasks(0, most)]
+    products = [name for name in names if "gather" not in name]
+    assert len(products) == (most or 16)
+    gathered = [name.partition("gather")[2] for name in names if "gather" in name]
+    assert gathered
+    if most is None:
+        # Blocks that wait for rows come last, and these are there four products before.
+        assert [name[len(f"fc{layer}.fprop"):] for name in products[-len(gathered):]] == gathered
+        for place, block in enumerate(gathered):
+            at = names.index(f"fc{layer}.fprop.gather{block}")
+            before = sum("gather" not in name for name in names[:at])
+            assert before == min(place * 16 // len(gathered), 16 - len(gathered) + place - 4)
 
 
 def test_a_plan_in_a_file_trains_as_it_was_made(tmp_path: Path) -> None:
