@@ -54,7 +54,14 @@ def _command(ranks: int, program: Sequence[str]) -> list[str]:
     return [mpi_launcher(), "-n", str(ranks), sys.executable, *program]
 
 
-def _printed(ranks: int, program: Sequence[str]) -> str:
+def printed(ranks: int, program: Sequence[str]) -> str:
+    """What a program of this Python prints in several ranks, one BLAS thread each.
+
+    Raises
+    ------
+    UserError
+        If there is no launcher, or the program fails: its last words.
+    """
     run = subprocess.run(_command(ranks, program), text=True, capture_output=True, timeout=PATIENCE, check=False,
                          env=os.environ | ENVIRONMENT)
     if run.returncode:
@@ -69,7 +76,7 @@ def _step_seconds(ranks: int, dies: int, batch: int) -> float:
             folder, generator = Path(name), np.random.default_rng(0)
             np.savez(folder / "samples.npz", x=generator.random((5 * batch, 1, 28, 28), np.float32),
                      y=np.arange(5 * batch) % 10)
-            report = json.loads(_printed(ranks, [
+            report = json.loads(printed(ranks, [
                 "-m", "plinth.cli", "run", "lenet-c", "--data", str(folder / "samples.npz"), "--device", "numpy",
                 "--planner", "data", "--dies", str(dies), "--batch", str(batch), "--epochs", "100",
                 "--rate", "0.001", "--steps", str(steps), "--check", "1000", "--out", name, "--json"]))
@@ -95,7 +102,7 @@ def runtime_overhead() -> list[BenchRow]:
     """A step of lenet-c of one rank by the command over one of the loop by hand, batch 256: losses, orders of samples
     and batches are the command's; the median of turns."""
     program = "import sys; from plinth.bench.numpy_loop import print_seconds_by_hand as run; run(int(sys.argv[1]))"
-    turns = [(_step_seconds(1, 1, BATCH), float(_printed(1, ["-c", program, str(MANY - FEW)]))) for _ in range(TURNS)]
+    turns = [(_step_seconds(1, 1, BATCH), float(printed(1, ["-c", program, str(MANY - FEW)]))) for _ in range(TURNS)]
     ratios = sorted(ours / theirs for ours, theirs in turns)
     return [BenchRow("runtime_overhead", median(ratios), "seconds of a step of the command / of a loop by hand",
                      "kernels called an operation at a time; windows of convolutions are unrolled into a cache, by "
@@ -135,7 +142,7 @@ def print_sums() -> None:
 def ring_over_library() -> list[BenchRow]:
     """Sum and update of 64 MB on two ranks, by our ring, in the order of the golden model's, over the library's
     all-reduce and the same update: medians of sums one after the other, without the first of each."""
-    lines = (line.split() for line in _printed(
+    lines = (line.split() for line in printed(
         2, ["-c", "from plinth.bench.ranks import print_sums; print_sums()"]).splitlines())
     seconds = {kind: median(map(float, times[1:])) for kind, *times in lines}
     ring, library = seconds["ring"], seconds["library"]
@@ -161,7 +168,7 @@ def _weights(run: Sequence[str], ranks: int) -> bytes:
     """What golden dies on some ranks have trained, all arrays of the checkpoint one behind the other."""
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "weights.npz"
-        _printed(ranks, ["-m", "plinth.cli", "run", *run, "--dies", str(DIES), "--batch", "16", "--steps", "2",
+        printed(ranks, ["-m", "plinth.cli", "run", *run, "--dies", str(DIES), "--batch", "16", "--steps", "2",
                          "--out", folder, "--save", str(saved), "--json"])
         with np.load(saved) as arrays:
             return b"".join(arrays[name].tobytes() for name in sorted(arrays.files) if name != "header")

@@ -31,6 +31,7 @@ from plinth.bench import (
     simulation,
     sparse,
     sparse_dies,
+    sparse_ranks,
     steps,
     winograd,
     workers,
@@ -231,5 +232,5 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **mpi_cosim.BENCHES, **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
     **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
-    **hypergraph.BENCHES, **pruned.BENCHES, **sparse.BENCHES, **sparse_dies.BENCHES,
+    **hypergraph.BENCHES, **pruned.BENCHES, **sparse.BENCHES, **sparse_dies.BENCHES, **sparse_ranks.BENCHES,
 }
