@@ -8,8 +8,9 @@ import pytest
 from tests.support.networks import tiled
 
 from plinth.step.build import step_of
+from plinth.step.tasks import Members
 from plinth.step.tensors import Elements, Part
-from plinth.step.tile_operations import Gather, InStrips, Tiles
+from plinth.step.tile_operations import Gather, InStrips, Scatter, Tiles
 from plinth_hw.isa.parameters import preset
 
 
@@ -55,3 +56,29 @@ def test_strips_are_multiplied_between_those_beside_them(cut: bool, order: str) 
     strips = SimpleNamespace(of=lambda die: cut)
     tasks: Any = InStrips(operation("s", 3), operation("p", 6), operation("m", 3, strips)).tasks(0)
     assert " ".join(tasks) == order
+
+
+@pytest.mark.parametrize(("counts", "members"), [
+    ({3: 2}, None), ({3: 2, 5: 2}, Members(3, 2, 2, 2, 0)), ({3: 3, 5: 2}, Members(3, 2, 2, 2, 1)),
+    ({0: 5, 1: 5, 2: 5, 3: 5, 4: 4, 5: 4, 6: 4, 7: 4}, Members(0, 1, 8, 4, 4)),
+    ({0: 3, 4: 3, 8: 2}, Members(0, 4, 3, 2, 2)),
+    ({0: 2, 4: 3, 8: 3}, None), ({0: 4, 4: 2, 8: 2}, None), ({0: 4, 4: 3, 8: 2}, None), ({0: 2, 4: 2, 9: 2}, None),
+    ({5: 2, 3: 2}, None), ({0: 2, 4: 1, 8: 2}, None)])
+def test_one_task_reaches_dies_at_equal_distances_of_equal_shares(counts: dict[int, int], members: Members | None
+                                                                  ) -> None:
+    """Dies in the order of their elements, and how many each has: the first ones may have one more."""
+    class Shares(Tiles):
+        def __init__(self) -> None: ...
+
+        def at(self, die: int) -> Any:
+            place = list(counts).index(die)
+            return SimpleNamespace(first=sum(list(counts.values())[:place]), count=counts[die])
+
+    class ToAll(Scatter):
+        def __init__(self) -> None:
+            vars(self)["targets"] = [Shares()]
+
+        def peers(self, die: int) -> list[int]:
+            return sorted(counts)
+
+    assert ToAll().members(0) == members
