@@ -5,7 +5,7 @@ statements (dropped; statements of a list that an Amaranth domain takes one by o
 ``any`` and ``all``, ``min`` and ``max``. What is left alone, since no test should care: docstrings, annotations of
 types, messages of errors, names, assertions, output, ``strict=`` of ``zip``, in which order ``einsum`` contracts,
 registers that a reset may leave as they are, a lower negative size of a ``reshape``, which is the one that is left over
-all the same, and which of the first two arguments of ``np.clip`` and ``gcd`` comes first, since they commute.
+all the same, and which of the first two arguments of ``np.clip``, ``gcd`` and ``swapaxes`` comes first: they commute.
 """
 
 import ast
@@ -29,7 +29,7 @@ _COMPARISON: dict[type[ast.cmpop], tuple[str, str]] = {
 _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min", "maximum": "minimum", "minimum": "maximum"}
 #: Calls whose arguments may change places without a difference, or with nothing but a crash.
 _UNORDERED = {"min", "max", "maximum", "minimum", "isinstance", "issubclass", "getattr", "setattr", "hasattr",
-              "connect"}
+              "connect", "swapaxes"}
 #: Functions whose first two arguments commute: clipping to a lower bound takes the larger of both.
 _COMMUTING = {"np.clip", "gcd", "math.gcd"}
 #: Calls that only talk.

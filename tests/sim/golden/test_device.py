@@ -594,6 +594,18 @@ def test_a_start_is_for_dies_that_are_idle_and_whole(state: str) -> None:
     assert status(array) == before and device.queues is queues
 
 
+def test_a_second_failure_is_told_as_the_first_one_was() -> None:
+    array = loaded([task(copy(5, 600))], [task(copy(5, 600))])
+    for _ in range(2):
+        array.dies[0].fail(ErrorCode.TIMEOUT, 7, 0)
+        array.wait(0)
+        assert error(array, 1) == (ErrorCode.REMOTE.value, 0, 0xFF)
+        for device in array.dies:
+            device.write_register(Register.CONTROL, ControlBits.CLEAR_ERROR)
+        array.wait(0)
+        assert error(array, 0) == error(array, 1) == (0, 0, 0)
+
+
 ROUTED = {"first_die": 250, "dies": 3, "traffic": Traffic.TILES, "ports": [1, 0, 1] + [0] * 17}
 
 
