@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -76,10 +77,16 @@ def solve(graph: Hypergraph, limits: Reals, seed: int, seconds: float = SECONDS)
     weights = np.maximum(small.weights, 1)
     room = -(-int((small.weights[:free] == 0).sum()) // len(limits))
     terminal = np.bincount(small.fixed[free:], minlength=len(limits))
+    parts = _run(replace(small, weights=weights), np.floor(limits).astype(np.int64) + terminal + room, seed, seconds)
+    return np.concatenate([parts[:free], graph.fixed[free:]])
+
+
+def _run(graph: Hypergraph, limits: Integers, seed: int, seconds: float, *, default: bool = False) -> Integers:
+    """A part for each vertex, as Mt-KaHyPar finds it in a child process; ``default``: by its default preset."""
     with tempfile.TemporaryDirectory(prefix="plinth-partition-") as folder:
         problem, result = Path(folder, "problem.npz"), Path(folder, "parts.npy")
-        np.savez(problem, weights=weights, fixed=small.fixed, starts=small.starts, pins=small.pins, costs=small.costs,
-                 limits=np.floor(limits).astype(np.int64) + terminal + room, seed=seed)
+        np.savez(problem, weights=graph.weights, fixed=graph.fixed, starts=graph.starts, pins=graph.pins,
+                 costs=graph.costs, limits=limits, seed=seed, default=default)
         try:
             ran = subprocess.run([sys.executable, "-P", str(_WORKER), str(problem), str(result)], timeout=seconds,
                                  capture_output=True, text=True, errors="replace")
@@ -90,8 +97,25 @@ def solve(graph: Hypergraph, limits: Reals, seed: int, seconds: float = SECONDS)
         if ran.returncode or not result.exists():
             last = ran.stderr.strip().splitlines()[-1:] or [f"exit code {ran.returncode}"]
             raise PartitionerError(f"Mt-KaHyPar failed: {one_line(last[0], 200)}")
-        parts: Integers = np.load(result)
-    return np.concatenate([parts[:free], graph.fixed[free:]])
+        found: Integers = np.load(result)
+    return found
+
+
+def stated_phases(patterns: Iterable[Pattern], targets: Reals, imbalance: float, seed: int) -> Iterator[Integers]:
+    """The paper's phases as they stand, to compare with: a fixed vertex without weight for each column, Mt-KaHyPar's
+    default preset; limits are not held where it exceeds them.
+
+    Raises
+    ------
+    PartitionerError
+        If it crashes, fails, or takes too long.
+    """
+    columns: Integers | None = None
+    for pattern in patterns:
+        limits, _ = caps(row_weights(pattern), targets, imbalance)
+        graph = phase(pattern, columns, len(targets))
+        columns = _run(graph, np.floor(limits).astype(np.int64), seed, SECONDS, default=True)[:pattern.shape[0]]
+        yield columns
 
 
 def units_of(pattern: Pattern, targets: Reals, imbalance: float) -> Integers:

@@ -1,8 +1,8 @@
 """The child process in which Mt-KaHyPar runs, as it may crash: ``python worker.py PROBLEM.npz PARTS.npy``.
 
 The problem has the arrays ``weights``, ``fixed``, ``starts``, ``pins``, ``costs`` and ``limits`` of a
-:class:`plinth.partition.hypergraph.model.Hypergraph` and its parts' limits, and ``seed``. One thread and a
-deterministic preset: the same problem and seed have the same parts.
+:class:`plinth.partition.hypergraph.model.Hypergraph` and its parts' limits, ``seed``, and ``default``: whether the
+default preset is asked for, else a deterministic one. One thread: the same problem and seed have the same parts.
 """
 
 import sys
@@ -14,11 +14,12 @@ import numpy as np
 def main(problem: str, result: str) -> None:
     """Read a problem, write the part of each vertex."""
     with np.load(problem) as arrays:
-        weights, fixed, starts, pins, costs, limits, seed = (
-            arrays[name] for name in ("weights", "fixed", "starts", "pins", "costs", "limits", "seed"))
+        weights, fixed, starts, pins, costs, limits, seed, default = (
+            arrays[name] for name in ("weights", "fixed", "starts", "pins", "costs", "limits", "seed", "default"))
     mtkahypar.set_seed(int(seed))
     library = mtkahypar.initialize(1, False)
-    context = library.context_from_preset(mtkahypar.PresetType.DETERMINISTIC_QUALITY)
+    preset = mtkahypar.PresetType.DEFAULT if default else mtkahypar.PresetType.DETERMINISTIC_QUALITY
+    context = library.context_from_preset(preset)
     context.set_partitioning_parameters(len(limits), 0.0, mtkahypar.Objective.KM1)
     context.set_individual_target_block_weights(limits.tolist())
     context.logging = False
