@@ -95,8 +95,9 @@ def pieces(parameters: DieParameters, rows: int, columns: int, regions: int, row
         if column_regions is not None and not whole:
             return 1, width
         if column_regions is not None:
-            raise UserError(f"a loss over {columns} values does not fit the vector scratchpad of preset "
-                            f"{parameters.name!r}; choose a larger preset or a narrower layer")
+            raise UserError(f"a row of {columns} values, which a loss or a sparse layer takes whole, does not fit the "
+                            f"vector scratchpad of preset {parameters.name!r}; choose a larger preset, a narrower loss "
+                            "or, of a sparse layer, a smaller batch")
         width = column_step(parameters, rows, columns, regions, row_regions)
         step = row_step(parameters, rows, width, regions, row_regions, count)
     return step, width

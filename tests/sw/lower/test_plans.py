@@ -271,7 +271,7 @@ def test_rows_wider_than_the_scratchpad_are_cut(name: str, dies: int) -> None:
 def test_a_loss_wider_than_the_scratchpad_is_refused() -> None:
     network = perceptron("wide", (3, preset("ndp-tiny").vector_buffer_words))
     plan = random_plan(network, 1, 4, np.random.default_rng(0))
-    with pytest.raises(UserError, match="a loss over 1024 values does not fit the vector scratchpad"):
+    with pytest.raises(UserError, match="a row of 1024 values, which a loss or a sparse layer takes"):
         lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
 
 

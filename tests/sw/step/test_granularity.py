@@ -96,8 +96,9 @@ def test_pieces_of_rows_and_columns() -> None:
     # Rows that must be whole are refused, or stand for themselves.
     for columns in (0, 1):
         assert pieces(DIE, 80, 129, 1, 0, 8, columns, whole=False) == (1, 129)
-        with refused(UserError, "a loss over 129 values does not fit the vector scratchpad of preset 'ndp-tiny'; "
-                                "choose a larger preset or a narrower layer"):
+        with refused(UserError, "a row of 129 values, which a loss or a sparse layer takes whole, does not fit the "
+                                "vector scratchpad of preset 'ndp-tiny'; choose a larger preset, a narrower loss or, "
+                                "of a sparse layer, a smaller batch"):
             pieces(DIE, 80, 129, 1, 0, 8, columns)
 
 

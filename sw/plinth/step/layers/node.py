@@ -221,8 +221,10 @@ class NodeLayer:
         self.combine(program, summands, biases)
         target = self.activated(output)
         further = self.store(program, output, target)
+        # Of maps whose rows are channels a bias is a column.
+        columns, rows = (len(biases), 0) if self.by_channel else (0, len(biases))
         step.hold(Sweep(f"{node.name}.output", node, step.parameters, program, program, output,
-                        len(summands) + further, len(biases) + self.row_regions, images=self.images))
+                        len(summands) + further, rows + self.row_regions, columns or None, images=self.images))
         return target
 
     def combine(self, program: VectorProgram, summands: Sequence[Placed], biases: Sequence[Operand]) -> None:

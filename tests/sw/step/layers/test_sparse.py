@@ -1,6 +1,7 @@
 """Sparse layers: trained on golden dies and in numpy, against float64, with the words of their hypergraph."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import plinth
+from plinth.array.array import ring
 from plinth.errors import UserError
 from plinth.network.layers import Dense, MeanSquaredError, Relu, Sigmoid, SoftmaxCrossEntropy, Sparse
 from plinth.network.network import Network
@@ -20,6 +22,7 @@ from plinth.partition.exchanges import exchange_words
 from plinth.partition.hypergraph.owners import SparsePartition
 from plinth.partition.hypergraph.volume import traffic
 from plinth.report.step import operation_rows, step_of_plan, step_report
+from plinth.simulate.step import check_memory
 from plinth.step.layers.sparse import SparseProducts
 
 #: Widths of the irregular networks.
@@ -200,3 +203,40 @@ def test_a_plan_in_a_file_trains_as_it_was_made(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="another matrix than it was"):
         plinth.load_plan(tmp_path / "plan.yaml")
 
+
+
+@pytest.mark.parametrize("preset", ["ndp-demo-mixed", "fpga-demo", "hypar-demo-mixed"])
+def test_dies_of_16_bits_are_refused_in_one_line(preset: str) -> None:
+    x, y = samples(CASES["radix"])
+    plan = plinth.plan(CASES["radix"], ring(2, preset=preset), planner="hypergraph", batch=12)
+    with pytest.raises(UserError, match=r"^layer 'fc0' \(sparse\) cannot be lowered to dies of format (mixed|fixed), "
+                                        r"where a map of 16 bits has two samples to a word: .*; choose format fp32$"):
+        plinth.train(plan, x, y, device="golden", steps=1)
+
+
+@pytest.mark.parametrize("name", ["radix", "irregular"])
+@pytest.mark.parametrize("planner", ["hypergraph", "data"])
+def test_row_stationary_dies_train_as_float64_does(name: str, planner: str) -> None:
+    x, y = samples(CASES[name])
+    plan = plinth.plan(CASES[name], ring(2, preset="hypar-tiny"), planner=planner, batch=12)
+    report = plinth.train(plan, x, y, device="golden", steps=2, rate=0.5).report
+    assert report["failure"] is None and report["checked_steps"] == 2
+
+
+def test_blocks_that_do_not_fit_a_die_say_what_they_need() -> None:
+    definition = network(radix(5, 1024))
+    x = np.zeros((160, 1024), np.float32)
+    plan = plinth.plan(definition, "ring-1", planner="data", batch=128)
+    with pytest.raises(UserError, match=r"^the network needs [0-9]+ bytes of die memory but a die has 1048576: .*; "
+                                        r"give memory_mib at least 14 MiB$"):
+        plinth.train(plan, x, x, device="golden", steps=1, memory_mib=1)
+    message = "does not fit the dies' memory: a die needs .*memory_bytes of at least [0-9]+"
+    with pytest.raises(UserError, match=message):
+        check_memory(step_of_plan(plan.plan), replace(ring(1), memory_bytes=1 << 20))
+
+
+def test_biases_of_many_channels_fit_the_scratchpad_beside_their_rows() -> None:
+    x, y = (np.random.default_rng(0).random((40, 1024), dtype=np.float32) for _ in range(2))
+    plan = plinth.plan(network(radix(1, 1024)), "ring-1", planner="data", batch=32)
+    report = plinth.train(plan, x, y, device="golden", steps=1, rate=0.5).report
+    assert report["failure"] is None and report["checked_steps"] == 1
