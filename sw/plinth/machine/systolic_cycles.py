@@ -47,6 +47,8 @@ class ProductShape:
         Elements of A that are neighbours in memory, of a convolution; 0: all of a row.
     a_aligned, b_aligned, c_aligned : bool
         Rows begin on beats.
+    accumulate : bool
+        Sums begin with what is in C: the drain of a tile and the load of the next go before that is multiplied.
     """
 
     m: int
@@ -59,6 +61,7 @@ class ProductShape:
     a_aligned: bool = True
     b_aligned: bool = True
     c_aligned: bool = True
+    accumulate: bool = False
 
 
 def shape(parameters: DieParameters, product: str, m: int, n: int, k: int, run: int) -> ProductShape:
@@ -192,6 +195,8 @@ def _walk(parameters: DieParameters, product: ProductShape) -> ProductCost:
                     steps = min(panel, product.k - k0)
                     issue += PANEL
                     start, limit = feed, 0.0
+                    if product.accumulate and not k0:
+                        start += (parameters.rows + 1) * slots
                     for load, span, at, needed in ((a, rows, m0, not (resident and n0)),
                                                    (b, columns, n0, not (resident and single and m0))):
                         load.half ^= int(needed or several)
@@ -208,6 +213,7 @@ def _walk(parameters: DieParameters, product: ProductShape) -> ProductCost:
                 drained = feed + parameters.rows * slots
                 beats = rows * _beats(columns, parameters.beat_words, product.c_aligned)
                 writes += beats
+                reads += beats * product.accumulate
                 begin = max(stores[1], feed + parameters.rows + parameters.columns + 21)
                 stores = [stores[1], begin + max(beats + 8, parameters.rows * slots)]
         ends.append(stores[1] + MEMORY_LATENCY)

@@ -78,7 +78,7 @@ def _geometry(operand: Buffer | FeatureMap) -> tuple[object, ...]:
 
 def matrix_cost(machine: DieCycles, work: Multiplication) -> WorkCost:
     """The cost of a product's tasks together."""
-    key = (work.direction, work.shape, *map(_geometry, (work.a, work.b, work.c)))
+    key = (work.direction, work.shape, work.added, *map(_geometry, (work.a, work.b, work.c)))
     cost = machine.known_products.get(key)
     if cost is None:
         make = _systolic if machine.parameters.machine == SYSTOLIC else _row_stationary
@@ -109,7 +109,7 @@ def _systolic(machine: DieCycles, work: Multiplication) -> WorkCost:
         cost = systolic_cycles.cost(parameters, systolic_cycles.ProductShape(
             m, n, k, body["interleave_m_log2"], bool(body.get("transpose_a")), bool(body.get("transpose_b")),
             0 if work.shape is None else body["a_run"], body["a_stride"] % beat == 0, body["b_stride"] % beat == 0,
-            body["c_stride"] % beat == 0))
+            body["c_stride"] % beat == 0, work.added))
         alone, row = (alone + cost.row if row else cost.alone), row + cost.row
         reads, writes, macs = reads + beat * cost.reads, writes + beat * cost.writes, macs + m * n * k
     return _bounded(machine, work, alone, row, reads, writes, len(bodies), macs)
