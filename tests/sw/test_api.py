@@ -280,7 +280,7 @@ def test_progress_is_told(capsys) -> None:
 
 
 def test_a_wrong_step_is_an_error_with_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plinth.train.checks.Checks.step", lambda self, *_: self._fail("step 1: wrong"))
+    monkeypatch.setattr("plinth.train.checks.Checks.step", lambda self, *_: self.fail("step 1: wrong"))
     with pytest.raises(plinth.TrainingError, match="step 1: wrong") as failed:
         plinth.train(array="ring-1", steps=2)
     assert failed.value.result.report["failure"] == str(failed.value) and len(failed.value.result.losses) == 1

@@ -104,7 +104,7 @@ def test_an_interrupted_run_keeps_the_last_step(last: int, tmp_path: Path, capsy
 
 def test_weights_of_a_failed_step_are_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str],
                                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plinth.train.checks.Checks.step", lambda self, *_: self._fail("step 1: wrong"))
+    monkeypatch.setattr("plinth.train.checks.Checks.step", lambda self, *_: self.fail("step 1: wrong"))
     code, _, error = run([*write(tmp_path), *FIRST, "--save", str(tmp_path / "w.npz"), "--steps", "1"], capsys)
     assert code == 2 and "step 1: wrong" in error and not (tmp_path / "w.npz").exists()
 

@@ -196,8 +196,8 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     save_every : int or None
         Write it also after so many steps each.
     check_every : int or None
-        Steps of which one is compared with the float64 reference, and the first eight. None: 1, with device ``numpy``
-        100.
+        Steps of which one is compared with the float64 reference, and the first eight; 0: none, and with device
+        ``numpy`` tests are predicted there, too. None: 1, with device ``numpy`` 100.
     executor : mpi4py communicator or None
         In an MPI program: its ranks share the dies, golden ones, co-simulated ones, or those of numpy. Each of them
         calls this with the same arguments, and gets the result; the first one shows progress and writes ``save``.

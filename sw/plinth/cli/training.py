@@ -228,9 +228,9 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
               help="simulation threads; default: all processors")
 @click.option("--save", type=OutputFile(), help="checkpoint after each epoch and at the end, also by Ctrl-C")
 @click.option("--save-every", type=IntegerRange(1), metavar="STEPS", help="checkpoint also after so many steps each")
-@click.option("--check", "check_every", type=IntegerRange(1), metavar="STEPS",
-              help="compare every STEPS-th step with the float64 reference, and the first eight; default: all, with "
-              "--device numpy every 100th")
+@click.option("--check", "check_every", type=IntegerRange(0), metavar="STEPS",
+              help="compare every STEPS-th step with the float64 reference, and the first eight; 0: none; default: "
+              "all, with --device numpy every 100th")
 @click.option("--resume", cls=ResumeOption, type=InputFile(),
               help="go on from a checkpoint, with its settings where no others are given")
 @click.option("--change", is_flag=True, help="go on with settings that are not those of --resume, and say which")

@@ -22,7 +22,7 @@ from plinth.network.parameters import KeptVectors, LayerVector, Parameters, chec
 from plinth.partition.groups import RING
 from plinth.step import tensors
 from plinth.step.owned import Kept, OwnedChunks
-from plinth.step.row_lists import HostWords
+from plinth.step.row_lists import HostWords, RowLists
 from plinth.step.step import Realised, Step
 from plinth.step.tensors import Part, grid
 from plinth.step.tile_operations import ElementRates
@@ -31,6 +31,8 @@ from plinth_hw.isa.formats import Fixed, Format, word_type
 from plinth_hw.isa.parameters import DieParameters
 
 Floats = NDArray[np.float32]
+#: Elements of weights that are read together, about: 64 MiB.
+READ_ELEMENTS = 1 << 24
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -475,13 +477,18 @@ class HostView:
             words = np.array([states[die]], dtype=np.uint32).view(word_type(self.parameters.memory_format))
             executor.write(die, self.generators[die], words[None])
 
-    # What follows reads of all dies, each with one request, and is collective.
+    # What follows reads of all dies, each with one request, or one for so many elements, and is collective.
 
     def parameters_of(self, executor: Executor) -> dict[str, Floats]:
         """Read all variables by name: of every slice the copy on its ring's first die."""
-        flats = read_together(executor, {name: weights.reading() for name, weights in self.weights.items()})
-        return {name: values for layer, flat in flats.items()
-                for name, values in self.weights[layer].vector.split(flat).items()}
+        parameters: dict[str, Floats] = {}
+        layers = list(self.weights.values())
+        ends = np.cumsum([layer.vector.elements for layer in layers]) // READ_ELEMENTS
+        for group in np.unique(ends):
+            some = {number: layers[number].reading() for number in np.flatnonzero(ends == group).tolist()}
+            for number, flat in read_together(executor, some).items():
+                parameters |= layers[number].vector.split(flat)
+        return parameters
 
     def outputs_of(self, executor: Executor, layers: Sequence[str]) -> dict[str, Floats]:
         """Read the outputs ``[sample, position, channel]`` of layers in the last step, by name.
@@ -543,7 +550,8 @@ class HostView:
 
 
 def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer, *,
-              living: Mapping[str, tensors.Tensor] | None = None, **settings: Any) -> dict[str, Any]:
+              living: Mapping[str, tensors.Tensor] | None = None, lists: bool = True, **settings: Any
+              ) -> dict[str, Any]:
     """The fields of :class:`HostView` of a step; ``settings`` are those that do not follow from it.
 
     Parameters
@@ -552,6 +560,8 @@ def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer
         Where a piece of a place lies, as who reads and writes it names it.
     living : mapping of layer to tensor
         As there.
+    lists : bool
+        Whether the host writes lists of row numbers.
     """
     places = _HostPlaces(step, at)
     return {
@@ -560,7 +570,8 @@ def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer
         "predictions": places.tensor(step.predictions),
         "maps": {name: places.tensor(tensor) for name, tensor in step.maps.items()}, "kept": places.all_kept(),
         "constants": [(at(constant.buffer(0)), constant.values) for constant in step.constants],
-        "host_words": [([at(words.buffer(die)) for die in range(step.dies)], words) for words in step.host_words],
+        "host_words": [([at(words.buffer(die)) for die in range(step.dies)], words) for words in step.host_words
+                       if lists or not isinstance(words, RowLists)],
         "generators": [] if step.generator is None else [at(step.generator.buffer(die)) for die in range(step.dies)],
         "living": {name: places.tensor(tensor) for name, tensor in (living or {}).items()},
         "realised": step.realised(), "outputs": {name: places.tensor(tensor) for name, tensor in step.outputs.items()},

@@ -126,10 +126,36 @@ def named(network: Network, arrays: LayerVectors) -> dict[str, NDArray[Any]]:
             for name, array in vector.split(flat).items()}
 
 
+class FirstParameters(Mapping[str, NDArray[np.float32]]):
+    """First values of all variables, as :func:`initial_parameters` has them; those that patterns say are read each time
+    that they are asked for, and not held.
+
+    Parameters
+    ----------
+    network : Network
+    seed : int
+    """
+
+    def __init__(self, network: Network, seed: int) -> None:
+        self._variables = network.variables
+        generator = np.random.default_rng([seed, 0])
+        self._drawn = {name: _drawn(variable, generator).astype(np.float32)
+                       for name, variable in self._variables.items() if not isinstance(variable.initial, PatternValues)}
+
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
+        initial = self._variables[name].initial
+        return initial.pattern.first_values() if isinstance(initial, PatternValues) else self._drawn[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+
 def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.float32]]:
     """First values of all variables, as they say; equal seeds give equal bits."""
-    generator = np.random.default_rng([seed, 0])
-    return {name: _drawn(variable, generator).astype(np.float32) for name, variable in network.variables.items()}
+    return dict(FirstParameters(network, seed))
 
 
 def _drawn(variable: Variable, generator: np.random.Generator) -> NDArray[np.float64]:
@@ -138,7 +164,6 @@ def _drawn(variable: Variable, generator: np.random.Generator) -> NDArray[np.flo
         return np.full(variable.shape, first.value)
     if isinstance(first, Normal):
         return generator.standard_normal(variable.shape) * first.deviation
-    if isinstance(first, PatternValues):
-        return first.pattern.first_values().astype(np.float64)
+    assert not isinstance(first, PatternValues)
     kernel = generator.standard_normal((*first.kernel, *variable.shape[-2:])) * first.deviation
     return elements_of_kernel(form(first.kernel, first.outputs), kernel)

@@ -58,7 +58,7 @@ class NumpyExecutor:
         #: All dies of this process.
         self.numbers: Sequence[int] = sorted(self._step.memories)
         #: Where the host reads and writes.
-        self.view = HostView(**host_view(step))
+        self.view = HostView(**host_view(step, lists=False))
 
     def start(self, *, place: int = 0) -> None:
         """Start a step: nothing happens before it is awaited."""

@@ -77,10 +77,10 @@ class Checkpoint:
     def digest(self) -> str:
         """SHA-256 of the weights, and of what goes with them: vectors and generators."""
         digest = hashlib.sha256(repr(self.generators).encode())
-        arrays: dict[str, NDArray[Any]] = dict(self.parameters)
-        for name, vectors in self.kept.items():
-            arrays |= {f"{name} {vector}": values for vector, values in vectors.items()}
-        for name, values in sorted(arrays.items()):
+        kept = {f"{name} {vector}": values for name, vectors in self.kept.items() for vector, values in vectors.items()}
+        for name in sorted({*self.parameters, *kept}):
+            # One at a time: first values may be read from files.
+            values = kept[name] if name in kept else self.parameters[name]
             digest.update(f"{name} {values.shape} {values.dtype}".encode())
             digest.update(values.tobytes())
         return digest.hexdigest()

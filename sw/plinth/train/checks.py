@@ -374,7 +374,7 @@ class Checks:
     def start(self, fault: str | None) -> None:
         """Say what is wrong, if anything is, with what the dies hold before a step that goes on from loaded weights."""
         if fault is not None:
-            self._fail(f"before step {self._steps + 1}: {fault}")
+            self.fail(f"before step {self._steps + 1}: {fault}")
 
     def step(self, die_step: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]) -> None:
         """Compare a step with the reference; what a failure says ends with its cause."""
@@ -386,7 +386,7 @@ class Checks:
             self.failure += "; " + self.causes.of(die_step.before, die_step.states, x, targets, self._first_loss)
         too_many = self.kinks.count(wanted) if wanted else None
         if too_many is not None:
-            self._fail(f"step {self._steps}: {too_many}")
+            self.fail(f"step {self._steps}: {too_many}")
 
     def _judge(self, die_step: FoundStep, x: NDArray[Any], targets: NDArray[Any], decided: Mapping[str, Floats]
                ) -> ReferenceStep | None:
@@ -395,12 +395,12 @@ class Checks:
         self.skipped = False
         odd = die_step.first_not_finite()
         if odd is not None:
-            self._fail(f"step {self._steps}: {odd} not finite")
+            self.fail(f"step {self._steps}: {odd} not finite")
             return None
         wanted = self.reference(die_step.before, x, targets, decided)
         fault = die_step.generators.fault() if die_step.generators else None
         if fault is not None:
-            self._fail(f"step {self._steps}: {fault}")
+            self.fail(f"step {self._steps}: {fault}")
         last, self._last = self._last, die_step
         between = between_steps(self.layers, last, die_step) if last else ()
         errors = [*between, *step_errors(self.layers, self.rule, wanted, die_step, self.held, self.rates,
@@ -435,7 +435,7 @@ class Checks:
         """Fail if an error is beyond what it may be over its factor."""
         if not error.value <= allowed * error.scale:
             where = "" if error.layer is None else f" of layer {error.layer!r}"
-            self._fail(f"step {self._steps}: {error.name} error{where} {error.value:.2g}, beyond the "
+            self.fail(f"step {self._steps}: {error.name} error{where} {error.value:.2g}, beyond the "
                        f"{allowed * error.scale:.2g} of {steps}format {self.number_format}")
 
     def _unsaturated_errors(self, unsaturated: UnsaturatedSteps, wanted: ReferenceStep, die_step: FoundStep,
@@ -460,7 +460,7 @@ class Checks:
         for name, values in self.scaled.items():
             allowed, median = getattr(self.bounds, name).median, self.median(name)
             if len(values) >= MEDIAN_STEPS and not median <= allowed:
-                self._fail(f"median of {len(values)} steps up to step {self._steps}: {name} error {median:.2g}, beyond "
+                self.fail(f"median of {len(values)} steps up to step {self._steps}: {name} error {median:.2g}, beyond "
                            f"the {allowed:.2g} of format {self.number_format}{self._remedy()}")
 
     def median(self, name: str) -> float:
@@ -471,7 +471,8 @@ class Checks:
         return "" if self.number_format == "fp32" else ("; if the network asks for more than its 16 bits, "
                                                         "--format fp32 does not")
 
-    def _fail(self, text: str) -> None:
+    def fail(self, text: str) -> None:
+        """Note what is wrong with a step, unless something was before."""
         self.failure = self.failure or text
 
     def to_data(self) -> dict[str, dict[str, float]]:

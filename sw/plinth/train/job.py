@@ -4,8 +4,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, permutations
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from plinth.array.array import Array
 from plinth.driver.device import DeviceArray as Devices
@@ -18,7 +21,7 @@ from plinth.lower.places import HostView, host_view
 from plinth.lower.stages import check_network
 from plinth.lower.training import check_array, lower_training, trained_sharding
 from plinth.network.network import Network
-from plinth.network.parameters import Parameters
+from plinth.network.parameters import Parameters, Predictor
 from plinth.output import check_writable, write_json
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use
@@ -175,7 +178,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if options.transport is not None or options.lockstep is not None:
         check_settings("settings", driver.told("settings", settings.texts | _agreed(options, start)))
     checks = against_float64(network, options.rule, parameters.number_format, kinks=options.kinks)
-    session = Session(network, dataset, view, driver, golden, checks, options.batch, start.seed,
+    checked = options.check_every != 0
+    session = Session(network, dataset, view, driver, golden, checks if checked else None, options.batch, start.seed,
                       options.check_every or (NUMPY_CHECK_STEPS if options.device == NUMPY else 1))
     session.load_parameters(start.parameters)
     if start.kept:
@@ -205,6 +209,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     try:
         for done, result in enumerate(islice(_steps(session, start, options.epochs), total), 1):
             progress(result, total)
+            if not checked and not isfinite(result.loss):
+                checks.fail(f"step {done}: loss not finite")
             if checks.failure is not None:
                 break
             if options.save and (done == total or result.step + 1 == steps_per_epoch
@@ -242,7 +248,7 @@ def _made_ready(options: JobOptions, plan: Plan, parameters: DieParameters, step
     if options.device == NUMPY:
         check_network(options.network)
         step = step_of(trained_sharding(plan, parameters, options.rule), parameters)
-        return HostView(**host_view(step)), lambda: (_numpy_executor(options, step), None, None)
+        return HostView(**host_view(step, lists=False)), lambda: (_numpy_executor(options, step), None, None)
     verilog_digest = bitstream_digest(options.bitstream, parameters) if options.bitstream else None
     memory_words = min(options.memory_words, parameters.most_memory_words)
     # Memory on the chip is small: each batch is written before its step.
@@ -352,9 +358,11 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
     """Everything measured, as :mod:`plinth.files.reports` says; from counters and comparisons, never from estimates."""
     dies, parameters = options.array.dies, options.array.die_parameters()
     steps = len(session.losses)
-    test_loss, test_accuracy = evaluate(options.network, float64_predictor(options.network),
-                                        session.parameters(driver), dataset.test_x, dataset.test_y,
-                                        classes=bool(dataset.classes))
+    # Without checks nothing is in float64, which takes several times the memory of the weights.
+    own = options.check_every == 0 and isinstance(driver, NumpyExecutor)
+    test_loss, test_accuracy = evaluate(
+        options.network, _predictor_of(driver) if own else float64_predictor(options.network),
+        {} if own else session.parameters(driver), dataset.test_x, dataset.test_y, classes=bool(dataset.classes))
     engines: dict[str, dict[str, int]] = {}
     counted = driver.statistics()
     for die in counted:
@@ -412,6 +420,12 @@ def _fill(options: JobOptions, plan: Plan, parameters: DieParameters) -> int:
     step = step_of(trained_sharding(plan, parameters, options.rule), parameters)
     return sum(operation.fill(die) for operation in step.operations if isinstance(operation, SparseProducts)
                for die in range(step.dies))
+
+
+def _predictor_of(executor: Executor) -> Predictor:
+    """What numpy predicts by the weights in its memory."""
+    assert isinstance(executor, NumpyExecutor)
+    return lambda _, x: (outputs.astype(np.float64) for outputs in executor.predictions(x))
 
 
 def _between_ranks(options: JobOptions, transport: ProcessTransport, driver: Executor, plan: Plan, steps: int

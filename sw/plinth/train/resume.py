@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from plinth.errors import UserError
 from plinth.network.network import Network
-from plinth.network.parameters import KeptVectors, Parameters, initial_parameters
+from plinth.network.parameters import FirstParameters, KeptVectors, Parameters
 from plinth.step.step import loss_scale
 from plinth.train import checkpoint
 from plinth.train.checkpoint import Checkpoint
@@ -50,7 +50,7 @@ def starting_point(network: Network, settings: RunSettings, seed: int, resume: P
         states that the number format does not hold or with which no step of FP32 stays finite.
     """
     if resume is None:
-        return Checkpoint(initial_parameters(network, seed), 0, seed)
+        return Checkpoint(FirstParameters(network, seed), 0, seed)
     saved = checkpoint.load(resume, network)
     checkpoint.check_state(saved, resume)
     changed = _compare(saved, settings, seed, resume, change, say)
