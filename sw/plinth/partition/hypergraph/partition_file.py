@@ -5,7 +5,7 @@
 ``parts``      integers ``[1]``: processors
 ``widths``     integers ``[layers + 1]``: neurons of the input, then of each layer
 ``owners``     integers ``[sum of widths]``: the owner of each input and of each row
-``seconds``    numbers ``[1]``: wall time that partitioning took; NaN if nobody measured it
+``seconds``    numbers ``[1]``: what partitioning took, as its caller measures it; NaN if nobody did
 ``notes``      integers ``[bytes]``, 0 to 255: notes of the partition, lines of UTF-8
 =============  ==========================================================================
 
@@ -43,7 +43,7 @@ class StoredPartition:
     network : str
         :func:`patterns_digest` of the layers that it is of.
     seconds : float
-        Wall time that partitioning took; NaN if nobody measured it.
+        What partitioning took, as its caller measures it; NaN if nobody did.
     """
 
     partition: SparsePartition
