@@ -5,6 +5,8 @@ they were last held against tasks counted on the RTL (tests/sw/predict/test_coun
 walk that takes others has to be counted anew.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -133,3 +135,14 @@ def test_operands_as_lowering_lays_them() -> None:
 
 def test_nothing_moves_nothing() -> None:
     assert [matrix_memory(preset("ndp-demo"), *sizes) for sizes in ((0, 1, 1), (1, 0, 1), (1, 1, 0))] == [(0, 0)] * 3
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (32, 64, 16), (64, 64, 100)])
+def test_tiles_that_begin_with_what_is_there_take_its_exchange(m: int, n: int, k: int) -> None:
+    """D = K + R + 1 from tile to tile (docs/matrix.md), and C is read once."""
+    die = preset("ndp-demo")
+    plain = ProductShape(m, n, k, 1)
+    added, tiles = cost(die, replace(plain, accumulate=True)), m * n // (die.rows * die.columns * die.interleave)
+    assert added.row == tiles * (k + die.rows + 1) * die.interleave
+    assert added.reads == cost(die, plain).reads + m * n / die.beat_words
+    assert added.writes == cost(die, plain).writes
