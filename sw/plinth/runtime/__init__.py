@@ -13,6 +13,8 @@ kernels          operations that a die does for itself: a kernel for each kind
 crossings        operations that move words between dies, within a process and to others
 rings            sums over rings of dies, and sums by MPI's library
 memory           the places of a die as arrays
+overlay          places that share memory, as they are never needed at once
+slot_sums        sums of rows that several dies send
 programs         vector programs
 products, pools  products and convolutions; pools
 sparse_kernels   products of sparse layers, over dense blocks or by scipy
