@@ -162,7 +162,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     check_version(data, where, "a plan", PLAN_VERSION, _command(data))
     check_mapping(data, where, "a plan", required=_KEYS, optional=_OPTIONAL)
     if data["network"] != graph.name:
-        raise UserError(f"{where}: the plan is for network {described(data['network'])}, not {graph.name!r}; {_AGAIN}")
+        raise UserError(f"{where}: the plan is for network {_shown(data['network'])}, not {graph.name!r}; {_AGAIN}")
     if data["fingerprint"] != fingerprint(graph):
         raise UserError(f"{where}: the plan is for another network called {graph.name!r}, with other layers or shapes; "
                         f"{_AGAIN}")
