@@ -23,6 +23,8 @@ def traffic_axes(plan: Plan, bars: Any, heat: Any) -> None:
     ----------
     bars, heat : matplotlib.axes.Axes
     """
+    from matplotlib.ticker import MaxNLocator
+
     sharding = plan.sharding
     names = [node.name for node in plan.graph.nodes]
     for phase, base in (("fprop", 0.0), ("bprop", 0.4)):
@@ -45,6 +47,8 @@ def traffic_axes(plan: Plan, bars: Any, heat: Any) -> None:
     heat.set_xlabel("to die", fontsize=8)
     heat.set_ylabel("from die", fontsize=8)
     heat.tick_params(labelsize=7)
+    for axis in (heat.xaxis, heat.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
     bar = heat.figure.colorbar(image, ax=heat, shrink=0.8)
     bar.set_label("words a step", fontsize=8)
     bar.ax.tick_params(labelsize=7)
