@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from plinth.machine.blocks import BlockCover, Integers
+from plinth.machine.blocks import BlockCover, Integers, empty_cover
 from plinth.machine.copies import INDEXED_CYCLES
 from plinth.machine.covers import area, cover
 from plinth.machine.tiles import TASK_PERIOD
@@ -18,7 +18,7 @@ PRODUCTS, MASK_WORDS = 3, 3
 
 
 def is_run(numbers: Integers) -> bool:
-    """Whether rows, or columns, lie one behind the other."""
+    """Whether row or column numbers are contiguous: each is one more than the number before it."""
     return bool((np.diff(numbers) == 1).all())
 
 
@@ -66,8 +66,8 @@ class BlockCost:
                    for tile_m, tile_n in shapes)
 
     def of_cover(self, cover: BlockCover) -> float:
-        """Cycles of a step with the blocks of a cover: three products of each, where rows and columns that lie in a row
-        are not moved; the update of their words, and where some fill up, the mask of their gradient."""
+        """Cycles of a step with the blocks of a cover: three products of each, where rows and columns that are
+        contiguous are not moved; the update of their words, and where some fill up, the mask of their gradient."""
         sides = (cover.block(number) for number in range(cover.count))
         products = sum(self._cycles(len(rows), len(columns), sum(len(side) for side in (rows, columns)
                                                                  if not is_run(side))) for rows, columns in sides)
@@ -76,5 +76,7 @@ class BlockCost:
 
     def best(self, pattern: csr_array) -> BlockCover:
         """The cover of a pattern by which a step takes the fewest cycles: one without fill, or one that may have some.
-        """
+        A pattern without entries, which may have no columns, has no blocks."""
+        if not pattern.nnz:
+            return empty_cover(pattern.shape)
         return min((cover(pattern, MOST_ROWS, MOST_COLUMNS, cost) for cost in (area, self)), key=self.of_cover)

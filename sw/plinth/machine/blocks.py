@@ -249,6 +249,12 @@ def check_cover(cover: BlockCover, pattern: csr_array) -> None:
                          "the pattern anew")
 
 
+def empty_cover(shape: tuple[int, int]) -> BlockCover:
+    """The cover of a pattern without nonzeros, which may have no rows or no columns: no blocks."""
+    numbers, starts = np.zeros(0, np.int64), np.zeros(1, np.int64)
+    return BlockCover(shape, numbers, starts, numbers, starts, numbers)
+
+
 def given_cover(pattern: csr_array, blocks: list[tuple[Integers, Integers]]) -> BlockCover:
     """A cover of given blocks, row and column numbers of each, ascending. A nonzero that several hold belongs to the
     first of them; rows and columns without any nonzero of a block are left out of it.

@@ -102,6 +102,20 @@ def test_golden_dies_and_numpy_train_as_float64_does(name: str, planner: str, di
         np.testing.assert_allclose(values, found["numpy"].parameters[variable], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("planner", ["model", "random-rows"])
+@pytest.mark.parametrize("layer", [0, 1])
+def test_dies_without_entries_train(planner: str, layer: int) -> None:
+    patterns = irregular()
+    rows = patterns[layer].tolil()
+    rows[:rows.shape[0] - 1] = 0  # the last row's owner has all entries
+    patterns[layer] = csr_array(rows, dtype=np.float32)
+    definition = network(patterns)
+    plan = plinth.plan(definition, "ring-4", planner=planner, batch=12)
+    for device in ("golden", "numpy"):
+        report = plinth.train(plan, *samples(definition), device=device, steps=2, rate=0.5).report
+        assert report["failure"] is None and report["checked_steps"] == 2
+
+
 @pytest.mark.parametrize("planner", ["hypergraph", "random-rows"])
 @pytest.mark.parametrize("name", ["radix", "irregular", "gaps"])
 def test_words_are_those_of_the_hypergraph(name: str, planner: str) -> None:
