@@ -8,6 +8,7 @@ import numpy as np
 from plinth.errors import UserError
 from plinth.partition.hypergraph import annealing, greedy, partitioner
 from plinth.partition.hypergraph.owners import (
+    ROUNDING,
     Integers,
     Pattern,
     Reals,
@@ -186,9 +187,9 @@ def _words(patterns: Sequence[Pattern], layers: Sequence[Integers], parts: int) 
 
 def _state_balance(notes: list[str], layer: int, owners: Integers, row_loads: Integers, targets: Reals,
                    imbalance: float, ratio: float) -> None:
-    """A note if a layer is not as balanced as was asked."""
+    """A note if a layer is not as balanced as was asked, because its rows do not allow it."""
     loads = np.bincount(owners, weights=row_loads, minlength=len(targets))
     reached = float((loads / (targets * row_loads.sum())).max())
-    if ratio > 1 + imbalance:
+    if min(ratio, reached) > (1 + imbalance) * (1 + ROUNDING):
         notes.append(f"layer {layer}: its rows allow an imbalance of {ratio:.3f} at best, not {1 + imbalance:.3f}; it "
                      f"has {reached:.3f}")

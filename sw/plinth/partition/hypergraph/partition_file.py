@@ -108,6 +108,8 @@ def read_partition(path: Path, network: str | None = None) -> StoredPartition:
             raise UserError(f"{path}: the partition is of another network (digest {identity}, not {network}); "
                             "partition this one, or give the network that the file was made for")
         parts = int(_integers(file, "parts", np.iinfo(np.int32).max, 1)[0])
+        if parts < 1:
+            raise file.error(f"'parts' is {parts}, not at least 1")
         widths = _integers(file, "widths", np.iinfo(np.int32).max)
         owners = _integers(file, "owners", parts - 1)
         if len(widths) < 2 or widths.sum() != len(owners) or widths.min(initial=1) < 1:

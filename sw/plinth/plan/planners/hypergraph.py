@@ -57,8 +57,8 @@ def hypergraph(graph: PlanGraph, levels: int, dies: int, how: str | None = None,
             lists[number] = Lists(outputs=tuple(runs_of(np.flatnonzero(owners == die).tolist())
                                                 for die in range(dies))) if levels else None
     if not any(vector and vector[0] == OP for vector in splits) and levels:
-        raise UserError(f"network {graph.name!r} has no sparse layer, which the planner hypergraph is for; choose "
-                        "another planner")
+        raise UserError(f"network {graph.name!r} has no sparse layer, which the planners hypergraph and random-rows "
+                        "are for; choose another planner")
     last = graph.edges[graph.inputs[-1][0]].producer
     owned = lists[last]
     if owned is not None and graph.split_loss:
@@ -76,8 +76,9 @@ def _owners(graph: PlanGraph, chain: list[int], dies: int, how: str | None, seed
 
     for node in nodes:
         if node.output_channels < dies:
-            raise UserError(f"layer {node.name!r} has {node.output_channels} rows, fewer than the {dies} dies that the "
-                            "planner hypergraph gives them to; choose an array of fewer dies, or the planner data")
+            raise UserError(f"layer {node.name!r} has {node.output_channels} rows, fewer than the {dies} dies among "
+                            "which the planners hypergraph and random-rows share them out; choose an array of fewer "
+                            "dies, or the planner data")
     if how is not None:
         return by(how)
     if sum(pattern.nonzeros for pattern in patterns) > SEARCHED:

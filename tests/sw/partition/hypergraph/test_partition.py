@@ -15,7 +15,7 @@ from plinth.partition.hypergraph import partitioner
 from plinth.partition.hypergraph.figures import compared
 from plinth.partition.hypergraph.model import phase
 from plinth.partition.hypergraph.owners import Pattern, canonical, caps, longest_first, row_weights, shares
-from plinth.partition.hypergraph.partition import WAYS, partition
+from plinth.partition.hypergraph.partition import WAYS, _state_balance, partition
 from plinth.partition.hypergraph.partitioner import PartitionerError
 from plinth.partition.hypergraph.volume import traffic
 
@@ -79,6 +79,13 @@ def test_balance_that_rows_do_not_allow_is_stated(without: None) -> None:
     assert found.notes == ("layer 1: its rows allow an imbalance of 1.200 at best, not 1.010; it has 1.200",)
     assert sorted(np.bincount(found.layers[0]).tolist()) == [2, 2, 3, 3]
     assert partition([pattern], 5, "greedy").notes == ()
+    # Placed longest first, loads are 7 and 5; 6 and 6 are found all the same, and nothing is to be said.
+    notes: list[str] = []
+    weights, halves = np.array([3, 3, 2, 2, 2]), shares(2, None)
+    _, ratio = caps(weights, halves, 0.01)
+    for owners, told in (([0, 0, 1, 1, 1], 0), ([0, 1, 0, 1, 0], 1)):
+        _state_balance(notes, 1, np.array(owners), weights, halves, 0.01, ratio)
+        assert ratio > 1.16 and len(notes) == told
 
 
 def test_limits_are_the_least_that_rows_allow() -> None:

@@ -59,6 +59,7 @@ def test_a_partition_of_another_network(path: Path) -> None:
     ({"owners": np.array([0, 1])}, "'widths' of 2 layers add up to 90, and there are 2 owners"),
     ({"owners": np.array([0, -1])}, "'owners' has -1, where"),
     ({"parts": np.array([3, 3])}, r"'parts' is int64 \[2\], not one integer"),
+    ({"parts": np.array([0])}, "'parts' is 0, not at least 1"),
     ({"widths": np.array([90])}, "'widths' of 0 layers"),
     ({"network": np.array([1, 2])}, "'network' has 2 numbers, not 12"),
     ({"seconds": np.array([1])}, "'seconds' is int64"),
