@@ -50,14 +50,22 @@ def test_irregular_and_pruned_networks_are_made(capsys: pytest.CaptureFixture[st
 
 def test_the_graph_challenges_text_is_read(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     write_network(here / "text", trained_network(64, 2, seed=1))
-    cli.main(["sparse", "read", "text", "--neurons", "64", "--layers", "2", "--out", "net.yaml"])
-    assert "4,224 parameters" in capsys.readouterr().out
+    read = ["sparse", "read", "text", "--neurons", "64", "--layers", "2", "--out", "net.yaml"]
+    cli.main(read)
+    printed = capsys.readouterr()
+    assert "4,224 parameters" in printed.out and "note" not in printed.err
+    cut = here / "text" / "n64-l2.tsv"
+    cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:2000]))
+    cli.main(read)
+    assert "n64-l2.tsv has 2,000 connections, other layers up to 2,048" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments, told", [
     (["radix-net", "--neurons", "100", "--out", "n.yaml"], "neurons"),
     (["radix-net", "--out", "n.txt"], "must end in .yaml"),
     (["irregular", "--widths", "20", "--out", "n.yaml"], "--widths"),
+    (["irregular", "--widths", "10000,30000", "--density", "1", "--out", "n.yaml"], "300000000 entries, more than"),
+    (["radix-net", "--neurons", "8388608", "--layers", "1", "--out", "n.yaml"], "268435456 entries, more than"),
     (["irregular", "--widths", "20,x", "--out", "n.yaml"], "--widths"),
     (["irregular", "--widths", "20,10", "--density", "0.001", "--out", "n.yaml"], "density"),
     (["prune", "lenet-c", "--out", "n.yaml"], "is a convolution"),
@@ -74,6 +82,17 @@ def test_what_cannot_be_made_is_told_in_a_line(capsys: pytest.CaptureFixture[str
     assert not list(here.glob("n.*"))
 
 
+def test_a_checkpoint_of_the_same_name_is_kept(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    np.savez(here / "n.npz", x=np.zeros(3))
+    before = (here / "n.npz").read_bytes()
+    with pytest.raises(SystemExit) as end:
+        cli.main(["sparse", "irregular", "--widths", "20,10", "--density", "0.3", "--out", "n.yaml"])
+    assert end.value.code == 2 and "n.npz: is there and holds no patterns" in capsys.readouterr().err
+    assert (here / "n.npz").read_bytes() == before and not (here / "n.yaml").exists()
+    for widths in ("20,10", "20,12"):  # patterns of its own are replaced
+        cli.main(["sparse", "irregular", "--widths", widths, "--density", "0.3", "--out", "m.yaml"])
+
+
 @pytest.mark.parametrize("planner", ["hypergraph", "random-rows"])
 def test_dense_networks_have_no_hypergraph(capsys: pytest.CaptureFixture[str], planner: str) -> None:
     with pytest.raises(SystemExit) as end:
@@ -81,11 +100,13 @@ def test_dense_networks_have_no_hypergraph(capsys: pytest.CaptureFixture[str], p
     assert end.value.code == 2 and "has no sparse layer" in capsys.readouterr().err
 
 
-def test_more_dies_than_rows_are_told(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+@pytest.mark.parametrize("planner", ["hypergraph", "random-rows"])
+def test_more_dies_than_rows_are_told(capsys: pytest.CaptureFixture[str], here: Path, planner: str) -> None:
     cli.main(["sparse", "irregular", "--widths", "20,3", "--density", "0.5", "--out", "a.yaml"])
     with pytest.raises(SystemExit) as end:
-        cli.main(["plan", "a.yaml", "--planner", "hypergraph"])
-    assert end.value.code == 2 and "has 3 rows, fewer than the 4 dies" in capsys.readouterr().err
+        cli.main(["plan", "a.yaml", "--planner", planner])
+    error = capsys.readouterr().err
+    assert end.value.code == 2 and "has 3 rows, fewer than the 4 dies" in error and planner in error
 
 
 def test_joint_is_never_longer_than_hypergraph(capsys: pytest.CaptureFixture[str], here: Path) -> None:

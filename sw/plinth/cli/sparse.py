@@ -131,11 +131,22 @@ def read(folder: Path, out: Path, neurons: int, layers: int) -> None:
     """Layers of the Graph Challenge's text files, nN-lK.tsv in a folder, to be trained: sigmoid, mean squared error."""
     import numpy as np
 
+    from plinth.network.layers import Sparse
     from plinth.network.sparse.activations import SparseSigmoid
     from plinth.network.sparse.layers import layered
     from plinth.network.sparse.network import SparseNetwork
     from plinth.network.sparse.tsv import TsvLayers
 
     source = TsvLayers(folder, neurons, layers)
-    _write(out, layered(SparseNetwork(name=f"n{neurons}-l{layers}", source=source,
-                                      biases=[np.zeros(neurons)] * layers, activations=[SparseSigmoid()] * layers)))
+    try:
+        network = layered(SparseNetwork(name=f"n{neurons}-l{layers}", source=source,
+                                        biases=[np.zeros(neurons)] * layers, activations=[SparseSigmoid()] * layers))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    connections = [layer.pattern.nonzeros for layer in network.layers if isinstance(layer, Sparse)]
+    fewest = min(connections)
+    if fewest != max(connections):
+        click.echo(f"note: {source.path(connections.index(fewest))} has {fewest:,} connections, other layers up to "
+                   f"{max(connections):,}; the Graph Challenge's layers have equal numbers: see that the file is whole",
+                   err=True)
+    _write(out, network)

@@ -8,7 +8,14 @@ from scipy.sparse import csr_array
 
 from plinth.limits import MAXIMUM_SEED
 from plinth.network.sparse import draws
-from plinth.network.sparse.matrices import MAXIMUM_NEURONS, check_layer, csr, row_list, starts_of
+from plinth.network.sparse.matrices import (
+    MAXIMUM_NEURONS,
+    check_entries,
+    check_layer,
+    csr,
+    row_list,
+    starts_of,
+)
 from plinth.network.sparse.network import MAXIMUM_LAYERS
 
 #: How many connections rows have: equally likely numbers, or few rows with many.
@@ -83,6 +90,7 @@ class IrregularNet:
         outputs, inputs = row_list(rows, self.widths[layer + 1]), self.widths[layer]
         counts = self.row_degrees(layer, outputs)
         starts = starts_of(counts)
+        check_entries(int(starts[-1]), f"layer {layer}")
         entry_rows = np.repeat(outputs, counts)
         keys = draws.bits(draws.stream(self.seed, draws.COLUMNS, layer), entry_rows)
         columns = draws.distinct(keys, np.arange(starts[-1]) - np.repeat(starts[:-1], counts), inputs)

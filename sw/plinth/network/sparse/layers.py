@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from plinth.errors import UserError
 from plinth.files.documents import dump_yaml
 from plinth.network.file import network_to_data
 from plinth.network.layers import Convolution, Dense, Layer, MeanSquaredError, Relu, Sigmoid, Sparse
@@ -15,10 +16,13 @@ from plinth.network.shape import Shape
 from plinth.network.sparse.activations import Activation, SparseRelu, SparseSigmoid
 from plinth.network.sparse.network import SparseNetwork
 from plinth.network.sparse.pattern import SparsePattern
-from plinth.network.sparse.pattern_file import write_patterns
+from plinth.network.sparse.pattern_file import holds_patterns, write_patterns
 from plinth.network.sparse.pruning import prune
 from plinth.output import check_ending, check_writable, write_whole
 
+#: Most connections of a network in memory: with four bytes for the column and the weight of each, 2 GiB, which is what
+#: a file of patterns holds.
+MAXIMUM_CONNECTIONS = 1 << 28
 #: Layers that compute activations of sparse chains.
 _ACTIVATIONS: dict[type[Activation], type[Layer]] = {SparseRelu: Relu, SparseSigmoid: Sigmoid}
 
@@ -31,9 +35,10 @@ def layered(sparse: SparseNetwork) -> Network:
     ------
     ValueError
         If an activation is no layer of networks, as the clipped ReLU is none, or a bias is a number other than 0, which
-        would stay.
+        would stay; if there are more than :data:`MAXIMUM_CONNECTIONS`.
     """
     layers: list[Layer] = []
+    connections = 0
     for number in range(sparse.layers):
         activation, bias = sparse.activations[number], sparse.biases[number]
         if type(activation) not in _ACTIVATIONS:
@@ -42,7 +47,12 @@ def layered(sparse: SparseNetwork) -> Network:
         if isinstance(bias, float) and bias:
             raise ValueError(f"layer {number} of {sparse.name!r} has a bias of {bias} that stays; biases of layers are "
                              "trained, give it an array, or 0")
-        layers.append(Sparse(name=f"fc{number + 1}", pattern=SparsePattern.of(sparse.matrix(number)),
+        matrix = sparse.matrix(number)
+        connections += matrix.nnz
+        if connections > MAXIMUM_CONNECTIONS:
+            raise ValueError(f"the first {number + 1} of {sparse.layers} layers of {sparse.name!r} have {connections} "
+                             f"connections, more than {MAXIMUM_CONNECTIONS}; take fewer layers or neurons")
+        layers.append(Sparse(name=f"fc{number + 1}", pattern=SparsePattern.of(matrix),
                              bias=not isinstance(bias, float)))
         layers.append(_ACTIVATIONS[type(activation)](name=f"{activation.kind}{number + 1}"))
     return Network(name=sparse.name, input=Shape((sparse.widths[0],)),
@@ -84,12 +94,16 @@ def write_sparse(path: Path, network: Network) -> None:
     Raises
     ------
     UserError
-        If the file has another ending or cannot be written, or patterns are too large for one file.
+        If the file has another ending or cannot be written, patterns are too large for one file, or the ``.npz`` file
+        is there and holds something else than patterns.
     """
     check_ending("the network's file", path, ".yaml")
     check_writable(path)
     patterns = {layer.name: layer.pattern for layer in network.layers if isinstance(layer, Sparse)}
     matrices = path.with_suffix(".npz")
+    if matrices.exists() and not holds_patterns(matrices):
+        raise UserError(f"{matrices}: is there and holds no patterns, and those of {path.name} would take its place; "
+                        "give the network another name, or move the file")
     write_patterns(matrices, {name: pattern.matrix() for name, pattern in patterns.items()},
                    values=all(pattern.valued for pattern in patterns.values()))
     data = network_to_data(network)

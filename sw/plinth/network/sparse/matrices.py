@@ -73,6 +73,11 @@ def check_size(shape: tuple[int, int], entries: int, name: str) -> None:
     """Refuse a matrix that is empty or too large (ValueError)."""
     if not all(1 <= size <= MAXIMUM_NEURONS for size in shape):
         raise ValueError(f"{name} must have 1 to {MAXIMUM_NEURONS} rows and columns, not {shape[0]} x {shape[1]}")
+    check_entries(entries, name)
+
+
+def check_entries(entries: int, name: str) -> None:
+    """Refuse a matrix with more than :data:`MAXIMUM_ENTRIES` entries (ValueError)."""
     if entries > MAXIMUM_ENTRIES:
         raise ValueError(f"{name} has {entries} entries, more than {MAXIMUM_ENTRIES}; take fewer of its rows")
 

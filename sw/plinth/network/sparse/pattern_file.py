@@ -83,6 +83,16 @@ def write_patterns(path: Path, matrices: Mapping[str, csr_array], *, values: boo
     write_whole(path, write)
 
 
+def holds_patterns(path: Path) -> bool:
+    """Whether a file has the arrays of sparse matrices, by their names; their contents are not looked at."""
+    try:
+        with array_file(path, _WHAT, _REMEDY) as file:
+            _Patterns(file, path)
+    except UserError:
+        return False
+    return True
+
+
 class _Patterns:
     """The matrices of an open file, of which nothing has been read but the names.
 

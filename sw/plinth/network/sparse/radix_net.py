@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from plinth.limits import MAXIMUM_SEED
 from plinth.network.sparse import draws
 from plinth.network.sparse.activations import ClippedRelu, SparseSigmoid
-from plinth.network.sparse.matrices import MAXIMUM_NEURONS, check_layer, csr, row_list
+from plinth.network.sparse.matrices import MAXIMUM_NEURONS, check_entries, check_layer, csr, row_list
 from plinth.network.sparse.network import MAXIMUM_LAYERS, SparseNetwork
 
 #: Neurons of a ring class, and connections of a neuron.
@@ -110,6 +110,7 @@ class RadixNet:
     def rows(self, layer: int, rows: ArrayLike) -> csr_array:
         check_layer(layer, self.layers)
         outputs = row_list(rows, self.neurons)
+        check_entries(len(outputs) * CONNECTIONS, f"layer {layer}")
         columns = self.class_columns(layer)[outputs % self.classes]
         if self.weights == UNIFORM:
             positions = outputs[:, None] * self.neurons + columns

@@ -11,6 +11,7 @@ from plinth.network.file import load_network, network_from_data
 from plinth.network.layers import Dense, Sparse
 from plinth.network.network import perceptron
 from plinth.network.parameters import initial_parameters
+from plinth.network.sparse import layers
 from plinth.network.sparse.layers import layered, pruned_network, write_sparse
 from plinth.network.sparse.pattern import PatternForm, SparsePattern
 from plinth.network.sparse.pattern_file import write_patterns
@@ -52,6 +53,13 @@ def test_a_pattern_of_a_file_is_that_of_its_matrix(tmp_path: Path) -> None:
 def test_what_is_no_pattern_is_told(value: object) -> None:
     with pytest.raises((ValueError, UserError)):
         PatternForm("connections").parse(value)
+
+
+def test_more_connections_than_a_file_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "MAXIMUM_CONNECTIONS", 2 * 64 * 32)
+    layered(trained_network(64, 2))
+    with pytest.raises(ValueError, match=r"first 3 of 9 layers .* have 6144 connections, more than 4096"):
+        layered(trained_network(64, 9))
 
 
 def test_a_network_is_written_and_read(tmp_path: Path) -> None:
