@@ -2,8 +2,8 @@
 have entries, a cover of the inputs.
 
 Within a part columns stand in the order in which their owners have them, one owner's behind the other's: what an owner
-sends to a die lies there in a row. Rows of the same columns are neighbours, and of those of two kinds that the next
-layer reads together one kind stands behind the other: what a block of either layer reads and gives then lies in a row
+sends to a die is contiguous there. Rows of the same columns are neighbours, and of those of two kinds that the next
+layer reads together one kind stands behind the other: what a block of either layer reads and gives is then contiguous
 as well, so that nobody gathers it.
 """
 
@@ -123,8 +123,8 @@ def _ranges(indices: Integers) -> Indices | Runs:
 
 @lru_cache(maxsize=1 << 10)
 def whole_inputs(pattern: SparsePattern) -> Cuts:
-    """All columns, in an order in which blocks read those that lie in a row: those of the network's input, which the
-    host writes in any order."""
+    """All columns of a layer that reads the network's input, in an order in which blocks read contiguous ones; the host
+    can write the input in any order."""
     read = pattern.matrix()
     columns = _chained(np.arange(pattern.columns), identical_rows(_sorted(read.T)), read)
     return (Listed((), (_ranges(columns),)),)

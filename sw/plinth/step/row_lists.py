@@ -101,7 +101,8 @@ class ExchangeLists(RowLists):
         return _exchange_lists(self, die)
 
     def run(self, die: int, other: int) -> bool | None:
-        """Whether the rows that a die sends another lie in a row on both sides; None: on neither."""
+        """Whether the rows that a die sends another are contiguous: True on both sides, False on one, None on neither.
+        """
         apart = [not is_run(rows) for rows in self.meeting(die, other)]
         return None if all(apart) else not any(apart)
 

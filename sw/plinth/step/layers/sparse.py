@@ -6,10 +6,10 @@ as a whole row. With W the rows that a die has, and X the columns that these nee
     fprop    Y = W X        updateGrad    dW = dY X^T at the entries of W alone        bprop    dX = W^T dY
 
 A die's entries lie in dense blocks, some rows by some columns (:mod:`plinth.step.pattern_weights`). The transfer engine
-gathers the rows of X that a block's columns name, of all blocks behind each other, where they do not lie so already,
-and the matrix engine multiplies the block by them. Rows that several blocks give are added up in the order of blocks:
-by the matrix engine, which begins with what is there, or, where a block's rows do not lie in a row, by the transfer
-engine. Gathered rows of X serve updateGrad as well, those of dY bprop.
+gathers the rows of X that a block's columns name, unless they are contiguous in memory, and the matrix engine
+multiplies the block by them. Rows that several blocks give are added up in the order of blocks: by the matrix engine,
+which accumulates onto what is there, or, where a block's rows are not contiguous, by the transfer engine. Gathered rows
+of X serve updateGrad as well, those of dY bprop.
 """
 
 from collections import deque
@@ -22,6 +22,7 @@ import numpy as np
 
 from plinth.buffers import Buffer
 from plinth.machine.block_cost import is_run
+from plinth.network.sparse.matrices import starts_of
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import Node
 from plinth.step import granularity
@@ -48,7 +49,8 @@ _FORMS = {FPROP: FPROP, BPROP: UPDATE, UPDATE: BPROP}
 
 @dataclass(frozen=True)
 class BlockSide(RowLists):
-    """Rows of a tensor that blocks read or give on one of their sides; with lists of those that do not lie in a row."""
+    """The rows of a tensor that blocks read or give on one of their sides, with a row index list for each block whose
+    rows are not contiguous."""
 
     name: str
     weights: PatternWeights
@@ -64,7 +66,7 @@ class BlockSide(RowLists):
         return _rows(self.weights, self.side, die)
 
     def lists(self, die: int) -> Lists:
-        return {number: IndexedRows(rows, False) for number, rows in enumerate(self.rows(die)) if not is_run(rows)}
+        return _block_lists(self, die)
 
     def added(self, die: int, order: Sequence[int]) -> dict[int, bool]:
         """For each block, in the order in which they go, whether its product is added to what is there: of tensors that
@@ -96,39 +98,48 @@ def _rows(weights: PatternWeights, side: str, die: int) -> tuple[Integers, ...]:
     return tuple(cover.block(number)[side == COLUMNS] for number in range(cover.count))
 
 
+@lru_cache(maxsize=1 << 7)
+def _block_lists(side: BlockSide, die: int) -> Lists:
+    return {number: IndexedRows(rows, False) for number, rows in enumerate(side.rows(die)) if not is_run(rows)}
+
+
 @dataclass(frozen=True)
 class GatheredRows:
-    """A place for what blocks read or give on one of their sides by lists, block behind block: rows of samples."""
+    """A buffer for rows that blocks read or give by lists, block behind block; a row has one word a sample."""
 
     name: str
     side: BlockSide
 
     packed = False
 
-    def _first(self, die: int) -> Integers:
-        lists = self.side.lists(die)
-        return np.concatenate([[0], np.cumsum([len(rows) if number in lists else 0
-                                               for number, rows in enumerate(self.side.rows(die))], dtype=np.int64)])
-
     def place_words(self) -> int:
         """Words of memory, of the die that needs most."""
-        return max(int(self._first(die)[-1]) * self.side.tensor.part(die).channels for die in range(self.side.dies))
+        return max(int(_first_rows(self, die)[-1]) * self.side.tensor.part(die).channels
+                   for die in range(self.side.dies))
 
     def buffer(self, die: int) -> Buffer:
         """All their rows."""
         columns = self.side.tensor.part(die).channels
-        return Buffer(self.name, 0, int(self._first(die)[-1]), columns, max(1, columns))
+        return Buffer(self.name, 0, int(_first_rows(self, die)[-1]), columns, max(1, columns))
 
     def of(self, die: int, block: int) -> Buffer:
         """A block's rows."""
-        first = self._first(die)
+        first = _first_rows(self, die)
         return self.buffer(die).lines(int(first[block]), int(first[block + 1] - first[block]))
+
+
+@lru_cache(maxsize=1 << 7)
+def _first_rows(gathered: GatheredRows, die: int) -> Integers:
+    """Where the rows of each block start in the buffer, and their number: ``[blocks + 1]``."""
+    lists = gathered.side.lists(die)
+    return starts_of(np.array([len(rows) if number in lists else 0
+                               for number, rows in enumerate(gathered.side.rows(die))], np.int64))
 
 
 @dataclass(frozen=True)
 class BlockRows:
-    """How blocks reach rows of a tensor on one of their sides: themselves, where they lie in a row, or by a place where
-    a block's rows do, behind one another."""
+    """How blocks reach rows of a tensor on one of their sides: in the tensor itself, where a block's rows are
+    contiguous, or else in a buffer into which they are gathered."""
 
     side: BlockSide
     place: GatheredRows
@@ -143,13 +154,13 @@ class BlockRows:
         return self.place.of(die, block)
 
     def listed(self, die: int, blocks: Iterable[int]) -> list[int]:
-        """Those of some blocks whose rows do not lie in a row."""
+        """Those of some blocks whose rows are not contiguous."""
         lists = self.side.lists(die)
         return [block for block in blocks if block in lists]
 
     def copy(self, name: str, node: Node, die: int, blocks: Iterable[int], *, back: bool = False) -> Iterator[Task]:
-        """Gathers rows of some blocks, or adds what they give to them, as those of the first one; nothing, if they lie
-        in a row."""
+        """Gathers rows of some blocks, or adds what they give to them, as those of the first one; nothing, if they are
+        contiguous."""
         block, count = next(iter(listed := self.listed(die, blocks)), -1), len(listed)
         if not count:
             return
