@@ -18,6 +18,7 @@ from plinth.cli.commands import run
 from plinth.errors import UserError
 from plinth.network.sparse.radix_net import RadixNet
 from plinth.partition.hypergraph.partition import partition
+from plinth.reproduce import pictures as shared_pictures
 from plinth.reproduce import tables
 from plinth.reproduce.paper import Judgement, Table
 from plinth.reproduce.sparse_dnn import cases, figures, partitions, pictures
@@ -280,6 +281,15 @@ def test_the_formula_counts_what_the_sets_do() -> None:
     assert row.status == Judgement.INDEPENDENT
     by_lambda, by_sets = row.notes[0].split(" words by lambda, ")
     assert by_lambda == by_sets.split()[0] != "0"
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_titles_fit_their_pictures(columns: int) -> None:
+    drawing, _ = shared_pictures.picture("Communication of partitions (H) over that of rows dealt out at random (R), "
+                                         "120 layers", 1.2 + 3.9 * columns, 6.6, 2, columns)
+    drawing.canvas.draw()
+    box = drawing._suptitle.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= drawing.bbox.width
 
 
 def test_pictures_are_of_tables_with_ratios(monkeypatch, tmp_path) -> None:

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+import plinth
 from plinth import cli
+from plinth.network.sparse.layers import layered
 from plinth.network.sparse.radix_net import trained_network
 from plinth.network.sparse.tsv import write_network
+from plinth.report.traffic import traffic_axes
 
 
 @pytest.fixture
@@ -37,6 +41,14 @@ def test_a_radix_net_is_made_planned_trained_and_simulated(capsys: pytest.Captur
     cli.main(["simulate", "plan.yaml", "--json"])
     simulated = json.loads(capsys.readouterr().out)
     assert simulated["injected_words"] * 2 == report["predicted_injected_words"]
+
+
+def test_dies_of_the_heat_map_are_whole_numbers() -> None:
+    result = plinth.plan(layered(trained_network(64, 2)), "ring-4", planner="random-rows", batch=8)
+    bars, heat = Figure().subplots(1, 2)
+    traffic_axes(result.plan, bars, heat)
+    for axis in (heat.xaxis, heat.yaxis):
+        assert all(tick == round(tick) for tick in axis.get_majorticklocs())
 
 
 def test_irregular_and_pruned_networks_are_made(capsys: pytest.CaptureFixture[str], here: Path) -> None:

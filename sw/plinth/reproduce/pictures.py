@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from plinth.report.canvas import new_figure, png, write_png
@@ -12,16 +13,19 @@ from plinth.reproduce.paper import CLAIMS, Table
 PAPER = 0.45
 #: Share of a bar's place that it fills.
 FILLED = 0.94
+#: Letters of a picture's title to an inch of its width.
+TITLE_LETTERS = 11
 _DPI = 140
 
 
 def picture(title: str, width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
-    """A figure of matplotlib, and its axes as an array of rows and columns; ``width`` and ``height`` in inches."""
+    """A figure of matplotlib, and its axes as an array of rows and columns; ``width`` and ``height`` in inches. Titles
+    that are wider than the figure are wrapped."""
     drawing = new_figure(figsize=(width, height))
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     drawing.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
-    drawing.suptitle(title, fontsize=10.5)
+    drawing.suptitle(fill(title, int(TITLE_LETTERS * width)), fontsize=10.5)
     return drawing, drawing.subplots(rows, columns, squeeze=False)
 
 
