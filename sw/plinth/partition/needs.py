@@ -2,9 +2,9 @@
 have entries, a cover of the inputs.
 
 Within a part columns stand in the order in which their owners have them, one owner's behind the other's: what an owner
-sends to a die is contiguous there. Rows of the same columns are neighbours, and of those of two kinds that the next
-layer reads together one kind stands behind the other: what a block of either layer reads and gives is then contiguous
-as well, so that nobody gathers it.
+sends to a die is contiguous there. Rows of the same columns, a class, are neighbours, and so are two classes that a row
+of the next layer reads together: what a block of either layer reads and gives is then contiguous as well, so that
+nobody gathers it.
 """
 
 from collections.abc import Iterable
@@ -58,34 +58,37 @@ def by_blocks(pattern: SparsePattern, outputs: Cuts, factors: Factors, following
     return outputs if listed.ordered or same else (listed,)
 
 
-def _chained(some: Integers, classes: Integers, readers: csr_array | None) -> Integers:
-    """Some indices class by class, in the order of a chain in which each two classes are neighbours that a reader has
-    wholly, and none but these, as far as a chain can have all such pairs.
+def _chained(indices: Integers, classes: Integers, readers: csr_array | None) -> Integers:
+    """Put indices of rows, or of columns, in an order class by class. Where a reader has all of two classes, and none
+    else of these indices, the two become neighbours, so that what it reads is contiguous; of pairs that exclude each
+    other the first ones do.
 
     Parameters
     ----------
+    indices : array of int
+        Those of a part.
     classes : array of int
-        Of each index there is, also of others.
+        The class of every row or column of the matrix, also of those that the part does not have.
     readers : csr_array or None
-        ``[readers, indices]``.
+        ``[readers, rows or columns]``: who reads what; None: classes stay in order.
     """
-    numbers, own = np.unique(classes[some], return_inverse=True)
+    numbers, class_of = np.unique(classes[indices], return_inverse=True)
     place = np.arange(len(numbers))
     if readers is not None and len(numbers) > 2:
         first = np.unique(identical_rows(readers), return_index=True)[1]
         group = np.full(readers.shape[1], -1)
-        group[some] = own
+        group[indices] = class_of
         chosen = readers[first]
         reader, read = np.repeat(np.arange(len(first)), np.diff(chosen.indptr)), group[chosen.indices]
         pairs, counts = np.unique((reader * len(numbers) + read)[read >= 0], return_counts=True)
         reader, read = np.divmod(pairs, len(numbers))
-        whole = counts == np.bincount(own)[read]
+        whole = counts == np.bincount(class_of)[read]
         begins = np.flatnonzero(np.diff(reader, prepend=-1))
         of_two = begins[np.diff(begins, append=len(reader)) == 2]
         of_two = of_two[whole[of_two] & whole[of_two + 1]]
         place[_chain(len(numbers), zip(read[of_two].tolist(), read[of_two + 1].tolist(), strict=True))] = np.arange(
             len(numbers))
-    return some[np.argsort(place[own], kind="stable")]
+    return indices[np.argsort(place[class_of], kind="stable")]
 
 
 def _chain(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
