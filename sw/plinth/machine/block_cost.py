@@ -33,6 +33,8 @@ class BlockCost:
     array_rows, array_columns, interleave, beat_words, flit_words : int
         Of the matrix engine, memory and the transfer engine.
     samples : int
+    fill : bool
+        Whether blocks may be filled up.
     """
 
     array_rows: int
@@ -41,13 +43,14 @@ class BlockCost:
     beat_words: int
     flit_words: int
     samples: int
+    fill: bool = True
 
     @classmethod
-    def of(cls, parameters: DieParameters, samples: int) -> "BlockCost":
+    def of(cls, parameters: DieParameters, samples: int, *, fill: bool = True) -> "BlockCost":
         """On dies of some parameters."""
         interleave = parameters.interleave if parameters.machine == SYSTOLIC else 1
         return cls(parameters.rows, parameters.columns, interleave, parameters.beat_words,
-                   parameters.within.flit_words, samples)
+                   parameters.within.flit_words, samples, fill)
 
     def __call__(self, rows: int, columns: int) -> float:
         """Cycles of a block whose rows and columns lie anywhere."""
@@ -75,8 +78,9 @@ class BlockCost:
         return PRODUCTS * products + cover.packed * (1 / self.flit_words + masked)
 
     def best(self, pattern: csr_array) -> BlockCover:
-        """The cover of a pattern by which a step takes the fewest cycles: one without fill, or one that may have some.
-        A pattern without entries, which may have no columns, has no blocks."""
+        """The cover of a pattern by which a step takes the fewest cycles: one without fill, or one that may have some,
+        if it may. A pattern without entries, which may have no columns, has no blocks."""
         if not pattern.nnz:
             return empty_cover(pattern.shape)
-        return min((cover(pattern, MOST_ROWS, MOST_COLUMNS, cost) for cost in (area, self)), key=self.of_cover)
+        return min((cover(pattern, MOST_ROWS, MOST_COLUMNS, cost, fill=self.fill) for cost in (area, self)),
+                   key=self.of_cover)

@@ -195,7 +195,7 @@ class RingPasses:
 
     def _update(self, target: Floats, total: Floats) -> None:
         """``target -= rate * total``, some words at a time."""
-        if len(target) == 1:
+        if target.ndim > 1 and len(target) == 1:
             target, total = target[0], total[0]
         some = max(1, UPDATE_WORDS // max(1, target[:1].size))
         for start in range(0, len(target), some):

@@ -29,8 +29,10 @@ def weights_of(sharding: Sharding, number: int, kind: str, target: DieParameters
     node, here = sharding.graph.nodes[number], sharding.layouts[number]
     if node.pattern is not None:
         samples = int(here.input.lengths(SAMPLES, sharding.batch, sharding.factors).max())
+        # What goes round rings is entries, as plans count them.
+        cost = BlockCost.of(target, samples, fill=parts(here.ring, sharding.factors) == 1)
         return PatternWeights(f"{node.name}.{kind}", node.matrix, here.weights, sharding.factors, node.bias > 0,
-                              pattern=node.pattern, inputs=here.input, cost=BlockCost.of(target, samples))
+                              pattern=node.pattern, inputs=here.input, cost=cost)
     order = node.tiling.order(parts(here.ep, sharding.factors)) if node.tiling is not None and node.free else ()
     return Weights(f"{node.name}.{kind}", node.matrix, here.weights, sharding.factors, node.bias > 0,
                    granularity.SPARE_ROWS if here.mp and node.gathers else 0, tap_order=order)

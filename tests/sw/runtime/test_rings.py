@@ -18,7 +18,8 @@ class Nobody:
         raise AssertionError("nothing goes to another process")
 
 
-@pytest.mark.parametrize(("members", "words"), [(1, 1000), (1, 99), (1, 100), (1, 101), (3, 1000), (3, 192), (3, 5)])
+@pytest.mark.parametrize(("members", "words"), [(1, 1000), (1, 99), (1, 100), (1, 101), (3, 1000), (3, 192), (3, 5),
+                                                  (1, 1), (2, 65), (3, 33)])
 def test_updates_some_words_at_a_time_have_the_same_bits(members: int, words: int, monkeypatch: pytest.MonkeyPatch
                                                          ) -> None:
     """All words are updated once, whatever goes at a time, and gradients stay as they are."""

@@ -23,7 +23,9 @@ from plinth.partition.hypergraph.owners import SparsePartition
 from plinth.partition.hypergraph.volume import traffic
 from plinth.report.step import operation_rows, step_of_plan, step_report
 from plinth.simulate.step import check_memory
+from plinth.step.build import step_of
 from plinth.step.layers.sparse import SparseProducts
+from plinth.step.pairs import words_between
 
 #: Widths of the irregular networks.
 WIDTHS = (40, 32, 24, 20)
@@ -196,6 +198,14 @@ def test_rows_are_gathered_ahead_of_their_product(layer: int, most: int | None) 
             at = names.index(f"fc{layer}.fprop.gather{block}")
             before = sum("gather" not in name for name in names[:at])
             assert before == min(place * 16 // len(gathered), 16 - len(gathered) + place - 4)
+
+
+@pytest.mark.parametrize("planner", ["data", "hypergraph", "model"])
+@pytest.mark.parametrize("name", CASES)
+def test_dies_send_the_words_of_the_plan(name: str, planner: str) -> None:
+    plan = plinth.plan(CASES[name], "ring-4", planner=planner, batch=12)
+    step = step_of(plan.plan.sharding, plan.array.die_parameters())
+    assert words_between(step).sum() == plan.plan.words
 
 
 def test_a_plan_in_a_file_trains_as_it_was_made(tmp_path: Path) -> None:
