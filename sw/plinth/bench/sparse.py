@@ -15,6 +15,7 @@ import numpy as np
 from plinth.bench.ranks import ENVIRONMENT
 from plinth.bench.row import BenchRow
 from plinth.network.sparse.radix_net import UNIFORM, RadixNet
+from plinth.output import json_text
 from plinth.runtime.sparse_kernels import BlockProducts, sparse_products
 
 #: Neurons and samples of the row, and of others in its detail.
@@ -69,7 +70,7 @@ def _case(neurons: int, samples: int) -> dict[str, Any]:
 
 def print_cases() -> None:
     """Run the part of :func:`sparse_kernel_ratio` that has one BLAS thread: print its cases."""
-    print(json.dumps([_case(*case) for case in ((NEURONS, SAMPLES), *OTHERS)]))
+    print(json_text([_case(*case) for case in ((NEURONS, SAMPLES), *OTHERS)]))
 
 
 def sparse_kernel_ratio() -> list[BenchRow]:

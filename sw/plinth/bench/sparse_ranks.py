@@ -14,6 +14,7 @@ from plinth.bench.row import BenchRow
 from plinth.network.parameters import initial_parameters
 from plinth.network.sparse.layers import layered
 from plinth.network.sparse.radix_net import trained_network
+from plinth.output import json_text
 from plinth.partition.graph import from_network
 from plinth.plan.planners.hypergraph import hypergraph
 from plinth.runtime.mpi import MpiTransport, world
@@ -55,7 +56,7 @@ def print_seconds(neurons: int) -> None:
             ranks.communicator.Barrier()
             seconds[kind] = (time.perf_counter() - started) / STEPS
     if ranks.rank == 0:
-        print(json.dumps(seconds))
+        print(json_text(seconds))
 
 
 def _seconds(ranks: int, neurons: int) -> dict[str, float]:
