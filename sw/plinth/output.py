@@ -37,6 +37,25 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         files.write_whole(path, write)
 
 
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays by their names into an ``.npz`` file, whole or not at all; equal arrays give equal bytes.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    import numpy as np
+
+    def write(place: Path) -> None:
+        with place.open("wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+
+    write_whole(path, write)
+
+
 def check_ending(what: str, path: Path | None, *endings: str) -> None:
     """Refuse a file, if there is one, that ends otherwise; where ``.yaml`` may be, ``.yml`` may.
 

@@ -9,7 +9,6 @@ version 1 has neither settings nor steps: what it does not say is None or 0.
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from plinth.limits import MAXIMUM_EPOCHS, MAXIMUM_SEED
 from plinth.network.network import Network
 from plinth.network.parameters import KeptVectors, LayerVector, Parameters, layer_vectors
 from plinth.network.winograd import converted, other_forms, setting
-from plinth.output import write_whole
+from plinth.output import write_arrays
 from plinth.train.settings import RunSettings
 from plinth.update.rule import FORMS, VECTORS
 
@@ -140,14 +139,7 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
                          **({} if checkpoint.state_scale is None else {"state_scale": checkpoint.state_scale}),
                          **({"generators": checkpoint.generators} if checkpoint.generators else {}),
                          **({"settings": checkpoint.settings.to_data()} if checkpoint.settings else {})})
-
-    def write(place: Path) -> None:
-        with place.open("wb") as file:
-            np.savez(file, header=np.frombuffer(header.encode(), dtype=np.uint8), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-
-    write_whole(path, write)
+    write_arrays(path, {"header": np.frombuffer(header.encode(), dtype=np.uint8), **arrays})
 
 
 def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:

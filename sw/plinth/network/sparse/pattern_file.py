@@ -12,7 +12,6 @@ arrays may do without the name and the dot; it is then called as the file is. Fi
 numbers alone, sizes compared with limits before anything is made, and nothing that is out of order is put in order.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from plinth.files.forms import NAME_PATTERN
 from plinth.files.npz import MAXIMUM_BYTES, ArrayFile, MemberForm, array_file
 from plinth.network.sparse.matrices import check_layer, check_size, checked, csr, selected, unordered_row
 from plinth.network.sparse.network import check_chain
-from plinth.output import check_ending, write_whole
+from plinth.output import check_ending, write_arrays
 
 #: Most matrices of a file.
 MAXIMUM_MATRICES = 8192
@@ -73,14 +72,7 @@ def write_patterns(path: Path, matrices: Mapping[str, csr_array], *, values: boo
     if size > MAXIMUM_BYTES:
         raise UserError(f"{path}: {size} bytes are more than one file holds ({MAXIMUM_BYTES}); write fewer layers a "
                         "file")
-
-    def write(place: Path) -> None:
-        with place.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-
-    write_whole(path, write)
+    write_arrays(path, arrays)
 
 
 def holds_patterns(path: Path) -> bool:

@@ -12,7 +12,6 @@
 Files are read as untrusted: sizes are compared with limits, and owners with parts, before anything is made of them.
 """
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy.typing as npt
 
 from plinth.errors import UserError
 from plinth.files.npz import ArrayFile, array_file
-from plinth.output import check_ending, write_whole
+from plinth.output import check_ending, write_arrays
 from plinth.partition.hypergraph.owners import Integers, Pattern, SparsePartition
 from plinth_hw.cache import digest
 
@@ -76,14 +75,7 @@ def write_partition(path: Path, stored: StoredPartition) -> None:
         "widths": np.array([len(each) for each in owners]), "owners": np.concatenate(owners).astype(small),
         "seconds": np.array([stored.seconds], np.float64),
         "notes": np.frombuffer("\n".join(found.notes).encode(), np.uint8)}
-
-    def write(place: Path) -> None:
-        with place.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-
-    write_whole(path, write)
+    write_arrays(path, arrays)
 
 
 def read_partition(path: Path, network: str | None = None) -> StoredPartition:
