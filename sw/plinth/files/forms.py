@@ -252,7 +252,7 @@ class Fraction:
 
 
 @runtime_checkable
-class Form(Protocol):
+class SettingForm(Protocol):
     """The type of a setting."""
 
     def parse(self, value: Any) -> Any:

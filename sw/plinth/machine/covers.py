@@ -175,7 +175,7 @@ class _Classes:
         return np.sort(np.concatenate([self.numbers[self.starts[piece]:self.starts[piece + 1]] for piece in pieces]))
 
 
-class _Side:
+class _PatternSide:
     """A pattern from the side of its rows, whose classes are blocks or are joined; the transpose has the other side."""
 
     def __init__(self, pattern: csr_array, rows: _Classes, columns: _Classes, costs: _Costs) -> None:
@@ -220,7 +220,7 @@ def _cheapest(pattern: csr_array, costs: _Costs, fill: bool) -> list[Block]:
     rows = _Classes.of(pattern, costs.rows)
     turned = csr_array(pattern.T)
     columns = _Classes.of(turned, costs.columns)
-    side, other = _Side(pattern, rows, columns, costs), _Side(turned, columns, rows, costs.turned())
+    side, other = _PatternSide(pattern, rows, columns, costs), _PatternSide(turned, columns, rows, costs.turned())
     best = _Best(costs)
     best.offer(side.exact())
     if best.cost <= costs.least(pattern.nnz):

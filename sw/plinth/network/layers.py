@@ -16,7 +16,18 @@ from dataclasses import MISSING, dataclass, fields, replace
 from math import prod
 from typing import Annotated, Any, ClassVar, get_type_hints
 
-from plinth.files.forms import NAME_PATTERN, Choice, Flag, Form, Fraction, Integer, Padding, Pair, Shares, described
+from plinth.files.forms import (
+    NAME_PATTERN,
+    Choice,
+    Flag,
+    Fraction,
+    Integer,
+    Padding,
+    Pair,
+    SettingForm,
+    Shares,
+    described,
+)
 from plinth.network.shape import Shape
 from plinth.network.sparse.pattern import PatternForm, SparsePattern
 from plinth.network.variables import (
@@ -58,7 +69,7 @@ TANH = "tanh"
 
 
 #: Forms of the kinds that were asked for so far.
-_FORMS: dict[type, dict[str, Form]] = {}
+_FORMS: dict[type, dict[str, SettingForm]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +121,12 @@ class Layer(ABC):
             object.__setattr__(self, "shape", Shape(self.shape))
 
     @classmethod
-    def forms(cls) -> dict[str, Form]:
+    def forms(cls) -> dict[str, SettingForm]:
         """Form of each setting of this kind, in order."""
         if cls not in _FORMS:
             hints = get_type_hints(cls, include_extras=True)
             _FORMS[cls] = {key: hint.__metadata__[0] for key, hint in hints.items()
-                           if isinstance(getattr(hint, "__metadata__", (None,))[0], Form)}
+                           if isinstance(getattr(hint, "__metadata__", (None,))[0], SettingForm)}
         return _FORMS[cls]
 
     @classmethod

@@ -39,7 +39,7 @@ FEW_SAMPLES = 16
 MANY = 0.5
 
 
-class SparseProducts(Protocol):
+class SparseKernel(Protocol):
     """Products of one layer with so many samples at a time; made once, as its buffers are."""
 
     #: Words of the weights as they are stored.

@@ -11,9 +11,9 @@ from plinth.machine.blocks import given_cover
 from plinth.machine.covers import cover
 from plinth.network.sparse.radix_net import UNIFORM, RadixNet
 from plinth.runtime import sparse_kernels
-from plinth.runtime.sparse_kernels import BlockProducts, CsrProducts, SparseProducts, sparse_products
+from plinth.runtime.sparse_kernels import BlockProducts, CsrProducts, SparseKernel, sparse_products
 
-Make = Callable[[csr_array, int], SparseProducts]
+Make = Callable[[csr_array, int], SparseKernel]
 
 
 def block_cost(rows: int, columns: int) -> float:
@@ -30,7 +30,7 @@ KERNELS: dict[str, Make] = {
 }
 
 
-def checked(pattern: csr_array, products: SparseProducts, samples: int) -> None:
+def checked(pattern: csr_array, products: SparseKernel, samples: int) -> None:
     """All three products, twice with other operands in the same buffers, which hold something before."""
     rng = np.random.default_rng(samples)
     rows, columns = pattern.shape

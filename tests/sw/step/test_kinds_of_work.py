@@ -8,6 +8,7 @@ import pytest
 
 import plinth
 from plinth.lower.training import LOWERS
+from plinth.predict.host import WORK
 from plinth.predict.work import COSTS
 from plinth.report.step import SAYS
 from plinth.simulate.costs import PAPER_COSTS
@@ -20,7 +21,8 @@ NAMES = {kind.__name__ for kind in KINDS}
 SOURCES = Path(plinth.__file__).parent
 
 
-@pytest.mark.parametrize("table", [COSTS, DOES, LOWERS, SAYS], ids=["COSTS", "DOES", "LOWERS", "SAYS"])
+@pytest.mark.parametrize("table", [COSTS, DOES, LOWERS, SAYS, WORK],
+                         ids=["COSTS", "DOES", "LOWERS", "SAYS", "WORK"])
 def test_every_kind_is_in_every_table(table: dict[type, Any]) -> None:
     assert set(table) == set(KINDS)
 
