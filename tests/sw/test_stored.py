@@ -17,7 +17,7 @@ from plinth.network.parameters import LayerVector
 from plinth.network.variables import weights
 from plinth.step.weights import WeightSlice
 from plinth.train.checks import FoundStep
-from plinth.train.stored import NARROW_PLACE, WIDE_PLACE, NumberStorage, OwnUpdate, storage
+from plinth.train.stored import NARROW_PLACE, WIDE_PLACE, NumberStorage, OwnUpdate, norm, storage
 from plinth.train.unsaturated import bias_error, gain_error, sample_errors
 from plinth.update.kinds import MOMENTUM
 from plinth.update.rule import UpdateRule
@@ -235,3 +235,8 @@ def test_dies_sums_are_within_their_rounding_in_any_order(fmt: Format) -> None:
         values = die_sum.values if words is None else np.clip(die_sum.values, -most - NARROW_PLACE, most)
         worst = np.maximum(worst, np.abs(total - values))
     assert np.all(worst <= die_sum.rounding) and worst.max() > die_sum.rounding.max() / 8
+
+
+def test_sizes_that_fp32_does_not_hold_are_finite() -> None:
+    assert norm(np.full(4, 1e30, np.float32)) == pytest.approx(2e30)
+    assert norm(np.zeros(4, np.float32)) > 0

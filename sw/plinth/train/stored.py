@@ -210,5 +210,5 @@ class OwnUpdate:
 
 
 def norm(values: NDArray[Any]) -> float:
-    """Square root of the sum of squares, but at least FP32's least normal number."""
-    return max(float(np.linalg.norm(values)), float(np.finfo(np.float32).tiny))
+    """Square root of the sum of squares, which FP32 might not hold, but at least FP32's least normal number."""
+    return max(float(np.linalg.norm(values.astype(np.float64))), float(np.finfo(np.float32).tiny))
