@@ -1,19 +1,27 @@
 """Kinds of work: who interprets them has a table with an entry for each, and nobody asks for a kind elsewhere."""
 
 import ast
+import importlib
+import inspect
+import pkgutil
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 import plinth
+import plinth.step
 from plinth.lower.training import LOWERS
 from plinth.predict.host import WORK
 from plinth.predict.work import COSTS
 from plinth.report.step import SAYS
+from plinth.runtime.crossings import MOVES
+from plinth.runtime.kernels import KERNELS
 from plinth.simulate.costs import PAPER_COSTS
 from plinth.simulate.tasks import DOES
 from plinth.simulate.workload import MADE
+from plinth.step import between, kernel_sums, operations, tile_operations
+from plinth.step.step import Step
 from plinth.step.tasks import Kind, Sent, SentKind, Work
 
 KINDS = get_args(Work)
@@ -31,6 +39,24 @@ def test_tables_that_leave_out_kinds_have_no_others() -> None:
     """HyPar's machine has no cost of most kinds, and copies between dies take what their words do."""
     assert set(PAPER_COSTS) < set(KINDS)
     assert set(MADE) < set(get_args(Sent)) < set(KINDS)
+
+
+def _operations() -> set[type]:
+    """Classes of the step that tell tasks of a die."""
+    found = set()
+    for info in pkgutil.walk_packages(plinth.step.__path__, "plinth.step."):
+        module = importlib.import_module(info.name)
+        found |= {kind for kind in vars(module).values() if inspect.isclass(kind) and not inspect.isabstract(kind)
+                  and kind.__module__ == info.name and callable(getattr(kind, "tasks", None))
+                  and not getattr(kind, "_is_protocol", False)}
+    return found
+
+
+def test_numpy_has_a_kernel_of_every_operation() -> None:
+    """But of what it takes apart, of rings, which have passes of their own, and of operands of 16 bits, which it
+    refuses."""
+    apart = {Step, operations.Chain, tile_operations.InStrips, between.Reduce, kernel_sums.KernelSums}
+    assert _operations() - set(KERNELS) - set(MOVES) == apart
 
 
 def test_kinds_say_how_many_descriptors_they_take() -> None:
