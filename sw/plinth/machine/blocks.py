@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from plinth.network.sparse.matrices import check_size, starts_of, unordered_row
+from plinth.network.sparse.matrices import check_size, segments, starts_of, unordered_row
 
 Integers = NDArray[np.int64]
 
@@ -298,8 +298,8 @@ def _assembled(pattern: csr_array, count: int, owner: Integers) -> BlockCover:
     first_column[filled] = columns[starts_of(widths)[:-1][filled]]
     order = np.lexsort((first_column, first_row, -widths, -heights))[:np.count_nonzero(filled)]
     row_starts, column_starts = starts_of(heights[order]), starts_of(widths[order])
-    rows = rows[_segments(starts_of(heights)[:-1][order], heights[order])]
-    columns = columns[_segments(starts_of(widths)[:-1][order], widths[order])]
+    rows = rows[segments(starts_of(heights)[:-1][order], heights[order])]
+    columns = columns[segments(starts_of(widths)[:-1][order], widths[order])]
     place = np.empty(count, np.int64)
     place[order] = np.arange(len(order))
     return BlockCover(pattern.shape, rows, row_starts, columns, column_starts,
@@ -326,18 +326,13 @@ def _used(numbers: NDArray[Any], owner: Integers, size: int) -> tuple[Integers, 
     return keys % size, keys // size
 
 
-def _segments(starts: Integers, lengths: Integers) -> Integers:
-    """Numbers from each start on, so many of each, one behind the other."""
-    return np.repeat(starts - starts_of(lengths)[:-1], lengths) + np.arange(int(lengths.sum()))
-
-
 def _elements(rows: Integers, row_starts: Integers, columns: Integers, column_starts: Integers, width: int
               ) -> tuple[Integers, Integers]:
     """Of each element of blocks, row-major, its block and its key, row x width + column."""
     heights, widths = np.diff(row_starts), np.diff(column_starts)
     row_block = np.repeat(np.arange(len(heights)), heights)
     block = np.repeat(row_block, widths[row_block])
-    column = columns[_segments(column_starts[:-1][row_block], widths[row_block])]
+    column = columns[segments(column_starts[:-1][row_block], widths[row_block])]
     return block, np.repeat(rows, widths[row_block]) * width + column
 
 

@@ -18,6 +18,7 @@ from plinth.buffers import Buffer
 from plinth.byte_cache import ByteCache
 from plinth.machine.block_cost import BlockCost
 from plinth.machine.blocks import BlockCover
+from plinth.network.sparse.matrices import segments
 from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.variables import OUTPUTS
 from plinth.partition.axes import CHANNELS, Region
@@ -156,9 +157,12 @@ class FillMask(HostWords):
     def words(self, die: int) -> NDArray[np.uint32]:
         return (self.weights.slice(die).entries >= 0).astype(np.float32).view(np.uint32)
 
+    def size(self, die: int) -> int:
+        return self.weights.slice(die).weights
+
     def part(self, die: int) -> Part:
         """The words of a die's blocks, as a row."""
-        return Part(0, 1, 0, self.weights.slice(die).weights if die in self.weights.filled else 0, 1)
+        return Part(0, 1, 0, self.size(die) if die in self.weights.filled else 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +220,7 @@ def _part(key: _PartKey) -> _Part:
     places[columns] = np.arange(len(columns))
     starts, matrix = pattern.matrix().indptr.astype(np.int64), pattern.of_rows(rows)
     counts = starts[rows + 1] - starts[rows]
-    entries = np.repeat(starts[rows] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
+    entries = segments(starts[rows], counts)
     # Columns ascend as the die has them.
     within = np.lexsort((places[matrix.indices], np.repeat(np.arange(len(rows)), counts)))
     local = csr_array((np.ones(len(entries), np.float32), places[matrix.indices][within], matrix.indptr),

@@ -41,6 +41,10 @@ class HostWords(ABC):
     def words(self, die: int) -> NDArray[np.uint32]:
         """What the host writes on a die."""
 
+    @abstractmethod
+    def size(self, die: int) -> int:
+        """How many words these are."""
+
     @property
     @abstractmethod
     def dies(self) -> int:
@@ -48,11 +52,11 @@ class HostWords(ABC):
 
     def place_words(self) -> int:
         """Words of memory, of the die that needs most."""
-        return max(len(self.words(die)) for die in range(self.dies))
+        return max(self.size(die) for die in range(self.dies))
 
     def buffer(self, die: int) -> Buffer:
         """All of a die."""
-        count = len(self.words(die))
+        count = self.size(die)
         return Buffer(self.name, 0, 1, count, max(1, count))
 
 
@@ -67,21 +71,30 @@ class RowLists(HostWords):
         return np.concatenate([np.zeros(0, np.uint32), *(some.rows.astype(np.uint32)
                                                          for some in self.lists(die).values())])
 
+    def size(self, die: int) -> int:
+        return _placed(self, die).words
+
     def at(self, die: int, key: Hashable) -> RowIndex:
         """One of a die's lists, and where it lies."""
-        first, some = _placed(self, die)[key]
+        first, some = _placed(self, die).lists[key]
         count = len(some.rows)
         return RowIndex(self.buffer(die).part(f"{self.name}[{first}]", first, 1, count), some.scatter, some.rows)
 
 
+class _PlacedLists(NamedTuple):
+    """First word of each list, and itself; words of all."""
+
+    lists: Mapping[Hashable, tuple[int, IndexedRows]]
+    words: int
+
+
 @lru_cache(maxsize=1 << 12)
-def _placed(lists: RowLists, die: int) -> Mapping[Hashable, tuple[int, IndexedRows]]:
-    """First word of each list, and itself."""
+def _placed(lists: RowLists, die: int) -> _PlacedLists:
     placed, first = {}, 0
     for key, some in lists.lists(die).items():
         placed[key] = first, some
         first += len(some.rows)
-    return placed
+    return _PlacedLists(placed, first)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,12 @@ def starts_of(counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
+def segments(starts: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Numbers from each start on, so many of each, one segment behind the other: ``[sum of counts]``."""
+    ends = starts_of(counts)
+    return np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
+
+
 def unordered_row(starts: NDArray[Any], columns: NDArray[Any]) -> int | None:
     """The first row whose columns do not ascend, or None."""
     rises = np.ones(len(columns), bool)

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from plinth.network.layers import SPATIAL, Convolution, Dense
 from plinth.network.network import Network
 from plinth.network.shape import Shape
-from plinth.network.sparse.matrices import check_layer, check_size, csr, row_list, selected, starts_of
+from plinth.network.sparse.matrices import check_layer, check_size, csr, row_list, segments, selected, starts_of
 from plinth.network.sparse.network import check_chain
 
 
@@ -97,7 +97,7 @@ class PrunedConvolution(PrunedLayer):
         firsts = self.kept_kernel.indptr.astype(np.int64)[channel]
         counts = np.diff(self.kept_kernel.indptr)[channel]
         row = np.repeat(np.arange(len(outputs)), counts)
-        entry = np.arange(len(row)) + np.repeat(firsts - starts_of(counts)[:-1], counts)
+        entry = segments(firsts, counts)
         tap, input_channel = np.divmod(self.kept_kernel.indices[entry].astype(np.int64), self.input_map.channels)
         y, x = tops[row] + tap // self.layer.kernel[1], lefts[row] + tap % self.layer.kernel[1]
         inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)

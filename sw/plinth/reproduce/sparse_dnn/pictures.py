@@ -39,13 +39,7 @@ def draw(folder: Path, tables: Sequence[Table]) -> list[Path]:
         for line, (series, label) in enumerate(DRAWN.items()):
             _panel(axes[line, column], table, series)
             axes[line, column].set_ylabel(label if column == 0 else "")
-        axes[0, column].set_title(table.title.removeprefix("Table 1, "), fontsize=10)
-        axes[-1, column].set_xlabel("processors P")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
-    path = folder / "ratios.png"
-    write_png(path, png(drawing, _DPI))
-    return [path, _scaling(folder, networks)]
+    return [_written(folder / "ratios.png", drawing, axes, networks), _scaling(folder, networks)]
 
 
 def _scaling(folder: Path, networks: Sequence[Table]) -> Path:
@@ -70,11 +64,16 @@ def _scaling(folder: Path, networks: Sequence[Table]) -> Path:
             axis.set_xticks(processors, [str(each) for each in processors])
             axis.set_ylabel(label if column == 0 else "")
             bare(axis)
+    return _written(folder / "scaling.png", drawing, axes, networks)
+
+
+def _written(path: Path, drawing: Any, axes: Any, networks: Sequence[Table]) -> Path:
+    """Write a picture of a column a network, with its titles and legend; its path."""
+    for column, table in enumerate(networks):
         axes[0, column].set_title(table.title.removeprefix("Table 1, "), fontsize=10)
         axes[-1, column].set_xlabel("processors P")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
-    path = folder / "scaling.png"
     write_png(path, png(drawing, _DPI))
     return path
 
