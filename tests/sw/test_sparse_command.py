@@ -119,6 +119,9 @@ def test_more_dies_than_rows_are_told(capsys: pytest.CaptureFixture[str], here: 
         cli.main(["plan", "a.yaml", "--planner", planner])
     error = capsys.readouterr().err
     assert end.value.code == 2 and "has 3 rows, fewer than the 4 dies" in error and planner in error
+    # Others, the default among them, plan without it.
+    cli.main(["plan", "a.yaml", "--batch", "8", "--json"])
+    assert json.loads(capsys.readouterr().out)["planner"] == "joint"
 
 
 def test_joint_is_never_longer_than_hypergraph(capsys: pytest.CaptureFixture[str], here: Path) -> None:

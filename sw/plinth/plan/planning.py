@@ -1,6 +1,7 @@
 """Run planners: from a network and an array to a Plan, with what it costs."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isclose, prod
 
@@ -141,9 +142,11 @@ def chosen(problem: PlanningProblem, array: Array, planner: str) -> tuple[Splits
     if planner not in SEARCHES:
         return splits, lists
     if planner == JOINT and problem.words.name == EXACT and problem.graph.sparse:
-        found = PLANNERS[HYPERGRAPH](problem)
-        if problem.time.seconds(*found) < problem.time.seconds(splits):
-            return found
+        # A layer may have fewer rows than there are dies.
+        with suppress(UserError):
+            found = PLANNERS[HYPERGRAPH](problem)
+            if problem.time.seconds(*found) < problem.time.seconds(splits):
+                return found
     seeds = [SPLITTERS[name](problem) for name in (DATA_PARALLEL, MODEL_PARALLEL, ONE_WEIRD_TRICK)]
     return fitting(problem.time, splits, problem.words.splits if planner == JOINT else (DP, MP), seeds,
                    need=lambda some: memory_bytes(problem, some), most=array.memory_bytes,
