@@ -1,12 +1,21 @@
 """What launchers of MPI programs tell a process, and what it tells them where it never comes to MPI itself."""
 
+import array
+import fcntl
 import os
+import stat
 import sys
+import termios
+import time
 from contextlib import suppress
 
 #: Where launchers say how many processes they have started, and which this one is: MPICH's, Open MPI's, Slurm's.
 LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+#: The descriptor of standard error, as launchers have it.
+STANDARD_ERROR = 2
+#: Seconds for which a process that is about to end all waits until the launcher has read what it has said.
+READ_SECONDS = 5.0
 
 
 def launched() -> dict[str, int]:
@@ -26,6 +35,21 @@ def who() -> str:
     return f"rank {numbers[0]}: " if launched() and numbers else ""
 
 
+def await_reader(descriptor: int, seconds: float = READ_SECONDS) -> None:
+    """Wait until all that was written to a pipe has been read, or so long; for what is no pipe, not at all.
+
+    Launchers carry what their processes say, and drop what they have not read when they are told to end them: the line
+    that says why would be lost.
+    """
+    until, unread = time.monotonic() + seconds, array.array("i", [0])
+    with suppress(OSError):
+        while stat.S_ISFIFO(os.fstat(descriptor).st_mode) and time.monotonic() < until:
+            fcntl.ioctl(descriptor, termios.FIONREAD, unread)
+            if not unread[0]:
+                return
+            time.sleep(1e-3)
+
+
 def end_others(code: int) -> None:
     """End the processes that were started with this one, if it never came to MPI, where they wait for it.
 
@@ -34,5 +58,6 @@ def end_others(code: int) -> None:
     """
     channel = os.environ.get("PMI_FD", "")
     if launched() and channel.isdecimal() and "mpi4py.MPI" not in sys.modules:
+        await_reader(STANDARD_ERROR)
         with suppress(OSError):
             os.write(int(channel), f"cmd=abort exitcode={code}\n".encode())

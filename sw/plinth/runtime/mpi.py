@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from plinth.errors import UserError, cause, one_line
-from plinth.runtime.launcher import launched, who
+from plinth.runtime.launcher import STANDARD_ERROR, await_reader, launched, who
 from plinth.runtime.transports import Left, Letter, QueueTransport
 from plinth_hw.installation import install
 
@@ -140,9 +140,10 @@ def neighbours(communicator: Any) -> int:
 
 
 def end_all(communicator: Any, own: int, message: str) -> None:
-    """End all ranks, with a line."""
+    """End all ranks, with a line, once the launcher has read it."""
     with suppress(Exception):
         print(f"plinth: error: rank {own}: {one_line(message)}", file=sys.stderr, flush=True)
+    await_reader(STANDARD_ERROR)
     communicator.Abort(ABORTED)
 
 
