@@ -43,6 +43,29 @@ def test_a_radix_net_is_made_planned_trained_and_simulated(capsys: pytest.Captur
     assert simulated["injected_words"] * 2 == report["predicted_injected_words"]
 
 
+def test_a_plan_is_moved_together_with_its_folder(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "old" / "plans").mkdir(parents=True)
+    cli.main(["sparse", "radix-net", "--neurons", "64", "--layers", "2", "--out", "old/net.yaml"])
+    for plan in ("old/plan.yaml", "old/plans/plan.json"):
+        cli.main(["plan", "old/net.yaml", "--array", "ring-2", "--batch", "8", "--planner", "hypergraph",
+                  "--out", plan])
+    samples(here / "d.npz", 64, 64)
+    cli.main(["train", "old/plan.yaml", "--data", "d.npz", "--device", "golden", "--steps", "1", "--out", "old/run"])
+    (here / "old").rename(here / "new")
+    for plan in ("plan.yaml", "plans/plan.json", "run/plan.json"):
+        assert str(here) not in (here / "new" / plan).read_text()
+        cli.main(["simulate", f"new/{plan}"])
+    # Another matrix is refused, and a file that is not there.
+    cli.main(["sparse", "radix-net", "--neurons", "64", "--layers", "2", "--seed", "1", "--out", "new/net.yaml"])
+    for told in ("new/net.npz: 'fc1' is another matrix than it was", "new/net.npz: cannot be read"):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            cli.main(["simulate", "new/plan.yaml"])
+        error = capsys.readouterr().err
+        assert end.value.code == 2 and told in error and len(error.strip().splitlines()) == 1
+        (here / "new" / "net.npz").unlink(missing_ok=True)
+
+
 def test_dies_of_the_heat_map_are_whole_numbers() -> None:
     result = plinth.plan(layered(trained_network(64, 2)), "ring-4", planner="random-rows", batch=8)
     bars, heat = Figure().subplots(1, 2)

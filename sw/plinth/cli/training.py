@@ -119,7 +119,7 @@ class Run:
             done()
             activity.begin(f"writing the report to {out}")
             if out / PLAN in self.folder.outputs():
-                write_json(out / PLAN, run.plan.to_data())
+                write_json(out / PLAN, run.plan.to_data(out))
             draw(out / PICTURE, run.report)
         if self.as_json:
             print_json(run.report)

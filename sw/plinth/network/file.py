@@ -101,8 +101,14 @@ def network_from_data(data: Any, where: str, folder: Path = Path()) -> Network:
         return Network(name=data["name"], input=_sizes(data["input"], where, "input"), layers=parsed_layers)
 
 
-def network_to_data(network: Network) -> dict[str, Any]:
-    """A network as YAML holds it; what has its default is left out, also inputs that are the layer before."""
+def network_to_data(network: Network, folder: Path | None = None) -> dict[str, Any]:
+    """A network as YAML holds it; what has its default is left out, also inputs that are the layer before.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Of the file that is to hold it, to which paths are made relative; None: paths are absolute.
+    """
     layers = []
     before = "input"
     for layer in network.layers:
@@ -113,7 +119,7 @@ def network_to_data(network: Network) -> dict[str, Any]:
         for key, form in layer.forms().items():
             value = getattr(layer, key)
             if key not in defaults or value != defaults[key]:
-                entry[key] = form.dump(value)
+                entry[key] = form.dump(value, folder) if isinstance(form, PatternForm) else form.dump(value)
         if layer.shape is not None:
             entry["shape"] = list(layer.shape)
         layers.append(entry)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -213,8 +214,14 @@ class Plan(Sharded):
         for sender, receiver in zip(*np.nonzero(words), strict=True):
             yield int(sender), int(receiver), int(words[sender, receiver])
 
-    def to_data(self) -> dict[str, Any]:
-        """The plan as YAML or JSON holds it."""
+    def to_data(self, folder: Path | None = None) -> dict[str, Any]:
+        """The plan as YAML or JSON holds it.
+
+        Parameters
+        ----------
+        folder : Path or None
+            Of the file that is to hold it, to which paths of patterns are made relative; None: paths are absolute.
+        """
         listed = self.dies <= LISTED_DIES
         transfers = []
         for transfer in self.transfers:
@@ -245,7 +252,7 @@ class Plan(Sharded):
             reductions.append(entry)
         return {
             "version": PLAN_VERSION, "network": self.network, "fingerprint": fingerprint(self.graph),
-            "definition": None if self.definition is None else network_to_data(self.definition),
+            "definition": None if self.definition is None else network_to_data(self.definition, folder),
             "planner": self.planner, "model": self.model, "array": self.array,
             "hardware": None if self.hardware is None else array_to_data(self.hardware), "dies": self.dies,
             "levels": self.levels, "factors": list(self.factors), "batch": self.batch,
@@ -269,9 +276,9 @@ class Plan(Sharded):
         node_lists = self.lists[number] if self.lists else None
         return {"parts": lists_to_data(node_lists)} if node_lists else {}
 
-    def to_yaml(self) -> str:
-        """The plan as the text of a YAML file."""
-        return dump_yaml(self.to_data())
+    def to_yaml(self, folder: Path | None = None) -> str:
+        """The plan as the text of a YAML file in a folder, as :meth:`to_data` has it."""
+        return dump_yaml(self.to_data(folder))
 
 
 #: Settings of a window, as they are where a layer has none.

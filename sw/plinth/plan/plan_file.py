@@ -220,9 +220,9 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
                     definition=definition)
     _check_order(plan, hardware, where)
     expected = plan.to_data()
-    # Lists are read however they are written, and what is left out.
+    # Lists and the network are read however they are written, and what is left out.
     written = {key: value for key, value in data.items() if key not in _OPTIONAL} | {
-        key: expected[key] for key in ("layers", *_OPTIONAL) if key in expected}
+        key: expected[key] for key in ("definition", "layers", *_OPTIONAL) if key in expected}
     difference = _difference(written, expected, "")
     if difference:
         raise UserError(f"{where}: {difference} follows from the splits; {_AGAIN}")
@@ -399,13 +399,14 @@ def load_plan(path: Path, network: Network | None = None) -> Plan:
 
 def save_plan(path: Path, plan: Plan) -> None:
     """Write a plan, as JSON if the name ends in .json, else as YAML; readers see the old file or the whole new one.
+    Files of patterns are named from the plan's folder on, so that both can be moved together.
 
     Raises
     ------
     UserError
         If the file cannot be written.
     """
-    text = json_text(plan.to_data()) + "\n" if path.suffix == ".json" else plan.to_yaml()
+    text = json_text(plan.to_data(path.parent)) + "\n" if path.suffix == ".json" else plan.to_yaml(path.parent)
     write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,10 +116,24 @@ class SparsePattern:
         """Some rows of its matrix, in the order in which they are asked for."""
         return self.matrix()[rows]
 
-    def to_data(self) -> dict[str, str]:
-        """The pattern as files say it: where its matrix lies, if that is a file, and its digest."""
-        place = {"file": self.file, "matrix": self.name} if self.file else {}
-        return {**place, "digest": self.digest}
+    def to_data(self, folder: Path | None = None) -> dict[str, str]:
+        """The pattern as files say it: where its matrix lies, if that is a file, and its digest.
+
+        Parameters
+        ----------
+        folder : Path or None
+            Of the file that says it, to which the path is made relative; None: the path is absolute.
+        """
+        file = self.file if folder is None else _relative(Path(self.file), folder.absolute())
+        return {**({"file": file, "matrix": self.name} if self.file else {}), "digest": self.digest}
+
+
+def _relative(file: Path, folder: Path) -> str:
+    """The path of a file from a folder on, both absolute; it is true through symbolic links on the way."""
+    if file.is_relative_to(folder):
+        return str(file.relative_to(folder))
+    # `..` is the folder above the one that a link points to, not above the link.
+    return os.path.relpath(file.parent.resolve() / file.name, folder.resolve())
 
 
 def _read(pattern: SparsePattern) -> csr_array:
@@ -172,9 +187,9 @@ class PatternForm:
                              f"{{file: layers.npz, matrix: fc1}}, not {described(value)}")
         return SparsePattern.read(folder / stated["file"], stated.get("matrix"), stated.get("digest"))
 
-    def dump(self, value: SparsePattern) -> Any:
-        """Convert a value to what a YAML or JSON file holds."""
-        return value.to_data()
+    def dump(self, value: SparsePattern, folder: Path | None = None) -> Any:
+        """Convert a value to what a YAML or JSON file holds, with a path relative to the file's folder, or absolute."""
+        return value.to_data(folder)
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the setting's values."""

@@ -48,6 +48,20 @@ def test_a_pattern_of_a_file_is_that_of_its_matrix(tmp_path: Path) -> None:
         SparsePattern.read(tmp_path / "a.npz", "one", read.digest)
 
 
+def test_the_path_of_a_pattern_is_true_through_symbolic_links(tmp_path: Path) -> None:
+    write_patterns(tmp_path / "a" / "matrices" / "m.npz", {"one": matrix()})
+    (tmp_path / "elsewhere" / "plans").mkdir(parents=True)
+    (tmp_path / "a" / "plans").symlink_to(tmp_path / "elsewhere" / "plans")
+    (tmp_path / "elsewhere" / "plans" / "matrices").symlink_to(tmp_path / "a" / "matrices")
+    pattern = SparsePattern.read(tmp_path / "a" / "matrices" / "m.npz")
+    for folder, path in (("a/plans", "../../a/matrices/m.npz"), ("a", "matrices/m.npz")):
+        data = pattern.to_data(tmp_path / folder)
+        assert data["file"] == path and PatternForm("connections").parse(data, tmp_path / folder) == pattern
+    # Links below the file's folder are left as they are.
+    linked = SparsePattern.read(tmp_path / "elsewhere" / "plans" / "matrices" / "m.npz")
+    assert linked.to_data(tmp_path / "elsewhere" / "plans")["file"] == "matrices/m.npz"
+
+
 @pytest.mark.parametrize("value", [3, None, [], {}, {"matrix": "a"}, {"file": 1}, {"file": "a.npz", "more": "b"}, "",
                                    {"digest": "0" * 64}])
 def test_what_is_no_pattern_is_told(value: object) -> None:
