@@ -20,6 +20,7 @@ from plinth.network.network import Network, perceptron
 from plinth.network.parameters import ReferenceStep, TermSizes, initial_parameters
 from plinth.plan.planning import data_parallel
 from plinth.train import checks, job
+from plinth.train.checkpoint import Checkpoint
 from plinth.train.checks import BOUNDS, Bound, Bounds, Checks, FoundStep, Generators, against_float64, step_errors
 from plinth.train.data import Dataset
 from plinth.train.session import Session
@@ -158,11 +159,11 @@ def test_what_is_not_finite(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"step 1: {what} not finite; float64 does not diverge" in failure(stepped(lowered("ndp-tiny")))
 
 
-def train(tmp_path: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and report of ``plinth train`` on golden dies."""
+def train(tmp_path: Path, *options: str, device: str = "golden") -> tuple[int, dict[str, Any]]:
+    """Exit code and report of ``plinth train``."""
     code = 0
     try:
-        cli.main(["train", "--device", "golden", "--preset", "ndp-tiny", "--dies", "1", "--batch", "16", "--steps",
+        cli.main(["train", "--device", device, "--preset", "ndp-tiny", "--dies", "1", "--batch", "16", "--steps",
                   "3", "--out", str(tmp_path), *options])
     except SystemExit as stop:
         code = int(stop.code or 0)
@@ -208,6 +209,35 @@ def test_a_run_whose_loss_is_not_finite(tmp_path: Path, capsys: pytest.CaptureFi
     assert report["losses"][1] is None and report["last_loss"] is None and report["test_loss"] is None
     assert ("step 2: loss not finite; training diverges, in float64 as well; give a smaller --rate"
             in capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("device, saved", [("golden", True), ("numpy", True), ("numpy", False)])
+def test_weights_that_are_not_finite_end_a_run_that_compares_nothing(
+        device: str, saved: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The loss of its only step is that of the weights before."""
+    file = tmp_path / "w.npz"
+    code, report = train(tmp_path, "--rate", "3e38", "--scale", "1024", "--steps", "1", "--check", "0",
+                         *(["--save", str(file)] if saved else []), device=device)
+    assert code == 2 and report["failure"].startswith("step 1: weights not finite; give a smaller --rate")
+    assert report["checked_steps"] == 0 and not file.exists() and report["failure"] in capsys.readouterr().err
+
+
+def test_losses_between_the_steps_that_are_compared_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                                  ) -> None:
+    right = Session._result
+    monkeypatch.setattr(Session, "_result", lambda run, batch: (
+        float("nan") if len(run.losses) == 9 else right(run, batch)[0], None))
+    code, report = train(tmp_path, "--steps", "20", device="numpy")
+    assert code == 2 and report["steps"] == 10 and report["checked_steps"] == 8
+    assert report["failure"].startswith("step 10: loss not finite; give a smaller --rate")
+
+
+def test_states_that_are_not_finite_are_not_saved() -> None:
+    """They would not be read again."""
+    weights, states = {"fc1.weights": np.ones(2, np.float32)}, {"fc1.weights": {"squares": np.array([1, np.inf])}}
+    assert Checkpoint(weights, 1, 0, kept=states).first_not_finite() == "states"
+    assert Checkpoint({"fc1.weights": np.array([np.nan])}, 1, 0).first_not_finite() == "weights"
+    assert Checkpoint(weights, 1, 0).first_not_finite() is None
 
 
 def test_medians_are_bounded_once_there_are_enough_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,14 @@ class Checkpoint:
         steps = f" and {self.step} step{'s' * (self.step != 1)}" if self.step else ""
         return f"{self.epoch} epoch{'s' * (self.epoch != 1)}{steps}"
 
+    def first_not_finite(self) -> str | None:
+        """What has an infinity or NaN: weights, or states beside them; such a file would not be read again."""
+        for name, arrays in (("weights", self.parameters.values()),
+                             ("states", [states for vectors in self.kept.values() for states in vectors.values()])):
+            if not all(np.isfinite(array).all() for array in arrays):
+                return name
+        return None
+
     @property
     def digest(self) -> str:
         """SHA-256 of the weights, and of what goes with them: vectors and generators."""

@@ -140,7 +140,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
 
     Weights are saved after each epoch and after the last step; if the run is interrupted or a device fails, those after
     the last step that was done. A step that is not finite or further from the float64 reference than its format may be
-    ends the run; the report's ``failure`` says which, and weights after it are not saved.
+    ends the run; the report's ``failure`` says which, and weights after it are not saved. Of steps that are not
+    compared with the reference this holds for the loss, and for weights that are saved, or are there when the run ends.
 
     Raises
     ------
@@ -194,8 +195,11 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     progress(None, total)
     training_started = time.perf_counter()
 
-    def save(reached: Checkpoint) -> None:
-        if options.save and 0 in driver.numbers:
+    def save(reached: Checkpoint, step: int) -> None:
+        odd = reached.first_not_finite()
+        if odd is not None:
+            checks.fail(_not_finite(odd, step))
+        elif options.save and 0 in driver.numbers:
             checkpoint.save(options.save, network, reached)
 
     def state(of: Executor, result: StepResult) -> Checkpoint:
@@ -209,8 +213,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     try:
         for done, result in enumerate(islice(_steps(session, start, options.epochs), total), 1):
             progress(result, total)
-            if not checked and not isfinite(result.loss):
-                checks.fail(f"step {done}: loss not finite")
+            if not isfinite(result.loss):
+                checks.fail(_not_finite("loss", done))
             if checks.failure is not None:
                 break
             if options.save and (done == total or result.step + 1 == steps_per_epoch
@@ -218,23 +222,33 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
                 checks.finish()
                 if checks.failure is not None:
                     break
-                save(state(driver, result))
+                save(state(driver, result), done)
                 latest = None
+                if checks.failure is not None:
+                    break
             elif options.save and session.equal:
                 latest = state(session.drivers[-1], result)
     except (KeyboardInterrupt, UserError):
         if latest is not None:
-            save(latest)
+            save(latest, len(session.losses))
         raise
     wall = time.perf_counter() - training_started
     checks.finish()
+    last_weights = session.parameters(driver)
+    if session.losses and not all(np.isfinite(values).all() for values in last_weights.values()):
+        checks.fail(_not_finite("weights", len(session.losses)))
     report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
                      setup=setup_seconds, cycles=driver.cycles - before)
     if options.transport is not None:
         report["between_ranks"] = _between_ranks(options, options.transport, driver, plan, len(session.losses))
     if options.out is not None:
         write_json(options.out.path / REPORT, report)
-    return JobResult(report, plan, session.losses, session.parameters(driver))
+    return JobResult(report, plan, session.losses, last_weights)
+
+
+def _not_finite(what: str, step: int) -> str:
+    """The failure of a step of which something is not finite, where float64 has not been asked why."""
+    return f"step {step}: {what} not finite; give a smaller --rate, or scale samples to about 1 (--scale auto)"
 
 
 #: The array under test, the golden model that it is compared with, and the SHA-256 of co-simulated dies' Verilog.
