@@ -12,6 +12,7 @@ from plinth import cli
 from plinth.network.sparse.layers import layered
 from plinth.network.sparse.radix_net import trained_network
 from plinth.network.sparse.tsv import write_network
+from plinth.partition.hypergraph import partitioner
 from plinth.report.traffic import traffic_axes
 
 
@@ -25,6 +26,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def samples(path: Path, inputs: int, outputs: int, count: int = 32) -> None:
     draws = np.random.default_rng(0)
     np.savez(path, x=draws.random((count, inputs), np.float32), y=draws.random((count, outputs), np.float32))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line with which a command is refused."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        cli.main([*arguments])
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("planning ")]
+    assert end.value.code == 2 and len(lines) == 1 and lines[0].startswith("plinth: error: ")
+    return lines[0]
 
 
 def test_a_radix_net_is_made_planned_trained_and_simulated(capsys: pytest.CaptureFixture[str], here: Path) -> None:
@@ -58,11 +69,7 @@ def test_a_plan_is_moved_together_with_its_folder(capsys: pytest.CaptureFixture[
     # Another matrix is refused, and a file that is not there.
     cli.main(["sparse", "radix-net", "--neurons", "64", "--layers", "2", "--seed", "1", "--out", "new/net.yaml"])
     for told in ("new/net.npz: 'fc1' is another matrix than it was", "new/net.npz: cannot be read"):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main(["simulate", "new/plan.yaml"])
-        error = capsys.readouterr().err
-        assert end.value.code == 2 and told in error and len(error.strip().splitlines()) == 1
+        assert told in refused(capsys, "simulate", "new/plan.yaml")
         (here / "new" / "net.npz").unlink(missing_ok=True)
 
 
@@ -110,19 +117,60 @@ def test_the_graph_challenges_text_is_read(capsys: pytest.CaptureFixture[str], h
 ])
 def test_what_cannot_be_made_is_told_in_a_line(capsys: pytest.CaptureFixture[str], here: Path, arguments: list[str],
                                                told: str) -> None:
-    with pytest.raises(SystemExit) as end:
-        cli.main(["sparse", *arguments])
-    error = capsys.readouterr().err
-    assert end.value.code == 2 and told in error and len(error.strip().splitlines()) == 1
+    assert told in refused(capsys, "sparse", *arguments)
     assert not list(here.glob("n.*"))
+
+
+@pytest.mark.parametrize("line, told", [
+    ("65\t1\t0.5", "line 101: input 65 is out of range; give one from 1 to 64"),
+    ("1\t65\t0.5", "line 101: output 65 is out of range"),
+    ("1\t0.5", "line 101: must be a row, a column and a number"),
+    ("neuron", "line 101: must be a row, a column and a number"),
+    ("1\t1\tinf", "line 101: must be a row, a column and a number"),
+    ("1\t1\t0.5", "has an entry already"),
+])
+def test_wrong_text_is_told_and_nothing_written(capsys: pytest.CaptureFixture[str], here: Path, line: str, told: str
+                                                ) -> None:
+    write_network(here / "text", trained_network(64, 1, seed=1))
+    file = here / "text" / "n64-l1.tsv"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:100], line, *lines[100:]]))
+    error = refused(capsys, "sparse", "read", "text", "--neurons", "64", "--layers", "1", "--out", "n.yaml")
+    assert "n64-l1.tsv, line " in error and told in error and not list(here.glob("n.*"))
+
+
+@pytest.mark.parametrize("row, told", [
+    ([1, 0], "'fc1' has columns in row 0 that do not ascend, or one twice"),
+    ([1, 1], "'fc1' has columns in row 0 that do not ascend, or one twice"),
+    ([1, 64], "'fc1' has column 64 in row 0; give columns from 0 to 63"),
+])
+@pytest.mark.parametrize("planned", [False, True])
+def test_wrong_patterns_are_told_and_nothing_written(capsys: pytest.CaptureFixture[str], here: Path, row: list[int],
+                                                     told: str, planned: bool) -> None:
+    cli.main(["sparse", "radix-net", "--neurons", "64", "--layers", "1", "--out", "net.yaml"])
+    if planned:
+        cli.main(["plan", "net.yaml", "--array", "ring-2", "--batch", "8", "--out", "plan.yaml"])
+    with np.load("net.npz") as file:
+        arrays = dict(file)
+    arrays["fc1.indices"][:2] = row
+    np.savez("net.npz", **arrays)
+    arguments = ["simulate", "plan.yaml"] if planned else ["plan", "net.yaml", "--array", "ring-2", "--out", "new.yaml"]
+    assert told in refused(capsys, *arguments) and not (here / "new.yaml").exists()
+
+
+@pytest.mark.parametrize("planner", ["hypergraph", "random-rows"])
+def test_planners_do_without_mt_kahypar(here: Path, planner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitioner, "find_spec", lambda name: None)
+    cli.main(["sparse", "irregular", "--widths", "20,16,10", "--density", "0.3", "--out", "a.yaml"])
+    cli.main(["plan", "a.yaml", "--array", "ring-2", "--batch", "8", "--planner", planner, "--out", "plan.yaml"])
+    assert plinth.load_plan("plan.yaml").plan.planner == planner
 
 
 def test_a_checkpoint_of_the_same_name_is_kept(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     np.savez(here / "n.npz", x=np.zeros(3))
     before = (here / "n.npz").read_bytes()
-    with pytest.raises(SystemExit) as end:
-        cli.main(["sparse", "irregular", "--widths", "20,10", "--density", "0.3", "--out", "n.yaml"])
-    assert end.value.code == 2 and "n.npz: is there and holds no patterns" in capsys.readouterr().err
+    assert "n.npz: is there and holds no patterns" in refused(
+        capsys, "sparse", "irregular", "--widths", "20,10", "--density", "0.3", "--out", "n.yaml")
     assert (here / "n.npz").read_bytes() == before and not (here / "n.yaml").exists()
     for widths in ("20,10", "20,12"):  # patterns of its own are replaced
         cli.main(["sparse", "irregular", "--widths", widths, "--density", "0.3", "--out", "m.yaml"])
@@ -130,18 +178,14 @@ def test_a_checkpoint_of_the_same_name_is_kept(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("planner", ["hypergraph", "random-rows"])
 def test_dense_networks_have_no_hypergraph(capsys: pytest.CaptureFixture[str], planner: str) -> None:
-    with pytest.raises(SystemExit) as end:
-        cli.main(["plan", "digits-mlp", "--planner", planner])
-    assert end.value.code == 2 and "has no sparse layer" in capsys.readouterr().err
+    assert "has no sparse layer" in refused(capsys, "plan", "digits-mlp", "--planner", planner)
 
 
 @pytest.mark.parametrize("planner", ["hypergraph", "random-rows"])
 def test_more_dies_than_rows_are_told(capsys: pytest.CaptureFixture[str], here: Path, planner: str) -> None:
     cli.main(["sparse", "irregular", "--widths", "20,3", "--density", "0.5", "--out", "a.yaml"])
-    with pytest.raises(SystemExit) as end:
-        cli.main(["plan", "a.yaml", "--planner", planner])
-    error = capsys.readouterr().err
-    assert end.value.code == 2 and "has 3 rows, fewer than the 4 dies" in error and planner in error
+    error = refused(capsys, "plan", "a.yaml", "--planner", planner)
+    assert "has 3 rows, fewer than the 4 dies" in error and planner in error
     # Others, the default among them, plan without it.
     cli.main(["plan", "a.yaml", "--batch", "8", "--json"])
     assert json.loads(capsys.readouterr().out)["planner"] == "joint"
