@@ -32,7 +32,7 @@ NEURONS, BATCH, DIES = 1024, 64, 4
 
 
 def radix_net(layers: int) -> Network:
-    """As it is trained."""
+    """A RadiX-Net of so many layers as a network that trains: sigmoids, weights of U[-1, 1), seed 0."""
     return layered(trained_network(NEURONS, layers, seed=0))
 
 

@@ -253,7 +253,7 @@ class Fraction:
 
 @runtime_checkable
 class SettingForm(Protocol):
-    """The type of a setting."""
+    """What checks, reads and writes the values of a setting of one type, such as an integer or a choice."""
 
     def parse(self, value: Any) -> Any:
         """Check a value that a file holds and return it as Python has it (ValueError if it is none)."""

@@ -47,7 +47,7 @@ class BlockCost:
 
     @classmethod
     def of(cls, parameters: DieParameters, samples: int, *, fill: bool = True) -> "BlockCost":
-        """On dies of some parameters."""
+        """The cost of blocks on dies with these parameters, at so many samples a step."""
         interleave = parameters.interleave if parameters.machine == SYSTOLIC else 1
         return cls(parameters.rows, parameters.columns, interleave, parameters.beat_words,
                    parameters.within.flit_words, samples, fill)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from plinth.network.sparse.matrices import check_size, segments, starts_of, unordered_row
+from plinth.network.sparse.matrices import check_size, entry_rows, segments, starts_of, unordered_row
 
 Integers = NDArray[np.int64]
 
@@ -227,28 +227,6 @@ def check_pattern(pattern: Any) -> csr_array:
     return pattern
 
 
-def check_cover(cover: BlockCover, pattern: csr_array) -> None:
-    """Check that a cover is one of a pattern: each nonzero has its place in a block that has its row and column.
-
-    Raises
-    ------
-    ValueError
-        If it has another shape or number of nonzeros, or a nonzero is elsewhere; its row and column are told.
-    """
-    if cover.shape != pattern.shape or cover.nonzeros != pattern.nnz:
-        raise ValueError(f"a cover of {cover.nonzeros} nonzeros of {cover.shape[0]} x {cover.shape[1]} does not fit a "
-                         f"pattern of {pattern.nnz} of {pattern.shape[0]} x {pattern.shape[1]}; cover the pattern anew")
-    block = np.searchsorted(cover.packed_starts, cover.positions, side="right") - 1
-    row, column = np.divmod(cover.positions - cover.packed_starts[block], np.diff(cover.column_starts)[block])
-    rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
-    wrong = ((cover.rows[cover.row_starts[block] + row] != rows)
-             | (cover.columns[cover.column_starts[block] + column] != pattern.indices))
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        raise ValueError(f"a cover misses the nonzero of row {rows[first]} and column {pattern.indices[first]}; cover "
-                         "the pattern anew")
-
-
 def empty_cover(shape: tuple[int, int]) -> BlockCover:
     """The cover of a pattern without nonzeros, which may have no rows or no columns: no blocks."""
     numbers, starts = np.zeros(0, np.int64), np.zeros(1, np.int64)
@@ -273,7 +251,7 @@ def given_cover(pattern: csr_array, blocks: list[tuple[Integers, Integers]]) -> 
     rows, columns = (_joined([block[side] for block in blocks]) for side in (0, 1))
     _check_numbers(rows, row_starts, pattern.shape[0], "row")
     _check_numbers(columns, column_starts, pattern.shape[1], "column")
-    keys = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)) * pattern.shape[1] + pattern.indices
+    keys = entry_rows(pattern) * pattern.shape[1] + pattern.indices
     block, held = _elements(rows, row_starts, columns, column_starts, pattern.shape[1])
     at = np.minimum(np.searchsorted(keys, held), max(0, len(keys) - 1))
     hits = np.flatnonzero(keys[at] == held) if len(keys) else np.zeros(0, np.int64)
@@ -289,7 +267,7 @@ def given_cover(pattern: csr_array, blocks: list[tuple[Integers, Integers]]) -> 
 def _assembled(pattern: csr_array, count: int, owner: Integers) -> BlockCover:
     """A cover by the block of each nonzero, of so many: blocks have the rows and columns of their nonzeros, and are put
     in order; those without any are left out."""
-    rows, row_block = _used(np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)), owner, pattern.shape[0])
+    rows, row_block = _used(entry_rows(pattern), owner, pattern.shape[0])
     columns, column_block = _used(pattern.indices, owner, pattern.shape[1])
     heights, widths = np.bincount(row_block, minlength=count), np.bincount(column_block, minlength=count)
     first_row, first_column = (np.zeros(count, np.int64) for _ in range(2))
@@ -310,12 +288,11 @@ def _positions(pattern: csr_array, block: Integers, rows: Integers, row_starts: 
                column_starts: Integers) -> Integers:
     """Places of nonzeros among the packed words, from the block of each."""
     height, width = pattern.shape
-    nonzero_rows = np.repeat(np.arange(height), np.diff(pattern.indptr))
     heights, widths = np.diff(row_starts), np.diff(column_starts)
     # Keys ascend, block by block.
     row_keys = np.repeat(np.arange(len(heights)), heights) * height + rows
     column_keys = np.repeat(np.arange(len(widths)), widths) * width + columns
-    row = np.searchsorted(row_keys, block * height + nonzero_rows) - row_starts[block]
+    row = np.searchsorted(row_keys, block * height + entry_rows(pattern)) - row_starts[block]
     column = np.searchsorted(column_keys, block * width + pattern.indices) - column_starts[block]
     return np.asarray(starts_of(heights * widths)[block] + row * widths[block] + column)
 

@@ -93,11 +93,11 @@ class _Costs:
         self._tables: dict[tuple[int, int], NDArray[np.float64]] = {}
 
     def turned(self) -> "_Costs":
-        """Of the transpose."""
+        """The same costs for the transposed pattern: rows and columns of blocks change places."""
         return _Costs(lambda rows, columns: self.block(columns, rows), self.columns, self.rows)
 
     def block(self, rows: int, columns: int) -> float:
-        """Of one block."""
+        """The cost of one block (ValueError if it is not a finite number above 0)."""
         key = rows, columns
         if key not in self._known:
             cost = float(self._cost(rows, columns))
@@ -108,7 +108,7 @@ class _Costs:
         return self._known[key]
 
     def cut(self, rows: int, columns: int) -> float:
-        """Of so many rows and columns, cut into blocks within the limits."""
+        """The cost of so many rows and columns together, cut into blocks within the limits."""
         whole_rows, rest_rows = divmod(rows, self.rows)
         whole_columns, rest_columns = divmod(columns, self.columns)
         return sum(count * self.block(height, width)
@@ -117,7 +117,8 @@ class _Costs:
                    if (count := height_count * width_count))
 
     def table(self, axis: int, other: int) -> NDArray[np.float64]:
-        """Of blocks of ``other`` columns (axis 0) or rows (axis 1), and 1, 2 .. rows or columns as bicliques have."""
+        """Costs of blocks that have ``other`` columns (axis 0) or rows (axis 1), and along the axis 1, 2, .. up to what
+        bicliques may have."""
         key = axis, other
         if key not in self._tables:
             most = min((self.rows, self.columns)[axis], MOST_BICLIQUE)
@@ -126,7 +127,7 @@ class _Costs:
         return self._tables[key]
 
     def least(self, nonzeros: int) -> float:
-        """What so many nonzeros cost at least in full blocks, as far as sizes of powers of two tell."""
+        """The least cost of so many nonzeros in full blocks, whose sizes are powers of two or the limits."""
         return nonzeros * min(self.block(rows, columns) / (rows * columns)
                               for rows in _powers(self.rows) for columns in _powers(self.columns))
 
@@ -148,7 +149,7 @@ class _Classes:
 
     @classmethod
     def of(cls, pattern: csr_array, most: int) -> "_Classes":
-        """Of rows with equal columns."""
+        """Classes of the rows of a pattern that have equal columns, in pieces of at most ``most`` rows."""
         classes = identical_rows(pattern)
         numbers = np.argsort(classes, kind="stable")
         sizes = np.bincount(classes)
@@ -162,7 +163,7 @@ class _Classes:
 
     @property
     def sizes(self) -> Integers:
-        """Rows of each piece."""
+        """How many rows each piece has."""
         return np.diff(self.starts)
 
     @property
@@ -171,7 +172,7 @@ class _Classes:
         return self.numbers[self.starts[:-1]]
 
     def members(self, pieces: NDArray[Any]) -> Integers:
-        """Rows of some pieces, ascending."""
+        """The row numbers of some pieces, ascending."""
         return np.sort(np.concatenate([self.numbers[self.starts[piece]:self.starts[piece + 1]] for piece in pieces]))
 
 
@@ -183,7 +184,7 @@ class _PatternSide:
 
     @cached_property
     def incidence(self) -> csr_array:
-        """Pieces of rows x pieces of columns."""
+        """Which pieces of rows have entries in which pieces of columns: ``[row pieces, column pieces]``."""
         chosen = csr_array(self.pattern[self.rows.first])
         place = np.full(self.pattern.shape[1], -1)
         place[self.columns.first] = np.arange(len(self.columns.sizes))
@@ -195,17 +196,17 @@ class _PatternSide:
                          shape=(len(self.rows.sizes), len(self.columns.sizes)))
 
     def exact(self) -> list[Block]:
-        """A class and its columns."""
+        """Blocks without fill: each piece of a class of rows with the columns of its rows."""
         starts, columns = self.pattern.indptr, self.pattern.indices
         return [(self.rows.numbers[start:end], columns[starts[first]:starts[first + 1]])
                 for start, end, first in zip(self.rows.starts, self.rows.starts[1:], self.rows.first, strict=False)]
 
     def blocks(self, groups: list[tuple[NDArray[Any], NDArray[Any]]]) -> list[Block]:
-        """Blocks of pieces of rows and columns."""
+        """Blocks whose row pieces and column pieces are given."""
         return [(self.rows.members(rows), self.columns.members(columns)) for rows, columns in groups]
 
     def similar(self, incidence: csr_array) -> list[Block]:
-        """Pieces of rows that are joined, a few thousand at a time."""
+        """Blocks of similar row pieces, which are joined as long as that is cheaper, a few thousand at a time."""
         used = np.flatnonzero(np.diff(incidence.indptr))
         joined: list[tuple[NDArray[Any], NDArray[Any]]] = []
         for start in range(0, len(used), MOST_CLASSES):

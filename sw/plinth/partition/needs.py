@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from plinth.network.sparse.matrices import identical_rows
+from plinth.network.sparse.matrices import entry_rows, identical_rows
 from plinth.network.sparse.pattern import SparsePattern
 from plinth.partition.cuts import (
     Cover,
@@ -79,7 +79,7 @@ def _chained(indices: Integers, classes: Integers, readers: csr_array | None) ->
         group = np.full(readers.shape[1], -1)
         group[indices] = class_of
         chosen = readers[first]
-        reader, read = np.repeat(np.arange(len(first)), np.diff(chosen.indptr)), group[chosen.indices]
+        reader, read = entry_rows(chosen), group[chosen.indices]
         pairs, counts = np.unique((reader * len(numbers) + read)[read >= 0], return_counts=True)
         reader, read = np.divmod(pairs, len(numbers))
         whole = counts == np.bincount(class_of)[read]

@@ -108,7 +108,7 @@ class PatternWeights(Weights):
         return self._part(die).pattern
 
     def block(self, die: int, number: int) -> Buffer:
-        """A block as a matrix."""
+        """The words of one block, as a matrix of its rows and columns."""
         blocks = self.cover(die)
         rows, columns = blocks.block(number)
         return self.matrix(die).part(f"{self.name}[{number}]", int(blocks.packed_starts[number]), len(rows),
@@ -175,7 +175,7 @@ class _Part:
 
     @property
     def bytes(self) -> int:
-        """Of its arrays."""
+        """Bytes of its arrays."""
         return sum(array.nbytes for array in (self.pattern.data, self.pattern.indices, self.pattern.indptr,
                                               self.cover.positions, self.cover.rows, self.cover.columns, self.entries))
 

@@ -19,6 +19,7 @@ from plinth.network.parameters import (
     layer_vectors,
     named,
 )
+from plinth.network.sparse.matrices import entry_rows
 from plinth_sim.golden import reference
 
 #: Elements of a layer's windows that the reference computes at a time: 64 MiB in float64.
@@ -33,8 +34,7 @@ def reference_layers(network: Network) -> tuple[reference.ReferenceLayer, ...]:
             settings, kind = settings | {"tile": tile}, kind if layer.weights == SPATIAL else "winograd"
         if isinstance(layer, Sparse):
             matrix = layer.pattern.matrix()
-            rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-            settings = {"connections": (matrix.indices, rows, matrix.shape[0])}
+            settings = {"connections": (matrix.indices, entry_rows(matrix), matrix.shape[0])}
         return reference.ReferenceLayer(layer.name, kind, layer.inputs, **settings)
 
     return tuple(map(as_reference, network.layers))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from plinth.network.sparse.inference import as_columns, layer_outputs
+from plinth.network.sparse.matrices import entry_rows
 from plinth.network.sparse.network import SparseNetwork, replace_weights
 
 #: Numbers of each operand that are gathered at a time for the products of deltas and inputs, 8 MiB.
@@ -55,7 +56,7 @@ def sampled_product(pattern: csr_array, deltas: NDArray[Any], inputs: NDArray[An
     deltas, inputs : array
         ``[rows, samples]`` and ``[columns, samples]``.
     """
-    rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+    rows = entry_rows(pattern)
     products = np.empty(len(rows), deltas.dtype)
     step = max(1, _GATHERED // max(1, deltas.shape[1]))
     for start in range(0, len(rows), step):

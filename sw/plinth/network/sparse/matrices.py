@@ -36,6 +36,11 @@ def starts_of(counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
+def entry_rows(matrix: csr_array) -> NDArray[np.int64]:
+    """The row of each entry: ``[entries]``, in the order of the matrix."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
 def segments(starts: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
     """Numbers from each start on, so many of each, one segment behind the other: ``[sum of counts]``."""
     ends = starts_of(counts)

@@ -113,8 +113,11 @@ class SparsePattern:
         return np.asarray(self.matrix().data, np.float32)
 
     def of_rows(self, rows: NDArray[np.int64]) -> csr_array:
-        """Some rows of its matrix, in the order in which they are asked for."""
-        return self.matrix()[rows]
+        """Some rows of its matrix, in the order in which they are asked for; the matrix itself where these are all of
+        them in order."""
+        from plinth.network.sparse.matrices import selected
+
+        return selected(self.matrix(), rows)
 
     def to_data(self, folder: Path | None = None) -> dict[str, str]:
         """The pattern as files say it: where its matrix lies, if that is a file, and its digest.

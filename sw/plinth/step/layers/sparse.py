@@ -118,12 +118,12 @@ class GatheredRows:
                    for die in range(self.side.dies))
 
     def buffer(self, die: int) -> Buffer:
-        """All their rows."""
+        """The gathered rows of all blocks of a die, one block behind the other."""
         columns = self.side.tensor.part(die).channels
         return Buffer(self.name, 0, int(_first_rows(self, die)[-1]), columns, max(1, columns))
 
     def of(self, die: int, block: int) -> Buffer:
-        """A block's rows."""
+        """The gathered rows of one block."""
         first = _first_rows(self, die)
         return self.buffer(die).lines(int(first[block]), int(first[block + 1] - first[block]))
 
@@ -154,7 +154,7 @@ class BlockRows:
         return self.place.of(die, block)
 
     def listed(self, die: int, blocks: Iterable[int]) -> list[int]:
-        """Those of some blocks whose rows are not contiguous."""
+        """Numbers of those among some blocks whose rows are not contiguous."""
         lists = self.side.lists(die)
         return [block for block in blocks if block in lists]
 
@@ -195,7 +195,7 @@ class SparseProducts(Repeated):
 
     @property
     def name(self) -> str:
-        """Of its tasks."""
+        """The name that its tasks begin with: the layer and the direction."""
         return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
 
     def on(self, die: int) -> Hashable:
@@ -204,11 +204,11 @@ class SparseProducts(Repeated):
 
     @property
     def given(self) -> BlockRows | None:
-        """What it gives; None: the gradient."""
+        """The rows that the product writes; None: it writes the gradient of the weights."""
         return {FPROP: self.z, BPROP: self.x, UPDATE: None}[self.direction]
 
     def fill(self, die: int) -> int:
-        """Multiply-adds of a die of zeros that fill blocks up."""
+        """Multiply-adds that a die makes of zeros that fill blocks up."""
         cover = self.weights.cover(die)
         return (cover.packed - cover.nonzeros) * self.z.side.tensor.part(die).channels
 
