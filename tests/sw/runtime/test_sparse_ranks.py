@@ -1,6 +1,7 @@
 """Sparse layers over MPI: bits of one process, and between ranks no words but those of the hypergraph."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,10 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
             owners[name].append(owner)
         for device in ("golden", "numpy"):
             weights[name, device] = plinth.train(plan, x, y, device=device, steps=STEPS, rate=0.5).parameters
+    relu = replace(NETWORKS["radix"], layers=tuple(
+        Relu(name=layer.name) if isinstance(layer, Sigmoid) else layer for layer in NETWORKS["radix"].layers))
+    write_sparse(folder / "relu.yaml", relu)
+    plinth.plan(folder / "relu.yaml", "ring-2", planner="hypergraph", batch=BATCH).save(folder / "relu.plan.yaml")
     return Planned(folder, patterns, owners, weights)
 
 
@@ -123,6 +128,44 @@ def test_ranks_have_the_bits_of_one_process_and_send_the_words_of_the_hypergraph
         with np.load(tmp_path / f"{name}.{device}.npz") as saved:
             for variable, values in planned.weights[name, device].items():
                 assert np.array_equal(saved[variable], values), (name, device, variable)
+
+
+def test_what_is_wrong_is_said_once_and_nothing_is_written(planned: Planned, tmp_path: Path) -> None:
+    """Besides, a run of which no step is compared has the weights of one that is."""
+    plans = {name: tmp_path / name / "plan.yaml" for name in ("unordered", "other", "gone")}
+    for name, path in plans.items():
+        path.parent.mkdir()
+        shutil.copy(planned.folder / "radix.npz", path.parent / "radix.npz")
+        path.write_text((planned.folder / "radix.plan.yaml").read_text())
+        with np.load(path.parent / "radix.npz") as file:
+            arrays = dict(file)
+        if name == "unordered":
+            arrays["fc1.indices"][:2] = arrays["fc1.indices"][1::-1]
+        else:
+            arrays["fc1.values"][0] += 1
+        np.savez(path.parent / "radix.npz", **arrays)
+    (plans["gone"].parent / "radix.npz").unlink()
+    data = ("--data", str(planned.folder / "radix.data.npz"), "--device", "numpy", "--steps", str(STEPS))
+    right = ("run", str(planned.folder / "radix.plan.yaml"), *data, "--check", "0", "--rate", "0.5", "--json",
+             "--save", str(tmp_path / "w.npz"), "--out", str(tmp_path / "right"))
+    said = {"unordered": "'fc1' has columns in row 0 that do not ascend",
+            "other": "'fc1' is another matrix than it was", "gone": "cannot be read"}
+    wrong = {f"{plans[name].parent / 'radix.npz'}: {text}": (str(plans[name]), *data) for name, text in said.items()}
+    wrong["rank 0: step 1: weights not finite; give a smaller --rate"] = (
+        str(planned.folder / "relu.plan.yaml"), *data[:-1], "1", "--check", "0", "--rate", "3e38")
+    out = ("--save", str(tmp_path / "bad.npz"), "--out", str(tmp_path / "out"))
+    outcomes = commands(2, [[right] * 2, *([("run", *arguments, *out)] * 2 for arguments in wrong.values())])
+    assert [code for code, _, _ in outcomes[0]] == [0, 0], outcomes[0]
+    assert json.loads(outcomes[0][0][1])["checked_steps"] == 0
+    with np.load(tmp_path / "w.npz") as saved:
+        for variable, values in planned.weights["radix", "numpy"].items():
+            assert np.array_equal(saved[variable], values), variable
+    for message, ranks in zip(wrong, outcomes[1:], strict=True):
+        lines = [line for _, _, err in ranks for line in err.splitlines()
+                 if not line.startswith(("setting up ", "ranks on ", "step ", "writing "))]
+        assert len(lines) == 1 and lines[0].startswith(f"plinth: error: {message}"), (message, lines)
+        assert ranks[0][0] == 2, ranks
+    assert not (tmp_path / "bad.npz").exists()
 
 
 def predicted(messages: MpiMessages | None) -> list[NDArray[np.float32]]:
