@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 
 from plinth.machine.blocks import BlockCover, Integers, empty_cover
 from plinth.machine.copies import INDEXED_CYCLES
-from plinth.machine.covers import area, cover
+from plinth.machine.covers import area, covers
 from plinth.machine.tiles import TASK_PERIOD
 from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 
@@ -71,9 +71,14 @@ class BlockCost:
     def of_cover(self, cover: BlockCover) -> float:
         """Cycles of a step with the blocks of a cover: three products of each, where rows and columns that are
         contiguous are not moved; the update of their words, and where some fill up, the mask of their gradient."""
-        sides = (cover.block(number) for number in range(cover.count))
-        products = sum(self._cycles(len(rows), len(columns), sum(len(side) for side in (rows, columns)
-                                                                 if not is_run(side))) for rows, columns in sides)
+        heights, widths = np.diff(cover.row_starts), np.diff(cover.column_starts)
+        moved = sum(np.where(run, 0, sizes) for run, sizes in zip(cover.contiguous(), (heights, widths), strict=True))
+        known: dict[tuple[int, ...], float] = {}
+        products = 0.0
+        for shape in zip(heights.tolist(), widths.tolist(), np.asarray(moved).tolist(), strict=True):
+            if shape not in known:
+                known[shape] = self._cycles(*shape)
+            products += known[shape]
         masked = MASK_WORDS / self.beat_words if cover.useful < 1 else 0.0
         return PRODUCTS * products + cover.packed * (1 / self.flit_words + masked)
 
@@ -82,5 +87,5 @@ class BlockCost:
         if it may. A pattern without entries, which may have no columns, has no blocks."""
         if not pattern.nnz:
             return empty_cover(pattern.shape)
-        return min((cover(pattern, MOST_ROWS, MOST_COLUMNS, cost, fill=self.fill) for cost in (area, self)),
+        return min(dict.fromkeys(covers(pattern, MOST_ROWS, MOST_COLUMNS, (area, self), fill=self.fill)),
                    key=self.of_cover)

@@ -10,6 +10,7 @@ covers.
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,8 +55,114 @@ class BlockGroup:
         return self.count, self.rows.shape[1], self.columns.shape[1]
 
 
+class BlockShapes(ABC):
+    """Dense blocks: the row and column numbers of each, and where its words lie."""
+
+    #: Rows and columns of the pattern.
+    shape: tuple[int, int]
+    #: Row numbers, block after block, ascending within a block, and where those of each block start, and their number.
+    rows: Integers
+    row_starts: Integers
+    #: Column numbers likewise.
+    columns: Integers
+    column_starts: Integers
+    #: Where the words of each block start, and their number: ``[blocks + 1]``.
+    packed_starts: Integers
+
+    @property
+    @abstractmethod
+    def block_entries(self) -> Integers:
+        """Number of nonzeros of each block."""
+
+    @cached_property
+    def nonzeros(self) -> int:
+        """Number of nonzeros of the pattern."""
+        return int(self.block_entries.sum())
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return len(self.row_starts) - 1
+
+    @property
+    def packed(self) -> int:
+        """Number of packed words, fill with them: multiply-adds that a sample issues."""
+        return int(self.packed_starts[-1])
+
+    def entries(self, blocks: Sequence[int]) -> int:
+        """Number of nonzeros of some blocks."""
+        return int(self.block_entries[list(blocks)].sum())
+
+    def packed_words(self, blocks: Sequence[int]) -> int:
+        """Number of packed words of some blocks."""
+        return int(np.diff(self.packed_starts)[list(blocks)].sum())
+
+    @property
+    def useful(self) -> float:
+        """Share of nonzeros in the packed words; 1 of a cover without fill."""
+        return self.nonzeros / self.packed if self.packed else 1.0
+
+    def block(self, number: int) -> tuple[Integers, Integers]:
+        """Row and column numbers of a block, from 0."""
+        return (self.rows[self.row_starts[number]:self.row_starts[number + 1]],
+                self.columns[self.column_starts[number]:self.column_starts[number + 1]])
+
+    def groups(self) -> tuple[BlockGroup, ...]:
+        """Blocks of equal shapes together, in their order."""
+        heights, widths = np.diff(self.row_starts), np.diff(self.column_starts)
+        changes = np.flatnonzero((np.diff(heights) != 0) | (np.diff(widths) != 0)) + 1
+        bounds = [0, *changes.tolist(), self.count] if self.count else []
+        return tuple(BlockGroup(
+            first, end - first,
+            self.rows[self.row_starts[first]:self.row_starts[end]].reshape(end - first, -1),
+            self.columns[self.column_starts[first]:self.column_starts[end]].reshape(end - first, -1),
+            slice(int(self.packed_starts[first]), int(self.packed_starts[end])))
+            for first, end in pairwise(bounds))
+
+    def contiguous(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Of each block whether its rows are contiguous, and whether its columns are."""
+        return _contiguous(self.rows, self.row_starts), _contiguous(self.columns, self.column_starts)
+
+
+def _contiguous(numbers: Integers, starts: Integers) -> NDArray[np.bool_]:
+    # Numbers of a block ascend.
+    return np.asarray(numbers[starts[1:] - 1] - numbers[starts[:-1]] + 1 == np.diff(starts))
+
+
+@dataclass(frozen=True, eq=False)
+class BlockLayout(BlockShapes):
+    """The blocks of a cover without the places of nonzeros, which take more memory than all else.
+
+    Parameters
+    ----------
+    shape, rows, row_starts, columns, column_starts, packed_starts
+        As :class:`BlockShapes` has them.
+    counts : array of int
+        Number of nonzeros of each block.
+    """
+
+    shape: tuple[int, int]
+    rows: Integers
+    row_starts: Integers
+    columns: Integers
+    column_starts: Integers
+    packed_starts: Integers
+    counts: Integers
+
+    @property
+    def block_entries(self) -> Integers:
+        """Number of nonzeros of each block."""
+        return self.counts
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(array.nbytes for array in (self.rows, self.row_starts, self.columns, self.column_starts,
+                                              self.packed_starts, self.counts))
+
+
 @dataclass(frozen=True)
-class BlockCover:
+class BlockCover(BlockShapes):
     """Dense blocks that hold each nonzero of a pattern exactly once. Equal covers compare, hash and digest equal.
 
     Blocks are in the order of their shapes, larger ones first, equal ones by their first rows and columns.
@@ -119,55 +226,22 @@ class BlockCover:
         for name, value in (("shape", shape), ("packed_starts", packed_starts), ("digest", hashed.hexdigest())):
             object.__setattr__(self, name, value)
 
-    @property
-    def count(self) -> int:
-        """Number of blocks."""
-        return len(self.row_starts) - 1
-
-    @property
+    @cached_property
     def nonzeros(self) -> int:
         """Number of nonzeros of the pattern."""
         return len(self.positions)
 
-    @property
-    def packed(self) -> int:
-        """Number of packed words, fill with them: multiply-adds that a sample issues."""
-        return int(self.packed_starts[-1])
-
     @cached_property
-    def _entries(self) -> Integers:
+    def block_entries(self) -> Integers:
         """Number of nonzeros of each block."""
+        if len(self.positions) == self.packed:
+            return np.diff(self.packed_starts)
         return np.diff(np.searchsorted(np.sort(self.positions), self.packed_starts))
 
-    def entries(self, blocks: Sequence[int]) -> int:
-        """Number of nonzeros of some blocks."""
-        return int(self._entries[list(blocks)].sum())
-
-    def packed_words(self, blocks: Sequence[int]) -> int:
-        """Number of packed words of some blocks."""
-        return int(np.diff(self.packed_starts)[list(blocks)].sum())
-
-    @property
-    def useful(self) -> float:
-        """Share of nonzeros in the packed words; 1 of a cover without fill."""
-        return self.nonzeros / self.packed if self.packed else 1.0
-
-    def block(self, number: int) -> tuple[Integers, Integers]:
-        """Row and column numbers of a block, from 0."""
-        return (self.rows[self.row_starts[number]:self.row_starts[number + 1]],
-                self.columns[self.column_starts[number]:self.column_starts[number + 1]])
-
-    def groups(self) -> tuple[BlockGroup, ...]:
-        """Blocks of equal shapes together, in their order."""
-        heights, widths = np.diff(self.row_starts), np.diff(self.column_starts)
-        changes = np.flatnonzero((np.diff(heights) != 0) | (np.diff(widths) != 0)) + 1
-        bounds = [0, *changes.tolist(), self.count] if self.count else []
-        return tuple(BlockGroup(
-            first, end - first,
-            self.rows[self.row_starts[first]:self.row_starts[end]].reshape(end - first, -1),
-            self.columns[self.column_starts[first]:self.column_starts[end]].reshape(end - first, -1),
-            slice(int(self.packed_starts[first]), int(self.packed_starts[end])))
-            for first, end in pairwise(bounds))
+    def layout(self) -> BlockLayout:
+        """Its blocks, without the places of nonzeros."""
+        return BlockLayout(self.shape, self.rows, self.row_starts, self.columns, self.column_starts, self.packed_starts,
+                           self.block_entries)
 
     def sources(self) -> Integers:
         """The number of the nonzero behind each packed word, -1 of fill: ``[packed]``, the inverse of ``positions``."""
@@ -251,6 +325,9 @@ def given_cover(pattern: csr_array, blocks: list[tuple[Integers, Integers]]) -> 
     rows, columns = (_joined([block[side] for block in blocks]) for side in (0, 1))
     _check_numbers(rows, row_starts, pattern.shape[0], "row")
     _check_numbers(columns, column_starts, pattern.shape[1], "column")
+    exact = _exact_cover(pattern, rows, row_starts, columns, column_starts)
+    if exact is not None:
+        return exact
     keys = entry_rows(pattern) * pattern.shape[1] + pattern.indices
     block, held = _elements(rows, row_starts, columns, column_starts, pattern.shape[1])
     at = np.minimum(np.searchsorted(keys, held), max(0, len(keys) - 1))
@@ -262,6 +339,28 @@ def given_cover(pattern: csr_array, blocks: list[tuple[Integers, Integers]]) -> 
         row, column = divmod(int(keys[np.argmin(owner)]), pattern.shape[1])
         raise ValueError(f"no block of a cover holds the nonzero of row {row} and column {column}; add one that does")
     return _assembled(pattern, len(blocks), owner)
+
+
+def _exact_cover(pattern: csr_array, rows: Integers, row_starts: Integers, columns: Integers, column_starts: Integers
+                 ) -> BlockCover | None:
+    """The cover where each row with a nonzero is in one block alone, whose columns are all that the row has; None where
+    a block has fill, or a row is in several."""
+    heights, widths = np.diff(row_starts), np.diff(column_starts)
+    row_block = np.repeat(np.arange(len(heights)), heights)
+    row_widths, starts = widths[row_block], pattern.indptr.astype(np.int64)
+    counts = np.diff(starts)
+    times = np.bincount(rows, minlength=pattern.shape[0])
+    if (times != (counts > 0)).any() or (counts[rows] != row_widths).any():
+        return None
+    held = segments(starts[rows], row_widths)
+    if (pattern.indices[held] != columns[segments(column_starts[row_block], row_widths)]).any():
+        return None
+    order = np.lexsort((columns[column_starts[:-1]], rows[row_starts[:-1]], -widths, -heights))
+    chosen = segments(row_starts[order], heights[order])
+    positions = np.empty(len(held), np.int64)
+    positions[segments(starts[rows[chosen]], row_widths[chosen])] = np.arange(len(held))
+    return BlockCover(pattern.shape, rows[chosen], starts_of(heights[order]),
+                      columns[segments(column_starts[order], widths[order])], starts_of(widths[order]), positions)
 
 
 def _assembled(pattern: csr_array, count: int, owner: Integers) -> BlockCover:

@@ -13,10 +13,10 @@ Ways that are tried, of which the cheapest is taken; of equal ones that of the f
                 give more nonzeros for its cost than these give
 
 All are cut into blocks of at most so many rows and columns. Ways with fill are tried only where the first is dearer
-than what nonzeros cost in full blocks. The result depends on the pattern, the limits and the cost alone.
+than what nonzeros cost in full blocks, and only of up to half a million nonzeros, as their time goes by the square. The result depends on the pattern, the limits and the cost alone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from plinth.machine.blocks import BlockCover, Integers, check_pattern, given_cover
+from plinth.machine.blocks import BlockCover, BlockShapes, Integers, check_pattern, given_cover
 from plinth.network.sparse.matrices import identical_rows, starts_of
 
 #: What a block of so many rows and columns costs, in cycles or any other unit; more than 0.
@@ -39,6 +39,13 @@ MOST_CLASSES = 4096
 #: Bicliques have at most so many rows and columns, and are looked for in patterns of at most so many nonzeros and
 #: elements, classes counted once: there are about as many as the nonzeros allow, and each takes a look at all rows.
 MOST_BICLIQUE, MOST_NONZEROS, MOST_ELEMENTS = 256, 1 << 17, 1 << 24
+#: Most kinds of classes of rows, and most readers of a class of columns, to look at all pairs before any are joined.
+FEW_KINDS = 32
+#: Where no class of rows has more classes of columns, nor one of columns more of rows, as on a ring, and no two are
+#: cheaper joined, no bicliques are looked for: those without fill are classes, those with fill are joined ones.
+SHARED = 2
+#: Nonzeros of a pattern up to which ways with fill are tried.
+MOST_FILLED = 1 << 19
 #: Times that rows and columns of a biclique are chosen in turn.
 TURNS = 4
 
@@ -71,15 +78,31 @@ def cover(pattern: csr_array, most_rows: int, most_columns: int, cost: Cost = ar
         If the pattern is not in order (:func:`~plinth.machine.blocks.check_pattern`), a limit is below 1, or a cost is
         not a finite number above 0.
     """
+    return covers(pattern, most_rows, most_columns, (cost,), fill=fill)[0]
+
+
+def covers(pattern: csr_array, most_rows: int, most_columns: int, costs: Sequence[Cost], *, fill: bool = True
+           ) -> list[BlockCover]:
+    """Cover a pattern by each of several costs, as :func:`cover` does; equal covers are made once."""
     check_pattern(pattern)
     for limit, what in ((most_rows, "rows"), (most_columns, "columns")):
         if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1:
             raise ValueError(f"{what} of a block must be at least 1, not {limit!r}")
-    costs = _Costs(cost, min(int(most_rows), pattern.shape[0]), min(int(most_columns), pattern.shape[1]))
-    return given_cover(pattern, _cheapest(pattern, costs, fill)) if pattern.nnz else given_cover(pattern, [])
+    sides = _Sides(pattern, min(int(most_rows), pattern.shape[0]), min(int(most_columns), pattern.shape[1]))
+    found: list[tuple[list[Block], BlockCover]] = []
+    for cost in costs:
+        blocks = _cheapest(sides, _Costs(cost, sides.most_rows, sides.most_columns), fill) if pattern.nnz else []
+        known = next((made for others, made in found if _equal(blocks, others)), None)
+        found.append((blocks, known or given_cover(pattern, blocks)))
+    return [made for _, made in found]
 
 
-def cover_cost(blocks: BlockCover, cost: Cost = area) -> float:
+def _equal(blocks: list[Block], others: list[Block]) -> bool:
+    return len(blocks) == len(others) and all(np.array_equal(side, other) for block, those in zip(
+        blocks, others, strict=True) for side, other in zip(block, those, strict=True))
+
+
+def cover_cost(blocks: BlockShapes, cost: Cost = area) -> float:
     """What all blocks of a cover cost."""
     return sum(group.count * cost(*group.shape[1:]) for group in blocks.groups())
 
@@ -176,6 +199,13 @@ class _Classes:
         return np.sort(np.concatenate([self.numbers[self.starts[piece]:self.starts[piece + 1]] for piece in pieces]))
 
 
+def _exact(pattern: csr_array, rows: _Classes) -> list[Block]:
+    """Each class of rows and its columns."""
+    starts, columns = pattern.indptr, pattern.indices
+    return [(rows.numbers[start:end], columns[starts[first]:starts[first + 1]])
+            for start, end, first in zip(rows.starts, rows.starts[1:], rows.first, strict=False)]
+
+
 class _PatternSide:
     """A pattern from the side of its rows, whose classes are blocks or are joined; the transpose has the other side."""
 
@@ -195,12 +225,6 @@ class _PatternSide:
         return csr_array((np.ones(np.count_nonzero(used), np.float32), columns[used], starts_of(counts)),
                          shape=(len(self.rows.sizes), len(self.columns.sizes)))
 
-    def exact(self) -> list[Block]:
-        """Blocks without fill: each piece of a class of rows with the columns of its rows."""
-        starts, columns = self.pattern.indptr, self.pattern.indices
-        return [(self.rows.numbers[start:end], columns[starts[first]:starts[first + 1]])
-                for start, end, first in zip(self.rows.starts, self.rows.starts[1:], self.rows.first, strict=False)]
-
     def blocks(self, groups: list[tuple[NDArray[Any], NDArray[Any]]]) -> list[Block]:
         """Blocks whose row pieces and column pieces are given."""
         return [(self.rows.members(rows), self.columns.members(columns)) for rows, columns in groups]
@@ -216,22 +240,46 @@ class _PatternSide:
         return self.blocks(joined)
 
 
-def _cheapest(pattern: csr_array, costs: _Costs, fill: bool) -> list[Block]:
+class _Sides:
+    """What all ways to cover a pattern begin with, within the limits of blocks."""
+
+    def __init__(self, pattern: csr_array, most_rows: int, most_columns: int) -> None:
+        self.pattern, self.most_rows, self.most_columns = pattern, most_rows, most_columns
+
+    @cached_property
+    def rows(self) -> _Classes:
+        """Rows with equal columns."""
+        return _Classes.of(self.pattern, self.most_rows)
+
+    @cached_property
+    def turned(self) -> csr_array:
+        """The transpose."""
+        return csr_array(self.pattern.T)
+
+    @cached_property
+    def columns(self) -> _Classes:
+        """Columns with equal rows."""
+        return _Classes.of(self.turned, self.most_columns)
+
+
+def _cheapest(sides: _Sides, costs: _Costs, fill: bool) -> list[Block]:
     """Blocks of the cheapest way, within the limits."""
-    rows = _Classes.of(pattern, costs.rows)
-    turned = csr_array(pattern.T)
-    columns = _Classes.of(turned, costs.columns)
-    side, other = _PatternSide(pattern, rows, columns, costs), _PatternSide(turned, columns, rows, costs.turned())
+    pattern, rows = sides.pattern, sides.rows
     best = _Best(costs)
-    best.offer(side.exact())
+    best.offer(_exact(pattern, rows))
     if best.cost <= costs.least(pattern.nnz):
         return best.blocks
-    best.offer(_exchanged(other.exact()))
-    if not fill or best.cost <= costs.least(pattern.nnz):
+    turned, columns = sides.turned, sides.columns
+    side, other = _PatternSide(pattern, rows, columns, costs), _PatternSide(turned, columns, rows, costs.turned())
+    best.offer(_exchanged(_exact(turned, columns)))
+    if not fill or pattern.nnz > MOST_FILLED or best.cost <= costs.least(pattern.nnz):
         return best.blocks
     best.offer([(np.flatnonzero(np.diff(pattern.indptr)), np.flatnonzero(np.diff(turned.indptr)))])
-    joined = [best.offer(side.similar(side.incidence)), best.offer(_exchanged(other.similar(other.incidence)))]
-    if side.incidence.nnz <= MOST_NONZEROS and np.prod(side.incidence.shape) <= MOST_ELEMENTS:
+    similar, similar_columns = side.similar(side.incidence), other.similar(other.incidence)
+    joined = [best.offer(similar), best.offer(_exchanged(similar_columns))]
+    alone = len(similar) == len(rows.sizes) and len(similar_columns) == len(columns.sizes) and max(
+        np.diff(some.incidence.indptr).max(initial=0) for some in (side, other)) <= SHARED
+    if not alone and side.incidence.nnz <= MOST_NONZEROS and np.prod(side.incidence.shape) <= MOST_ELEMENTS:
         taken, remaining = _bicliques(side.incidence, rows.sizes, columns.sizes, costs, pattern.nnz / min(joined))
         parts = side.blocks(taken)
         best.offer(parts + side.similar(remaining))
@@ -272,6 +320,9 @@ def _joined_rows(incidence: csr_array, heights: Integers, widths: Integers, cost
     """
     readers = csr_array(incidence.T)
     sizes = np.asarray(incidence @ widths, np.int64)
+    if not _any_cheaper(incidence, readers, sizes, heights, widths, costs):
+        return [(np.array([row]), np.sort(incidence.indices[incidence.indptr[row]:incidence.indptr[row + 1]]))
+                for row in np.argsort(-sizes, kind="stable")]
     free = np.ones(len(sizes), np.bool_)
     scale = int(widths.sum()) + 1
     groups = []
@@ -302,6 +353,27 @@ def _joined_rows(incidence: csr_array, heights: Integers, widths: Integers, cost
             joining = following
         groups.append((np.array(group), np.flatnonzero(union)))
     return groups
+
+
+def _any_cheaper(incidence: csr_array, readers: csr_array, sizes: Integers, heights: Integers, widths: Integers,
+                 costs: _Costs) -> bool:
+    """Whether any two rows are cheaper joined; each kind of pair is looked at once, where there are few kinds."""
+    kinds, kind = np.unique(np.stack([heights, sizes], axis=1), axis=0, return_inverse=True)
+    if len(kinds) > FEW_KINDS or np.diff(readers.indptr).max(initial=0) > FEW_KINDS:
+        return True
+    weighted = csr_array((widths[incidence.indices], incidence.indices, incidence.indptr), shape=incidence.shape)
+    both = csr_array(weighted @ readers).tocoo()
+    kind = kind.reshape(-1)
+    pairs = {(one, other, shared) for one, other, shared in np.unique(np.stack(
+        [kind[both.row], kind[both.col], np.asarray(both.data, np.int64)], axis=1)[both.row != both.col],
+        axis=0).tolist()}
+    pairs |= {(one, other, 0) for one in range(len(kinds)) for other in range(len(kinds))}
+    for one, other, shared in pairs:
+        (height, width), (other_height, other_width) = kinds[one].tolist(), kinds[other].tolist()
+        if height + other_height <= costs.rows and costs.cut(height + other_height, width + other_width - shared) < (
+                costs.cut(height, width) + costs.cut(other_height, other_width)):
+            return True
+    return False
 
 
 def _next_row(sizes: Integers, shared: Integers, allowed: NDArray[np.bool_], scale: int, height: int, width: int,

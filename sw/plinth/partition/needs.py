@@ -50,7 +50,7 @@ def by_blocks(pattern: SparsePattern, outputs: Cuts, factors: Factors, following
     blocks of a die's matrix are rows that lie one behind the other. ``following``: of a sparse layer that reads them.
     """
     classes = identical_rows(pattern.matrix())
-    readers = None if following is None else following.matrix()
+    readers = None if following is None else _distinct(following.matrix())
     parts = [_chained(rows, classes, readers) for rows in rows_of_parts(pattern, outputs, factors)]
     listed = Listed(levels_of(outputs), tuple(map(_ranges, parts)))
     given = order_of(outputs)
@@ -70,16 +70,15 @@ def _chained(indices: Integers, classes: Integers, readers: csr_array | None) ->
     classes : array of int
         The class of every row or column of the matrix, also of those that the part does not have.
     readers : csr_array or None
-        ``[readers, rows or columns]``: who reads what; None: classes stay in order.
+        ``[readers, rows or columns]``: who reads what, each set of them once (:func:`_distinct`); None: classes stay in
+        order.
     """
     numbers, class_of = np.unique(classes[indices], return_inverse=True)
     place = np.arange(len(numbers))
     if readers is not None and len(numbers) > 2:
-        first = np.unique(identical_rows(readers), return_index=True)[1]
         group = np.full(readers.shape[1], -1)
         group[indices] = class_of
-        chosen = readers[first]
-        reader, read = entry_rows(chosen), group[chosen.indices]
+        reader, read = entry_rows(readers), group[readers.indices]
         pairs, counts = np.unique((reader * len(numbers) + read)[read >= 0], return_counts=True)
         reader, read = np.divmod(pairs, len(numbers))
         whole = counts == np.bincount(class_of)[read]
@@ -89,6 +88,11 @@ def _chained(indices: Integers, classes: Integers, readers: csr_array | None) ->
         place[_chain(len(numbers), zip(read[of_two].tolist(), read[of_two + 1].tolist(), strict=True))] = np.arange(
             len(numbers))
     return indices[np.argsort(place[class_of], kind="stable")]
+
+
+def _distinct(matrix: csr_array) -> csr_array:
+    """Rows of a matrix, of those with the same columns the first one."""
+    return matrix[np.unique(identical_rows(matrix), return_index=True)[1]]
 
 
 def _chain(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
@@ -129,7 +133,7 @@ def whole_inputs(pattern: SparsePattern) -> Cuts:
     """All columns of a layer that reads the network's input, in an order in which blocks read contiguous ones; the host
     can write the input in any order."""
     read = pattern.matrix()
-    columns = _chained(np.arange(pattern.columns), identical_rows(_sorted(read.T)), read)
+    columns = _chained(np.arange(pattern.columns), identical_rows(_sorted(read.T)), _distinct(read))
     return (Listed((), (_ranges(columns),)),)
 
 
@@ -159,7 +163,7 @@ def needed_columns(pattern: SparsePattern, outputs: Cuts, owned: Cuts | None, fa
     parts: list[Indices | Runs] = []
     for rows in rows_of_parts(pattern, outputs, factors):
         read = pattern.of_rows(rows)
-        columns = np.unique(read.indices).astype(np.int64)
+        columns = np.flatnonzero(np.bincount(read.indices, minlength=pattern.columns))
         parts.append(_ranges(columns[np.argsort(places[columns])] if owned is not None else
-                             _chained(columns, identical_rows(_sorted(read.T)), read)))
+                             _chained(columns, identical_rows(_sorted(read.T)), _distinct(read))))
     return Cover(levels_of(outputs), tuple(parts))

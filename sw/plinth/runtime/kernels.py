@@ -12,6 +12,7 @@ from plinth.runtime import pools
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.products import ConvolutionKernel, product_kernel
 from plinth.runtime.programs import Scratch, program_kernel
+from plinth.runtime.sparse_kernels import WorkMemories
 from plinth.runtime.sparse_products import DieProducts
 from plinth.step import (
     between,
@@ -50,6 +51,7 @@ class DieKernels:
         self._scratch = Scratch()
         self._convolutions: dict[tuple[str, int], ConvolutionKernel] = {}
         self._sparse: dict[tuple[str, int], DieProducts] = {}
+        self._work = WorkMemories()
 
     def of(self, operation: operations.Operation) -> Iterator[Kernel]:
         """The kernels of an operation of :data:`KERNELS`, of all dies of the process.
@@ -145,7 +147,7 @@ class DieKernels:
             return
         weights, key = operation.weights, (operation.node.name, die)
         if key not in self._sparse:
-            self._sparse[key] = DieProducts(weights.local(die), weights.cover(die), x.part(die).channels)
+            self._sparse[key] = DieProducts(weights, die, x.part(die).channels, self._work)
         yield self._sparse[key].kernel(operation.direction, memory.view(weights.matrix(die))[0],
                                        memory.view(x.buffer(die)), memory.view(z.buffer(die)))
 

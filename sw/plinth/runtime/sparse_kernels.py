@@ -17,13 +17,14 @@ output go along a block's columns as BLAS adds them, then block after block.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
-from plinth.machine.blocks import BlockCover, BlockGroup, Integers, given_cover
+from plinth.machine.blocks import BlockCover, BlockGroup, BlockShapes, Integers, given_cover
 from plinth.machine.covers import Cost, cover, cover_cost
 from plinth.runtime.memory import Floats
 
@@ -61,15 +62,39 @@ class SparseKernel(Protocol):
         """``G = E X^T`` at the nonzeros, from errors and inputs to words as they are stored."""
 
 
-class BlockProducts:
-    """Products over the dense blocks of a cover: gather the operands, multiply by BLAS, add.
+class WorkMemory:
+    """Memory that kernels take turns in, as they are done one after the other."""
+
+    def __init__(self) -> None:
+        self._words = np.empty(0, np.float32)
+
+    def take(self, *shape: int) -> Floats:
+        """The first words; what was in them is anything, unless nobody else has taken any since."""
+        count = prod(shape)
+        if count > len(self._words):
+            self._words = np.empty(count, np.float32)
+        return self._words[:count].reshape(shape)
+
+
+class WorkMemories:
+    """Those of products: of operands, of products before they are added up, of a part of the sums."""
+
+    def __init__(self) -> None:
+        self.operands, self.products, self.sums = WorkMemory(), WorkMemory(), WorkMemory()
+
+
+class BlockKernels:
+    """Products over dense blocks: gather the operands, multiply by BLAS, add.
 
     Parameters
     ----------
-    cover : BlockCover
-        Of the layer's pattern.
+    blocks : BlockShapes
     samples : int
         Columns of all operands.
+    kept : array of int32 or None
+        For each packed word -1 of a nonzero, 0 of fill; None where there is no fill.
+    work : WorkMemories
+        Which other kernels may have as well.
 
     Raises
     ------
@@ -77,22 +102,17 @@ class BlockProducts:
         If there is no sample; and by each product, if an operand has another shape, is not C-contiguous or not float32.
     """
 
-    def __init__(self, cover: BlockCover, samples: int) -> None:
+    def __init__(self, blocks: BlockShapes, samples: int, kept: NDArray[np.int32] | None, work: WorkMemories) -> None:
         _check_samples(samples)
-        self.cover, self.samples, self.stored = cover, samples, cover.packed
-        self._groups = [_Group(group, samples) for group in cover.groups()]
-        self._sums = (_Sums(cover.rows, [group.rows for group in cover.groups()], cover.shape[0], samples),
-                      _Sums(cover.columns, [group.columns for group in cover.groups()], cover.shape[1], samples))
+        self.samples, self.stored = samples, blocks.packed
+        self._shape, self._work = blocks.shape, work
+        groups = blocks.groups()
+        self._groups = [_Group(group, samples) for group in groups]
+        self._sums = (_Sums(blocks.rows, [group.rows for group in groups], blocks.shape[0], samples, work),
+                      _Sums(blocks.columns, [group.columns for group in groups], blocks.shape[1], samples, work))
         #: All bits of a nonzero, none of fill; unlike a factor it makes 0 of what is not finite, too.
-        self._kept = None if cover.useful == 1 else np.where(cover.sources() < 0, 0, -1).astype(np.int32)
-        operands = max((group.tile * sum(group.shape[1:]) for group in self._groups), default=0)
-        self._gathered = np.empty(operands * samples, np.float32)
-
-    def pack(self, values: NDArray[Any]) -> Floats:
-        return self.cover.pack(values.astype(np.float32, copy=False))
-
-    def unpack(self, stored: Floats) -> Floats:
-        return self.cover.unpack(stored)
+        self._kept = kept
+        self._operands = max((group.tile * sum(group.shape[1:]) for group in self._groups), default=0) * samples
 
     def forward(self, weights: Floats, x: Floats, y: Floats) -> None:
         """``Y = W X``; rows without nonzeros become 0."""
@@ -130,13 +150,46 @@ class BlockProducts:
     def _gather(self, operand: Floats, numbers: Integers, first: int = 0) -> Floats:
         """Rows of an operand, ``[blocks, numbers, samples]``, in the buffer from word ``first`` on."""
         count, size = numbers.shape
-        gathered = self._gathered[first:first + numbers.size * self.samples].reshape(-1, self.samples)
+        gathered = self._work.operands.take(self._operands)[first:first + numbers.size * self.samples].reshape(
+            -1, self.samples)
         # Numbers are in range; the mode spares a copy.
         np.take(operand, numbers.reshape(-1), axis=0, out=gathered, mode="clip")
         return gathered.reshape(count, size, self.samples)
 
     def _check(self, stored: Floats, rows: Floats, columns: Floats) -> None:
-        _check_operands(self.stored, self.cover.shape, self.samples, stored, rows, columns)
+        _check_operands(self.stored, self._shape, self.samples, stored, rows, columns)
+
+
+class BlockProducts(BlockKernels):
+    """Products over the dense blocks of a cover, whose weights are packed from those of the nonzeros.
+
+    Parameters
+    ----------
+    cover : BlockCover
+        Of the layer's pattern.
+    samples : int
+        Columns of all operands.
+
+    Raises
+    ------
+    ValueError
+        As :class:`BlockKernels`.
+    """
+
+    def __init__(self, cover: BlockCover, samples: int) -> None:
+        super().__init__(cover, samples, kept_words(cover), WorkMemories())
+        self.cover = cover
+
+    def pack(self, values: NDArray[Any]) -> Floats:
+        return self.cover.pack(values.astype(np.float32, copy=False))
+
+    def unpack(self, stored: Floats) -> Floats:
+        return self.cover.unpack(stored)
+
+
+def kept_words(cover: BlockCover) -> NDArray[np.int32] | None:
+    """For each packed word of a cover -1 of a nonzero, 0 of fill; None where there is no fill."""
+    return None if cover.useful == 1 else np.where(cover.sources() < 0, 0, -1).astype(np.int32)
 
 
 class CsrProducts:
@@ -227,9 +280,11 @@ class _Sums:
         The same of each group of blocks, ``[blocks, rows]``.
     size, samples : int
         Of the outputs.
+    work : WorkMemories
     """
 
-    def __init__(self, numbers: Integers, groups: list[Integers], size: int, samples: int) -> None:
+    def __init__(self, numbers: Integers, groups: list[Integers], size: int, samples: int, work: WorkMemories) -> None:
+        self._samples, self._work = samples, work
         self._shapes = [(*group.shape, samples) for group in groups]
         counts = np.bincount(numbers, minlength=size)
         grids = [grid for group in groups if (grid := _grid(group)) is not None]
@@ -238,10 +293,7 @@ class _Sums:
         self._empty = np.flatnonzero(counts == 0)
         if self._grids is not None:
             return
-        self._products = np.zeros((len(numbers) + 1, samples), np.float32)
-        starts = np.cumsum([0, *(group.size for group in groups)])
-        self._views = [self._products[start:end].reshape(shape)
-                       for start, end, shape in zip(starts, starts[1:], self._shapes, strict=False)]
+        self._starts = np.cumsum([0, *(group.size for group in groups)]).tolist()
         order = np.argsort(numbers, kind="stable")
         rank = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
         # The row behind the products is 0.
@@ -258,32 +310,40 @@ class _Sums:
                 whole[outputs] = products
                 self._further.append((None, whole))
         self._part = max(1, TILE_WORDS // (2 * samples))
-        self._buffer = np.empty((min(self._part, size), samples), np.float32)
 
     def begin(self, outputs: Floats) -> list[Floats]:
         """Where products of each group are written, ``[blocks, rows, samples]``."""
         if self._grids is None:
-            return self._views
+            products = self._products()
+            # The row behind the products.
+            products[-1] = 0
+            return [products[start:end].reshape(shape)
+                    for start, end, shape in zip(self._starts, self._starts[1:], self._shapes, strict=False)]
         row, word = outputs.strides
         return [np.ndarray(shape, np.float32, outputs, first * row, (between * row, within * row, word))
                 for shape, (first, between, within) in zip(self._shapes, self._grids, strict=True)]
+
+    def _products(self) -> Floats:
+        """One behind the other, and a row of zeros."""
+        return self._work.products.take(self._starts[-1] + 1, self._samples)
 
     def end(self, outputs: Floats) -> None:
         """Add products up."""
         if self._grids is not None:
             outputs[self._empty] = 0
             return
+        all_products = self._products()
         for start in range(0, len(outputs), self._part):
             part = slice(start, start + self._part)
             some = outputs[part]
-            np.take(self._products, self._first[part], axis=0, out=some, mode="clip")
+            np.take(all_products, self._first[part], axis=0, out=some, mode="clip")
             for chosen, products in self._further:
                 if chosen is None:
-                    buffer = self._buffer[:len(some)]
-                    some += np.take(self._products, products[part], axis=0, out=buffer, mode="clip")
+                    buffer = self._work.sums.take(len(some), self._samples)
+                    some += np.take(all_products, products[part], axis=0, out=buffer, mode="clip")
         for chosen, products in self._further:
             if chosen is not None:
-                outputs[chosen] += self._products[products]
+                outputs[chosen] += all_products[products]
 
 
 def _grid(numbers: Integers) -> tuple[int, int, int] | None:
@@ -338,14 +398,13 @@ class KernelRates:
                     + (self.element_ns + self.multiply_add_ns * samples) * rows * columns)
         return cost
 
-    def blocks_ns(self, blocks: BlockCover, samples: int) -> float:
+    def blocks_ns(self, blocks: BlockShapes, samples: int) -> float:
         """Nanoseconds of ``Y = W X`` over the blocks of a cover."""
         return self.group_ns * len(blocks.groups()) + cover_cost(blocks, self.block(samples))
 
-    def csr_ns(self, pattern: csr_array, samples: int) -> float:
+    def csr_ns(self, nonzeros: int, rows: int, samples: int) -> float:
         """Nanoseconds of ``Y = W X`` over single nonzeros."""
-        return (pattern.nnz * (self.edge_ns + self.edge_sample_ns * samples)
-                + self.output_ns * pattern.shape[0] * samples)
+        return nonzeros * (self.edge_ns + self.edge_sample_ns * samples) + self.output_ns * rows * samples
 
 
 #: Those of one core, as measured.
@@ -378,7 +437,7 @@ def sparse_products(pattern: csr_array, samples: int, rates: KernelRates = RATES
     if pattern.nnz > rows * columns * LEAST_DENSITY:
         covers.append(given_cover(pattern, [(np.arange(rows), np.arange(columns))]))
     found = min(covers, key=lambda blocks: rates.blocks_ns(blocks, samples))
-    if GAIN * rates.blocks_ns(found, samples) <= rates.csr_ns(pattern, samples):
+    if GAIN * rates.blocks_ns(found, samples) <= rates.csr_ns(pattern.nnz, rows, samples):
         return BlockProducts(found, samples)
     return CsrProducts(pattern, samples)
 

@@ -2,11 +2,9 @@
 
 from functools import partial
 
-from scipy.sparse import csr_array
-
-from plinth.machine.blocks import BlockCover
 from plinth.runtime.memory import Floats, Kernel
-from plinth.runtime.sparse_kernels import GAIN, RATES, BlockProducts, CsrProducts
+from plinth.runtime.sparse_kernels import GAIN, RATES, BlockKernels, CsrProducts, WorkMemories, kept_words
+from plinth.step.pattern_weights import PatternWeights
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 
 
@@ -15,18 +13,24 @@ class DieProducts:
 
     Parameters
     ----------
-    pattern : csr_array
-        Of the die's rows over its columns, ``[rows of z, rows of x]``.
-    cover : BlockCover
-        The blocks in which its weights lie.
+    weights : PatternWeights
+        Of the layer.
+    die : int
     samples : int
         Columns of x and z.
+    work : WorkMemories
+        Of all layers, one after the other.
     """
 
-    def __init__(self, pattern: csr_array, cover: BlockCover, samples: int) -> None:
-        self._positions = cover.positions
-        blocks = GAIN * RATES.blocks_ns(cover, samples) <= RATES.csr_ns(pattern, samples)
-        self._products = BlockProducts(cover, samples) if blocks else CsrProducts(pattern, samples)
+    def __init__(self, weights: PatternWeights, die: int, samples: int, work: WorkMemories) -> None:
+        layout = weights.layout(die)
+        self._products: BlockKernels | CsrProducts
+        if GAIN * RATES.blocks_ns(layout, samples) <= RATES.csr_ns(layout.nonzeros, layout.shape[0], samples):
+            kept = None if layout.useful == 1 else kept_words(weights.cover(die))
+            self._products = BlockKernels(layout, samples, kept, work)
+        else:
+            self._positions = weights.cover(die).positions
+            self._products = CsrProducts(weights.local(die), samples)
 
     def kernel(self, direction: str, w: Floats, x: Floats, z: Floats) -> Kernel:
         """A product.
@@ -41,7 +45,7 @@ class DieProducts:
             ``[channels, samples]``.
         """
         products = self._products
-        if isinstance(products, BlockProducts):
+        if isinstance(products, BlockKernels):
             return {FPROP: partial(products.forward, w, x, z), BPROP: partial(products.backward, w, z, x),
                     UPDATE: partial(products.gradient, z, x, w)}[direction]
         return partial({FPROP: self._forward, BPROP: self._backward, UPDATE: self._gradient}[direction], w, x, z)

@@ -6,7 +6,7 @@ one behind the other. What fills a block up is 0: its gradient is made 0 before 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 from plinth.buffers import Buffer
 from plinth.byte_cache import ByteCache
 from plinth.machine.block_cost import BlockCost
-from plinth.machine.blocks import BlockCover
-from plinth.network.sparse.matrices import segments
+from plinth.machine.blocks import BlockCover, BlockLayout
+from plinth.network.sparse.matrices import csr, segments
 from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.variables import OUTPUTS
 from plinth.partition.axes import CHANNELS, Region
@@ -99,8 +99,12 @@ class PatternWeights(Weights):
     def _entries(self, die: int) -> Entries:
         return self._part(die).entries
 
-    def cover(self, die: int) -> BlockCover:
+    def layout(self, die: int) -> BlockLayout:
         """A die's blocks: rows and columns are numbers of those that it has."""
+        return _layout(self._key(die))
+
+    def cover(self, die: int) -> BlockCover:
+        """A die's blocks, with the places of its entries among their words: not held for long."""
         return self._part(die).cover
 
     def local(self, die: int) -> csr_array:
@@ -109,7 +113,7 @@ class PatternWeights(Weights):
 
     def block(self, die: int, number: int) -> Buffer:
         """The words of one block, as a matrix of its rows and columns."""
-        blocks = self.cover(die)
+        blocks = self.layout(die)
         rows, columns = blocks.block(number)
         return self.matrix(die).part(f"{self.name}[{number}]", int(blocks.packed_starts[number]), len(rows),
                                      len(columns))
@@ -128,12 +132,12 @@ class PatternWeights(Weights):
     @property
     def filled(self) -> frozenset[int]:
         """Dies whose blocks have fill."""
-        return frozenset(die for die in range(prod(self.factors)) if not _size(self._key(die)).full)
+        return frozenset(die for die in range(prod(self.factors)) if self.layout(die).useful < 1)
 
     def slice(self, die: int) -> PatternSlice:
         first, last = (int(bound[die]) for bound in self.region.bounds(OUTPUTS, self.pattern.rows, self.factors))
         return PatternSlice(1, 0, 1, first, last - first, self.bias, output_order=self.region.orders.get(OUTPUTS),
-                            packed=_size(self._key(die)).packed, find=partial(self._entries, die))
+                            packed=self.layout(die).packed, find=partial(self._entries, die))
 
     def buffer(self, die: int) -> Buffer:
         words = self.slice(die).words
@@ -193,21 +197,14 @@ class _PartKey(NamedTuple):
     last: int
 
 
-class _Size(NamedTuple):
-    """Words of a die's blocks, and whether none fills them up."""
-
-    packed: int
-    full: bool
-
-
-#: Parts that are kept from one question to the next: those of 30 layers of 65,536 rows with 32 entries take more.
-_PARTS: ByteCache[_Part] = ByteCache(1 << 29, lambda part: part.bytes)
+#: Parts that are kept from one question to the next: those of ten layers of 65,536 rows with 32 entries take more.
+_PARTS: ByteCache[_Part] = ByteCache(1 << 28, lambda part: part.bytes)
+#: Likewise their blocks alone, which are asked for all through a step: those of 250 such layers take more.
+_LAYOUTS: ByteCache[BlockLayout] = ByteCache(1 << 28, lambda layout: layout.bytes)
 
 
-@lru_cache(maxsize=1 << 16)
-def _size(key: _PartKey) -> _Size:
-    cover = _PARTS.get(key, partial(_part, key)).cover
-    return _Size(cover.packed, cover.useful == 1)
+def _layout(key: _PartKey) -> BlockLayout:
+    return _LAYOUTS.get(key, lambda: _PARTS.get(key, partial(_part, key)).cover.layout())
 
 
 def _part(key: _PartKey) -> _Part:
@@ -216,18 +213,19 @@ def _part(key: _PartKey) -> _Part:
     rows = rows_of_parts(pattern, outputs.cuts(OUTPUTS), factors)[number]
     order = inputs.orders.get(CHANNELS)
     columns = np.arange(first, last) if order is None else order.order[first:last]
-    places = np.zeros(pattern.columns, np.int64)
+    places = np.zeros(pattern.columns, np.int32)
     places[columns] = np.arange(len(columns))
     starts, matrix = pattern.matrix().indptr.astype(np.int64), pattern.of_rows(rows)
     counts = starts[rows + 1] - starts[rows]
     entries = segments(starts[rows], counts)
-    # Columns ascend as the die has them.
-    within = np.lexsort((places[matrix.indices], np.repeat(np.arange(len(rows)), counts)))
-    local = csr_array((np.ones(len(entries), np.float32), places[matrix.indices][within], matrix.indptr),
+    # Columns ascend as the die has them: the entries go with them.
+    local = csr_array((entries.astype(np.int32), places[matrix.indices], matrix.indptr),
                       shape=(len(rows), len(columns)))
+    local.sort_indices()
+    ordered = local.data
+    local = csr(np.ones(len(entries), np.float32), local.indices, local.indptr, local.shape)
     blocks = cost.best(local)
     sources = blocks.sources()
-    packed = np.where(sources < 0, -1, entries[within][sources]).astype(np.int32)
+    packed = np.where(sources < 0, -1, ordered[sources]).astype(np.int32)
     packed.flags.writeable = False
     return _Part(local, blocks, packed)
-

@@ -88,7 +88,8 @@ class _PlacedLists(NamedTuple):
     words: int
 
 
-@lru_cache(maxsize=1 << 12)
+# Of a few dies: of blocks there are thousands of lists.
+@lru_cache(maxsize=1 << 7)
 def _placed(lists: RowLists, die: int) -> _PlacedLists:
     placed, first = {}, 0
     for key, some in lists.lists(die).items():

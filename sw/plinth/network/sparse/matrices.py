@@ -132,7 +132,8 @@ def identical_rows(pattern: csr_array) -> NDArray[np.int64]:
     filled = np.flatnonzero(lengths)
     if len(filled):
         # The length and two sums of random numbers, modulo 2^64: those of different sets are equal once in 2^124.
-        keys[filled, :2] = np.add.reduceat(marks[:, pattern.indices], pattern.indptr[filled], axis=1).T
+        for number, mark in enumerate(marks):
+            keys[filled, number] = np.add.reduceat(mark[pattern.indices], pattern.indptr[filled])
     order = np.lexsort(keys.T)
     new = np.ones(rows, dtype=np.bool_)
     new[1:] = (keys[order[1:]] != keys[order[:-1]]).any(axis=1)

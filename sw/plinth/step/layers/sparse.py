@@ -21,7 +21,6 @@ from math import prod
 import numpy as np
 
 from plinth.buffers import Buffer
-from plinth.machine.block_cost import is_run
 from plinth.network.sparse.matrices import starts_of
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import Node
@@ -65,6 +64,10 @@ class BlockSide(RowLists):
         """For each block of a die the rows of its part."""
         return _rows(self.weights, self.side, die)
 
+    def contiguous(self, die: int) -> Sequence[bool]:
+        """For each block of a die whether its rows are."""
+        return _runs(self.weights, self.side, die)
+
     def lists(self, die: int) -> Lists:
         return _block_lists(self, die)
 
@@ -76,16 +79,18 @@ class BlockSide(RowLists):
         added = {}
         for block in order:
             rows = self.rows(die)[block]
-            added[block] = is_run(rows) and (cleared or bool(seen[rows].all()))
+            added[block] = self.contiguous(die)[block] and (cleared or bool(seen[rows].all()))
             seen[rows] = True
         return added
 
     def whole(self, die: int) -> bool:
         """Whether blocks give every row of the tensor, each once or, rows of an earlier block, again, and none of them
         by a list."""
+        if not all(self.contiguous(die)):
+            return False
         seen = np.zeros(self.tensor.part(die).samples, np.bool_)
         for rows in self.rows(die):
-            if not is_run(rows) or seen[rows].any() != seen[rows].all():
+            if seen[rows].any() != seen[rows].all():
                 return False
             seen[rows] = True
         return bool(seen.all())
@@ -94,13 +99,19 @@ class BlockSide(RowLists):
 # Of a few parts: numbers of blocks are views, and keep what they are of.
 @lru_cache(maxsize=1 << 7)
 def _rows(weights: PatternWeights, side: str, die: int) -> tuple[Integers, ...]:
-    cover = weights.cover(die)
-    return tuple(cover.block(number)[side == COLUMNS] for number in range(cover.count))
+    blocks = weights.layout(die)
+    return tuple(blocks.block(number)[side == COLUMNS] for number in range(blocks.count))
+
+
+@lru_cache(maxsize=1 << 10)
+def _runs(weights: PatternWeights, side: str, die: int) -> list[bool]:
+    return weights.layout(die).contiguous()[side == COLUMNS].tolist()
 
 
 @lru_cache(maxsize=1 << 7)
 def _block_lists(side: BlockSide, die: int) -> Lists:
-    return {number: IndexedRows(rows, False) for number, rows in enumerate(side.rows(die)) if not is_run(rows)}
+    return {number: IndexedRows(rows, False) for number, (rows, contiguous) in enumerate(zip(
+        side.rows(die), side.contiguous(die), strict=True)) if not contiguous}
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,7 @@ class BlockRows:
     def buffer(self, die: int, block: int) -> Buffer:
         """Where a block's rows lie."""
         rows = self.side.rows(die)[block]
-        if is_run(rows):
+        if self.side.contiguous(die)[block]:
             return self.side.tensor.buffer(die).lines(int(rows[0]), len(rows))
         return self.place.of(die, block)
 
@@ -209,7 +220,7 @@ class SparseProducts(Repeated):
 
     def fill(self, die: int) -> int:
         """Multiply-adds that a die makes of zeros that fill blocks up."""
-        cover = self.weights.cover(die)
+        cover = self.weights.layout(die)
         return (cover.packed - cover.nonzeros) * self.z.side.tensor.part(die).channels
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
@@ -238,7 +249,7 @@ class SparseProducts(Repeated):
     def order(self, die: int) -> list[int]:
         """The blocks of a die, as they go: those that must be gathered for behind the others; else those that must be
         added to their rows by list as evenly among the others as can be, the first of them first."""
-        blocks = range(self.weights.cover(die).count)
+        blocks = range(self.weights.layout(die).count)
         read = [rows for rows in (self.x, self.z) if rows is not self.given and not rows.there]
         gathered = {block for rows in read for block in rows.listed(die, blocks)}
         if gathered or self.given is None:
@@ -255,7 +266,7 @@ class SparseProducts(Repeated):
         w, x, z = self.weights.block(die, block), self.x.buffer(die, block), self.z.buffer(die, block)
         a, b, c = {FPROP: (w, x, z), BPROP: (w, z, x), UPDATE: (z, x, w)}[self.direction]
         work = Multiplication(self.node.name, _FORMS[self.direction], None, a, b, c, added)
-        cover, samples = self.weights.cover(die), self.z.side.tensor.part(die).channels
+        cover, samples = self.weights.layout(die), self.z.side.tensor.part(die).channels
         share = BlockShare(round(cover.packed_words(group) / w.columns), w.columns, samples,
                            samples * cover.entries(group))
         return Task(f"{self.name}[{block}]", Engine.MATRIX, work, (a, b, c) if added else (a, b), (c,), count,
