@@ -183,7 +183,7 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
         tiles=tile_options | {"shares": shares_of(shares)},
         tile_options={name: text for name, text in tile_options.items() if text is not None},
         numbers={name: options.pop(name) for name in NUMBERS}, device=device, ports=ports, scale=parse_scale(scale),
-        out=folder, **options)
+        out=folder, returned=False, **options)
     check_used(job, typed)
     job = replace(job, window=_window(waves, out, job.array.dies))
     written: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}

@@ -481,14 +481,16 @@ class HostView:
 
     def parameters_of(self, executor: Executor) -> dict[str, Floats]:
         """Read all variables by name: of every slice the copy on its ring's first die."""
-        parameters: dict[str, Floats] = {}
+        return dict(self.each_parameter(executor))
+
+    def each_parameter(self, executor: Executor) -> Iterator[tuple[str, Floats]]:
+        """Read variables one after the other, so that no more than :data:`READ_ELEMENTS` or one layer need be held."""
         layers = list(self.weights.values())
         ends = np.cumsum([layer.vector.elements for layer in layers]) // READ_ELEMENTS
         for group in np.unique(ends):
             some = {number: layers[number].reading() for number in np.flatnonzero(ends == group).tolist()}
             for number, flat in read_together(executor, some).items():
-                parameters |= layers[number].vector.split(flat)
-        return parameters
+                yield from layers[number].vector.split(flat).items()
 
     def outputs_of(self, executor: Executor, layers: Sequence[str]) -> dict[str, Floats]:
         """Read the outputs ``[sample, position, channel]`` of layers in the last step, by name.

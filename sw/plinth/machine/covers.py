@@ -13,7 +13,8 @@ Ways that are tried, of which the cheapest is taken; of equal ones that of the f
                 give more nonzeros for its cost than these give
 
 All are cut into blocks of at most so many rows and columns. Ways with fill are tried only where the first is dearer
-than what nonzeros cost in full blocks, and only of up to half a million nonzeros, as their time goes by the square. The result depends on the pattern, the limits and the cost alone.
+than what nonzeros cost in full blocks, and only of up to half a million nonzeros, as their time goes by the square. The
+result depends on the pattern, the limits and the cost alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,7 @@ in the order of the list. Numbers of dies are those of seats here: which die tak
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import prod
@@ -29,6 +29,8 @@ Factors = tuple[int, ...]
 Levels = tuple[int, ...]
 #: Indices as ranges, each its first and one past its last; ascending, but in covers.
 Indices = tuple[tuple[int, int], ...]
+#: Ranges of a part up to which they are a tuple.
+FEW_RANGES = 64
 
 
 def halves(levels: int) -> Factors:
@@ -81,6 +83,9 @@ class Runs(Sequence[tuple[int, int]]):
     def __len__(self) -> int:
         return len(self.ranges)
 
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return map(tuple, self.ranges.tolist())  # type: ignore[arg-type]
+
     @overload
     def __getitem__(self, number: int) -> tuple[int, int]: ...
 
@@ -92,6 +97,20 @@ class Runs(Sequence[tuple[int, int]]):
             return Runs(self.ranges[number])
         first, end = self.ranges[number].tolist()
         return first, end
+
+
+def compact(ranges: Indices | Integers) -> Indices | Runs:
+    """Ranges as parts hold them: few in a tuple, more than :data:`FEW_RANGES` in an array."""
+    if len(ranges) > FEW_RANGES:
+        return Runs(np.asarray(ranges))
+    return ranges if isinstance(ranges, tuple) else tuple((int(first), int(end)) for first, end in ranges)
+
+
+def ranges_of_indices(indices: Integers) -> Indices | Runs:
+    """Indices, in their order, as ranges."""
+    ends = np.flatnonzero(np.diff(indices) != 1)
+    firsts, lasts = np.concatenate([indices[:1], indices[ends + 1]]), np.concatenate([indices[ends], indices[-1:]])
+    return compact(np.stack([firsts, lasts + 1], axis=1))
 
 
 def elements(ranges: Indices | Runs) -> Integers:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from plinth.errors import UserError
-from plinth.partition.cuts import Factors, Indices, Levels, parts
+from plinth.partition.cuts import Factors, Indices, Levels, Runs, parts
 from plinth.partition.graph import DP, MP, OP, Node, PlanGraph
 from plinth.partition.groups import no_partition
 from plinth.partition.regions import Lists, Partition, Splits, list_levels
@@ -43,7 +43,7 @@ def axis_size(node: Node, axis: str, batch: int) -> int:
 
 
 def _axes(node: Node, vector: tuple[str, ...], node_lists: Lists, batch: int
-          ) -> Iterator[tuple[str, int, Levels, tuple[Indices, ...]]]:
+          ) -> Iterator[tuple[str, int, Levels, tuple[Indices | Runs, ...]]]:
     """Axes that are cut by list: name, elements, the levels that split them, and the list."""
     for axis, split in AXES.items():
         axis_parts = getattr(node_lists, axis)
@@ -52,7 +52,8 @@ def _axes(node: Node, vector: tuple[str, ...], node_lists: Lists, batch: int
                    tuple(level for level, level_split in enumerate(vector) if level_split == split), axis_parts)
 
 
-def _check_axis(where: str, size: int, levels: Levels, axis_parts: tuple[Indices, ...], factors: Factors) -> None:
+def _check_axis(where: str, size: int, levels: Levels, axis_parts: tuple[Indices | Runs, ...], factors: Factors
+                ) -> None:
     """A list of one axis."""
     if list_levels(len(axis_parts), levels, factors) is None:
         known = [parts(levels[:depth], factors) for depth in range(1, len(levels) + 1)]
@@ -62,7 +63,7 @@ def _check_axis(where: str, size: int, levels: Levels, axis_parts: tuple[Indices
     check_parts(where, size, axis_parts)
 
 
-def check_parts(where: str, size: int, axis_parts: tuple[Indices, ...]) -> None:
+def check_parts(where: str, size: int, axis_parts: tuple[Indices | Runs, ...]) -> None:
     """Refuse parts that do not tell each index of an axis once.
 
     Raises

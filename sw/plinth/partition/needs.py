@@ -27,12 +27,10 @@ from plinth.partition.cuts import (
     bounds,
     levels_of,
     order_of,
+    ranges_of_indices,
     selected,
 )
 from plinth.partition.cuts import places as part_numbers
-
-#: Ranges of a part up to which they are a tuple.
-FEW_RANGES = 64
 
 
 @lru_cache(maxsize=1 << 10)
@@ -52,7 +50,7 @@ def by_blocks(pattern: SparsePattern, outputs: Cuts, factors: Factors, following
     classes = identical_rows(pattern.matrix())
     readers = None if following is None else _distinct(following.matrix())
     parts = [_chained(rows, classes, readers) for rows in rows_of_parts(pattern, outputs, factors)]
-    listed = Listed(levels_of(outputs), tuple(map(_ranges, parts)))
+    listed = Listed(levels_of(outputs), tuple(map(ranges_of_indices, parts)))
     given = order_of(outputs)
     same = given is not None and np.array_equal(listed.order, given.order) and np.array_equal(listed.edges, given.edges)
     return outputs if listed.ordered or same else (listed,)
@@ -119,22 +117,13 @@ def _chain(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     return order
 
 
-def _ranges(indices: Integers) -> Indices | Runs:
-    """Indices, in their order, as ranges."""
-    ends = np.flatnonzero(np.diff(indices) != 1)
-    firsts, lasts = np.concatenate([indices[:1], indices[ends + 1]]), np.concatenate([indices[ends], indices[-1:]])
-    if len(firsts) > FEW_RANGES:
-        return Runs(np.stack([firsts, lasts + 1], axis=1))
-    return tuple(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
-
-
 @lru_cache(maxsize=1 << 10)
 def whole_inputs(pattern: SparsePattern) -> Cuts:
     """All columns of a layer that reads the network's input, in an order in which blocks read contiguous ones; the host
     can write the input in any order."""
     read = pattern.matrix()
     columns = _chained(np.arange(pattern.columns), identical_rows(_sorted(read.T)), _distinct(read))
-    return (Listed((), (_ranges(columns),)),)
+    return (Listed((), (ranges_of_indices(columns),)),)
 
 
 def _sorted(matrix: Any) -> csr_array:
@@ -164,6 +153,6 @@ def needed_columns(pattern: SparsePattern, outputs: Cuts, owned: Cuts | None, fa
     for rows in rows_of_parts(pattern, outputs, factors):
         read = pattern.of_rows(rows)
         columns = np.flatnonzero(np.bincount(read.indices, minlength=pattern.columns))
-        parts.append(_ranges(columns[np.argsort(places[columns])] if owned is not None else
+        parts.append(ranges_of_indices(columns[np.argsort(places[columns])] if owned is not None else
                              _chained(columns, identical_rows(_sorted(read.T)), _distinct(read))))
     return Cover(levels_of(outputs), tuple(parts))

@@ -45,7 +45,19 @@ from functools import lru_cache
 from plinth.errors import UserError
 from plinth.network.variables import INPUTS, OUTPUTS, Variable
 from plinth.partition.axes import CHANNELS, ELEMENTS, SAMPLES, Region, common
-from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, halves, levels_of, parts
+from plinth.partition.cuts import (
+    Cuts,
+    Factors,
+    Indices,
+    Integers,
+    Levels,
+    Listed,
+    Runs,
+    compact,
+    halves,
+    levels_of,
+    parts,
+)
 from plinth.partition.graph import DP, EP, LOSS, MP, SPLITS, Node, PlanGraph
 from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, TILES, Owners, ProcessGroups, process_groups
 from plinth.partition.needs import by_blocks, needed_columns, nonzeros_of_parts, whole_inputs
@@ -101,11 +113,19 @@ class Lists:
     them; the other levels cut evenly inside.
     """
 
-    samples: tuple[Indices, ...] | None = None
+    samples: tuple[Indices | Runs, ...] | None = None
     #: Input channels; of a junction its channels.
-    inputs: tuple[Indices, ...] | None = None
-    outputs: tuple[Indices, ...] | None = None
+    inputs: tuple[Indices | Runs, ...] | None = None
+    outputs: tuple[Indices | Runs, ...] | None = None
     owners: Owners = None
+
+    def __post_init__(self) -> None:
+        # Equal lists are equal, however they were made.
+        for axis in ("samples", "inputs", "outputs"):
+            axis_parts = getattr(self, axis)
+            if axis_parts is not None:
+                object.__setattr__(self, axis, tuple(part if isinstance(part, Runs) else compact(part)
+                                                     for part in axis_parts))
 
 
 #: For each node, or none at all.
@@ -214,14 +234,14 @@ def list_levels(count: int, levels: Levels, factors: Factors) -> Levels | None:
 
 def _listed(here: Layout, lists: Lists, factors: Factors) -> Layout:
     """The layout of a node with some axes cut by list."""
-    def cut(cuts: Cuts, axis_parts: tuple[Indices, ...] | None, levels: Levels) -> Cuts:
+    def cut(cuts: Cuts, axis_parts: tuple[Indices | Runs, ...] | None, levels: Levels) -> Cuts:
         if axis_parts is None:
             return cuts
         over = list_levels(len(axis_parts), levels, factors)
         assert over is not None
         return (Listed(over, axis_parts), *cuts[len(over):])
 
-    def region(old: Region, **axes: tuple[tuple[Indices, ...] | None, Levels]) -> Region:
+    def region(old: Region, **axes: tuple[tuple[Indices | Runs, ...] | None, Levels]) -> Region:
         return Region(tuple((axis, cut(cuts, *axes[axis]) if axis in axes else cuts) for axis, cuts in old.axes),
                       lists.owners)
 

@@ -289,7 +289,7 @@ def _server(entry: dict[str, Any], place: str) -> Server | None:
         raise UserError(f"{place}: owners must be a list with the die of each piece, {MAXIMUM_PIECES} at most, not "
                         f"{f'{len(owners)} of them' if isinstance(owners, list) else described(owners)}; {_AGAIN}")
     if isinstance(pieces, dict):
-        pieces = parts_from_data(pieces, f"{place}: pieces")
+        pieces = tuple(tuple(part) for part in parts_from_data(pieces, f"{place}: pieces"))
     elif not is_integer(pieces, 1, MAXIMUM_PIECES):
         raise UserError(f"{place}: pieces must be an integer from 1 to {MAXIMUM_PIECES}, or lists of rows, not "
                         f"{described(pieces)}; {_AGAIN}")
@@ -426,7 +426,8 @@ def plan_schema() -> dict[str, Any]:
 
     region = mapping("batch and channels that a die has; first parts are one larger if a length does not divide",
                      {"batch": levels, "channels": levels, "elements": levels, "copies": levels,
-                      "parts": lists_schema(("samples", "channels"))}, optional=("elements", "copies", "parts"))
+                      "parts": lists_schema(("samples", "channels"), repeated=True)},
+                     optional=("elements", "copies", "parts"))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Plan",
         **mapping("How a network is split over an array, and what moves in a training step", {
@@ -498,7 +499,7 @@ def plan_schema() -> dict[str, Any]:
                                  "type": "boolean"},
                     "weights": mapping("how the weights are cut", {
                         "input": levels, "output": levels, "elements": levels,
-                        "parts": lists_schema(("inputs", "outputs"))}, optional=("elements", "parts")),
+                        "parts": lists_schema(("inputs", "outputs"), repeated=True)}, optional=("elements", "parts")),
                     "ring_words": listed(f"words of each ring's pieces together; only up to {LISTED_DIES} dies",
                                          count)},
                 optional=("variable", "words", "server", "local", "rings", "pieces", "elements", "ring_words"))),

@@ -44,6 +44,8 @@ class NumpyExecutor:
 
     def __init__(self, step: Step, messages: MpiMessages | None = None) -> None:
         self._messages = messages
+        #: What it runs.
+        self.built = step
         if messages is None:
             self._ranks = [0] * step.dies
             _check_memory(step, range(step.dies), 1)

@@ -92,6 +92,8 @@ class JobOptions:
     bitstream: Path | None = None
     memory_words: int
     threads: int | None = None
+    #: Whether the result has the weights behind the last step: all processes gather them.
+    returned: bool = True
     #: The file of weights; of several processes all have it, and that of die 0 writes it.
     save: Path | None = None
     #: Steps after which it is written too, besides the end of each epoch; None: no others.
@@ -121,7 +123,7 @@ class JobResult:
     report: dict[str, Any]
     plan: Plan
     losses: list[float]
-    #: Those behind the last step.
+    #: Those behind the last step; none, if they were not asked for.
     parameters: Parameters
 
 
@@ -234,8 +236,12 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         raise
     wall = time.perf_counter() - training_started
     checks.finish()
-    last_weights = session.parameters(driver)
-    if session.losses and not all(np.isfinite(values).all() for values in last_weights.values()):
+    last_weights, finite = {}, True
+    for name, values in session.each_parameter(driver):
+        finite = finite and bool(np.isfinite(values).all())
+        if options.returned:
+            last_weights[name] = values
+    if session.losses and not finite:
         checks.fail(_not_finite("weights", len(session.losses)))
     report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
                      setup=setup_seconds, cycles=driver.cycles - before)
@@ -449,7 +455,9 @@ def _between_ranks(options: JobOptions, transport: ProcessTransport, driver: Exe
     counted = driver.told("words sent", [(rank, transport.words[rank], transport.messages[rank])
                                          for rank in sorted(transport.words)])
     parameters = options.array.die_parameters()
-    step, rings = step_of(trained_sharding(plan, parameters, options.rule), parameters), options.reduce == RING
+    rings = options.reduce == RING
+    step = driver.built if isinstance(driver, NumpyExecutor) else step_of(
+        trained_sharding(plan, parameters, options.rule), parameters)
     between = words_between(step, whole=options.device == NUMPY, rings=rings)
     if options.device == NUMPY:
         planned_messages = joined_messages_between(step, transport.processes, rings=rings)

@@ -186,6 +186,10 @@ class Session:
         """Read all variables by name: of every slice the copy on its ring's first die."""
         return self.program.parameters_of(driver)
 
+    def each_parameter(self, driver: Executor) -> Iterator[tuple[str, Floats]]:
+        """Read variables one after the other: not all of them need be held."""
+        return self.program.each_parameter(driver)
+
     def set_levels(self, levels: Mapping[str, int]) -> None:
         """Give every die levels of layers whose gathers are predicted.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from plinth.errors import UserError
-from plinth.partition.cuts import runs_of
+from plinth.partition.cuts import ranges_of_indices
 from plinth.partition.graph import DP, MP, OP, PlanGraph
 from plinth.partition.hypergraph.owners import Integers
 from plinth.partition.hypergraph.partition import partition
@@ -54,7 +54,7 @@ def hypergraph(graph: PlanGraph, levels: int, dies: int, how: str | None = None,
     for chain in chains(graph):
         for number, owners in zip(chain, _owners(graph, chain, dies, how, seed, progress), strict=True):
             splits[number] = (OP,) * levels
-            lists[number] = Lists(outputs=tuple(runs_of(np.flatnonzero(owners == die).tolist())
+            lists[number] = Lists(outputs=tuple(ranges_of_indices(np.flatnonzero(owners == die))
                                                 for die in range(dies))) if levels else None
     if not any(vector and vector[0] == OP for vector in splits) and levels:
         raise UserError(f"network {graph.name!r} has no sparse layer, which the planners hypergraph and random-rows "
