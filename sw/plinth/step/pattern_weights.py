@@ -96,9 +96,6 @@ class PatternWeights(Weights):
         key = self._key(die)
         return _PARTS.get(key, partial(_part, key))
 
-    def _entries(self, die: int) -> Entries:
-        return self._part(die).entries
-
     def layout(self, die: int) -> BlockLayout:
         """A die's blocks: rows and columns are numbers of those that it has."""
         return _layout(self._key(die))
@@ -137,7 +134,7 @@ class PatternWeights(Weights):
     def slice(self, die: int) -> PatternSlice:
         first, last = (int(bound[die]) for bound in self.region.bounds(OUTPUTS, self.pattern.rows, self.factors))
         return PatternSlice(1, 0, 1, first, last - first, self.bias, output_order=self.region.orders.get(OUTPUTS),
-                            packed=self.layout(die).packed, find=partial(self._entries, die))
+                            packed=self.layout(die).packed, find=partial(_entries, self._key(die)))
 
     def buffer(self, die: int) -> Buffer:
         words = self.slice(die).words
@@ -175,13 +172,12 @@ class _Part:
 
     pattern: csr_array
     cover: BlockCover
-    entries: Entries
 
     @property
     def bytes(self) -> int:
         """Bytes of its arrays."""
         return sum(array.nbytes for array in (self.pattern.data, self.pattern.indices, self.pattern.indptr,
-                                              self.cover.positions, self.cover.rows, self.cover.columns, self.entries))
+                                              self.cover.positions, self.cover.rows, self.cover.columns))
 
 
 class _PartKey(NamedTuple):
@@ -197,9 +193,9 @@ class _PartKey(NamedTuple):
     last: int
 
 
-#: Parts that are kept from one question to the next: those of ten layers of 65,536 rows with 32 entries take more.
-_PARTS: ByteCache[_Part] = ByteCache(1 << 28, lambda part: part.bytes)
-#: Likewise their blocks alone, which are asked for all through a step: those of 250 such layers take more.
+#: Parts that are kept from one question to the next: those of eight layers of 65,536 rows with 32 entries take more.
+_PARTS: ByteCache[_Part] = ByteCache(1 << 27, lambda part: part.bytes)
+#: Likewise their blocks alone, which are asked for all through a step: those of 250 such parts take more.
 _LAYOUTS: ByteCache[BlockLayout] = ByteCache(1 << 28, lambda layout: layout.bytes)
 
 
@@ -208,7 +204,15 @@ def _layout(key: _PartKey) -> BlockLayout:
 
 
 def _part(key: _PartKey) -> _Part:
-    pattern, outputs, inputs, factors, cost, die, first, last = key
+    numbered = _numbered(key)
+    local = csr(np.ones(numbered.nnz, np.float32), numbered.indices, numbered.indptr, numbered.shape)
+    return _Part(local, key.cost.best(local))
+
+
+def _numbered(key: _PartKey) -> csr_array:
+    """A die's rows over the columns that it has, which ascend as the die has them; values are numbers of entries in the
+    whole pattern."""
+    pattern, outputs, inputs, factors, _, die, first, last = key
     number = int(outputs.numbers(OUTPUTS, factors)[die])
     rows = rows_of_parts(pattern, outputs.cuts(OUTPUTS), factors)[number]
     order = inputs.orders.get(CHANNELS)
@@ -216,16 +220,19 @@ def _part(key: _PartKey) -> _Part:
     places = np.zeros(pattern.columns, np.int32)
     places[columns] = np.arange(len(columns))
     starts, matrix = pattern.matrix().indptr.astype(np.int64), pattern.of_rows(rows)
-    counts = starts[rows + 1] - starts[rows]
-    entries = segments(starts[rows], counts)
-    # Columns ascend as the die has them: the entries go with them.
-    local = csr_array((entries.astype(np.int32), places[matrix.indices], matrix.indptr),
-                      shape=(len(rows), len(columns)))
-    local.sort_indices()
-    ordered = local.data
-    local = csr(np.ones(len(entries), np.float32), local.indices, local.indptr, local.shape)
-    blocks = cost.best(local)
-    sources = blocks.sources()
-    packed = np.where(sources < 0, -1, ordered[sources]).astype(np.int32)
-    packed.flags.writeable = False
-    return _Part(local, blocks, packed)
+    entries = segments(starts[rows], starts[rows + 1] - starts[rows]).astype(np.int32)
+    numbered = csr_array((entries, places[matrix.indices], matrix.indptr), shape=(len(rows), len(columns)))
+    numbered.sort_indices()
+    return numbered
+
+
+def _entries(key: _PartKey) -> Entries:
+    """For each word of a die's blocks the number of its entry; -1 of what fills them up."""
+    numbered, layout = _numbered(key), _layout(key)
+    if layout.useful == 1 and len(layout.rows) == np.count_nonzero(np.diff(numbered.indptr)):
+        # Each row is in one block, with all of its columns.
+        heights, widths = np.diff(layout.row_starts), np.diff(layout.column_starts)
+        return np.asarray(numbered.data[segments(numbered.indptr[layout.rows].astype(np.int64),
+                                                 np.repeat(widths, heights))], np.int32)
+    sources = _PARTS.get(key, partial(_part, key)).cover.sources()
+    return np.where(sources < 0, -1, numbered.data[sources]).astype(np.int32)

@@ -236,6 +236,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         raise
     wall = time.perf_counter() - training_started
     checks.finish()
+    # Before weights are gathered and samples of the test predicted.
+    sent = [] if options.transport is None else _sent(options.transport, driver)
     last_weights, finite = {}, True
     for name, values in session.each_parameter(driver):
         finite = finite and bool(np.isfinite(values).all())
@@ -246,7 +248,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
                      setup=setup_seconds, cycles=driver.cycles - before)
     if options.transport is not None:
-        report["between_ranks"] = _between_ranks(options, options.transport, driver, plan, len(session.losses))
+        report["between_ranks"] = _between_ranks(options, options.transport, sent, driver, plan, len(session.losses))
     if options.out is not None:
         write_json(options.out.path / REPORT, report)
     return JobResult(report, plan, session.losses, last_weights)
@@ -448,12 +450,16 @@ def _predictor_of(executor: Executor) -> Predictor:
     return lambda _, x: (outputs.astype(np.float64) for outputs in executor.predictions(x))
 
 
-def _between_ranks(options: JobOptions, transport: ProcessTransport, driver: Executor, plan: Plan, steps: int
-                   ) -> list[dict[str, int]]:
-    """What each process has sent each other one in all steps, beside what the plan says; collective. Numpy sends what
-    dies leave out; sums by the library are counted by nobody."""
-    counted = driver.told("words sent", [(rank, transport.words[rank], transport.messages[rank])
-                                         for rank in sorted(transport.words)])
+def _sent(transport: ProcessTransport, driver: Executor) -> list[list[tuple[int, int, int]]]:
+    """Of each process the others that it has sent something, and how many words and messages; collective."""
+    return driver.told("words sent", [(rank, transport.words[rank], transport.messages[rank])
+                                      for rank in sorted(transport.words)])
+
+
+def _between_ranks(options: JobOptions, transport: ProcessTransport, counted: list[list[tuple[int, int, int]]],
+                   driver: Executor, plan: Plan, steps: int) -> list[dict[str, int]]:
+    """What each process has sent each other one in all steps, as :func:`_sent` counts it, beside what the plan says.
+    Numpy sends what dies leave out; sums by the library are counted by nobody."""
     parameters = options.array.die_parameters()
     rings = options.reduce == RING
     step = driver.built if isinstance(driver, NumpyExecutor) else step_of(
