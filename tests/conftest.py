@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,31 @@ def pytest_configure() -> None:
 
     activity.DELAY_SECONDS = 1e6
     gc.set_threshold(*COLLECTED)
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if _is_worker():
         os.environ["PLINTH_THREADS"] = "1"
         os.environ["PLINTH_COMPILE"] = "quick"
+
+
+def _is_worker() -> bool:
+    """Of xdist."""
+    return "PYTEST_XDIST_WORKER" in os.environ
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of xdist's workers are run in another order than they stand in."""
+    if _is_worker():
+        from tests.support.scheduling import longest_first
+
+        items[:] = longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of ``--dist loadgroup``; other ways stay as they are."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from tests.support.scheduling import FilesTogether
+
+    config.option.loadscopereorder = False
+    return FilesTogether(config, log)
