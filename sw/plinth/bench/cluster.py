@@ -108,9 +108,9 @@ def larger(one: Simulated, times: int) -> float:
     members do themselves is added up, latencies go on beside each other; of variables that no ring had, words are
     added as if nothing hid them."""
     array, seconds, later = one.array, one.result.seconds, 0.0
-    for operation in one.step.operations:
-        if isinstance(operation, Reduce) and (words := max(map(operation.words, range(array.dies)))):
-            members = operation.rings.size
+    for reduction in one.step.operations_of(Reduce):
+        if words := max(map(reduction.words, range(array.dies))):
+            members = reduction.rings.size
             before, behind = message(array, members, words), message(array, members * times, words)
             seconds += behind.own - before.own + (behind.link if members == 1 else 0.0)
             later = max(later, behind.latency - before.latency)
@@ -121,8 +121,7 @@ def unrolled_bytes(one: Simulated) -> float:
     """Bytes in which the numpy executor unrolls windows of convolutions and their errors, beside the places of the
     step, on the first host."""
     words = 0.0
-    shapes = {operation.node.name: operation for operation in one.step.operations
-              if isinstance(operation, Products)}
+    shapes = {products.node.name: products for products in one.step.operations_of(Products)}
     for operation in shapes.values():
         shape, part = operation.shape(0), operation.z.part(0)
         if shape is not None and part.words:

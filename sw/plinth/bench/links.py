@@ -132,7 +132,7 @@ def _simulated(array: Array, over: Levels, rate: Fraction) -> dict[str, Any]:
                        for node in graph.nodes for variable in node.variables)
         step = step_of(Sharding(graph=graph, splits=splits, batch=array.dies, factors=array.factors, array=array,
                                 copies=copies), parameters)
-        step.operations[:] = [operation for operation in step.operations if isinstance(operation, Reduce)]
+        step.operations[:] = list(step.operations_of(Reduce))
         work = workload(step, array, DieCosts(array))
         return simulate(work.machine, work.activities).seconds * float(array.clock_mhz) * 1e6
 

@@ -4,7 +4,7 @@ and rings of a step, and plain tiles from everyone to everyone, with hot spots a
 A case is a step of which all other operations are left out; it is lowered, counted and simulated as any step.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from statistics import mean
 
@@ -24,11 +24,11 @@ from plinth.sharding import Sharding
 from plinth.simulate.costs import DieCosts
 from plinth.simulate.routes import LinkRoutes
 from plinth.simulate.tasks import TaskByTask
-from plinth.step.between import Barrier, Exchange, Reduce, Regroup
+from plinth.step.between import Barrier, Reduce, Regroup
 from plinth.step.build import step_of
 from plinth.step.operations import Operation
 from plinth.step.step import Step
-from plinth.step.tasks import Arrivals, Item, Task, TileCopy
+from plinth.step.tasks import Arrivals, Item, Task, TileCopy, arrivals_of
 from plinth.step.tensors import Place
 from plinth.step.tile_operations import Gather, Scatter
 from plinth_hw.isa.operations import Engine
@@ -48,10 +48,11 @@ PATTERNS: dict[str, Callable[[int, int], list[int]]] = {
 }
 RINGS = "rings of all gradients"
 #: What of a step goes alone.
-KINDS: dict[str, Callable[[Operation], bool]] = {
-    "scatter of a layer's tiles": lambda operation: isinstance(operation, Scatter) and not operation.outputs,
-    "gather of a layer's tiles": lambda operation: isinstance(operation, Gather),
-    RINGS: lambda operation: isinstance(operation, (Reduce, Regroup, Barrier)),
+KINDS: dict[str, Callable[[Step], Iterable[Operation]]] = {
+    "scatter of a layer's tiles": lambda step: (
+        scatter for scatter in step.operations_of(Scatter) if not scatter.outputs),
+    "gather of a layer's tiles": lambda step: step.operations_of(Gather),
+    RINGS: lambda step: step.operations_of(Reduce, Regroup, Barrier),
 }
 #: Eight and sixteen dies.
 ARRAYS: tuple[Array, ...] = (ring(8, preset="ndp-demo-winograd"), ring(16, preset="ndp-tiny-winograd"))
@@ -122,8 +123,8 @@ class Last:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
-        came = tuple(buffer for operation in self.operations for item in operation.tasks(die)
-                     if isinstance(item, Arrivals) for buffer in item.buffers)
+        came = tuple(buffer for operation in self.operations for arrivals in arrivals_of(operation.tasks(die))
+                     for buffer in arrivals.buffers)
         word = self.any.part("last", 0, 1, 1, 1)
         yield Task(self.name, Engine.TRANSFER, TileCopy(word, self.any.part("last", 1, 1, 1, 1)), came)
 
@@ -148,9 +149,8 @@ def step_of_case(case: TrafficCase) -> Step:
         step.places += [Place("sent", WORDS), Place("received", array.dies * WORDS)]
         kept: list[Operation] = [TilePattern(case.what, array.dies, step.next_exchange())]
     else:
-        kept = [operation for operation in step.operations if KINDS[case.what](operation)]
-    step.operations[:] = [*kept, Last(tuple(operation for operation in kept
-                                            if isinstance(operation, (TilePattern, Exchange))), step.any)]
+        kept = list(KINDS[case.what](step))
+    step.operations[:] = [*kept, Last(tuple(kept), step.any)]
     return step
 
 

@@ -75,8 +75,7 @@ def layer_alone(network: Network, number: int, array_preset: str = "ndp-bench") 
     graph = from_network(network)
     plan = given_plan(graph, array, SPLITTERS["data"](task(graph, array, "exact", BATCH)), BATCH)
     step = step_of(plan.sharding, array.die_parameters())
-    products = [operation for operation in step.operations
-                if isinstance(operation, SparseProducts) and operation.direction == FPROP][number]
+    products = [products for products in step.operations_of(SparseProducts) if products.direction == FPROP][number]
     step.operations[:] = [operation for operation in step.operations
                           if operation.name in (products.name, f"{products.name}.zero")]
     return step, products

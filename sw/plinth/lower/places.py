@@ -333,8 +333,7 @@ class _HostPlaces:
 
     def all_gradients(self) -> dict[str, LayerWeights]:
         """The gradients of each layer in die memory, by the layer's name, with rates that they are multiplied by."""
-        rates = {operation.node.name: operation.rates for operation in self._step.operations
-                 if isinstance(operation, ElementRates)}
+        rates = {operation.node.name: operation.rates for operation in self._step.operations_of(ElementRates)}
         return {name: replace(self.weights(gradients), rates=rates.get(name, ()))
                 for name, gradients in self._step.gradients.items()}
 

@@ -281,11 +281,7 @@ class _Lowering:
                 for task in clear.tasks(die):
                     self._add(die, self.setup[die], task)
             for item in step.tasks(die):
-                if isinstance(item, Arrivals):
-                    # What other dies send.
-                    self.builders[die].expect(item.buffers, self._counter(item.exchange), item.count)
-                else:
-                    self._add(die, self.builders[die], item)
+                ITEMS[type(item)](self, die, item)
             if not self.builders[die].count:
                 raise UserError(f"die {die} of {step.dies} has nothing to do in a step of batch {step.batch}: neither "
                                 "samples nor channels of any layer; choose a larger batch, or fewer dies")
@@ -340,6 +336,13 @@ class _Lowering:
     def _counter(exchange: int) -> int:
         """The counter that an exchange has on every die."""
         return len(Engine) + exchange
+
+    def _task(self, die: int, task: step_tasks.Task) -> None:
+        self._add(die, self.builders[die], task)
+
+    def _arrive(self, die: int, arrivals: Arrivals) -> None:
+        """Note what other dies send."""
+        self.builders[die].expect(arrivals.buffers, self._counter(arrivals.exchange), arrivals.count)
 
     def _add(self, die: int, builder: GraphBuilder, task: step_tasks.Task) -> None:
         """Append the descriptors of a task of a die."""
@@ -468,6 +471,9 @@ class _Lowering:
         return body
 
 
+#: How a task, and what comes from other dies, becomes part of a die's program.
+ITEMS: dict[type, Callable[[_Lowering, int, Any], None]] = {
+    step_tasks.Task: _Lowering._task, Arrivals: _Lowering._arrive}
 #: For each kind of work how it becomes descriptors.
 LOWERS: dict[type, Callable[[_Lowering, _Lowered, Any], None]] = {
     Multiplication: _Lowering._multiply, Vector: _Lowering._vector, TileCopy: _Lowering._tile,

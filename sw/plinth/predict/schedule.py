@@ -33,10 +33,9 @@ from plinth.sharding import Copies, Sharding
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
-from plinth.step.operations import Operation, Repeated
+from plinth.step.operations import Operation, Repeated, entry_of
 from plinth.step.step import Step
-from plinth.step.tasks import Signal, Task, Work
-from plinth.step.tile_operations import Spread
+from plinth.step.tasks import Signal, Task, Work, tasks_of
 from plinth.update.rule import PLAIN, UpdateRule
 
 #: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
@@ -222,8 +221,7 @@ class StepSchedule:
 
     def _works(self, operation: Operation, die: int, most: int) -> _Works:
         tasks, busy = [], dict.fromkeys(ENGINES, 0.0)
-        for task in operation.tasks(die, most):
-            assert isinstance(task, Task)
+        for task in tasks_of(operation.tasks(die, most)):
             cost, count, engine = self.cost(task.work), task.count, self.machine.engine(task.engine)
             if cost.stages is not None:
                 load, compute, store = stages = cost.stages
@@ -324,7 +322,7 @@ class _ScheduleWalk:
         self._reductions: list[int] = []
         self._barriers: dict[int, int] = {}
         most = max(min(LEAST_TASKS, MOST_TASKS), min(MOST_TASKS, ALL_TASKS // len(step.operations)))
-        self._works = [None if isinstance(operation, (Exchange, Reduce, Barrier)) else
+        self._works = [None if entry_of(BETWEEN, operation) is not None else
                        schedule.works(operation, number, most) for operation in step.operations]
         #: From each operation on, cycles that the matrix and the vector engine take at least.
         busy = [(0.0, 0.0) if works is None else (works.matrix, works.vector) for works in reversed(self._works)]
@@ -343,20 +341,12 @@ class _ScheduleWalk:
         return self._operations[number]
 
     def _plan(self, operation: Operation, works: _Works | None) -> None:
-        if works is not None:
+        between = entry_of(BETWEEN, operation)
+        if between is not None:
+            between(self, operation)
+        elif works is not None:
             for reads, writes, run in works.tasks:
                 self._task(reads, writes, run)
-        elif isinstance(operation, Exchange):
-            self._exchange(operation)
-        elif isinstance(operation, Reduce):
-            after = [] if operation.after is None else [self._barriers[operation.after]]
-            for task in operation.tasks(self.die):
-                self._reductions.append(self._count)
-                self._task(task.reads, task.writes, self._reduce(operation, task), after,
-                           self._classes(operation.rings.of(self.die)))
-        else:
-            assert isinstance(operation, Barrier)
-            self._barrier(operation)
 
     def _add(self, waits: Sequence[int], run: Run, others: tuple[int, ...] | None = None,
              sends: Sequence[int] = ()) -> None:
@@ -382,7 +372,15 @@ class _ScheduleWalk:
         self._accesses.touch(reads, writes, self._count)
         self._add(tuple(waits), run, others)
 
-    def _reduce(self, operation: Reduce, task: Task) -> Run:
+    def _reduce(self, operation: Reduce) -> None:
+        """Add the die's reduction, behind the barrier before it, if there is one."""
+        after = [] if operation.after is None else [self._barriers[operation.after]]
+        for task in operation.tasks(self.die):
+            self._reductions.append(self._count)
+            self._task(task.reads, task.writes, self._reduction(operation, task), after,
+                       self._classes(operation.rings.of(self.die)))
+
+    def _reduction(self, operation: Reduce, task: Task) -> Run:
         """A reduction: its words on the links, its latency."""
         schedule, size, share = self.schedule, operation.rings.size, operation.phase.share
         words = operation.words(self.die)
@@ -398,7 +396,7 @@ class _ScheduleWalk:
         return (DieEngines.reduce, (cycles, latency, (cost.reads, cost.writes), block, size > 1))
 
     def _barrier(self, operation: Barrier) -> None:
-        """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
+        """Add signals to all other dies behind all reductions so far; it is over when theirs have come."""
         later = self.machine.arrival(self.schedule.links.longest_latency)
         cycles, words = _together([self.schedule.cost(Signal(self.die, operation.number, operation.engine))])
         self._add(list(self._reductions), (_sends, (cycles, words, operation.dies - 1, later)))
@@ -406,7 +404,7 @@ class _ScheduleWalk:
         self._add([], (_ready, ()), self._classes(range(operation.dies)), [self._count - 1])
 
     def _exchange(self, operation: Exchange) -> None:
-        """Tiles of the die to all others; the operation's targets are there when what others send has arrived."""
+        """Add tiles of the die to all others; the operation's targets are there when what others send has arrived."""
         schedule, machine, parameters = self.schedule, self.machine, self.parameters
         source, target = operation.source, operation.targets[0]
         # Rows lie one behind the other in what a die has of either side.
@@ -419,7 +417,7 @@ class _ScheduleWalk:
         tiles: list[int] = []
         flow = operation.flow
         traffic = schedule.links.tiles(flow, die)
-        spread = isinstance(operation, Spread) and operation.members(die) is not None
+        spread = operation.members(die) is not None
         if spread and mine:
             cycles, words = self._sent(operation.sends(die))
             link, _ = schedule.links.exchanges(flow)
@@ -466,6 +464,11 @@ class _ScheduleWalk:
         later = machine.arrival(latency)
         held = link * (waiting(parameters) + buffered(parameters)) / copy.flits(parameters)
         return (_tiles, (cycles, words, count, count * link, lane, held, later))
+
+
+#: For kinds of operations between dies how a die's part of them is walked.
+BETWEEN: dict[type, Callable[[_ScheduleWalk, Any], None]] = {
+    Exchange: _ScheduleWalk._exchange, Reduce: _ScheduleWalk._reduce, Barrier: _ScheduleWalk._barrier}
 
 
 def _together(costs: Iterable[WorkCost]) -> tuple[Cycles, Words]:

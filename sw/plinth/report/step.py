@@ -35,10 +35,12 @@ from plinth.step.tasks import (
     RowsByNumber,
     Sent,
     Signal,
+    Task,
     TileCopy,
     TransformTiles,
     Vector,
     Work,
+    tasks_of,
 )
 
 if TYPE_CHECKING:
@@ -161,14 +163,23 @@ def _place(buffer: Buffer) -> dict[str, Any]:
     return {"place": buffer.place, "first_word": buffer.address, "end_word": buffer.end}
 
 
-def _item(item: Item) -> dict[str, Any]:
-    """A task, or what comes from other dies, as JSON has it."""
-    if isinstance(item, Arrivals):
-        return {"task": f"arrivals[{item.exchange}]", "engine": None, "does": f"{item.count} tiles or signals come",
-                "reads": [], "writes": list(map(_place, item.buffers)), "macs": 0}
-    return {"task": item.name, "engine": item.engine.name.lower(), "does": SAYS[type(item.work)](item.work),
-            "reads": list(map(_place, item.reads)), "writes": list(map(_place, item.writes)),
-            "macs": int(multiply_adds(item)) if item.share is not None else 0}
+def _words(item: Item) -> dict[str, Any]:
+    return {"reads": list(map(_place, item.reads)), "writes": list(map(_place, item.writes))}
+
+
+def _task(task: Task) -> dict[str, Any]:
+    """A task as JSON has it."""
+    return {"task": task.name, "engine": task.engine.name.lower(), "does": SAYS[type(task.work)](task.work),
+            **_words(task), "macs": int(multiply_adds(task)) if task.share is not None else 0}
+
+
+def _arrivals(arrivals: Arrivals) -> dict[str, Any]:
+    """What comes from other dies as JSON has it."""
+    return {"task": f"arrivals[{arrivals.exchange}]", "engine": None, "does": f"{arrivals.count} tiles or signals come",
+            **_words(arrivals), "macs": 0}
+
+
+ITEMS: dict[type, Callable[[Any], dict[str, Any]]] = {Task: _task, Arrivals: _arrivals}
 
 
 # Operations.
@@ -189,7 +200,7 @@ def _operations(step: Step) -> Iterator[dict[str, Any]]:
     dies = [int(some[0]) for some in step.classes()]
     for number, operation in enumerate(step.operations):
         items = [list(operation.tasks(die)) for die in dies]
-        tasks = [[item for item in some if not isinstance(item, Arrivals)] for some in items]
+        tasks = [list(tasks_of(some)) for some in items]
         engines = {task.engine.name.lower(): None for some in tasks for task in some}
         products = [[task for task in some if task.share is not None] for some in tasks]
         what = purpose(step, number, operation)
@@ -214,7 +225,7 @@ def step_report(plan: Plan, step: Step, die: int | None = None) -> dict[str, Any
         "digest": step.digest()})
     if die is None:
         return summary | {"place_bytes": step.place_bytes(), "operations": list(_operations(step))}
-    return summary | {"die": die, "program": list(map(_item, step.tasks(die)))}
+    return summary | {"die": die, "program": [ITEMS[type(item)](item) for item in step.tasks(die)]}
 
 
 def _between(values: Sequence[int]) -> str:
@@ -292,7 +303,7 @@ def _parts(step: Step, die: int | None) -> dict[str, dict[str, str]]:
                                       [digest(operation) for operation in step.operations])
     else:
         tasks = list(step.tasks(die))
-        parts["task"] = numbered([_item(task)["task"] for task in tasks], [digest(task) for task in tasks])
+        parts["task"] = numbered([ITEMS[type(task)](task)["task"] for task in tasks], [digest(task) for task in tasks])
     return parts
 
 

@@ -15,19 +15,17 @@ from plinth.runtime.rings import Ends, Incoming, Outgoing
 from plinth.step import between, line_operations, operations, predicted_gather, skipped_scatter
 from plinth.step import tile_operations as tiled
 from plinth.step.layers import embedding
-from plinth.step.tasks import Arrivals, CodePart, LineTransform, RowsByNumber, TileCopy, TransformTiles, Work
+from plinth.step.tasks import LineTransform, RowsByNumber, TileCopy, TransformTiles, Work, tasks_of
 
 
 def _tasks(operation: Any, die: int) -> Iterator[Work]:
     """What its tasks move, as they are."""
-    for item in operation.tasks(die):
-        if not isinstance(item, Arrivals):
-            yield item.work
+    return (task.work for task in tasks_of(operation.tasks(die)))
 
 
 def _whole(gather: predicted_gather.CodedGather, die: int) -> Iterator[Work]:
     """The gather whose first part a coded one is, of all words."""
-    if isinstance(gather.part, CodePart) and gather.part.number:
+    if gather.later:
         return
     for other in gather.peers(die):
         if other != die or gather.own:

@@ -10,7 +10,7 @@ a ReLU makes 0.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -187,7 +187,7 @@ class NumpyStep:
         overlay = Overlay(step, dies)
         self.memories = {die: Memory(step, overlay) for die in dies}
         #: Sums of slots that are made without them, by exchange and by sum; what is moved to be summed.
-        slots = summed_slots(step.operations)
+        slots = summed_slots(step)
         self._summed = {id(exchange): (exchange, total) for exchange, total in slots.values()}
         self._sums = {id(total): id(exchange) for exchange, total in slots.values()}
         self._slot_moves: dict[int, Moves] = {}
@@ -266,22 +266,30 @@ class NumpyStep:
 
     def _stage(self, operation: operations.Operation) -> _Stage:
         """An operation of :func:`_flat`."""
-        if isinstance(operation, between.Reduce):
-            return _Stage([], [], list(self._rings(operation)))
-        if type(operation) in MOVES:
-            moves = Moves(operation, self.memories, self._ranks, self._processes, self._next_tags())
-            summed = id(operation) in self._summed
-            if summed:
-                self._slot_moves[id(operation)] = moves
-            arrivals: list[_Pending] = [_Arrival(message, unpacked=not summed) for message in moves.messages]
-            return _Stage([], (moves.packing if summed else moves.kernels) + [message.send for message in moves.sent],
-                          arrivals)
+        if type(operation) not in STAGES:
+            raise UserError(f"numpy has no kernel for {type(operation).__name__} ({operation.name!r}); choose another "
+                            "device")
+        return STAGES[type(operation)](self, operation)
+
+    def _reduced(self, reduction: between.Reduce) -> _Stage:
+        """Make the stage of a message of rings."""
+        return _Stage([], [], list(self._rings(reduction)))
+
+    def _moved(self, operation: operations.Operation) -> _Stage:
+        """Make the stage of an operation of :data:`~plinth.runtime.crossings.MOVES`."""
+        moves = Moves(operation, self.memories, self._ranks, self._processes, self._next_tags())
+        summed = id(operation) in self._summed
+        if summed:
+            self._slot_moves[id(operation)] = moves
+        arrivals: list[_Pending] = [_Arrival(message, unpacked=not summed) for message in moves.messages]
+        return _Stage([], (moves.packing if summed else moves.kernels) + [message.send for message in moves.sent],
+                      arrivals)
+
+    def _done(self, operation: operations.Operation) -> _Stage:
+        """Make the stage of what dies do for themselves; a sum of slots that are not made adds what was moved."""
         if id(operation) in self._sums:
             exchange, total = self._summed[self._sums[id(operation)]]
             return _Stage([], SlotSum(exchange, total, self.memories, self._slot_moves[id(exchange)]).kernels, [])
-        if type(operation) not in KERNELS:
-            raise UserError(f"numpy has no kernel for {type(operation).__name__} ({operation.name!r}); choose another "
-                            "device")
         return _Stage([], list(self._kernels.of(operation)), [])
 
     def _rings(self, reduction: between.Reduce) -> Iterator[_Pending]:
@@ -327,12 +335,16 @@ class NumpyStep:
 
 def _flat(operation: operations.Operation) -> Iterator[operations.Operation]:
     """Operations one behind the other of what dies do strip by strip."""
-    if isinstance(operation, operations.Chain):
-        yield from cast("tuple[operations.Operation, ...]", operation.members)
-    elif isinstance(operation, tiled.InStrips):
-        yield from (operation.scatter, operation.products, operation.untile)
-    else:
-        yield operation
+    yield from PARTS[type(operation)](operation) if type(operation) in PARTS else (operation,)
+
+
+#: For each kind of operation that goes strip by strip on dies what it is made of.
+PARTS: dict[type, Callable[[Any], Iterable[operations.Operation]]] = {
+    operations.Chain: lambda chain: chain.members, tiled.InStrips: lambda whole: whole.parts}
+#: For each kind of operation but these what numpy makes of it.
+STAGES: dict[type, Callable[[NumpyStep, Any], _Stage]] = {
+    between.Reduce: NumpyStep._reduced, **dict.fromkeys(MOVES, NumpyStep._moved),
+    **dict.fromkeys(KERNELS, NumpyStep._done)}
 
 
 def _overlap(spans: Sequence[Span], touched: NDArray[np.int64]) -> bool:

@@ -6,18 +6,17 @@ memory only from the operation that writes them to the last one that reads them:
 layer's in place of all.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from plinth.buffers import Buffer
 from plinth.step.between import Exchange
 from plinth.step.layers.sparse import GatheredRows, SparseProducts
-from plinth.step.operations import Operation
+from plinth.step.operations import Operation, entry_of
 from plinth.step.row_lists import RowLists
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.sums import Sum
-from plinth.step.tasks import Arrivals
 from plinth.step.tensors import Place, Tensor
 
 #: Words that places begin at a multiple of: a page.
@@ -26,23 +25,29 @@ _PAGE = 1024
 
 def touched(operation: Operation, die: int) -> Iterator[Buffer]:
     """What an operation reads and writes on a die in numpy."""
-    if isinstance(operation, SparseProducts):
-        # All rows: a task that stands for all blocks names those of the first one.
-        yield from (operation.x.side.tensor.buffer(die), operation.z.side.tensor.buffer(die),
-                    operation.weights.buffer(die))
+    buffers = entry_of(TOUCHED, operation)
+    if buffers is not None:
+        yield from buffers(operation, die)
         return
     for item in operation.tasks(die, 1):
-        yield from item.buffers if isinstance(item, Arrivals) else (*item.reads, *item.writes)
+        yield from (*item.reads, *item.writes)
 
 
-def summed_slots(operations: Sequence[Operation]) -> dict[str, tuple[Exchange, Sum]]:
+def _sparse(products: SparseProducts, die: int) -> tuple[Buffer, ...]:
+    """All rows: a task that stands for all blocks names those of the first one."""
+    return (products.x.side.tensor.buffer(die), products.z.side.tensor.buffer(die), products.weights.buffer(die))
+
+
+#: What operations touch on a die, of those kinds whose tasks do not say all of it.
+TOUCHED: dict[type, Callable[[Any, int], tuple[Buffer, ...]]] = {SparseProducts: _sparse}
+
+
+def summed_slots(step: Step) -> dict[str, tuple[Exchange, Sum]]:
     """By the slots' place the exchanges of rows by their numbers into slots that one sum alone reads, and that sum."""
-    exchanges = {operation.targets.name: operation for operation in operations
-                 if isinstance(operation, Exchange) and operation.lists is not None and operation.slots is not None
-                 and isinstance(operation.targets, Slots)}
-    return {operation.sources.name: (exchanges[operation.sources.name], operation) for operation in operations
-            if isinstance(operation, Sum) and isinstance(operation.sources, Slots) and operation.keep == 1
-            and operation.sources.name in exchanges}
+    exchanges = {exchange.targets.name: exchange for exchange in step.operations_of(Exchange)
+                 if exchange.lists is not None and exchange.slots is not None and isinstance(exchange.targets, Slots)}
+    return {total.sources.name: (exchanges[total.sources.name], total) for total in step.operations_of(Sum)
+            if isinstance(total.sources, Slots) and total.keep == 1 and total.sources.name in exchanges}
 
 
 class _Life(NamedTuple):
@@ -72,7 +77,7 @@ class Overlay:
     """
 
     def __init__(self, step: Step, dies: Sequence[int]) -> None:
-        self._skipped = set(summed_slots(step.operations))
+        self._skipped = set(summed_slots(step))
         lives = _lives(step, dies)
         places = {place.name: place for place in step.places}
         self.shared: dict[str, int] = {}
@@ -105,10 +110,9 @@ def _lives(step: Step, dies: Sequence[int]) -> Mapping[str, _Life]:
     able -= {tensor.name for tensor in (*step.inputs, step.targets, step.predictions, *step.outputs.values(),
                                         *step.maps.values())}
     able -= {clear.place.buffer(die).place for clear in step.zeros for die in dies}
-    able -= {target.name for operation in step.operations if isinstance(operation, Exchange)
-             for target in operation.targets}
+    able -= {target.name for exchange in step.operations_of(Exchange) for target in exchange.targets}
     # What goes into a sum of slots is read where the sum is made.
-    sums = {id(exchange): total for exchange, total in summed_slots(step.operations).values()}
+    sums = {id(exchange): total for exchange, total in summed_slots(step).values()}
     numbers = {id(operation): number for number, operation in enumerate(step.operations)}
     lives: dict[str, _Life] = {}
     for number, operation in enumerate(step.operations):

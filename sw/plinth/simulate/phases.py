@@ -8,7 +8,7 @@ from plinth.step.between import Barrier, Exchange, Reduce, Regroup
 from plinth.step.kernel_sums import KernelProducts, KernelSums
 from plinth.step.layers.embedding import RowGather
 from plinth.step.layers.products import Products
-from plinth.step.operations import Operation
+from plinth.step.operations import Operation, entry_of
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP as BACKWARD
 from plinth.step.tasks import FPROP as FORWARD
@@ -42,14 +42,15 @@ FOR: dict[type, Callable[[Any], str]] = {
     RowGather: lambda operation: GRADIENT if operation.added else ""}
 
 
-#: Kinds of operations that belong to a layer's update wherever they stand, beside those whose phase is the gradient.
-UPDATES = (Barrier, Regroup, Reduce, StateUpdate, ElementRates)
+#: Directions of operations that belong to a layer's update wherever they stand, beside those whose phase is the
+#: gradient.
+DIRECTIONS: dict[type, str] = dict.fromkeys((Barrier, Regroup, Reduce, StateUpdate, ElementRates), UPDATE)
 
 
 def phase(step: Step, number: int, operation: Operation) -> str:
     """The phase of an operation of a step."""
-    kind = next((kind for kind in type(operation).__mro__ if kind in FOR), None)
-    phase_name = "" if kind is None else FOR[kind](operation)
+    found = entry_of(FOR, operation)
+    phase_name = "" if found is None else found(operation)
     return phase_name or (FPROP if number < step.forward_operations else BPROP)
 
 
@@ -62,9 +63,9 @@ def layer(step: Step, operation: Operation) -> str:
 def purpose(step: Step, number: int, operation: Operation) -> Purpose:
     """Find the purpose of an operation of a step."""
     what = phase(step, number, operation)
-    direction = FORWARD if number < step.forward_operations else BACKWARD
-    return Purpose(what, layer(step, operation),
-                   UPDATE if what == GRADIENT or isinstance(operation, UPDATES) else direction)
+    direction = UPDATE if what == GRADIENT else entry_of(DIRECTIONS, operation) or (
+        FORWARD if number < step.forward_operations else BACKWARD)
+    return Purpose(what, layer(step, operation), direction)
 
 
 class Collected:

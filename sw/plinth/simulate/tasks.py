@@ -186,11 +186,12 @@ class _Die:
         for number, operation in enumerate(workload.step.operations):
             self._purpose = purpose(workload.step, number, operation)
             for item in operation.tasks(die):
-                if isinstance(item, Arrivals):
-                    self._accesses.arrive(item.buffers, (self._arrivals(item.exchange, item.count), self._arrived[
-                        item.exchange]))
-                else:
-                    self._task(item)
+                ITEMS[type(item)](self, item)
+
+    def _arrive(self, arrivals: Arrivals) -> None:
+        """What other dies send: it lies in its buffers when their counter has come so far."""
+        counter = self._arrivals(arrivals.exchange, arrivals.count)
+        self._accesses.arrive(arrivals.buffers, (counter, self._arrived[arrivals.exchange]))
 
     def _arrivals(self, exchange: int, count: int) -> str:
         """The counter of an exchange, which others advance so many times more."""
@@ -203,7 +204,7 @@ class _Die:
     # Control.
 
     def _task(self, task: Task) -> None:
-        """A task, or the ones that a product is on its machine."""
+        """Add a task, or the ones that a product is on its machine."""
         waits: dict[str, int] = {}
         for counter, value in self._accesses.needed(task.reads, task.writes):
             waits[counter] = max(waits.get(counter, 0), value)
@@ -423,6 +424,8 @@ def _on(unit: str) -> Callable[[_Die, Any], str]:
     return lambda die, work: unit
 
 
+#: How a die's program takes a task, and what comes from other dies.
+ITEMS: dict[type, Callable[[_Die, Any], None]] = {Task: _Die._task, Arrivals: _Die._arrive}
 #: For each kind of work what a die does with it.
 DOES: dict[type, _Kind] = {
     Multiplication: _Kind(_Die._on_engine, _on("matrix")),

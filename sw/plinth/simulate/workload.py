@@ -8,6 +8,7 @@ of a class (:meth:`~plinth.step.step.Step.classes`) are looked at once, and the 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +20,15 @@ from plinth.partition.axes import common
 from plinth.partition.graph import DP, MP
 from plinth.predict.published import PublishedWords
 from plinth.simulate.costs import VAULTS, Costs, DieCosts, PaperCost
-from plinth.simulate.phases import Collected, Purpose, purpose
+from plinth.simulate.phases import GRADIENT, Collected, Purpose, purpose
 from plinth.simulate.routes import LinkRoutes, TrafficGroup
 from plinth.simulate.tasks import TaskByTask
 from plinth.step import granularity
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
-from plinth.step.layers.products import Products
-from plinth.step.operations import Operation
+from plinth.step.operations import Operation, entry_of
 from plinth.step.step import Step
-from plinth.step.tasks import UPDATE, Encode, LineTransform, Phase, Task, TransformTiles
-from plinth.step.tile_operations import Spread
+from plinth.step.tasks import Encode, LineTransform, Phase, Task, TransformTiles, tasks_of
 from plinth_hw.isa.operations import Engine
 from plinth_sim.array.machine import Activity, Flow, SimulatedArray, SimulatedDie, SimulatedLink, Wait
 from plinth_sim.array.machine import EngineTask as DieTask
@@ -122,8 +121,8 @@ def why_grouped(step: Step, array: Array, costs: Costs, *, overlap: bool, form: 
     try:
         # Dies of a class have as many tasks as each other.
         for dies in step.classes():
-            for item in step.tasks(int(dies[0])):
-                count += len(dies) * isinstance(item, Task)
+            for _ in tasks_of(step.tasks(int(dies[0]))):
+                count += len(dies)
                 if count > most_tasks:
                     return f"it has more than {most_tasks:,} tasks, over all dies"
     except UserError as error:
@@ -155,12 +154,7 @@ class Groups(Collected):
         self._count = 0
         for number, operation in enumerate(step.operations):
             self._purpose = purpose(step, number, operation)
-            if isinstance(operation, Exchange):
-                self._exchange(operation)
-            elif isinstance(operation, Reduce):
-                self._reduce(operation)
-            elif not isinstance(operation, Barrier):
-                self._operation(operation)
+            (entry_of(GROUPED, operation) or Groups._computed)(self, operation)
 
     def _after(self, place: int, reads: Sequence[Buffer], writes: Sequence[Buffer]) -> _After:
         """What a task of a class waits for."""
@@ -169,11 +163,11 @@ class Groups(Collected):
 
     # Tasks.
 
-    def _operation(self, operation: Operation) -> None:
+    def _computed(self, operation: Operation) -> None:
+        """Add what dies do for themselves."""
         for place, dies in enumerate(self._classes):
-            for item in operation.tasks(int(dies[0]), self.most):
-                assert isinstance(item, Task)
-                self._task(place, item, self._cost(operation, item))
+            for task in tasks_of(operation.tasks(int(dies[0]), self.most)):
+                self._task(place, task, self._cost(operation, task))
 
     def _cost(self, operation: Operation, task: Task) -> PaperCost:
         return self.costs.task(task)
@@ -207,8 +201,8 @@ class Groups(Collected):
 
     # Between dies.
 
-    def _exchange(self, operation: Exchange) -> None:
-        """What goes on between dies, behind what all of them wait for."""
+    def _exchanged(self, operation: Exchange) -> None:
+        """Add what goes on between dies, behind what all of them wait for."""
         key = ("between", self._count)
         self._count += 1
         ready: Ready = [()] * self.step.dies
@@ -242,9 +236,7 @@ class Groups(Collected):
             seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most,
                                                   group.peers)
             label = self.named(f"{name} {number}" if len(groups) > 1 else name)
-            # Where zeros are left out on the way, they are read and written all the same.
-            whole = 1.0 if isinstance(operation, Spread) else share
-            through = whole * (group.sent + group.received) * positions
+            through = operation.memory_share * (group.sent + group.received) * positions
             if operation.by_tasks:
                 work, coding = self._by_tasks(operation, die)
                 seconds = max(seconds, work)
@@ -277,8 +269,11 @@ class Groups(Collected):
             name=name, links=group.links, words=group.words * scale, seconds=seconds, latency=latency,
             dies=group.dies, die_words=die_words, waits=tuple(waits), adds=adds), self._purpose, len(group.dies))
 
-    def _reduce(self, operation: Reduce) -> None:
-        """A message of a layer's rings."""
+    def _met(self, operation: Barrier) -> None:
+        """Add nothing: flows wait for each other as their words say."""
+
+    def _reduced(self, operation: Reduce) -> None:
+        """Add a message of a layer's rings."""
         key = ("between", self._count)
         self._count += 1
         ready: Ready = [()] * self.step.dies
@@ -289,7 +284,7 @@ class Groups(Collected):
                 self._accesses[place].touch([source], [target], (key, *after))
             for member in dies.tolist():
                 ready[member] = self._waits(member, after)
-        ends = self._reduced(operation, ready)
+        ends = self._rings(operation, ready)
         for die, end in ends.items():
             self._ends[die][key] = end
         if not self.overlap:
@@ -297,7 +292,7 @@ class Groups(Collected):
             for die, waits in enumerate(ready):
                 self._behind[die] = dict.fromkeys((ends[die],) if die in ends else waits)
 
-    def _reduced(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
+    def _rings(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
         ends: dict[int, Wait] = {}
         if operation.rings.size == 1:
             for die in range(self.step.dies):
@@ -326,6 +321,11 @@ class Groups(Collected):
         return ends
 
 
+#: For kinds of operations between dies how they go in groups.
+GROUPED: dict[type, Callable[[Groups, Any], None]] = {
+    Exchange: Groups._exchanged, Reduce: Groups._reduced, Barrier: Groups._met}
+
+
 class PublishedGroups(Groups):
     """Words as HyPar's Tables 1 and 2 count them: at each level each die exchanges its share with its partner in the
     other half, both ways at once, the lowest level first; what is summed is added by both. The first layer's error is
@@ -339,8 +339,8 @@ class PublishedGroups(Groups):
 
     def _cost(self, operation: Operation, task: Task) -> PaperCost:
         cost = self.costs.task(task)
-        first = isinstance(operation, Products) and operation.direction == UPDATE and None in self.step.graph.feeds(
-            self.step.graph.nodes.index(operation.node))
+        first = self._purpose.phase == GRADIENT and task.node is not None and None in self.step.graph.feeds(
+            self.step.graph.nodes.index(task.node))
         # Of the paper's machine all products of a layer take the same.
         return PaperCost(*(2 * amount for amount in cost)) if first else cost
 
@@ -381,7 +381,7 @@ class PublishedGroups(Groups):
             return {}
         return self._partners(operation.name, self._sum_elements(operation.node, MP), ready, added=True)
 
-    def _reduced(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
+    def _rings(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
         number = self.step.graph.nodes.index(operation.node)
         whole, share = self._sum_elements(number, DP), operation.phase.share / operation.piece.of
         return self._partners(operation.name, lambda level: share * whole(level), ready,

@@ -13,7 +13,7 @@ from plinth.partition.groups import ProcessGroups
 from plinth.sharding import ReductionDefinition as ReductionDefinition
 from plinth.step.row_lists import ExchangeLists
 from plinth.step.slots import Slots
-from plinth.step.tasks import Arrivals, GroupRow, Item, Phase, Reduction, Signal, Task, TileCopy
+from plinth.step.tasks import Arrivals, GroupRow, Item, Members, Phase, Reduction, Signal, Task, TileCopy
 from plinth.step.tensors import Tensor
 from plinth.step.weights import WHOLE, WeightPiece, Weights
 from plinth_hw.isa.operations import Engine
@@ -58,6 +58,15 @@ class Exchange:
     share = 1.0
     #: Whether its tasks say what it takes, as words do not go as they are.
     by_tasks = False
+
+    @property
+    def memory_share(self) -> float:
+        """Words that it reads and writes in memory for each of an element."""
+        return self.share
+
+    def members(self, die: int) -> Members | None:
+        """The dies of a die's cluster, if one task reaches all. None: there is nobody else, or a task for each."""
+        return None
 
     @property
     def flow(self) -> exchanges.ExchangeFlow:

@@ -3,6 +3,7 @@ from, the other where they go (:mod:`plinth.partition.lines`)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from plinth.machine.convolution import FeatureMap
 from plinth.partition.graph import Node
@@ -43,6 +44,7 @@ class LineGather(Gather):
     """A gather to dies from ones that have whole columns of tiles of outputs: each makes lines of them, A^T down, as it
     sends them, so many columns to all dies before the next ones."""
 
+    cut_in_strips: ClassVar[bool] = False
     layer: Node | None = None
     by_tasks = True
 

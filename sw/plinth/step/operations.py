@@ -5,10 +5,10 @@ neighbouring pieces they go at most, each a task that stands for several; None: 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from plinth.buffers import Buffer
 from plinth.partition.graph import Node
@@ -23,6 +23,8 @@ from plinth.step.tensors import Part, Placed, Tensor
 from plinth.step.vector import VectorPiece, VectorProgram
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
+
+Entry = TypeVar("Entry")
 
 
 class Operation(Protocol):
@@ -42,6 +44,11 @@ class Operation(Protocol):
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """The tasks of a die, and what arrives, in order."""
         ...
+
+
+def entry_of(table: Mapping[type, Entry], operation: object) -> Entry | None:
+    """The entry of a table for an operation's kind, else for the nearest kind that it extends; None: there is none."""
+    return next((table[kind] for kind in type(operation).__mro__ if kind in table), None)
 
 
 class Repeated(ABC):
@@ -78,6 +85,9 @@ class Strip:
 
 class Chained(Protocol):
     """Vector work that goes strip by strip with other work."""
+
+    #: Whether it goes with the last strip alone.
+    only_last: ClassVar[bool]
 
     @property
     def node(self) -> Node:
@@ -129,6 +139,7 @@ class Sweep(Repeated):
     column_regions: int | None = None
     fold: int = 1
     images: bool = False
+    only_last: ClassVar[bool] = False
     #: Strips of rows, about, unless the scratchpad asks for more.
     pieces: int = granularity.STRIPS
 
@@ -219,6 +230,7 @@ class LastStrip(Repeated):
     program: VectorProgram
     space: Tensor
     rows: int
+    only_last: ClassVar[bool] = True
 
     def on(self, die: int) -> Hashable:
         """A key of all that the die's tasks follow from: operations of one type with equal keys have equal tasks
@@ -285,7 +297,7 @@ class Chain(Repeated):
         inner = None if most is None else max(1, most // max(1, len(groups)))
         for strips in groups:
             for member in self.members:
-                if not isinstance(member, LastStrip) or strips.stop == count:
+                if not member.only_last or strips.stop == count:
                     yield from member.strip_tasks(die, strips, inner)
 
 

@@ -1,18 +1,23 @@
 """Words and messages that dies send each other in a step, pair by pair: what processes that have the dies count on
 their wires."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from plinth.partition.cuts import Integers
 from plinth.partition.exchanges import words
 from plinth.step.between import Reduce
-from plinth.step.operations import Operation
+from plinth.step.operations import Operation, entry_of
 from plinth.step.predicted_gather import CodedGather, MaskExchange
 from plinth.step.step import Step
-from plinth.step.tasks import CodePart, Phase, Task
+from plinth.step.tasks import Phase, tasks_of
+
+#: Of kinds of operations that a predicted gather is made of, whether one comes behind the gather's first part.
+LATER_PARTS: dict[type, Callable[[Any], bool]] = {
+    CodedGather: lambda gather: gather.later, MaskExchange: lambda masks: True}
 
 
 def words_between(step: Step, *, whole: bool = False, rings: bool = True) -> Integers:
@@ -58,7 +63,8 @@ def joined_messages_between(step: Step, processes: Sequence[Sequence[int]], *, r
         turns[ring, np.roll(ring, -1)] += _handed_on(reduction.phase, (np.arange(len(ring)) < chunks).astype(np.int64))
     sent = between_processes(turns, processes)
     for operation in step.operations:
-        if not _later_part(operation):
+        later = entry_of(LATER_PARTS, operation)
+        if later is None or not later(operation):
             sent += between_processes(_descriptors(operation, step.dies), processes) > 0
     return sent
 
@@ -70,17 +76,10 @@ def between_processes(between: Integers, processes: Sequence[Sequence[int]]) -> 
     return sent
 
 
-def _later_part(operation: Operation) -> bool:
-    """Whether it is of a predicted gather, behind its first part."""
-    if isinstance(operation, CodedGather):
-        return isinstance(operation.part, CodePart) and operation.part.number > 0
-    return isinstance(operation, MaskExchange)
-
-
 def _rings(step: Step, *, library: bool = False) -> Iterator[tuple[Reduce, list[int]]]:
     """Each message of a ring, and its members; but sums if the library makes them."""
-    for reduction in step.operations:
-        if isinstance(reduction, Reduce) and not (library and reduction.phase is not Phase.GATHER):
+    for reduction in step.operations_of(Reduce):
+        if not library or reduction.phase is Phase.GATHER:
             for ring in reduction.rings.members:
                 if len(ring) > 1 and reduction.words(ring[0]) and reduction.message(ring[0]) is not None:
                     yield reduction, list(ring)
@@ -97,8 +96,7 @@ def _descriptors(operation: Operation, dies: int) -> Integers:
     """Descriptors of each die (row) that go to each die (column)."""
     sent = np.zeros((dies, dies), dtype=np.int64)
     for die in range(dies):
-        for item in operation.tasks(die):
-            if isinstance(item, Task):
-                for other in item.work.receivers:
-                    sent[die, other] += item.work.descriptors
+        for task in tasks_of(operation.tasks(die)):
+            for other in task.work.receivers:
+                sent[die, other] += task.work.descriptors
     return sent

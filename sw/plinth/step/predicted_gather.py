@@ -71,6 +71,11 @@ class CodedGather(Gather):
     share: float
     by_tasks = True
 
+    @property
+    def later(self) -> bool:
+        """Whether it comes behind the first part of what is gathered."""
+        return isinstance(self.part, CodePart) and self.part.number > 0
+
     def members(self, die: int) -> Members | None:
         """The dies of a die's cluster, if one task reaches all: strings are as long as they are, so none."""
         return None

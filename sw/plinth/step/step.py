@@ -77,6 +77,7 @@ from plinth_hw.isa.parameters import DieParameters
 LOSS_SCALE = 1024.0
 Reserved = TypeVar("Reserved", bound=Reservable)
 Written = TypeVar("Written", bound=HostWords)
+Selected = TypeVar("Selected", bound=Operation)
 #: By engine and a task's name, up to a bracket, the definition of what it moves between dies.
 Realised = Mapping[tuple[Engine, str], ExchangeDefinition | ReductionDefinition]
 #: What tasks of an exchange are called, by its phase and kind.
@@ -178,6 +179,10 @@ class Step(Sharded):
         for operation in self.operations:
             yield from operation.tasks(die, most)
 
+    def operations_of(self, *kinds: type[Selected]) -> Iterator[Selected]:
+        """The operations of some kinds, and of kinds that extend them, in program order."""
+        return (operation for operation in self.operations if isinstance(operation, kinds))
+
     def digest(self) -> str:
         """Hash what the step does to 64 hexadecimal digits: equal in every process and run, of the same version of the
         code."""
@@ -209,8 +214,8 @@ class Step(Sharded):
         traits = [sizes for spans in parts.values() for sizes in (spans.samples, spans.channels)]
         traits += {(what.region, what.elements): what.counts for what in self._tensors() if isinstance(what, Tiles)
                    }.values()
-        going = dict.fromkeys((operation.rings, operation.going) for operation in self.operations
-                              if isinstance(operation, between.Reduce) and operation.going is not None)
+        going = dict.fromkeys((reduction.rings, reduction.going) for reduction in self.operations_of(between.Reduce)
+                              if reduction.going is not None)
         traits += [np.array([rings.group(die) in some for die in range(self.dies)]) for rings, some in going]
         if not traits:
             return [np.arange(self.dies)]
@@ -221,11 +226,10 @@ class Step(Sharded):
     def realised(self) -> Realised:
         """The definition that tasks of an engine realise, by their names up to a bracket."""
         definitions: dict[tuple[Engine, str], ExchangeDefinition | ReductionDefinition] = {}
-        for operation in self.operations:
-            if isinstance(operation, between.Exchange):
-                definitions[Engine.TRANSFER, operation.name] = operation.planned
-            elif isinstance(operation, between.Reduce):
-                definitions[Engine.COLLECTIVE, operation.name.split("[")[0]] = operation.planned
+        for exchange in self.operations_of(between.Exchange):
+            definitions[Engine.TRANSFER, exchange.name] = exchange.planned
+        for reduction in self.operations_of(between.Reduce):
+            definitions[Engine.COLLECTIVE, reduction.name.split("[")[0]] = reduction.planned
         return definitions
 
     def held(self, die: int) -> int:

@@ -4,7 +4,7 @@ A task may stand for several equal ones that follow each other: whoever asks for
 pieces of each operation go at most (docs/step.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
@@ -567,5 +567,25 @@ class Arrivals:
     buffers: tuple[Buffer, ...]
     count: int
 
+    @property
+    def reads(self) -> tuple[Buffer, ...]:
+        """None: others write alone."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[Buffer, ...]:
+        """Where what they send lies."""
+        return self.buffers
+
 
 Item = Task | Arrivals
+
+
+def tasks_of(items: Iterable[Item]) -> Iterator[Task]:
+    """The tasks of a die among its items, in their order."""
+    return (item for item in items if isinstance(item, Task))
+
+
+def arrivals_of(items: Iterable[Item]) -> Iterator[Arrivals]:
+    """What other dies send among a die's items, in their order."""
+    return (item for item in items if isinstance(item, Arrivals))

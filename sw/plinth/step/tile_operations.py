@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, zip_longest
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from plinth.buffers import Buffer
 from plinth.machine.convolution import FeatureMap
@@ -14,6 +14,7 @@ from plinth.partition.graph import Node, Tiling
 from plinth.step import granularity
 from plinth.step.between import Exchange
 from plinth.step.operands import Operands
+from plinth.step.operations import Operation
 from plinth.step.tasks import (
     BPROP,
     FPROP,
@@ -134,6 +135,11 @@ class Spread(Exchange, ABC):
     """
 
     share: float = field(default=1.0, kw_only=True)
+
+    @property
+    def memory_share(self) -> float:
+        """1: where zeros are left out on the way, they are read and written all the same."""
+        return 1.0
 
     @abstractmethod
     def members(self, die: int) -> Members | None:
@@ -277,6 +283,8 @@ class Gather(Spread):
         Which of them goes, with the first one what goes before.
     """
 
+    #: Whether its last elements may go in strips.
+    cut_in_strips: ClassVar[bool] = True
     strips: Sequence[tuple[int, int]] = ()
     strip: int = 0
 
@@ -517,6 +525,11 @@ class InStrips:
     scatter: Scatter
     products: ElementProducts
     untile: Untile
+
+    @property
+    def parts(self) -> tuple[Operation, ...]:
+        """The operations that it does strip by strip, in the order in which they would go one behind the other."""
+        return self.scatter, self.products, self.untile
 
     @property
     def name(self) -> str:

@@ -440,8 +440,7 @@ def _fill(options: JobOptions, plan: Plan, parameters: DieParameters) -> int:
     if not any(node.pattern is not None for node in plan.sharding.graph.nodes):
         return 0
     step = step_of(trained_sharding(plan, parameters, options.rule), parameters)
-    return sum(operation.fill(die) for operation in step.operations if isinstance(operation, SparseProducts)
-               for die in range(step.dies))
+    return sum(products.fill(die) for products in step.operations_of(SparseProducts) for die in range(step.dies))
 
 
 def _predictor_of(executor: Executor) -> Predictor:

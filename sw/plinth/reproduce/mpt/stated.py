@@ -12,7 +12,6 @@ from plinth.reproduce.mpt.cases import BATCH, CLUSTERS, GROUPS, LAYERS, array, g
 from plinth.reproduce.paper import CLAIMS, Draft
 from plinth.simulate.costs import DieCosts
 from plinth.step.build import step_of
-from plinth.step.tasks import Task
 from plinth.step.tile_operations import ElementProducts
 from plinth_hw.isa.parameters import PRESETS
 from plinth_sim.array.energy import Energy
@@ -78,9 +77,8 @@ def balance(draft: Draft) -> None:
         assert where is not None and node.tiling is not None
         costs, die = DieCosts(where), where.die_parameters()
         step = step_of(plan.sharding, die)
-        products = next(operation for operation in step.operations
-                        if isinstance(operation, ElementProducts) and operation.name == "conv.fprop")
-        done = [costs.task(task) for task in products.tasks(0) if isinstance(task, Task)]
+        products = next(products for products in step.operations_of(ElementProducts) if products.name == "conv.fprop")
+        done = [costs.task(task) for task in products.tasks(0)]
         multiplied = sum(cost.multiplies for cost in done) / (die.rows * die.columns)
         rate = float(die.memory_words_per_cycle)
         elements = node.tiling.elements * node.input_channels * node.output_channels / groups("mpt-late-1", system)

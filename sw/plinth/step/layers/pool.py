@@ -37,6 +37,7 @@ class Pool(Repeated):
     layer: MaxPool | MeanPool
     backward: bool
     maps: tuple[tuple[Tensor, tuple[int, int]], ...]
+    only_last: ClassVar[bool] = False
 
     def on(self, die: int) -> Hashable:
         """All that its tasks on a die follow from."""

@@ -244,7 +244,7 @@ class WinogradLayer(WeightedLayer):
         lines are not."""
         step, target = self.step, gather.targets[0]
         sizes = {(part.samples, part.channels) for part in map(target.part, range(step.dies))}
-        if step.whole_gathers or isinstance(gather, LineGather) or len(sizes) > 1 or any(
+        if step.whole_gathers or not gather.cut_in_strips or len(sizes) > 1 or any(
                 gather.members(die) is None for die in range(step.dies)):
             return None
         ((samples, channels),) = sizes
