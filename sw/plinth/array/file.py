@@ -18,7 +18,7 @@ from plinth.array.array import (
     sized,
     sizes_of,
 )
-from plinth.array.host import RATES, HostRates
+from plinth.array.host import OPTIONAL_RATES, RATES, HostRates
 from plinth.errors import UserError, about, quoted
 from plinth.files.documents import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.files.forms import NAME_PATTERN, described
@@ -51,8 +51,8 @@ def _rate_to_data(value: Fraction) -> int | str:
 
 
 def _host(data: Any, where: str) -> HostRates:
-    check_mapping(data, where, "host", required=[name for name in RATES if name != "message_ns"],
-                  optional=("message_ns",))
+    check_mapping(data, where, "host", required=[name for name in RATES if name not in OPTIONAL_RATES],
+                  optional=OPTIONAL_RATES)
     with about(where, ValueError):
         return HostRates(**data)
 
@@ -220,7 +220,7 @@ def array_schema() -> dict[str, Any]:
                       "built, or as fast as links, which is a model alone", "enum": [BUILT, AT_LINKS]},
             "host": {"description": "hosts that run numpy stand in the dies' places: what one does in a nanosecond, "
                                     "which a cycle is", "type": "object", "additionalProperties": False,
-                     "required": [name for name in RATES if name != "message_ns"],
+                     "required": [name for name in RATES if name not in OPTIONAL_RATES],
                      "properties": {name: {"description": what, "type": "number", "minimum": least, "maximum": most}
                                     for name, (least, most, what) in RATES.items()}},
         },

@@ -20,9 +20,17 @@ RATES: dict[str, tuple[float, float, str]] = {
     "call_ns": (0, MOST_NANOSECONDS, "nanoseconds of the call of a kernel"),
     "run_ns": (0, MOST_NANOSECONDS, "nanoseconds of a run of words next to each other, where kernels go from run to "
                                     "run"),
+    "block_multiply_adds_per_ns": (1e-6, 1e6, "multiply-adds of dense blocks of sparse layers"),
+    "block_ns": (0, MOST_NANOSECONDS, "nanoseconds of a dense block of a sparse layer beside them"),
+    "entry_multiply_adds_per_ns": (1e-6, 1e6, "multiply-adds of connections of sparse layers one by one"),
+    "entry_ns": (0, MOST_NANOSECONDS, "nanoseconds of a connection that is multiplied by itself beside them"),
     "message_ns": (0, MOST_NANOSECONDS, "nanoseconds in which a host sends or takes a message, beside its words and "
                                         "the link"),
 }
+#: Rates of sparse layers, which files from before there were any leave out; all or none of them.
+SPARSE_RATES = ("block_multiply_adds_per_ns", "block_ns", "entry_multiply_adds_per_ns", "entry_ns")
+#: What files may leave out.
+OPTIONAL_RATES = (*SPARSE_RATES, "message_ns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +51,11 @@ class HostRates:
         Fixed cost of a call of a kernel.
     run_ns : float
         Of each run of neighbouring words, where a kernel goes from run to run: windows, strides, sums along rows.
+    block_multiply_adds_per_ns, block_ns : float or None
+        Of dense blocks of sparse layers: multiply-adds, fill with them, and the fixed cost of a block. None, as the
+        next two: nobody measured them, and steps with sparse layers are refused.
+    entry_multiply_adds_per_ns, entry_ns : float or None
+        Of connections of sparse layers that are multiplied one by one.
     message_ns : float
         Of a message that a host sends or takes, beside its words and the link's latency.
 
@@ -60,15 +73,25 @@ class HostRates:
     functions_per_ns: float
     call_ns: float
     run_ns: float
+    block_multiply_adds_per_ns: float | None = None
+    block_ns: float | None = None
+    entry_multiply_adds_per_ns: float | None = None
+    entry_ns: float | None = None
     message_ns: float = 0.0
 
     def __post_init__(self) -> None:
+        missing = [name for name in SPARSE_RATES if getattr(self, name) is None]
+        if 0 < len(missing) < len(SPARSE_RATES):
+            raise ValueError(f"a host must have all rates of sparse layers or none; {', '.join(missing)} is missing")
         for name, (least, most, _) in RATES.items():
             value = getattr(self, name)
+            if value is None and name in SPARSE_RATES:
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
                 raise ValueError(f"{name} of a host must be a number from {least:g} to {most:g}, not "
                                  f"{described(value)}")
 
     def to_data(self) -> dict[str, float]:
         """The rates as array files hold them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        rates = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: rate for name, rate in rates.items() if rate is not None}

@@ -24,9 +24,9 @@ from plinth.network.network import Network
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
-from plinth.partition.regions import Splits
+from plinth.partition.regions import Partition, Splits
 from plinth.plan.planners.mpt import grouped
-from plinth.plan.planning import SPLITTERS, given_plan, task
+from plinth.plan.planning import PLANNERS, SPLITTERS, given_plan, task
 from plinth.simulate.step import simulated
 from plinth.update.rule import UpdateRule, rule_for
 from plinth_hw.installation import checkout
@@ -65,6 +65,8 @@ class AgreementCase:
     case: HoldoutCase | None = None
     #: Of Winograd layers.
     tiles: Tiles | None = None
+    #: Of sparse layers which die has which rows.
+    lists: Partition = ()
 
     @property
     def definition(self) -> Network:
@@ -142,14 +144,14 @@ class Agreement:
 def simulated_cycles(step: AgreementCase) -> int:
     """Cycles of a step by `plinth simulate`."""
     array = step.array
-    plan = given_plan(from_network(step.definition), array, step.splits, step.batch, step.rule)
+    plan = given_plan(from_network(step.definition), array, step.splits, step.batch, step.rule, step.lists)
     return round(simulated(plan, array).result.seconds * float(array.clock_mhz) * 1e6)
 
 
 def predicted_cycles(step: AgreementCase) -> int:
     """Cycles of a step by `plinth plan`."""
     problem = task(from_network(step.definition), step.array, "exact", step.batch, step.rule)
-    return round(problem.time.cycles(step.splits))
+    return round(problem.time.step(step.splits, step.lists).cycles)
 
 
 def compare(step: AgreementCase) -> Agreement:
@@ -160,7 +162,7 @@ def compare(step: AgreementCase) -> Agreement:
     UserError
         If a tool fails.
     """
-    program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule)
+    program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule, step.lists)
     return Agreement(step, kept_cycles(step.definition, step.array, program, step.batch), simulated_cycles(step),
                      predicted_cycles(step), program_digest(program))
 
@@ -222,19 +224,21 @@ def _tiled(only: str) -> list[AgreementCase]:
 
 
 def _held_out(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list[AgreementCase]:
-    """Cases, under the plans of their first measurement, or of today if there was none."""
+    """Cases, under the plans of their first measurement, or of today if there was none; rows of sparse layers lie as
+    planners give them today."""
     cases = [case for case in holdouts.CASES
              if only in f"{HOLDOUTS}/{case.network}/{case.array.preset}/{case.array.name}"]
-    fresh = [case for case in cases if case.key not in known]
-    splits = {fresh[place]: plan for place, plan in spread(_planned, fresh)} if fresh else {}
-    return [AgreementCase(case.network, case.array, splits[case] if case in splits else known[case.key].splits,
-                          (case.planner,), case.batch, case) for case in cases]
+    fresh = [case for case in cases if case.key not in known or case.planner not in SPLITTERS]
+    plans = {fresh[place]: plan for place, plan in spread(_planned, fresh)} if fresh else {}
+    found = [plans[case] if case in plans else (known[case.key].splits, ()) for case in cases]
+    return [AgreementCase(case.network, case.array, splits, (case.planner,), case.batch, case, lists=lists)
+            for case, (splits, lists) in zip(cases, found, strict=True)]
 
 
-def _planned(case: HoldoutCase) -> Splits:
+def _planned(case: HoldoutCase) -> tuple[Splits, Partition]:
     """What its planner gives today."""
     graph = from_network(holdouts.NETWORKS[case.network])
-    return SPLITTERS[case.planner](task(graph, case.array, "exact", case.batch, case.rule))
+    return PLANNERS[case.planner](task(graph, case.array, "exact", case.batch, case.rule))
 
 
 def steps_called(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list[AgreementCase]:

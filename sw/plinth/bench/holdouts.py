@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from plinth.array.array import Array, full, ring, torus
 from plinth.errors import UserError
 from plinth.network.layers import (
@@ -27,6 +29,11 @@ from plinth.network.layers import (
     SoftmaxCrossEntropy,
 )
 from plinth.network.network import Network, perceptron
+from plinth.network.sparse.activations import SparseSigmoid
+from plinth.network.sparse.irregular import POWER_LAW, IrregularNet
+from plinth.network.sparse.layers import layered
+from plinth.network.sparse.network import SparseNetwork
+from plinth.network.sparse.radix_net import trained_network
 from plinth.output import write_json
 from plinth.partition.regions import Splits
 from plinth.update.rule import FORMS, PLAIN, UpdateRule
@@ -50,6 +57,12 @@ def _residual() -> Network:
         Dense(name="fc", outputs=10), SoftmaxCrossEntropy(name="loss")))
 
 
+def _irregular(name: str, source: IrregularNet) -> Network:
+    """A chain of sparse layers without structure, with sigmoids behind them."""
+    return layered(SparseNetwork(name=name, source=source, biases=[np.zeros(width) for width in source.widths[1:]],
+                                 activations=[SparseSigmoid()] * (len(source.widths) - 1)))
+
+
 #: By name.
 NETWORKS: dict[str, Network] = {network.name: network for network in (
     Network(name="lenet-28", input=Shape((1, 28, 28)), layers=(
@@ -65,6 +78,10 @@ NETWORKS: dict[str, Network] = {network.name: network for network in (
         Dense(name="fc2", outputs=10), SoftmaxCrossEntropy(name="loss"))),
     perceptron("wide-mlp", (256, 1024, 384, 10)),
     perceptron("narrow-mlp", (40, 24, 18, 24, 18, 12)),
+    # Sparse layers, of other sizes than those that docs/sparse.md compares.
+    replace(layered(trained_network(256, 2, seed=1)), name="radix-256"),
+    _irregular("irregular-512", IrregularNet(widths=(512, 320, 192), density=0.05, seed=1)),
+    _irregular("power-512", IrregularNet(widths=(384, 512, 128), density=0.03, degrees=POWER_LAW, seed=2)),
 )}
 
 
@@ -113,7 +130,12 @@ def _cases() -> tuple[HoldoutCase, ...]:
         ("wide-mlp", 32, ring(6, preset="hypar-half"), ("data", "joint")),
         ("narrow-mlp", 200, ring(12, preset="ndp-tiny"), ("data", "model")),
         ("narrow-mlp", 200, ring(3, preset="hypar-half", link_rate=slow), ("data", "one-weird-trick")),
-        ("narrow-mlp", 96, ring(6, preset="ndp-bench"), ("data", "model")))
+        ("narrow-mlp", 96, ring(6, preset="ndp-bench"), ("data", "model")),
+        ("radix-256", 48, ring(2), ("hypergraph", "random-rows")),
+        ("radix-256", 48, ring(3), ("random-rows",)),
+        ("irregular-512", 32, ring(2), ("hypergraph",)),
+        ("irregular-512", 32, ring(3), ("hypergraph", "random-rows")),
+        ("power-512", 48, ring(3), ("hypergraph", "random-rows")))
     # By other rules than plain gradient descent, of fixed-point dies most.
     updated: tuple[tuple[str, int, Array, str, str], ...] = (
         ("lenet-28", 32, ring(3, preset="fpga-demo"), "data", "adagrad wide"),

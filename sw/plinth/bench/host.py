@@ -14,18 +14,26 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from plinth.array.array import MAXIMUM_MEMORY, Array
 from plinth.array.host import RATES, HostRates
 from plinth.errors import UserError
+from plinth.machine.blocks import BlockCover
 from plinth.machine.convolution import ConvolutionShape
 from plinth.machine.host import RATE_OF, SUM_RUNS, HostWork, convolution_work, moved, nanoseconds, product_work
+from plinth.machine.sparse_products import HostBlockCost, SparseProduct, sparse_work
+from plinth.network.sparse.irregular import IrregularNet
+from plinth.network.sparse.radix_net import trained_network
 from plinth.runtime.launcher import launched
 from plinth.runtime.mpi import World, world
 from plinth.runtime.products import ConvolutionKernel, product_kernel
+from plinth.runtime.sparse_kernels import WorkMemories
+from plinth.runtime.sparse_products import DieProducts
 from plinth_hw.isa.parameters import PRESETS
 
 if TYPE_CHECKING:
@@ -43,6 +51,8 @@ MESSAGE_TURNS = 2000
 GIGABIT_WORDS = Fraction(1, 32)
 #: Preset whose step hosts do.
 PRESET = "ndp-paper"
+#: Layer of a RadiX-Net, from 0, behind the second copy's permutation in all sizes that are timed.
+SPARSE_LAYER = 14
 
 
 @dataclass(frozen=True)
@@ -125,6 +135,48 @@ def _by_rows(what: str, rows: int, columns: int, *, fitted: bool) -> Case:
         words, cache, runs=rows * (SUM_RUNS if what == "sum" else 1)), fitted)
 
 
+def _sparse(direction: str, layer: tuple[csr_array, BlockCover], name: str, samples: int, *, fitted: bool) -> Case:
+    """A product of a part's rows of a sparse layer, over the blocks that a host has of it."""
+    local, cover = layer
+    product = SparseProduct(direction, cover.shapes(), cover.nonzeros, cover.shape[0], cover.shape[1], samples)
+
+    def make() -> Callable[[], object]:
+        w, x, z = _numbers(cover.packed), _numbers(local.shape[1], samples), _numbers(local.shape[0], samples)
+        return DieProducts(cover, lambda: cover, lambda: local, samples, WorkMemories()).kernel(direction, w, x, z)
+
+    return Case(f"sparse {direction} {name}, {samples} samples", make, lambda cache: sparse_work(product, cache),
+                fitted)
+
+
+def _covered(rows: csr_array, samples: int) -> tuple[csr_array, BlockCover]:
+    """Rows over the columns that they need, and their blocks."""
+    local = csr_array(rows[:, np.unique(rows.indices)])
+    return local, HostBlockCost(samples).best(local)
+
+
+@lru_cache(maxsize=16)
+def _radix_net_rows(neurons: int, parts: int, samples: int) -> tuple[csr_array, BlockCover]:
+    network = trained_network(neurons, SPARSE_LAYER + 1, seed=0)
+    return _covered(network.rows(SPARSE_LAYER, np.arange(neurons // parts)), samples)
+
+
+@lru_cache(maxsize=16)
+def _irregular_rows(rows: int, columns: int, density: float, samples: int) -> tuple[csr_array, BlockCover]:
+    return _covered(IrregularNet(widths=(columns, rows), density=density, seed=0).rows(0, np.arange(rows)), samples)
+
+
+def _radix_net(direction: str, neurons: int, parts: int, samples: int, *, fitted: bool) -> Case:
+    """Neighbouring rows of a layer behind a permutation, one part of so many."""
+    return _sparse(direction, _radix_net_rows(neurons, parts, samples), f"{neurons // parts} of {neurons} rows",
+                   samples, fitted=fitted)
+
+
+def _irregular(direction: str, rows: int, columns: int, density: float, samples: int, *, fitted: bool) -> Case:
+    """A layer without structure."""
+    return _sparse(direction, _irregular_rows(rows, columns, density, samples),
+                   f"{rows} x {columns}, {density:.0%} kept", samples, fitted=fitted)
+
+
 def cases() -> list[Case]:
     """All kernels that are timed: those that rates are fitted to, and those that check them."""
     fit, check = {"fitted": True}, {"fitted": False}
@@ -143,7 +195,15 @@ def cases() -> list[Case]:
         *(_convolution(direction, *size, **fit) for direction in ("fprop", "bprop", "update")
           for size in ((16, 28, 4, 16, 5), (8, 28, 32, 64, 3), (2, 56, 64, 64, 3))),
         *(_convolution(direction, *size, **check) for direction in ("fprop", "bprop", "update")
-          for size in ((32, 16, 8, 16, 3), (4, 32, 64, 128, 3), (1, 112, 32, 32, 3)))]
+          for size in ((32, 16, 8, 16, 3), (4, 32, 64, 128, 3), (1, 112, 32, 32, 3))),
+        *(_radix_net(direction, *size, **fit) for direction in ("fprop", "bprop", "update")
+          for size in ((1024, 1, 64), (1024, 16, 1), (4096, 4, 16), (4096, 1, 1), (16384, 64, 64))),
+        *(_radix_net(direction, *size, **check) for direction in ("fprop", "bprop", "update")
+          for size in ((1024, 4, 8), (2048, 1, 32), (2048, 32, 1), (8192, 8, 64), (8192, 128, 4))),
+        *(_irregular(direction, *size, **fit) for direction in ("fprop", "bprop", "update")
+          for size in ((256, 784, .05, 64), (1024, 1024, .01, 4))),
+        *(_irregular(direction, *size, **check) for direction in ("fprop", "bprop", "update")
+          for size in ((512, 512, .04, 16), (128, 2048, .02, 1)))]
 
 
 def shortest(kernels: Sequence[Callable[[], Any]], turns: int = TURNS, most_seconds: float = MOST_SECONDS) -> float:
@@ -175,7 +235,7 @@ def timed(some: Sequence[Case], progress: Callable[[int], object] = lambda done:
     for number, case in enumerate(some):
         progress(number)
         work = case.work(0)
-        sets = int(max(1, min(SETS, SET_WORDS // (work.product_words + work.memory_words))))
+        sets = int(max(1, min(SETS, SET_WORDS // max(1, work.product_words + work.memory_words))))
         found.append(Timed(case, shortest([case.make() for _ in range(sets)])))
     return found
 

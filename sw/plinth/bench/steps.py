@@ -13,12 +13,13 @@ from plinth.bench.row import BenchRow
 from plinth.driver.driver import Driver
 from plinth.driver.program import program_digest
 from plinth.lower.training import TrainingProgram, lower_training
+from plinth.network.layers import MeanSquaredError
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
 from plinth.output import write_json
 from plinth.partition.graph import from_network
-from plinth.partition.regions import Splits
+from plinth.partition.regions import Partition, Splits
 from plinth.plan.planning import SPLITTERS, PlanningProblem, given_plan, task
 from plinth.runtime import verilog
 from plinth.runtime.arrays import cosim_array
@@ -40,10 +41,10 @@ def memory_words(parameters: DieParameters) -> int:
     return min(MEMORY_WORDS, parameters.most_memory_words)
 
 
-def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BATCH, rule: UpdateRule = PLAIN
-                 ) -> TrainingProgram:
+def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BATCH, rule: UpdateRule = PLAIN,
+                 lists: Partition = ()) -> TrainingProgram:
     """The task graphs of a step."""
-    plan, parameters = given_plan(from_network(network), array, splits, batch, rule), array.die_parameters()
+    plan, parameters = given_plan(from_network(network), array, splits, batch, rule, lists), array.die_parameters()
     # Memory on the chip holds a batch at a time.
     steps = len(_samples(network, batch).train_x) // batch if parameters.axi_ports else 1
     return lower_training(network, plan, parameters, rule=rule, steps=steps, memory_words=memory_words(parameters))
@@ -57,6 +58,9 @@ def _samples(network: Network, batch: int) -> Dataset:
         network.input.elements, network.output.elements)
     x = (generator.integers(rows, size=(batch, size)) if rows
          else generator.random((batch, size), dtype=np.float32))
+    if isinstance(network.layers[-1], MeanSquaredError):
+        targets = generator.random((batch, classes), dtype=np.float32)
+        return Dataset(x, targets, x[:0], targets[:0], 0)
     y = generator.integers(classes, size=batch)
     return Dataset(x, y, x[:0], y[:0], classes)
 

@@ -25,6 +25,9 @@ from plinth.network.sparse.matrices import check_size, entry_rows, segments, sta
 
 Integers = NDArray[np.int64]
 
+#: Blocks by their shapes: of each a number of blocks, their rows and their columns.
+Shapes = tuple[tuple[int, int, int], ...]
+
 #: Most words of packed blocks of a layer.
 MAXIMUM_PACKED = 1 << 30
 
@@ -97,6 +100,16 @@ class BlockShapes(ABC):
         """Number of packed words of some blocks."""
         return int(np.diff(self.packed_starts)[list(blocks)].sum())
 
+    def shapes(self, blocks: Sequence[int] | None = None) -> Shapes:
+        """Shapes of some blocks, or all, as many of each as follow each other in the cover's order."""
+        heights, widths = np.diff(self.row_starts), np.diff(self.column_starts)
+        if blocks is not None:
+            chosen = np.sort(np.array(blocks, np.int64))
+            heights, widths = heights[chosen], widths[chosen]
+        changes = np.flatnonzero((np.diff(heights) != 0) | (np.diff(widths) != 0)) + 1
+        bounds = [0, *changes.tolist(), len(heights)] if len(heights) else []
+        return tuple((end - first, int(heights[first]), int(widths[first])) for first, end in pairwise(bounds))
+
     @property
     def useful(self) -> float:
         """Share of nonzeros in the packed words; 1 of a cover without fill."""
@@ -109,15 +122,13 @@ class BlockShapes(ABC):
 
     def groups(self) -> tuple[BlockGroup, ...]:
         """Blocks of equal shapes together, in their order."""
-        heights, widths = np.diff(self.row_starts), np.diff(self.column_starts)
-        changes = np.flatnonzero((np.diff(heights) != 0) | (np.diff(widths) != 0)) + 1
-        bounds = [0, *changes.tolist(), self.count] if self.count else []
+        ends = np.cumsum([count for count, _, _ in self.shapes()], dtype=np.int64).tolist()
         return tuple(BlockGroup(
             first, end - first,
             self.rows[self.row_starts[first]:self.row_starts[end]].reshape(end - first, -1),
             self.columns[self.column_starts[first]:self.column_starts[end]].reshape(end - first, -1),
             slice(int(self.packed_starts[first]), int(self.packed_starts[end])))
-            for first, end in pairwise(bounds))
+            for first, end in pairwise([0, *ends]))
 
     def contiguous(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Of each block whether its rows are contiguous, and whether its columns are."""

@@ -5,6 +5,8 @@ what it does (:class:`HostWork`), each times its rate (:class:`~plinth.array.hos
 
     ns = calls call_ns + runs run_ns + multiply_adds / multiply_adds_per_ns + product_words / product_words_per_ns
        + cached_words / cached_words_per_ns + memory_words / memory_words_per_ns + functions / functions_per_ns
+       + blocks block_ns + block_multiply_adds / block_multiply_adds_per_ns
+       + entries entry_ns + entry_multiply_adds / entry_multiply_adds_per_ns
 
 The sum is linear, so that the rates are fitted to measured kernels by least squares (:mod:`plinth.bench.host`), and
 the same functions that say what a step's work is say what the measured kernels are. A cycle is a nanosecond.
@@ -16,6 +18,7 @@ from typing import NamedTuple
 
 from plinth.array.array import Array
 from plinth.array.host import HostRates
+from plinth.errors import UserError
 from plinth.machine.convolution import ConvolutionShape
 from plinth.machine.copies import Copy
 from plinth.machine.die import Cycles, DieCycles, ProductCycles, machine
@@ -55,6 +58,10 @@ class HostWork(NamedTuple):
         Words read and written by all else, in arrays that the cache holds together, and in larger ones.
     functions : float
         Elements of an exponential or another function.
+    blocks, block_multiply_adds : float
+        Of sparse layers (:mod:`plinth.machine.sparse_products`): dense blocks, and their multiply-adds.
+    entries, entry_multiply_adds : float
+        Of sparse layers: connections that are multiplied one by one, and their multiply-adds.
     """
 
     calls: float = 0.0
@@ -64,6 +71,10 @@ class HostWork(NamedTuple):
     cached_words: float = 0.0
     memory_words: float = 0.0
     functions: float = 0.0
+    blocks: float = 0.0
+    block_multiply_adds: float = 0.0
+    entries: float = 0.0
+    entry_multiply_adds: float = 0.0
 
     def plus(self, *others: "HostWork") -> "HostWork":
         """This and others, one after the other."""
@@ -73,14 +84,27 @@ class HostWork(NamedTuple):
 #: The rate of each amount: a time each, or, of those of :data:`PER_NS`, so many a nanosecond.
 RATE_OF = {"calls": "call_ns", "runs": "run_ns", "multiply_adds": "multiply_adds_per_ns",
            "product_words": "product_words_per_ns", "cached_words": "cached_words_per_ns",
-           "memory_words": "memory_words_per_ns", "functions": "functions_per_ns"}
+           "memory_words": "memory_words_per_ns", "functions": "functions_per_ns",
+           "blocks": "block_ns", "block_multiply_adds": "block_multiply_adds_per_ns", "entries": "entry_ns",
+           "entry_multiply_adds": "entry_multiply_adds_per_ns"}
 
 
 def nanoseconds(rates: HostRates, work: HostWork) -> float:
-    """Nanoseconds that some work takes a host."""
+    """Nanoseconds that some work takes a host.
+
+    Raises
+    ------
+    UserError
+        If it is of sparse layers, and the host has no rates of them.
+    """
     total = 0.0
     for name, rate_name in RATE_OF.items():
         amount, rate = getattr(work, name), getattr(rates, rate_name)
+        if not amount:
+            continue
+        if rate is None:
+            raise UserError("the array's hosts have no rates of sparse layers; measure them again with `plinth array "
+                            "host`")
         total += amount * rate if rate_name.endswith("_ns") and not rate_name.endswith("_per_ns") else amount / rate
     return total
 

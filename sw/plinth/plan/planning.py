@@ -253,9 +253,11 @@ def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
                    array.memory_bytes, word, places)
 
 
-def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN) -> Plan:
-    """A plan of given splits, without predictions."""
-    sharding = Sharding(graph=graph, splits=splits, batch=batch, factors=array.factors, array=array, rule=rule)
+def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN,
+               lists: Partition = ()) -> Plan:
+    """A plan of given splits, and of lists if sparse layers have them, without predictions."""
+    sharding = Sharding(graph=graph, splits=splits, batch=batch, factors=array.factors, lists=lists, array=array,
+                        rule=rule)
     return Plan(sharding=sharding, planner="given", model=EXACT, array=array.name)
 
 

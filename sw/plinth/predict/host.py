@@ -9,10 +9,13 @@ from math import prod
 from typing import Any
 
 from plinth.buffers import Buffer
-from plinth.machine.host import HostCycles, HostWork, convolution_work, moved, product_work, program_work
+from plinth.machine.host import HostCycles, HostWork, convolution_work, moved, nanoseconds, product_work, program_work
 from plinth.machine.record import WorkCost
+from plinth.machine.sparse_products import sparse_work
 from plinth.predict.tasks import product_of, vector_work
+from plinth.step.layers.sparse import SparseProducts
 from plinth.step.tasks import (
+    BlockShare,
     Decode,
     Encode,
     GroupRow,
@@ -23,6 +26,7 @@ from plinth.step.tasks import (
     Reduction,
     RowsByNumber,
     Signal,
+    Task,
     TileCopy,
     TransformTiles,
     Vector,
@@ -118,3 +122,18 @@ def host_cost(machine: HostCycles, work: Work) -> WorkCost:
     latency, interval = machine.cycles(amounts)
     samples = SAMPLES[type(work)](work) if type(work) in SAMPLES else 0
     return WorkCost(latency, interval, macs=amounts.multiply_adds, samples=samples)
+
+
+#: Kinds of operations whose tasks a host does together, in one kernel.
+TOGETHER: dict[type, bool] = {SparseProducts: True}
+
+
+def host_task_cost(machine: HostCycles, task: Task) -> tuple[WorkCost, int]:
+    """The cost of a task of an operation, and of how many equal ones it is: blocks of a sparse layer are one product
+    together, which gathers its operands and adds up its outputs itself, so that copies beside it take nothing."""
+    if isinstance(task.share, BlockShare):
+        cycles = nanoseconds(machine.given, sparse_work(task.share.product, machine.given.cache_words))
+        return WorkCost(cycles, cycles, macs=float(task.share.useful)), 1
+    if isinstance(task.work, TileCopy) and task.node is not None and task.node.pattern is not None:
+        return WorkCost(0.0, 0.0), 1
+    return host_cost(machine, task.work), task.count

@@ -19,6 +19,7 @@ from plinth.array.array import Array
 from plinth.buffers import Buffer, Extent
 from plinth.machine.copies import FIRST_FLIT, Copy
 from plinth.machine.die import Cycles, DieCycles
+from plinth.machine.host import HostCycles
 from plinth.machine.known import Known
 from plinth.machine.links import buffered, lookups, waiting
 from plinth.machine.record import WorkCost
@@ -27,6 +28,7 @@ from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
 from plinth.predict.engines import ENGINES, DieEngines, Words
+from plinth.predict.host import TOGETHER, host_task_cost
 from plinth.predict.links import Links
 from plinth.predict.work import work_cost
 from plinth.sharding import Copies, Sharding
@@ -221,8 +223,9 @@ class StepSchedule:
 
     def _works(self, operation: Operation, die: int, most: int) -> _Works:
         tasks, busy = [], dict.fromkeys(ENGINES, 0.0)
-        for task in tasks_of(operation.tasks(die, most)):
-            cost, count, engine = self.cost(task.work), task.count, self.machine.engine(task.engine)
+        together = isinstance(self.machine, HostCycles) and entry_of(TOGETHER, operation) is not None
+        for task in tasks_of(operation.tasks(die, 1 if together else most)):
+            (cost, count), engine = self.task_cost(task), self.machine.engine(task.engine)
             if cost.stages is not None:
                 load, compute, store = stages = cost.stages
                 run: Run = (DieEngines.vector, (stages, (cost.reads, cost.writes), count, cost.serial))
@@ -239,6 +242,12 @@ class StepSchedule:
     def cost(self, work: Work) -> WorkCost:
         """What work takes on a die of the array."""
         return work_cost(self.machine, work, self.links.array.codes)
+
+    def task_cost(self, task: Task) -> tuple[WorkCost, int]:
+        """The cost of a task of an operation, and how many equal ones of it there are."""
+        if isinstance(self.machine, HostCycles):
+            return host_task_cost(self.machine, task)
+        return self.cost(task.work), task.count
 
     def _walked(self, walks: Sequence["_ScheduleWalk"], dies: Sequence[DieEngines] | None = None) -> Times:
         """Tasks of dies: walked through alone first, unless that is done, then with what engines take from each

@@ -4,6 +4,7 @@ Products go to BLAS, vector programs and pools to whole arrays, in FP32, as dies
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -147,7 +148,9 @@ class DieKernels:
             return
         weights, key = operation.weights, (operation.node.name, die)
         if key not in self._sparse:
-            self._sparse[key] = DieProducts(weights, die, x.part(die).channels, self._work)
+            self._sparse[key] = DieProducts(
+                weights.layout(die), partial(weights.cover, die), partial(weights.local, die), x.part(die).channels,
+                self._work)
         yield self._sparse[key].kernel(operation.direction, memory.view(weights.matrix(die))[0],
                                        memory.view(x.buffer(die)), memory.view(z.buffer(die)))
 

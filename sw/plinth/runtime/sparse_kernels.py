@@ -16,7 +16,6 @@ output go along a block's columns as BLAS adds them, then block after block.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
 
@@ -24,18 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
-from plinth.machine.blocks import BlockCover, BlockGroup, BlockShapes, Integers, given_cover
-from plinth.machine.covers import Cost, cover, cover_cost
+from plinth.machine.blocks import BlockCover, BlockGroup, BlockShapes, Integers, check_pattern
+from plinth.machine.sparse_products import FEW_SAMPLES, GAIN, RATES, TILE_WORDS, HostBlockCost, KernelRates
 from plinth.runtime.memory import Floats
 
-#: Words of gathered operands and products of the blocks that are taken at a time, 512 KiB.
-TILE_WORDS = 1 << 17
-#: How many times as fast as single nonzeros blocks must be, as predicted, to be taken.
-GAIN = 1.25
-#: Least share of nonzeros in a pattern of which one block is tried.
-LEAST_DENSITY = 0.02
-#: Samples below which products are not written on a grid, as each would write a part of a cache line.
-FEW_SAMPLES = 16
 #: Least share of all outputs that add a further product, from which all of them are added as whole arrays.
 MANY = 0.5
 
@@ -355,67 +346,10 @@ def _grid(numbers: Integers) -> tuple[int, int, int] | None:
     return int(numbers[0, 0]), distances[0], distances[1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelRates:
-    """Nanoseconds of the parts of products on one core, by which :func:`sparse_products` chooses.
-
-    They are constants, so that all processes of a run choose the same kernels, and sums keep their order. Measured on
-    an x86 core with AVX-512: blocks of 1 x 32 to 512 x 512, 1 to 1,024 samples; most predictions are within 30 %, those
-    of operands beyond the cache too low by up to half, for blocks and for scipy alike.
-
-    Parameters
-    ----------
-    group_ns : float
-        Of the blocks of one shape: calls of numpy.
-    block_ns : float
-        Of a block: a call of BLAS.
-    row_ns : float
-        Of a row or column of a block, whose operand is gathered or written.
-    element_ns : float
-        Of a word of packed weights.
-    moved_ns : float
-        Of a word of operands that is gathered or written.
-    multiply_add_ns : float
-        Of a word of packed weights and a sample.
-    edge_ns, edge_sample_ns, output_ns : float
-        Of scipy's products: a nonzero, a nonzero and a sample, a word of outputs.
-    """
-
-    group_ns: float = 6800.0
-    block_ns: float = 25.0
-    row_ns: float = 0.7
-    element_ns: float = 0.045
-    moved_ns: float = 0.21
-    multiply_add_ns: float = 0.021
-    edge_ns: float = 0.48
-    edge_sample_ns: float = 0.15
-    output_ns: float = 0.11
-
-    def block(self, samples: int) -> Cost:
-        """Cost of a block of rows x columns, in nanoseconds of ``Y = W X``."""
-        def cost(rows: int, columns: int) -> float:
-            return (self.block_ns + (self.row_ns + self.moved_ns * samples) * (rows + columns)
-                    + (self.element_ns + self.multiply_add_ns * samples) * rows * columns)
-        return cost
-
-    def blocks_ns(self, blocks: BlockShapes, samples: int) -> float:
-        """Nanoseconds of ``Y = W X`` over the blocks of a cover."""
-        return self.group_ns * len(blocks.groups()) + cover_cost(blocks, self.block(samples))
-
-    def csr_ns(self, nonzeros: int, rows: int, samples: int) -> float:
-        """Nanoseconds of ``Y = W X`` over single nonzeros."""
-        return nonzeros * (self.edge_ns + self.edge_sample_ns * samples) + self.output_ns * rows * samples
-
-
-#: Those of one core, as measured.
-RATES = KernelRates()
-
-
 def sparse_products(pattern: csr_array, samples: int, rates: KernelRates = RATES) -> BlockProducts | CsrProducts:
-    """Make the products of a layer: over blocks without fill, or over one block of all rows and columns with a nonzero,
-    whichever is faster by the rates; over single nonzeros if blocks are not :data:`GAIN` times as fast. The rule looks
-    at ``Y = W X`` alone. Blocks with some fill are not tried: measured on pruned and random layers of 5 to 20 %
-    nonzeros they are slower than scipy, as their shapes differ and their outputs are added many times.
+    """Make the products of a layer: over the blocks that a host chooses
+    (:class:`~plinth.machine.sparse_products.HostBlockCost`), or over single nonzeros if blocks are not :data:`GAIN`
+    times as fast by the rates. The rule looks at ``Y = W X`` alone.
 
     Parameters
     ----------
@@ -432,12 +366,9 @@ def sparse_products(pattern: csr_array, samples: int, rates: KernelRates = RATES
         If the pattern is not in order (:func:`~plinth.machine.blocks.check_pattern`), or there is no sample.
     """
     _check_samples(samples)
-    rows, columns = pattern.shape
-    covers = [cover(pattern, rows, columns, rates.block(samples), fill=False)]
-    if pattern.nnz > rows * columns * LEAST_DENSITY:
-        covers.append(given_cover(pattern, [(np.arange(rows), np.arange(columns))]))
-    found = min(covers, key=lambda blocks: rates.blocks_ns(blocks, samples))
-    if GAIN * rates.blocks_ns(found, samples) <= rates.csr_ns(pattern.nnz, rows, samples):
+    check_pattern(pattern)
+    found = HostBlockCost(samples, rates).best(pattern)
+    if found.count and GAIN * rates.blocks_ns(found, samples) <= rates.csr_ns(pattern.nnz, pattern.shape[0], samples):
         return BlockProducts(found, samples)
     return CsrProducts(pattern, samples)
 

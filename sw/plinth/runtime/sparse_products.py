@@ -1,10 +1,14 @@
 """Products of a step's sparse layers on one die: over the blocks in which its weights lie, where these pay."""
 
+from collections.abc import Callable
 from functools import partial
 
+from scipy.sparse import csr_array
+
+from plinth.machine.blocks import BlockCover, BlockShapes
+from plinth.machine.sparse_products import by_blocks
 from plinth.runtime.memory import Floats, Kernel
-from plinth.runtime.sparse_kernels import GAIN, RATES, BlockKernels, CsrProducts, WorkMemories, kept_words
-from plinth.step.pattern_weights import PatternWeights
+from plinth.runtime.sparse_kernels import BlockKernels, CsrProducts, WorkMemories, kept_words
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 
 
@@ -13,24 +17,25 @@ class DieProducts:
 
     Parameters
     ----------
-    weights : PatternWeights
-        Of the layer.
-    die : int
+    layout : BlockShapes
+        The blocks in which the die's weights lie.
+    cover, local : callable
+        Give them with the places of entries, and the pattern of its rows, which are not held where blocks do without.
     samples : int
         Columns of x and z.
     work : WorkMemories
         Of all layers, one after the other.
     """
 
-    def __init__(self, weights: PatternWeights, die: int, samples: int, work: WorkMemories) -> None:
-        layout = weights.layout(die)
+    def __init__(self, layout: BlockShapes, cover: Callable[[], BlockCover], local: Callable[[], csr_array],
+                 samples: int, work: WorkMemories) -> None:
         self._products: BlockKernels | CsrProducts
-        if GAIN * RATES.blocks_ns(layout, samples) <= RATES.csr_ns(layout.nonzeros, layout.shape[0], samples):
-            kept = None if layout.useful == 1 else kept_words(weights.cover(die))
+        if by_blocks(layout.shapes(), layout.nonzeros, layout.shape[0], samples):
+            kept = None if layout.useful == 1 else kept_words(cover())
             self._products = BlockKernels(layout, samples, kept, work)
         else:
-            self._positions = weights.cover(die).positions
-            self._products = CsrProducts(weights.local(die), samples)
+            self._positions = cover().positions
+            self._products = CsrProducts(local(), samples)
 
     def kernel(self, direction: str, w: Floats, x: Floats, z: Floats) -> Kernel:
         """A product.

@@ -15,7 +15,7 @@ from plinth.machine.host import HostCycles, machine_of, moved
 from plinth.machine.links import LINK_LATENCY
 from plinth.machine.record import WorkCost
 from plinth.predict.codes import codes_source
-from plinth.predict.host import update_work
+from plinth.predict.host import host_task_cost, update_work
 from plinth.predict.updates import message_words
 from plinth.predict.work import work_cost
 from plinth.step.tasks import BlockShare, Multiplication, Phase, RowsByNumber, Task, Vector, Work
@@ -225,8 +225,8 @@ class HostCosts(DieCosts):
 
     def task(self, task: Task) -> PaperCost:
         """An operation, or what is told apart of it: one call, and all of its pieces."""
-        cost = self.work(task.work)
-        count = float(task.count)
+        cost, pieces = host_task_cost(self.host, task)
+        count = float(pieces)
         if task.share is not None and cost.samples:
             count = _pieces(task, cost.samples)
         elif type(task.work) in PIECES:

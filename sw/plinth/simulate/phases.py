@@ -8,6 +8,7 @@ from plinth.step.between import Barrier, Exchange, Reduce, Regroup
 from plinth.step.kernel_sums import KernelProducts, KernelSums
 from plinth.step.layers.embedding import RowGather
 from plinth.step.layers.products import Products
+from plinth.step.layers.sparse import SparseProducts
 from plinth.step.operations import Operation, entry_of
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP as BACKWARD
@@ -30,7 +31,7 @@ class Purpose(NamedTuple):
     direction: str
 
 
-def _product(operation: Products | ElementProducts | KernelProducts | KernelSums) -> str:
+def _product(operation: Products | SparseProducts | ElementProducts | KernelProducts | KernelSums) -> str:
     return GRADIENT if operation.direction == UPDATE else ""
 
 
@@ -38,8 +39,8 @@ def _product(operation: Products | ElementProducts | KernelProducts | KernelSums
 FOR: dict[type, Callable[[Any], str]] = {
     Exchange: lambda operation: TRANSFER, Barrier: lambda operation: TRANSFER,
     Regroup: lambda operation: REDUCTION, Reduce: lambda operation: REDUCTION, StateUpdate: lambda operation: REDUCTION,
-    Products: _product, ElementProducts: _product, KernelProducts: _product, KernelSums: _product,
-    RowGather: lambda operation: GRADIENT if operation.added else ""}
+    Products: _product, SparseProducts: _product, ElementProducts: _product, KernelProducts: _product,
+    KernelSums: _product, RowGather: lambda operation: GRADIENT if operation.added else ""}
 
 
 #: Directions of operations that belong to a layer's update wherever they stand, beside those whose phase is the

@@ -5,6 +5,7 @@ from operator import itemgetter
 
 from plinth.errors import UserError
 from plinth.machine.block_cost import BlockCost
+from plinth.machine.sparse_products import HostBlockCost
 from plinth.network.winograd import element_rates
 from plinth.partition.axes import SAMPLES
 from plinth.partition.cuts import parts
@@ -30,7 +31,8 @@ def weights_of(sharding: Sharding, number: int, kind: str, target: DieParameters
     if node.pattern is not None:
         samples = int(here.input.lengths(SAMPLES, sharding.batch, sharding.factors).max())
         # What goes round rings is entries, as plans count them.
-        cost = BlockCost.of(target, samples, fill=parts(here.ring, sharding.factors) == 1)
+        cost = HostBlockCost(samples) if sharding.array is not None and sharding.array.host is not None else (
+            BlockCost.of(target, samples, fill=parts(here.ring, sharding.factors) == 1))
         return PatternWeights(f"{node.name}.{kind}", node.matrix, here.weights, sharding.factors, node.bias > 0,
                               pattern=node.pattern, inputs=here.input, cost=cost)
     order = node.tiling.order(parts(here.ep, sharding.factors)) if node.tiling is not None and node.free else ()

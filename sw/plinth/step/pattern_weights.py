@@ -18,6 +18,7 @@ from plinth.buffers import Buffer
 from plinth.byte_cache import ByteCache
 from plinth.machine.block_cost import BlockCost
 from plinth.machine.blocks import BlockCover, BlockLayout
+from plinth.machine.sparse_products import HostBlockCost
 from plinth.network.sparse.matrices import csr, segments
 from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.variables import OUTPUTS
@@ -79,13 +80,13 @@ class PatternWeights(Weights):
     ----------
     inputs : Region
         What dies have of the input.
-    cost : BlockCost
+    cost : BlockCost or HostBlockCost
         By which blocks are chosen.
     """
 
     pattern: SparsePattern = field(kw_only=True)
     inputs: Region = field(kw_only=True)
-    cost: BlockCost = field(kw_only=True)
+    cost: BlockCost | HostBlockCost = field(kw_only=True)
 
     def _key(self, die: int) -> "_PartKey":
         first, last = self.inputs.bounds(CHANNELS, self.pattern.columns, self.factors)
@@ -187,7 +188,7 @@ class _PartKey(NamedTuple):
     outputs: Region
     inputs: Region
     factors: Factors
-    cost: BlockCost
+    cost: BlockCost | HostBlockCost
     die: int
     first: int
     last: int

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from plinth.buffers import Buffer
 from plinth.machine.convolution import ConvolutionShape, FeatureMap
+from plinth.machine.sparse_products import SparseProduct
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import Node, Tiling
 from plinth.step.vector import VectorProgram
@@ -507,13 +508,14 @@ class Share(NamedTuple):
 
 class BlockShare(NamedTuple):
     """What products of neighbouring blocks are of a sparse layer, whose samples are the columns of what a block is
-    multiplied by: rows of all blocks together, as if all were as wide as the first; its columns; samples; and
-    multiply-adds of all that are of entries, not of what fills blocks up."""
+    multiplied by: rows of all blocks together, as if all were as wide as the first; its columns; samples;
+    multiply-adds of all that are of entries, not of what fills blocks up; and the product that a host makes of it."""
 
     samples: int
     rows: int
     outputs: int
     useful: int
+    product: SparseProduct
 
     @property
     def whole(self) -> int:

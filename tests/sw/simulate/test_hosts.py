@@ -11,21 +11,37 @@ import yaml
 from plinth import cli
 from plinth.array.array import Array
 from plinth.array.file import array_from_data, array_to_data, load_array
-from plinth.array.host import HostRates
+from plinth.array.host import SPARSE_RATES, HostRates
 from plinth.bench import cluster
 from plinth.bench import host as measured
 from plinth.errors import UserError
 from plinth.files.documents import parse_yaml
 from plinth.machine.convolution import ConvolutionShape
-from plinth.machine.host import HostWork, convolution_work, moved, nanoseconds, product_work
+from plinth.machine.host import (
+    HostCycles,
+    HostWork,
+    convolution_work,
+    machine_of,
+    moved,
+    nanoseconds,
+    product_work,
+)
+from plinth.machine.sparse_products import SparseProduct, by_blocks, sparse_work
+from plinth.network.sparse.layers import layered
+from plinth.network.sparse.radix_net import trained_network
 from plinth.network.zoo import NETWORKS
+from plinth.plan.planning import predicted_seconds
+from plinth.predict.host import host_task_cost
 from plinth.simulate.costs import DieCosts, HostCosts
 from plinth.simulate.step import Simulated, planned, simulated
 from plinth.step.between import Reduce
+from plinth.step.layers.sparse import SparseProducts
+from plinth.step.tasks import Task
 
 #: Rates of which each amount's time is told from all others'.
 RATES = HostRates(multiply_adds_per_ns=40, product_words_per_ns=5, cached_words_per_ns=20, memory_words_per_ns=8,
-                  cache_words=1000, functions_per_ns=4, call_ns=400, run_ns=8, message_ns=900)
+                  cache_words=1000, functions_per_ns=4, call_ns=400, run_ns=8, block_multiply_adds_per_ns=16,
+                  block_ns=32, entry_multiply_adds_per_ns=2, entry_ns=6, message_ns=900)
 
 
 def hosts(count: int, **settings: object) -> Array:
@@ -40,7 +56,8 @@ def run(array: Array, network: str = "digits-mlp", planner: str = "data", batch:
 
 def test_each_amount_has_its_own_rate() -> None:
     amounts = {"calls": 400.0, "runs": 8.0, "multiply_adds": 1 / 40, "product_words": 1 / 5, "cached_words": 1 / 20,
-               "memory_words": 1 / 8, "functions": 1 / 4}
+               "memory_words": 1 / 8, "functions": 1 / 4, "blocks": 32.0, "block_multiply_adds": 1 / 16,
+               "entries": 6.0, "entry_multiply_adds": 1 / 2}
     assert set(amounts) == set(HostWork._fields)
     for name, each in amounts.items():
         assert nanoseconds(RATES, HostWork(**{name: 3.0})) == pytest.approx(3 * each), name
@@ -273,4 +290,73 @@ def test_the_command_writes_what_was_measured(tmp_path: Path, monkeypatch: pytes
     array = load_array(str(out))
     assert (array.dies, array.rate, array.link_latency, array.topology) == (64, Fraction(25, 8), 500, "star")
     assert array.host is not None and array.host.multiply_adds_per_ns == pytest.approx(40, rel=1e-3)
-    assert "33 kernels that played no part in the fit: off by 0.0%" in capsys.readouterr().out
+    assert "54 kernels that played no part in the fit: off by 0.0%" in capsys.readouterr().out
+
+
+def sparse_layer(direction: str, samples: int, shapes: tuple[tuple[int, int, int], ...] = ((4, 16, 32),),
+                 parts: int = 1) -> SparseProduct:
+    """Of 64 rows and 128 columns, or so many times as many; full blocks."""
+    return SparseProduct(direction, shapes, sum(count * rows * columns for count, rows, columns in shapes), 64 * parts,
+                         128 * parts, samples)
+
+
+def test_sparse_products_by_hand() -> None:
+    """Of 4 blocks of 16 x 32 and 64 samples: in a large cache each word costs the same, wherever it is."""
+    fprop, bprop, update = (sparse_work(sparse_layer(direction, 64), 1e9) for direction in ("fprop", "bprop", "update"))
+    for work, gathered, given in ((fprop, 128, 64), (bprop, 64, 128), (update, 192, 0)):
+        assert (work.blocks, work.block_multiply_adds, work.entries) == (4, 2048 * 64, 0)
+        assert work.runs == gathered and work.calls == 4 + 3
+        assert work.cached_words == 2048 + 2 * 64 * gathered + 64 * given
+    # Columns that two blocks give are added up, taken from products that lie one behind the other; so are few samples.
+    twice = sparse_work(sparse_layer("bprop", 64, ((8, 16, 32),)), 1e9)
+    assert twice.runs == 128 + 256 and twice.cached_words == 4096 + 64 * (2 * 128 + 3 * 256)
+    assert sparse_work(sparse_layer("fprop", 8, ((64, 16, 32),), 16), 1e9).runs == 16 * (128 + 64)
+    # So much is gathered at a time as TILE_WORDS holds: 48 rows of 1,024 samples are more than a third of it.
+    assert sparse_work(sparse_layer("fprop", 1024), 1e9).calls == 4 + 3 * 2
+    assert sparse_work(SparseProduct("fprop", (), 0, 64, 0, 8), 1e9) == HostWork()
+
+
+def test_sparse_products_over_single_entries_by_hand() -> None:
+    """Blocks of one row and one column each do not pay."""
+    shapes = ((300, 1, 1),)
+    assert not by_blocks(shapes, 300, 64, 4) and by_blocks(((4, 16, 32),), 2048, 64, 64)
+    fprop, update = (sparse_work(sparse_layer(direction, 4, shapes), 1e9) for direction in ("fprop", "update"))
+    assert fprop == HostWork(calls=8, entries=300, entry_multiply_adds=1200, cached_words=3 * 64 * 4)
+    assert update == HostWork(calls=8 + 3, runs=600, entries=300, entry_multiply_adds=1200, cached_words=4 * 1200)
+
+
+def test_sparse_layers_on_hosts_are_one_product_each() -> None:
+    """Simulated and predicted: the blocks of a host's rows by the kernel that it takes; gathers are within it."""
+    network, array = layered(trained_network(256, 2, seed=0)), hosts(2)
+    plan, step = planned(network, array, planner="hypergraph", model="exact", batch=16)
+    costs, machine = HostCosts(array), machine_of(array)
+    assert isinstance(machine, HostCycles)
+    for operation in step.operations:
+        if not isinstance(operation, SparseProducts):
+            continue
+        cover = operation.weights.cover(0)
+        assert cover.useful == 1
+        product = SparseProduct(operation.direction, cover.shapes(), cover.nonzeros, *cover.shape, 16)
+        tasks = [task for task in operation.tasks(0, 1) if isinstance(task, Task)]
+        assert 1e9 * sum(costs.task(task).seconds for task in tasks) == pytest.approx(
+            nanoseconds(RATES, sparse_work(product, RATES.cache_words)))
+        assert {host_task_cost(machine, task)[0].interval for task in tasks if task.share is None} <= {0.0}
+    simulation = simulated(plan, array, step=step)
+    slow = replace(array, host=replace(RATES, block_ns=3200, entry_ns=600))
+    assert simulated(plan, slow).result.seconds > simulation.result.seconds
+    predicted, dearer = (predicted_seconds(plan, some) for some in (array, slow))
+    assert simulation.result.seconds == pytest.approx(predicted, rel=0.2) and dearer > predicted
+
+
+def test_hosts_without_rates_of_sparse_layers_refuse_them() -> None:
+    rates = RATES.to_data()
+    for name in SPARSE_RATES:
+        del rates[name]
+    array = hosts(1, host=HostRates(**rates))
+    assert array_from_data(parse_yaml(yaml.safe_dump(array_to_data(array)), "a.yaml"), "a.yaml") == array
+    assert run(array).result.seconds > 0
+    network = layered(trained_network(64, 1, seed=0))
+    with pytest.raises(UserError, match="no rates of sparse layers; measure them again with `plinth array host`"):
+        simulated(planned(network, array, planner="data", model="exact", batch=4)[0], array)
+    with pytest.raises(ValueError, match="all rates of sparse layers or none; block_ns is missing"):
+        HostRates(**{name: rate for name, rate in RATES.to_data().items() if name != "block_ns"})

@@ -21,6 +21,7 @@ from math import prod
 import numpy as np
 
 from plinth.buffers import Buffer
+from plinth.machine.sparse_products import SparseProduct
 from plinth.network.sparse.matrices import starts_of
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import Node
@@ -267,8 +268,9 @@ class SparseProducts(Repeated):
         a, b, c = {FPROP: (w, x, z), BPROP: (w, z, x), UPDATE: (z, x, w)}[self.direction]
         work = Multiplication(self.node.name, _FORMS[self.direction], None, a, b, c, added)
         cover, samples = self.weights.layout(die), self.z.side.tensor.part(die).channels
-        share = BlockShare(round(cover.packed_words(group) / w.columns), w.columns, samples,
-                           samples * cover.entries(group))
+        entries = cover.entries(group)
+        product = SparseProduct(self.direction, cover.shapes(group), entries, cover.shape[0], cover.shape[1], samples)
+        share = BlockShare(round(cover.packed_words(group) / w.columns), w.columns, samples, samples * entries, product)
         return Task(f"{self.name}[{block}]", Engine.MATRIX, work, (a, b, c) if added else (a, b), (c,), count,
                     self.node, share)
 
