@@ -18,6 +18,10 @@ FIRST_FLIT = MEMORY_LATENCY + 11
 #: Of rows by their numbers (docs/memory.md): cycles of a row at least; cycles from an add's read until what it wrote
 #: may be read again, but for its flits, as counted; longest packets whose places in memory are told apart.
 INDEXED_CYCLES, ADD_CYCLES, ADD_PACKETS = 4.0, 125.0, 32
+#: Of copies within a die with a row index list, as counted: cycles beside memory's latency until the first number is
+#: there, and, of those that add, until the first row is that they are added to; numbers that are read together, and
+#: cycles until the next ones are.
+NUMBER_CYCLES, NUMBERS, NEXT_NUMBERS_CYCLES = 10, 32, 16
 
 
 @lru_cache(maxsize=1 << 12)
@@ -102,6 +106,18 @@ def copy_formula(parameters: DieParameters, copy: Copy, link: float | None = Non
         return MEMORY_LATENCY + 40 + cycles, MEMORY_LATENCY + 52 + cycles
     alone = FIRST_FLIT + max(cycles, link * (1 - copy.held(parameters)))
     return alone, max(MEMORY_LATENCY + 23 + cycles, link)
+
+
+def indexed_cycles(parameters: DieParameters, copy: Copy, *, added: bool, remote: bool) -> float:
+    """Cycles that a row index list adds to a copy: four a row at least, and within the die the first numbers, the first
+    row, of which all is read before it goes on, and the reading of further numbers; rows that are added to are read
+    first. Of copies to other dies, where links decide, the numbers' latency alone."""
+    more = max(0.0, INDEXED_CYCLES * copy.rows - copy.cycles(parameters)) + MEMORY_LATENCY
+    if remote:
+        return more
+    more += NUMBER_CYCLES + (copy.flits(parameters) + copy.read(parameters) / parameters.beat_words) / copy.rows
+    more += NEXT_NUMBERS_CYCLES * (-(-copy.rows // NUMBERS) - 1)
+    return more + added * (MEMORY_LATENCY + NUMBER_CYCLES)
 
 
 def rows_formula(parameters: DieParameters, rows: int, columns: int, unlike: float = 0.0) -> tuple[float, float]:

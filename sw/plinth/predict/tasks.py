@@ -3,9 +3,9 @@
 from plinth.buffers import Buffer
 from plinth.machine import mappings, systolic_cycles
 from plinth.machine.convolution import ConvolutionWindow, FeatureMap
-from plinth.machine.copies import INDEXED_CYCLES, Copy, unlike
+from plinth.machine.copies import Copy, indexed_cycles, unlike
 from plinth.machine.die import DieCycles
-from plinth.machine.memory import MEMORY_LATENCY, row_words
+from plinth.machine.memory import row_words
 from plinth.machine.products import Product, matrix_tasks, row_stationary_parts
 from plinth.machine.record import WorkCost
 from plinth.machine.vector import ProgramWork, full_words
@@ -172,7 +172,7 @@ def copy_cost(machine: DieCycles, tile: TileCopy, flit_cycles: float | None) -> 
     latency, interval = machine.copy(copy, None if flit_cycles is None else flits * flit_cycles)
     read, written = copy.read(parameters), copy.written(parameters)
     if index is not None:
-        more = max(0.0, INDEXED_CYCLES * rows - copy.cycles(parameters)) + MEMORY_LATENCY
+        more = indexed_cycles(parameters, copy, added=tile.added, remote=flit_cycles is not None)
         latency, interval = latency + more, interval + more
     return WorkCost(latency, interval, read + tile.added * written, written, flits=flits,
                     packets=copy.packets(parameters), adds=float(tile.added * tile.planes * rows * columns))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from plinth.machine.copies import BEAT_CYCLES, BEATS, Copy, copy_formula, rows_formula, unlike
+from plinth.machine.copies import BEAT_CYCLES, BEATS, Copy, copy_formula, indexed_cycles, rows_formula, unlike
 from plinth.machine.links import LOOKUP_CYCLES, buffered, lookups, waiting
 from plinth.machine.memory import MEMORY_LATENCY
 from plinth_hw.isa.parameters import LEAVING_FLITS, preset
@@ -137,3 +137,23 @@ def test_adds_wait_for_those_under_way_to_the_same_row(columns: int, unlike: flo
 
 def test_equal_rows_are_as_likely_as_the_table_is_small() -> None:
     assert (unlike(100, 25), unlike(100, 1), unlike(100, 0)) == (400, 10_000, 10_000)
+
+
+@pytest.mark.parametrize(("rows", "columns", "gathered", "added"), [
+    (16, 64, 702, 762), (32, 64, 1214, 1274), (128, 64, 4334, 4394), (32, 16, 416, 479), (128, 16, 1232, 1301),
+    (128, 32, 2266, 2326)])
+def test_copies_with_a_row_index_list_take_what_was_counted(rows: int, columns: int, gathered: int, added: int) -> None:
+    """On ``ndp-demo``, alone: gathers, which take what scatters do, and scatters that add, within 9 cycles."""
+    copy = Copy(rows, columns, columns + 8, columns)
+    alone, _ = copy_formula(DIE, copy)
+    for adds, counted in ((False, gathered), (True, added)):
+        assert alone + indexed_cycles(DIE, copy, added=adds, remote=False) == pytest.approx(counted, abs=9.5)
+
+
+def test_numbers_of_rows_by_hand() -> None:
+    """64 rows of 8 words, four flits and one beat each: four cycles a row, as many as its flits take."""
+    copy = Copy(64, 8, 16, 8)
+    assert indexed_cycles(DIE, copy, added=False, remote=False) == 50 + 10 + 5 + 16
+    assert indexed_cycles(DIE, copy, added=True, remote=False) == 50 + 10 + 5 + 16 + 60
+    assert indexed_cycles(DIE, copy, added=True, remote=True) == 50
+    assert indexed_cycles(DIE, Copy(32, 2, 8, 2), added=False, remote=False) == pytest.approx(32 * (4 - BEAT) + 62)
