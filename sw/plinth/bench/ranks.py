@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -17,15 +16,12 @@ import numpy as np
 
 from plinth.bench.numpy_loop import BATCH
 from plinth.bench.row import BenchRow
-from plinth.errors import UserError
-from plinth.host import mpi_launcher
+from plinth.runtime.launcher import ENVIRONMENT, PATIENCE, printed, rank_command
 from plinth.runtime.mpi import MpiTransport, world
 from plinth.runtime.mpi_messages import MpiMessages
 from plinth.runtime.rings import LibraryPasses, MemberRows, OwnerChunks, RingPasses
 from plinth.step.tasks import Phase
 
-#: One BLAS thread a rank, as ranks share the machine.
-ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 #: Steps of two runs, whose difference counts: what is before the first step, and the checks of the first eight, are in
 #: both; a run of each, so many times.
 FEW, MANY, TURNS = 10, 110, 3
@@ -39,34 +35,6 @@ RUNS = (("digits-cnn", "--planner", "one-weird-trick"), ("digits-cnn", "--planne
         ("digits-mlp", "--planner", "data", "--machine", "fpga"),
         ("digits-cnn", "--planner", "mpt", "--winograd", "2", "--weights", "winograd"))
 RANKS, DIES = (2, 3, 4, 8), 8
-#: Seconds after which ranks are taken to hang.
-PATIENCE = 600
-
-
-def _command(ranks: int, program: Sequence[str]) -> list[str]:
-    """What starts a program of this Python in several ranks.
-
-    Raises
-    ------
-    UserError
-        If there is no launcher.
-    """
-    return [mpi_launcher(), "-n", str(ranks), sys.executable, *program]
-
-
-def printed(ranks: int, program: Sequence[str]) -> str:
-    """What a program of this Python prints in several ranks, one BLAS thread each.
-
-    Raises
-    ------
-    UserError
-        If there is no launcher, or the program fails: its last words.
-    """
-    run = subprocess.run(_command(ranks, program), text=True, capture_output=True, timeout=PATIENCE, check=False,
-                         env=os.environ | ENVIRONMENT)
-    if run.returncode:
-        raise UserError(run.stderr.strip().removeprefix("plinth: error: "))
-    return run.stdout
 
 
 def _step_seconds(ranks: int, dies: int, batch: int) -> float:
@@ -191,8 +159,8 @@ def _killed(folder: Path, moment: float) -> float:
                f"pathlib.Path({str(folder)!r}, rank).write_text(str(os.getpid()))\n"
                "main(['run', '--device', 'numpy', '--planner', 'data', '--epochs', '10000', '--out', "
                f"{str(folder / 'out')!r}])")
-    with subprocess.Popen(_command(2, ["-c", program]), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          env=os.environ | ENVIRONMENT) as launcher:
+    with subprocess.Popen(rank_command(2, ["-c", program]), text=True, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, env=os.environ | ENVIRONMENT) as launcher:
         assert launcher.stderr is not None
         try:
             for line in launcher.stderr:

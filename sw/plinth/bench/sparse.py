@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from plinth.bench.ranks import ENVIRONMENT
 from plinth.bench.row import BenchRow
 from plinth.network.sparse.radix_net import UNIFORM, RadixNet
 from plinth.output import json_text
+from plinth.runtime.launcher import ENVIRONMENT
 from plinth.runtime.sparse_kernels import BlockProducts, sparse_products
 
 #: Neurons and samples of the row, and of others in its detail.

@@ -9,7 +9,6 @@ from statistics import median
 import numpy as np
 
 from plinth.array.array import ring
-from plinth.bench.ranks import printed
 from plinth.bench.row import BenchRow
 from plinth.network.parameters import initial_parameters
 from plinth.network.sparse.layers import layered
@@ -17,6 +16,7 @@ from plinth.network.sparse.radix_net import trained_network
 from plinth.output import json_text
 from plinth.partition.graph import from_network
 from plinth.plan.planners.hypergraph import hypergraph
+from plinth.runtime.launcher import printed
 from plinth.runtime.mpi import MpiTransport, world
 from plinth.runtime.mpi_messages import MpiMessages
 from plinth.runtime.numpy_executor import NumpyExecutor

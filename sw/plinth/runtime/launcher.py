@@ -4,10 +4,15 @@ import array
 import fcntl
 import os
 import stat
+import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+
+from plinth.errors import UserError
+from plinth.host import mpi_launcher
 
 #: Where launchers say how many processes they have started, and which this one is: MPICH's, Open MPI's, Slurm's.
 LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -16,6 +21,10 @@ NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 STANDARD_ERROR = 2
 #: Seconds for which a process that is about to end all waits until the launcher has read what it has said.
 READ_SECONDS = 5.0
+#: One BLAS thread a rank, as ranks share the machine.
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+#: Seconds after which ranks are taken to hang.
+PATIENCE = 600
 
 
 def launched() -> dict[str, int]:
@@ -61,3 +70,29 @@ def end_others(code: int) -> None:
         await_reader(STANDARD_ERROR)
         with suppress(OSError):
             os.write(int(channel), f"cmd=abort exitcode={code}\n".encode())
+
+
+def rank_command(ranks: int, program: Sequence[str]) -> list[str]:
+    """What starts a program of this Python in several ranks.
+
+    Raises
+    ------
+    UserError
+        If there is no launcher.
+    """
+    return [mpi_launcher(), "-n", str(ranks), sys.executable, *program]
+
+
+def printed(ranks: int, program: Sequence[str], seconds: float = PATIENCE) -> str:
+    """What a program of this Python prints in several ranks, one BLAS thread each, in at most so many seconds.
+
+    Raises
+    ------
+    UserError
+        If there is no launcher, or the program fails: its last words.
+    """
+    run = subprocess.run(rank_command(ranks, program), text=True, capture_output=True, timeout=seconds, check=False,
+                         env=os.environ | ENVIRONMENT)
+    if run.returncode:
+        raise UserError(run.stderr.strip().removeprefix("plinth: error: "))
+    return run.stdout

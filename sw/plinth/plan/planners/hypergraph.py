@@ -1,7 +1,7 @@
 """Sparse layers partitioned by the hypergraph of their connections (:mod:`plinth.partition.hypergraph`): which die has
 which rows of each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -49,13 +49,25 @@ def hypergraph(graph: PlanGraph, levels: int, dies: int, how: str | None = None,
     UserError
         If there is no sparse layer, or one has fewer rows than there are dies.
     """
+    return given_owners(graph, levels, dies, [
+        owners for chain in chains(graph) for owners in _owners(graph, chain, dies, how, seed, progress)])
+
+
+def given_owners(graph: PlanGraph, levels: int, dies: int, owners: Sequence[Integers]) -> tuple[Splits, Partition]:
+    """The same of owners that are given: of each sparse layer, chain by chain, the die of each row.
+
+    Raises
+    ------
+    UserError
+        If there is no sparse layer.
+    """
     splits: list[tuple[str, ...]] = [(DP,) * levels for _ in graph.nodes]
     lists: list[Lists | None] = [None] * len(graph.nodes)
-    for chain in chains(graph):
-        for number, owners in zip(chain, _owners(graph, chain, dies, how, seed, progress), strict=True):
-            splits[number] = (OP,) * levels
-            lists[number] = Lists(outputs=tuple(ranges_of_indices(np.flatnonzero(owners == die))
-                                                for die in range(dies))) if levels else None
+    numbers = [number for chain in chains(graph) for number in chain]
+    for number, layer in zip(numbers, owners, strict=True):
+        splits[number] = (OP,) * levels
+        lists[number] = Lists(outputs=tuple(ranges_of_indices(np.flatnonzero(layer == die))
+                                            for die in range(dies))) if levels else None
     if not any(vector and vector[0] == OP for vector in splits) and levels:
         raise UserError(f"network {graph.name!r} has no sparse layer, which the planners hypergraph and random-rows "
                         "are for; choose another planner")

@@ -1,6 +1,7 @@
 """The tables: Table 1 by the number of neurons, what the text sums up of it, the setup, and what is not attempted."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -8,14 +9,19 @@ from plinth.network.sparse.radix_net import CONNECTIONS, RadixNet
 from plinth.partition.hypergraph.partition import IMBALANCE
 from plinth.partition.hypergraph.volume import layer_traffic
 from plinth.reproduce.paper import Draft, Value
-from plinth.reproduce.sparse_dnn.cases import LAYERS, PROCESSORS, SEED, Cell, cell
+from plinth.reproduce.sparse_dnn.cases import HOW, LAYERS, PROCESSORS, SEED, Cell, cell
 from plinth.reproduce.sparse_dnn.formulas import least_words, random_messages, random_words
 from plinth.reproduce.sparse_dnn.partitions import kept
+from plinth.reproduce.sparse_dnn.ranks import host, measured, simulated
+from plinth.reproduce.sparse_dnn.scaling import ScalingPoint
 
 #: Amounts of Table 1.
 AMOUNTS = ("vol_avg", "vol_max", "msg_avg", "msg_max")
 #: Numbers of neurons that the text's ranges are compared for.
 RANGES = (1024, 4096, 16384)
+#: Ranks of the figures of scaling, up to how many of them are measured; inputs of a step.
+RANKS, MEASURED = (1, 2, 4, 8, 16, *PROCESSORS), 2
+SAMPLES = (1, 64)
 #: Part of the formula by which a layer of R in a run may differ from it: 0.9 %, and its draw.
 MOST_BEYOND = 0.03
 #: Share of the paper's ratio that is asked for: where even rows do not allow it, the row says so.
@@ -142,5 +148,69 @@ def partitioning(draft: Draft) -> None:
         "row partition_seconds_4096 of plinth bench is wall time, the median of three")
 
 
+def scaling(draft: Draft) -> None:
+    """Figures 4 and 5: milliseconds of SpFF and SpBP an input of H, beside R's: of 1 and 2 ranks measured and
+    simulated, of more simulated."""
+    draft.further = {"how": "how", "spff": "H, SpFF", "r": "R", "r_spff": "R, SpFF", "gain": "R over H",
+                     "speedup": "H, 1 rank over P", "comm": "H, % not computing"}
+    points: dict[str, list[dict[str, Value]]] = {}
+    local: list[float] = []
+    for neurons in RANGES:
+        for samples in SAMPLES:
+            pairs: dict[int, tuple[ScalingPoint, ScalingPoint]] = {}
+            name = f"scaling{samples}"
+            points[f"{neurons}-{samples}"] = drawn = []
+            for parts in RANKS:
+                run = partial(_pair, neurons, parts, samples)
+                pairs[parts] = run(simulated)
+                found = {"simulated": pairs[parts]} | ({"measured": run(measured)} if parts <= MEASURED else {})
+                for how, (h, r) in found.items():
+                    one = pairs[1][0] if how == "simulated" else _pair(neurons, 1, samples, measured)[0]
+                    columns: dict[str, Value] = {
+                        "how": how, "spff": 1e3 * h.spff / samples, "r": 1e3 * r.step / samples,
+                        "r_spff": 1e3 * r.spff / samples, "gain": r.step / h.step, "speedup": one.step / h.step,
+                        "comm": 100 * h.communication / h.step if how == "simulated" else None}
+                    note = "" if how == "simulated" else _off(found["simulated"], (h, r))
+                    draft.add(name, f"N = {neurons:,}, P = {parts}, {how}", 1e3 * h.step / samples, columns, note=note)
+                    drawn.append({"parts": parts, "h": 1e3 * h.step / samples, **columns})
+            if samples > 1:
+                continue
+            many = [pairs[parts] for parts in PROCESSORS]
+            gains = [r.step / h.step for h, r in many]
+            local += [(r.compute + r.updates) / (h.compute + h.updates) for h, r in many]
+            draft.add("fig4", f"N = {neurons:,}, least", min(gains))
+            draft.add("fig4", f"N = {neurons:,}, most", max(gains))
+            if neurons == max(RANGES):
+                shares = [100 * (r.communication - h.communication) / (r.step - h.step) for h, r in many]
+                draft.add("fig5", f"of what is gained by communication, N = {neurons:,}, least", min(shares))
+                draft.add("fig5", f"of what is gained by communication, N = {neurons:,}, most", max(shares))
+    draft.add("fig5", "times less local computation, least", min(local))
+    draft.add("fig5", "times less local computation, most", max(local))
+    draft.points = points
+    array = host()
+    assert array.host is not None
+    draft.notes.append(
+        f"simulated ranks are hosts of one core, as `plinth array host` measured one: {array.host.to_data()}; links "
+        f"carry {float(array.rate):.3g} words a nanosecond each way; {2 * array.link_latency / 1000:g} µs from host to "
+        "host are assumed")
+    draft.notes.append(
+        "simulated in groups: a rank's work between two exchanges is one task, an exchange of a layer one flow that "
+        "waits for all ranks and ends for all; what a measured rank does beside kernels and messages is not in it")
+
+
+def _pair(neurons: int, parts: int, samples: int, by: Callable[..., ScalingPoint]
+          ) -> tuple[ScalingPoint, ScalingPoint]:
+    """H and R, which are the same on one rank."""
+    h = by(neurons, LAYERS, parts, HOW, samples, SEED)
+    return h, h if parts == 1 else by(neurons, LAYERS, parts, "random", samples, SEED)
+
+
+def _off(simulation: tuple[ScalingPoint, ScalingPoint], run: tuple[ScalingPoint, ScalingPoint]) -> str:
+    """How far what is simulated is from what was measured."""
+    errors = [f"{name} {100 * (guess.spff / real.spff - 1):+.0f} % and {100 * (guess.step / real.step - 1):+.0f} %"
+              for name, guess, real in zip("HR", simulation, run, strict=True)]
+    return f"simulated is off by, SpFF and step: {', '.join(errors)}"
+
+
 def not_attempted(draft: Draft) -> None:
-    """Figures 4 and 5 and Table 2, times of runs on many processors: nothing is computed."""
+    """Figures 4 and 5 of N = 65,536, and Table 2, times of runs on many processors: nothing is computed."""

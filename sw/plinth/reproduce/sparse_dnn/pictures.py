@@ -23,7 +23,8 @@ SCALED = ("thousand words a processor", "words over multiply-adds")
 
 
 def draw(folder: Path, tables: Sequence[Table]) -> list[Path]:
-    """``ratios.png`` and ``scaling.png`` of those tables that have both H and R; returns the files, or none.
+    """``ratios.png`` and ``scaling.png`` of those tables that have both H and R, and ``times.png`` of that of scaling
+    over ranks; returns the files, or none.
 
     Raises
     ------
@@ -31,15 +32,16 @@ def draw(folder: Path, tables: Sequence[Table]) -> list[Path]:
         If the file cannot be written.
     """
     networks = [table for table in tables if any(row.series in DRAWN and row.ours is not None for row in table.rows)]
+    times = [_times(folder / "times.png", table) for table in tables if table.key == "scaling" and table.points]
     if not networks:
-        return []
+        return times
     drawing, axes = picture("Communication of partitions (H) over that of rows dealt out at random (R), 120 layers",
                             1.2 + 3.9 * len(networks), 6.6, len(DRAWN), len(networks))
     for column, table in enumerate(networks):
         for line, (series, label) in enumerate(DRAWN.items()):
             _panel(axes[line, column], table, series)
             axes[line, column].set_ylabel(label if column == 0 else "")
-    return [_written(folder / "ratios.png", drawing, axes, networks), _scaling(folder, networks)]
+    return [_written(folder / "ratios.png", drawing, axes, networks), _scaling(folder, networks), *times]
 
 
 def _scaling(folder: Path, networks: Sequence[Table]) -> Path:
@@ -65,6 +67,38 @@ def _scaling(folder: Path, networks: Sequence[Table]) -> Path:
             axis.set_ylabel(label if column == 0 else "")
             bare(axis)
     return _written(folder / "scaling.png", drawing, axes, networks)
+
+
+def _times(path: Path, table: Table) -> Path:
+    """``times.png``: milliseconds of SpFF and SpBP an input by ranks, H and R; filled marks were measured, hollow ones
+    simulated. A column a network, a row a number of inputs of a step."""
+    cases = [tuple(map(int, key.split("-"))) for key in table.points]
+    columns, lines = sorted({neurons for neurons, _ in cases}), sorted({samples for _, samples in cases})
+    drawing, axes = picture("SpFF and SpBP of an input over ranks, 120 layers: measured (filled), simulated (hollow)",
+                            1.2 + 3.9 * len(columns), 6.6, len(lines), len(columns))
+    for neurons, samples in cases:
+        axis = axes[lines.index(samples), columns.index(neurons)]
+        points = table.points[f"{neurons}-{samples}"]
+        for key, label, mark, colour in (("h", "H", "o", OURS), ("r", "R", "s", PAPERS)):
+            for how, face, style in (("simulated", "white", "-"), ("measured", colour, "")):
+                chosen = [point for point in points if point["how"] == how]
+                axis.plot([point["parts"] for point in chosen], [point[key] for point in chosen], mark, linestyle=style,
+                          color=colour, markerfacecolor=face, label=f"{label}, {how}")
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        ranks = sorted({point["parts"] for point in points})
+        axis.set_xticks(ranks, [str(rank) for rank in ranks], fontsize=8)
+        if samples == lines[0]:
+            axis.set_title(f"N = {neurons:,}", fontsize=10)
+        if samples == lines[-1]:
+            axis.set_xlabel("ranks P")
+        if neurons == columns[0]:
+            axis.set_ylabel(f"ms an input, {samples} a step")
+        bare(axis)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
+    write_png(path, png(drawing, _DPI))
+    return path
 
 
 def _written(path: Path, drawing: Any, axes: Any, networks: Sequence[Table]) -> Path:
