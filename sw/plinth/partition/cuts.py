@@ -228,7 +228,8 @@ def bounds(size: int, cuts: Cuts, factors: Factors) -> tuple[Integers, Integers]
     return low, high
 
 
-@lru_cache(maxsize=256)
+# Of few cuts: of a sparse layer each takes as much as all that follows from it.
+@lru_cache(maxsize=1 << 5)
 def _labels(size: int, cuts: Cuts, factors: Factors) -> Integers:
     """For every index the number of the part that it is in."""
     levels = levels_of(cuts)
@@ -241,7 +242,7 @@ def _labels(size: int, cuts: Cuts, factors: Factors) -> Integers:
     return labels
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1 << 5)
 def _needed(size: int, cuts: Cuts, factors: Factors) -> Integers:
     """Of each part (row) for every index whether the part has it."""
     low, high = bounds(size, cuts, factors)

@@ -28,7 +28,6 @@ from plinth.partition.cuts import (
     levels_of,
     order_of,
     ranges_of_indices,
-    selected,
 )
 from plinth.partition.cuts import places as part_numbers
 
@@ -37,9 +36,10 @@ from plinth.partition.cuts import places as part_numbers
 def rows_of_parts(pattern: SparsePattern, outputs: Cuts, factors: Factors) -> tuple[Integers, ...]:
     """The rows of each part of the outputs, in the order in which the part has them."""
     low, high = bounds(pattern.rows, outputs, factors)
-    order, everything = order_of(outputs), np.arange(pattern.rows)
+    order = order_of(outputs)
     first = np.unique(part_numbers(levels_of(outputs), factors), return_index=True)[1]
-    return tuple(everything[selected(order, int(low[seat]), int(high[seat] - low[seat]))] for seat in first)
+    return tuple(np.arange(low[seat], high[seat]) if order is None else order.order[low[seat]:high[seat]]
+                 for seat in first)
 
 
 @lru_cache(maxsize=1 << 10)

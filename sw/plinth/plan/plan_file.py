@@ -151,8 +151,13 @@ def check_use(plan: Plan, where: str, *, array: Array, batch: int | None = None)
                             "--machine and --format out, or make the plan again with `plinth plan`")
 
 
-def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
+def plan_from_data(data: Any, graph: PlanGraph, where: str, definition: Network | None = None) -> Plan:
     """The plan that a file holds, for the network of ``graph``.
+
+    Parameters
+    ----------
+    definition : Network or None
+        The file's own, of which ``graph`` is, if it has been read; that reads all patterns of sparse layers.
 
     Raises
     ------
@@ -195,8 +200,9 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     if data["chunk_words"] != words:
         raise UserError(f"{where}: chunk_words is {data['chunk_words']}, but dies of preset {hardware.preset!r} have "
                         f"{words}; {_AGAIN}")
-    definition = None
-    if data["definition"] is not None:
+    if data["definition"] is None:
+        definition = None
+    elif definition is None:
         definition = network_from_data(data["definition"], f"{where}: definition", Path(where).parent)
         if fingerprint(from_network(definition)) != data["fingerprint"]:
             raise UserError(f"{where}: definition is another network than that of the fingerprint; {_AGAIN}")
@@ -394,7 +400,10 @@ def load_plan(path: Path, network: Network | None = None) -> Plan:
         As :func:`plan_from_data`, and if the file cannot be read, is too large, or not plain YAML.
     """
     data = read_yaml(path, MAXIMUM_FILE_BYTES)
-    return plan_from_data(data, from_network(network or network_of(data, str(path))), str(path))
+    if network is not None:
+        return plan_from_data(data, from_network(network), str(path))
+    definition = network_of(data, str(path))
+    return plan_from_data(data, from_network(definition), str(path), definition)
 
 
 def save_plan(path: Path, plan: Plan) -> None:
