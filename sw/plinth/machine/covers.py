@@ -116,7 +116,7 @@ class _Costs:
         self._known: dict[tuple[int, int], float] = {}
         self._tables: dict[tuple[int, int], NDArray[np.float64]] = {}
 
-    def turned(self) -> "_Costs":
+    def transposed(self) -> "_Costs":
         """The same costs for the transposed pattern: rows and columns of blocks change places."""
         return _Costs(lambda rows, columns: self.block(columns, rows), self.columns, self.rows)
 
@@ -253,14 +253,14 @@ class _Sides:
         return _Classes.of(self.pattern, self.most_rows)
 
     @cached_property
-    def turned(self) -> csr_array:
+    def transposed(self) -> csr_array:
         """The transpose."""
         return csr_array(self.pattern.T)
 
     @cached_property
     def columns(self) -> _Classes:
         """Columns with equal rows."""
-        return _Classes.of(self.turned, self.most_columns)
+        return _Classes.of(self.transposed, self.most_columns)
 
 
 def _cheapest(sides: _Sides, costs: _Costs, fill: bool) -> list[Block]:
@@ -270,12 +270,13 @@ def _cheapest(sides: _Sides, costs: _Costs, fill: bool) -> list[Block]:
     best.offer(_exact(pattern, rows))
     if best.cost <= costs.least(pattern.nnz):
         return best.blocks
-    turned, columns = sides.turned, sides.columns
-    side, other = _PatternSide(pattern, rows, columns, costs), _PatternSide(turned, columns, rows, costs.turned())
-    best.offer(_exchanged(_exact(turned, columns)))
+    transposed, columns = sides.transposed, sides.columns
+    side = _PatternSide(pattern, rows, columns, costs)
+    other = _PatternSide(transposed, columns, rows, costs.transposed())
+    best.offer(_exchanged(_exact(transposed, columns)))
     if not fill or pattern.nnz > MOST_FILLED or best.cost <= costs.least(pattern.nnz):
         return best.blocks
-    best.offer([(np.flatnonzero(np.diff(pattern.indptr)), np.flatnonzero(np.diff(turned.indptr)))])
+    best.offer([(np.flatnonzero(np.diff(pattern.indptr)), np.flatnonzero(np.diff(transposed.indptr)))])
     similar, similar_columns = side.similar(side.incidence), other.similar(other.incidence)
     joined = [best.offer(similar), best.offer(_exchanged(similar_columns))]
     alone = len(similar) == len(rows.sizes) and len(similar_columns) == len(columns.sizes) and max(

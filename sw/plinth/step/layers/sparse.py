@@ -14,7 +14,7 @@ of X serve updateGrad as well, those of dY bprop.
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
@@ -155,8 +155,8 @@ class BlockRows:
 
     side: BlockSide
     place: GatheredRows
-    #: Whether they have been gathered.
-    there: bool = False
+    #: Whether an earlier product has gathered them, so that this one need not.
+    gathered: bool = False
 
     def buffer(self, die: int, block: int) -> Buffer:
         """Where a block's rows lie."""
@@ -181,7 +181,7 @@ class BlockRows:
             work = TileCopy(place, tensor, index=index.to_target(), added=True)
             yield Task(f"{name}.scatter[{block}]", Engine.TRANSFER, work, (place, tensor, index.numbers), (tensor,),
                        count, node)
-        elif not self.there:
+        elif not self.gathered:
             yield Task(f"{name}.gather[{block}]", Engine.TRANSFER, TileCopy(tensor, place, index=index),
                        (tensor, index.numbers), (place,), count, node)
 
@@ -234,7 +234,7 @@ class SparseProducts(Repeated):
         order = self.order(die)
         added = dict.fromkeys(order, False) if self.given is None else self.given.side.added(die, order)
         groups = [order[group.start:group.stop] for group in granularity.groups(len(order), most)]
-        read = [rows for rows in (self.x, self.z) if rows is not self.given and not rows.there]
+        read = [rows for rows in (self.x, self.z) if rows is not self.given and not rows.gathered]
         gathering = [number for number, group in enumerate(groups) if any(rows.listed(die, group) for rows in read)]
         due = deque((min(place * len(groups) // len(gathering), max(0, number - AHEAD)), number)
                     for place, number in enumerate(gathering))
@@ -251,7 +251,7 @@ class SparseProducts(Repeated):
         """The blocks of a die, as they go: those that must be gathered for behind the others; else those that must be
         added to their rows by list as evenly among the others as can be, the first of them first."""
         blocks = range(self.weights.layout(die).count)
-        read = [rows for rows in (self.x, self.z) if rows is not self.given and not rows.there]
+        read = [rows for rows in (self.x, self.z) if rows is not self.given and not rows.gathered]
         gathered = {block for rows in read for block in rows.listed(die, blocks)}
         if gathered or self.given is None:
             return sorted(blocks, key=lambda block: block in gathered)
@@ -281,14 +281,14 @@ class SparseLayer(WeightedLayer):
     by_channel = True
     fp32_reason = "where a map of 16 bits has two samples to a word"
 
-    def _side(self, side: str, tensor: Tensor, place: GatheredRows | None = None, *, there: bool = False) -> BlockRows:
+    def _side(self, side: str, tensor: Tensor, place: GatheredRows | None = None) -> BlockRows:
         """How blocks reach a tensor; ``place``: left out, a new one is reserved."""
         step, weights = self.step, self.step.weights[self.node.name]
         assert isinstance(weights, PatternWeights)
         lists = BlockSide(f"{tensor.name}.{side}", weights, side, tensor)
         if lists not in step.host_words:
             step.write_once(lists)
-        return BlockRows(lists, place or step.reserve(GatheredRows(f"{tensor.name}.gathered", lists)), there)
+        return BlockRows(lists, place or step.reserve(GatheredRows(f"{tensor.name}.gathered", lists)))
 
     def _add(self, direction: str, x: BlockRows, z: BlockRows) -> None:
         step = self.step
@@ -320,12 +320,12 @@ class SparseLayer(WeightedLayer):
         self._add(FPROP, self._columns, self._side(ROWS, z))
 
     def differentiate(self, x: Tensor, z: Tensor, error: Tensor, reductions: Reductions) -> None:
-        x_error, there = self.input_error(), BlockRows(self._columns.side, self._columns.place, True)
+        x_error, inputs = self.input_error(), replace(self._columns, gathered=True)
         rows = self._side(ROWS, error)
-        self._add(UPDATE, there, rows)
+        self._add(UPDATE, inputs, rows)
         self._mask()
         if x_error is not None:
             # What was gathered of the input is done with.
-            self._add(BPROP, self._side(COLUMNS, x_error, self._columns.place), BlockRows(rows.side, rows.place, True))
+            self._add(BPROP, self._side(COLUMNS, x_error, self._columns.place), replace(rows, gathered=True))
         for piece in reductions.pieces(self.number):
             reductions.add(self.number, piece)
