@@ -78,8 +78,18 @@ def gradients(network: SparseNetwork, samples: Any, targets: NDArray[Any]) -> Sp
     Raises
     ------
     ValueError
-        If samples or targets do not fit.
+        If samples or targets do not fit, or the loss or a gradient is not finite.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _gradients(network, samples, targets)
+    of_layers = [array for arrays in (found.weights, found.biases) for array in arrays if array is not None]
+    if not np.isfinite(found.loss) or not all(np.isfinite(array).all() for array in of_layers):
+        raise ValueError(f"gradients of network {network.name!r} are not finite; give finite samples and targets, "
+                         "scaled to about 1")
+    return found
+
+
+def _gradients(network: SparseNetwork, samples: Any, targets: NDArray[Any]) -> SparseGradients:
     values = [as_columns(network, samples, np.float64)]
     matrices = [network.matrix(layer).astype(np.float64, copy=False) for layer in range(network.layers)]
     for layer, matrix in enumerate(matrices):
@@ -116,14 +126,18 @@ def sgd_step(network: SparseNetwork, samples: Any, targets: NDArray[Any],
     Raises
     ------
     ValueError
-        If samples or targets do not fit.
+        If samples or targets do not fit, or the loss, a gradient or what the step makes of weights is not finite.
     """
     found = gradients(network, samples, targets)
     matrices = []
-    for layer, gradient in enumerate(found.weights):
-        matrix = network.matrix(layer).astype(np.float64)
-        matrix.data -= rate * gradient
-        matrices.append(matrix)
-    biases = [bias if isinstance(bias, float) or gradient is None else bias - rate * gradient
-              for bias, gradient in zip(network.biases, found.biases, strict=True)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for layer, gradient in enumerate(found.weights):
+            matrix = network.matrix(layer).astype(np.float64)
+            matrix.data -= rate * gradient
+            matrices.append(matrix)
+        biases = [bias if isinstance(bias, float) or gradient is None else bias - rate * gradient
+                  for bias, gradient in zip(network.biases, found.biases, strict=True)]
+    if not all(np.isfinite(array).all() for array in (*(matrix.data for matrix in matrices), *biases)):
+        raise ValueError(f"weights of network {network.name!r} are not finite after a step of rate {rate:g}; give a "
+                         "smaller rate")
     return replace_weights(network, matrices, biases), found

@@ -119,3 +119,16 @@ def test_targets_refused() -> None:
             gradients(network, np.zeros((2, 4)), targets)
     with pytest.raises(ValueError, match="of at least one sample"):
         gradients(network, np.zeros((0, 4)), np.zeros((0, 3)))
+
+
+def test_what_is_not_finite_is_refused_without_a_warning() -> None:
+    network = random_network(np.random.default_rng(0), (4, 3, 2), SparseRelu())
+    samples, targets = np.ones((2, 4)), np.ones((2, 2))
+    told = "gradients of network 'small' are not finite; give finite samples and targets"
+    for wrong in ((np.full((2, 4), np.nan), targets), (samples, np.full((2, 2), np.inf)),
+                  (samples * 1e200, targets), (samples, targets * 1e200)):
+        with pytest.raises(ValueError, match=told):
+            gradients(network, *wrong)
+    for rate in (1e308, np.nan):
+        with pytest.raises(ValueError, match="weights of network 'small' are not finite after a step of rate"):
+            sgd_step(network, samples, 1e6 * targets, rate)
