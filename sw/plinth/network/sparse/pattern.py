@@ -85,10 +85,17 @@ class SparsePattern:
         Raises
         ------
         UserError
-            If the file cannot be read, has no such matrix or several, one is malformed, or it is another one.
+            If the file cannot be read, has no such matrix or several, one is malformed, or it is another one; if its
+            path is no text of UTF-8, in which plans name it.
         """
         from plinth.network.sparse.pattern_file import read_pattern
 
+        path = str(file.absolute())
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{path}: is no text of UTF-8, in which plans name files of patterns; rename the file or "
+                            "its folders") from None
         name, matrix, valued = read_pattern(file, name)
         known = matrix_digest(matrix, values=valued)
         if digest not in (None, known):
@@ -96,7 +103,7 @@ class SparsePattern:
                             f"{known[:12]}, not {str(digest)[:12]}); give the file as it was, or leave out the digest "
                             "and plan anew")
         rows, columns = matrix.shape
-        return cls(rows, columns, matrix.nnz, known, valued, str(file.absolute()), name)
+        return cls(rows, columns, matrix.nnz, known, valued, path, name)
 
     def matrix(self) -> csr_array:
         """Its matrix ``[outputs, inputs]`` in compressed rows, columns ascending; where no weights are said, all 1.

@@ -1,5 +1,6 @@
 """Networks with sparse layers: made of chains and of pruned networks, written and read."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,14 @@ def test_the_path_of_a_pattern_is_true_through_symbolic_links(tmp_path: Path) ->
     # Links below the file's folder are left as they are.
     linked = SparsePattern.read(tmp_path / "elsewhere" / "plans" / "matrices" / "m.npz")
     assert linked.to_data(tmp_path / "elsewhere" / "plans")["file"] == "matrices/m.npz"
+
+
+def test_paths_that_plans_cannot_name_are_refused(tmp_path: Path) -> None:
+    """Files of other bytes than UTF-8, as Python has them in texts."""
+    folder = tmp_path / os.fsdecode(b"\xff")
+    write_patterns(folder / "m.npz", {"one": matrix()})
+    with pytest.raises(UserError, match=r"\\udcff/m\.npz: is no text of UTF-8, in which plans name files"):
+        SparsePattern.read(folder / "m.npz")
 
 
 @pytest.mark.parametrize("value", [3, None, [], {}, {"matrix": "a"}, {"file": 1}, {"file": "a.npz", "more": "b"}, "",
