@@ -32,9 +32,8 @@ def _out(command: Any) -> Any:
                         ".npz file of the same name")(command)
 
 
-def _seed(command: Any) -> Any:
-    return click.option("--seed", type=IntegerRange(0, (1 << 63) - 1), default=0, show_default=True,
-                        help="of permutations, connections and weights")(command)
+def _seed(what: str) -> Any:
+    return click.option("--seed", type=IntegerRange(0, (1 << 63) - 1), default=0, show_default=True, help=what)
 
 
 def _write(out: Path, network: Network) -> None:
@@ -51,9 +50,9 @@ def _write(out: Path, network: Network) -> None:
               help="of each layer: 16 times a power of two")
 @click.option("--layers", type=IntegerRange(1, MOST_LAYERS), default=4, show_default=True)
 @click.option("--biases/--no-biases", default=True, show_default=True, help="whether biases are trained, from 0 on")
-@_seed
+@_seed("of permutations and weights")
 def radix_net(out: Path, neurons: int, layers: int, biases: bool, seed: int) -> None:
-    """A RadiX-Net of the Graph Challenge, as it is trained: weights of U[-1, 1), sigmoid, mean squared error."""
+    """Make a RadiX-Net of the Graph Challenge, to be trained: weights of U[-1, 1), sigmoid, mean squared error."""
     from plinth.network.sparse.layers import layered
     from plinth.network.sparse.radix_net import trained_network
 
@@ -71,9 +70,9 @@ def radix_net(out: Path, neurons: int, layers: int, biases: bool, seed: int) -> 
               help="share of the connections that there are")
 @click.option("--degrees", type=click.Choice(("uniform", "power-law")), default="uniform", show_default=True,
               help="how many connections rows have")
-@_seed
+@_seed("of connections and weights")
 def irregular(out: Path, widths: str, density: float, degrees: str, seed: int) -> None:
-    """A random network without structure: sigmoid, mean squared error."""
+    """Make a random network without structure, to be trained: sigmoid, mean squared error."""
     import numpy as np
 
     from plinth.network.sparse.activations import SparseSigmoid
@@ -104,9 +103,9 @@ def irregular(out: Path, widths: str, density: float, degrees: str, seed: int) -
               "first values")
 @click.option("--share", type=RealRange(0.0, 1.0), default=0.1, show_default=True, help="of weights that are kept")
 @click.option("--per-layer", is_flag=True, help="each layer keeps this share; default: all together")
-@_seed
+@_seed("of first values, without --weights")
 def prune(network: str, out: Path, weights: Path | None, share: float, per_layer: bool, seed: int) -> None:
-    """Fully connected layers of a network become sparse ones, of their largest weights."""
+    """Make a network's fully connected layers sparse: they keep their largest weights, and biases begin at 0."""
     from plinth.network.file import load_network
     from plinth.network.parameters import initial_parameters
     from plinth.network.sparse.layers import pruned_network
@@ -128,7 +127,7 @@ def prune(network: str, out: Path, weights: Path | None, share: float, per_layer
 @click.option("--neurons", type=IntegerRange(1, MOST_NEURONS), required=True, help="of each layer")
 @click.option("--layers", type=IntegerRange(1, MOST_LAYERS), required=True, help="files that are read, from the first")
 def read(folder: Path, out: Path, neurons: int, layers: int) -> None:
-    """Layers of the Graph Challenge's text files, nN-lK.tsv in a folder, to be trained: sigmoid, mean squared error."""
+    """Read the Graph Challenge's layers, text files nN-lK.tsv of a folder, to be trained: sigmoid, squared error."""
     import numpy as np
 
     from plinth.network.layers import Sparse
