@@ -55,7 +55,7 @@ class MatrixEngine(wiring.Component):
     Raises
     ------
     ValueError
-        As :class:`~plinth_hw.matrix.geometry.Geometry` does.
+        If the multiply format does not divide a word, the accumulate format is not a word, or no interleave shape fits.
     """
 
     def __init__(self, parameters: DieParameters):

@@ -53,7 +53,7 @@ class VectorEngine(wiring.Component):
     Raises
     ------
     ValueError
-        As :class:`~plinth_hw.memory.scratchpad.VectorMemory` does.
+        If the lanes of the scratchpad are not a power of two, or more than the words of a bank.
     """
 
     def __init__(self, parameters: DieParameters):

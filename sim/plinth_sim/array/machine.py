@@ -115,7 +115,7 @@ class EngineTask:
     vaults : mapping of int to float
         Further words, of single vaults.
     waits, signals
-        As :class:`Wait` says.
+        Before it starts; and counters beside its own that it raises by one when it is done.
     adds, multiplies, sram_words : float
         Counted for energy, with the words in memory.
     """

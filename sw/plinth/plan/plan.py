@@ -125,7 +125,7 @@ class Plan(Sharded):
         Raises
         ------
         UserError
-            As :class:`Plan`.
+            If splits, lists, batch or copies do not fit the graph and the array.
         """
         seconds = self.predicted_seconds
         if set(changes) != {"rule"}:
@@ -295,7 +295,7 @@ def _epilogue(epilogue: Epilogue) -> dict[str, Any]:
 
 
 def _node(node: Node) -> dict[str, Any]:
-    """What a fingerprint has of a node."""
+    """What a fingerprint has of a node. Keys stay as they are: plans hold a hash of them."""
     sizes = {key: getattr(node, key) for key in (
         "name", "kind", "weights", "bias", "input_channels", "output_channels", "input_elements", "raw_elements",
         "map_elements", "macs", "input_positions", "output_positions")}

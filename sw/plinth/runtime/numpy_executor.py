@@ -38,8 +38,8 @@ class NumpyExecutor:
     Raises
     ------
     UserError
-        As :class:`~plinth.runtime.numpy_step.NumpyStep`; if the machine has too little memory; if ranks have different
-        steps; and of all that is collective if another rank has ended.
+        If dies compute in another format than FP32, or keep states in 16 bits; if the machine has too little memory; if
+        ranks have different steps; and of all that is collective if another rank has ended.
     """
 
     def __init__(self, step: Step, messages: MpiMessages | None = None) -> None:

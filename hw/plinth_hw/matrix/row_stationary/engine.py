@@ -96,7 +96,7 @@ class RowStationaryEngine(wiring.Component):
     Raises
     ------
     ValueError
-        As :class:`~plinth_hw.matrix.row_stationary.jobs.Sizes` does.
+        If a size of the array is not positive, not a power of two where it must be, or a buffer not whole lines.
     """
 
     def __init__(self, parameters: DieParameters):

@@ -55,8 +55,8 @@ class Sizes:
     Raises
     ------
     ValueError
-        As :class:`~plinth_hw.matrix.row_stationary.interface.ArrayShape` does; or if a beat, half or region is not
-        whole lines, or half the filters of a PE are less than a beat of lines.
+        If a size of the array is not positive, its ifmaps or a line not a power of two of words, a scratchpad, beat,
+        half or region not whole lines, or half the filters of a PE less than a beat of lines.
     """
 
     def __init__(self, parameters: DieParameters):
