@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from amaranth.back import rtlil
 from amaranth.hdl import ClockSignal, Const, Elaboratable, Instance, Module, ResetInserter, Signal, Value
+from amaranth.hdl import _nir as nir
 from amaranth.lib import wiring
 
 from plinth_hw.tools import verilog_of
@@ -125,11 +126,32 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
+def _value_of_nets(cls: type, nets: Any = ()) -> Any:
+    """``Value.__new__`` of Amaranth's netlists, but for the check that each net is one."""
+    return tuple.__new__(cls, (nets,) if isinstance(nets, nir.Net) else nets)
+
+
+@contextmanager
+def _nets_unchecked() -> Iterator[None]:
+    """Without a check that Amaranth makes of its own: each net, a call for each value that it is put in, in some five
+    million calls a die, a quarter of the time."""
+    checked = nir.Value.__new__
+    nir.Value.__new__ = _value_of_nets
+    try:
+        yield
+    finally:
+        nir.Value.__new__ = checked
+
+
+def netlist(component: Elaboratable, name: str, platform: object = None) -> str:
+    """RTLIL of a component as module ``name``, without that of what ``platform`` places by itself."""
+    with _seldom_collected(), _nets_unchecked():
+        return str(rtlil.convert(component, name=name, platform=platform, emit_src=False))
+
+
 def _convert(component: Elaboratable, name: str, platform: Emission | None) -> str:
-    with _seldom_collected():
-        netlist = rtlil.convert(component, name=name, platform=platform, emit_src=False)
     cache = _uncached if platform is None else platform.cache
-    text = cache(verilog_of, netlist)
+    text = cache(verilog_of, netlist(component, name, platform))
     if never := _NEVER_RUN.search(text):
         raise ValueError(f"module {name!r} assigns a constant to {never[1]} in a process that no simulator runs; "
                          "assign all of that signal without an If")

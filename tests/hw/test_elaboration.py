@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from amaranth.back import rtlil
+from amaranth.hdl import _nir as nir
 from amaranth.lib import wiring
 
 import plinth_hw
@@ -16,7 +17,7 @@ from plinth_hw.comm.router import Router
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.control.control import Control
 from plinth_hw.die import Die, make_engine
-from plinth_hw.emit import Emission
+from plinth_hw.emit import Emission, netlist
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.axi import AXIAdaptor
@@ -30,12 +31,12 @@ class _Netlists(Emission):
     """Emits netlists, which are much faster made than the Verilog that follows from them."""
 
     def register(self, module: str, component: wiring.Component, make: Callable[[], str]) -> None:
-        super().register(module, component, lambda: rtlil.convert(component, module, self, emit_src=False))
+        super().register(module, component, lambda: netlist(component, module, self))
 
 
 def _netlist(component: wiring.Component) -> str:
     platform = _Netlists()
-    return "\n".join([rtlil.convert(component, "top", platform, emit_src=False), *platform.texts()])
+    return "\n".join([netlist(component, "top", platform), *platform.texts()])
 
 
 @pytest.mark.parametrize("component", [
@@ -57,6 +58,15 @@ def test_elaborated_twice(component) -> None:
     # Not `assert first == second`: the difference of two netlists of megabytes takes minutes to print.
     same = _netlist(instance) == _netlist(instance)
     assert same
+
+
+def test_a_netlist_is_amaranths_own() -> None:
+    """Whose checks of nets are back once it is made, or has failed."""
+    checked = nir.Value.__new__
+    assert netlist(AXIAdaptor(PARAMETERS), "axi") == rtlil.convert(AXIAdaptor(PARAMETERS), "axi", emit_src=False)
+    with pytest.raises(TypeError):
+        netlist(None, "none")
+    assert nir.Value.__new__ is checked
 
 
 def test_only_constructors_set_attributes() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from amaranth.back import rtlil
 from amaranth.hdl import Value
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
+from plinth_hw import emit
 from plinth_hw.tools import verilog_of
 from plinth_sim.rtl.verilator import build_library
 
@@ -39,7 +39,7 @@ class Batch:
         for name, (_, value) in ports.items():
             if len(value) > 64:
                 raise ValueError(f"port {name} must have at most 64 bits, not {len(value)}")
-        text = verilog_of(rtlil.convert(unit, name="unit", platform=platform, emit_src=False))
+        text = verilog_of(emit.netlist(unit, "unit", platform))
         drive = " ".join(f"model.{name} = operands[{i}][at];" for i, name in enumerate(self.operands))
         header = ("static inline void batch_drive(Vmodel &model, const uint64_t *const *operands, size_t at)"
                   f" {{ model.rst = 0; {drive} }}\n"
