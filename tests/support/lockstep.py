@@ -30,7 +30,7 @@ from plinth_sim.rtl.remote_links import Bytes, Lockstep
 MEMORY_WORDS = 1 << 18
 RULE = UpdateRule(rate=0.01)
 #: Seconds after which a process that does not come is given up.
-PATIENCE = 60
+PATIENCE = 300
 
 
 class ThreadLockstep:

@@ -37,7 +37,7 @@ class Post:
         #: Words sent from a rank to another.
         self.words: dict[tuple[int, int], int] = defaultdict(int)
         self.messages: dict[tuple[int, int], int] = defaultdict(int)
-        self.barrier = threading.Barrier(self.size, timeout=60)
+        self.barrier = threading.Barrier(self.size, timeout=300)
         self.lock = threading.Lock()
 
 

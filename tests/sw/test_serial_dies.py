@@ -60,7 +60,7 @@ def _served(name: str) -> Iterator[str]:
         yield port
     finally:
         served.send_signal(signal.SIGINT)
-        assert served.wait(60) == 0
+        assert served.wait(300) == 0
 
 
 @pytest.mark.long
