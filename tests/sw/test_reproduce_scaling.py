@@ -19,7 +19,7 @@ from plinth.plan.planners.hypergraph import given_owners
 from plinth.reproduce.sparse_dnn import figures, pictures, ranks
 from plinth.reproduce.sparse_dnn.cases import SPARSE_DNN
 from plinth.reproduce.sparse_dnn.partitions import patterns
-from plinth.reproduce.sparse_dnn.parts import LayerParts, layer_parts, network_parts
+from plinth.reproduce.sparse_dnn.parts import LayerParts, layer_parts, layer_pattern, network_parts
 from plinth.reproduce.sparse_dnn.scaling import ScalingPoint, simulated_point
 from plinth.sharding import Sharding
 from plinth.simulate.step import simulated
@@ -149,6 +149,7 @@ def test_the_table_says_what_is_measured_and_what_simulated(monkeypatch, tmp_pat
 
 
 def test_a_layer_of_one_rank_sends_nothing() -> None:
-    layer = layer_parts(NETWORK.rows(0, np.arange(256)), np.zeros(256, np.int64), np.zeros(256, np.int64), 1)
+    owners = np.zeros(256, np.int64)
+    layer = layer_parts(layer_pattern(NETWORK.rows(0, np.arange(256))), owners, owners, 1)
     assert (layer.sent.tolist(), layer.received.tolist(), layer.peers.tolist()) == ([0], [0], [0])
     assert layer.columns.tolist() == [256] and layer.shapes == (((16, 16, 32),),)

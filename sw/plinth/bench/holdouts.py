@@ -132,8 +132,8 @@ def _cases() -> tuple[HoldoutCase, ...]:
         ("narrow-mlp", 200, ring(3, preset="hypar-half", link_rate=slow), ("data", "one-weird-trick")),
         ("narrow-mlp", 96, ring(6, preset="ndp-bench"), ("data", "model")),
         ("radix-256", 48, ring(2), ("hypergraph", "random-rows")),
-        ("radix-256", 48, ring(3), ("random-rows",)),
-        ("irregular-512", 32, ring(2), ("hypergraph",)),
+        ("radix-256", 48, ring(3), ("hypergraph", "random-rows")),
+        ("irregular-512", 32, ring(2), ("hypergraph", "random-rows")),
         ("irregular-512", 32, ring(3), ("hypergraph", "random-rows")),
         ("power-512", 48, ring(3), ("hypergraph", "random-rows")))
     # By other rules than plain gradient descent, of fixed-point dies most.

@@ -3,13 +3,15 @@ which ranks exchange them. No step is built for it, which of 512 ranks and 120 l
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from plinth.machine.blocks import Shapes
-from plinth.network.sparse.radix_net import CONNECTIONS, RadixNet
+from plinth.network.sparse.radix_net import RadixNet
 from plinth.partition.hypergraph.owners import SparsePartition
 from plinth.reproduce.sparse_dnn.partitions import patterns
 
@@ -40,21 +42,48 @@ class LayerParts:
     peers: Integers
 
 
-def layer_parts(pattern: csr_array, columns: Integers, rows: Integers, parts: int) -> LayerParts:
-    """A layer whose columns and rows have owners, ``[inputs]`` and ``[outputs]``; each row has as many entries."""
-    width, height = pattern.shape[1], pattern.shape[0]
-    indices = np.sort(pattern.indices.reshape(height, -1).astype(np.int64), axis=1)
-    # Rows with equal columns are a class; a rank's rows of one are a block.
-    classes = np.unique(indices, axis=0, return_inverse=True)[1].reshape(-1)
-    blocks, heights = np.unique(rows * height + classes, return_counts=True)
-    kinds, counts = np.unique(np.stack([blocks // height, -heights], axis=1), axis=0, return_counts=True)
+class LayerPattern(NamedTuple):
+    """A layer whose rows have as many entries each.
+
+    Attributes
+    ----------
+    indices : array of int
+        Columns of each row, ``[rows, entries]``.
+    classes : array of int
+        For each row a number that rows with equal columns share.
+    width : int
+        Columns of the layer.
+    """
+
+    indices: Integers
+    classes: Integers
+    width: int
+
+
+def layer_pattern(matrix: csr_array) -> LayerPattern:
+    """Columns and classes of a matrix whose rows have as many entries each, in ascending order."""
+    indices = matrix.indices.reshape(matrix.shape[0], -1).astype(np.int64)
+    # Different sets of columns have different sums but for one in 2^64 pairs.
+    numbers = np.random.default_rng(0).integers(1 << 63, size=matrix.shape[1], dtype=np.uint64)
+    return LayerPattern(indices, np.unique(numbers[indices].sum(axis=1), return_inverse=True)[1].reshape(-1),
+                        matrix.shape[1])
+
+
+def layer_parts(pattern: LayerPattern, columns: Integers, rows: Integers, parts: int) -> LayerParts:
+    """A layer whose columns and rows have owners, ``[inputs]`` and ``[outputs]``."""
+    (height, entries), width = pattern.indices.shape, pattern.width
+    # A rank's rows of a class are a block.
+    blocks, heights = np.unique(rows * height + pattern.classes, return_counts=True)
+    kinds, counts = np.unique((blocks // height) * (height + 1) + height - heights, return_counts=True)
     shapes: list[list[tuple[int, int, int]]] = [[] for _ in range(parts)]
-    for (part, high), count in zip(kinds.tolist(), counts.tolist(), strict=True):
-        shapes[part].append((count, -high, indices.shape[1]))
-    read = np.unique(np.repeat(rows, indices.shape[1]) * width + indices.reshape(-1))
-    readers, owners = read // width, columns[read % width]
+    for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):
+        shapes[kind // (height + 1)].append((count, height - kind % (height + 1), entries))
+    read = np.zeros((parts, width), np.bool_)
+    read[rows[:, None], pattern.indices] = True
+    readers, needed = np.nonzero(read)
+    owners = columns[needed]
     away = readers != owners
-    pairs = np.unique(owners[away] * parts + readers[away])
+    pairs = np.flatnonzero(np.bincount(owners[away] * parts + readers[away], minlength=parts * parts))
 
     def counted(numbers: Integers) -> Integers:
         return np.bincount(numbers, minlength=parts)
@@ -63,8 +92,13 @@ def layer_parts(pattern: csr_array, columns: Integers, rows: Integers, parts: in
                       counted(readers[away]), counted(pairs // parts) + counted(pairs % parts))
 
 
+@lru_cache(maxsize=1)
+def network_patterns(network: RadixNet) -> tuple[LayerPattern, ...]:
+    """All layers of a network; of 16,384 neurons and 120 layers they take 500 MB."""
+    return tuple(layer_pattern(matrix) for matrix in patterns(network))
+
+
 def network_parts(network: RadixNet, partition: SparsePartition) -> Iterator[LayerParts]:
     """The layers of a network, one after the other."""
-    for layer, pattern in enumerate(patterns(network)):
-        assert pattern.nnz == CONNECTIONS * pattern.shape[0]
+    for layer, pattern in enumerate(network_patterns(network)):
         yield layer_parts(pattern, partition.columns(layer), partition.layers[layer], partition.parts)

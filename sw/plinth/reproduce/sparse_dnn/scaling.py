@@ -82,14 +82,20 @@ class _Ranks:
 
     def __init__(self, rates: HostRates, samples: int) -> None:
         self.rates, self.samples = rates, samples
+        self._known: dict[SparseProduct, float] = {}
 
     def seconds(self, work: HostWork) -> float:
         return 1e-9 * nanoseconds(self.rates, work)
 
     def products(self, layer: LayerParts, direction: str) -> Floats:
-        return np.array([self.seconds(sparse_work(SparseProduct(
-            direction, shapes, CONNECTIONS * rows, rows, columns, self.samples), self.rates.cache_words))
-            for shapes, rows, columns in zip(layer.shapes, layer.rows.tolist(), layer.columns.tolist(), strict=True)])
+        return np.array([self.product(SparseProduct(direction, shapes, CONNECTIONS * rows, rows, columns, self.samples))
+                         for shapes, rows, columns in zip(layer.shapes, layer.rows.tolist(), layer.columns.tolist(),
+                                                          strict=True)])
+
+    def product(self, product: SparseProduct) -> float:
+        if product not in self._known:
+            self._known[product] = self.seconds(sparse_work(product, self.rates.cache_words))
+        return self._known[product]
 
     def program(self, layer: LayerParts, program: ProgramWork) -> Floats:
         return np.array([self.seconds(program_work(program, rows, self.samples, self.rates.cache_words))
@@ -159,14 +165,18 @@ def _run(array: Array, work: Sequence[RankSeconds], flows: Sequence[tuple[NDArra
     waits: tuple[Wait, ...] = ()
     going = iter(flows)
     for number, piece in enumerate(work):
-        names = [f"{number}@{die}" for die in range(size)]
-        activities += [EngineTask(name=name, die=die, engine="host", seconds=seconds, waits=waits)
-                       for die, (name, seconds) in enumerate(zip(names, piece.whole.tolist(), strict=True))]
+        # Between two exchanges that all take part in, all begin together, and the slowest decides: one task for it.
+        # Between fprop and bprop there is no exchange.
+        slowest = [int(piece.whole.argmax())]
+        names = {die: f"{number}@{die}" for die in (range(size) if number in (forward - 1, forward) else slowest)}
+        activities += [EngineTask(name=name, die=die, engine="host", seconds=float(piece.whole[die]), waits=waits)
+                       for die, name in names.items()]
         if number + 1 == forward:
             ends = list(range(len(activities) - size, len(activities)))
         waits = ()
         if number + 1 not in (forward, len(work)):
             sent, received = next(going)
+            ready = tuple(Wait(name) for name in names.values())
             links, words = [], []
             for link, (node, _, other, _) in enumerate(routes.directed):
                 amount = sent[node] if node < size else received[other]
@@ -176,7 +186,8 @@ def _run(array: Array, work: Sequence[RankSeconds], flows: Sequence[tuple[NDArra
             if links:
                 activities.append(Flow(name=f"exchange {number}", links=np.array(links), words=np.array(words),
                                        latency=float(array.route_latencies.max()) * second,
-                                       waits=tuple(Wait(name) for name in names)))
-                waits = (Wait(f"exchange {number}"),)
+                                       waits=ready))
+                ready = (Wait(f"exchange {number}"),)
+            waits = ready
     run = simulate(machine, activities)
     return run.seconds, float(run.dones[ends].max())
