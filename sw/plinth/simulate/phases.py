@@ -39,8 +39,8 @@ def _product(operation: Products | SparseProducts | ElementProducts | KernelProd
 FOR: dict[type, Callable[[Any], str]] = {
     Exchange: lambda operation: TRANSFER, Barrier: lambda operation: TRANSFER,
     Regroup: lambda operation: REDUCTION, Reduce: lambda operation: REDUCTION, StateUpdate: lambda operation: REDUCTION,
-    Products: _product, SparseProducts: _product, ElementProducts: _product, KernelProducts: _product,
-    KernelSums: _product, RowGather: lambda operation: GRADIENT if operation.added else ""}
+    **dict.fromkeys((Products, SparseProducts, ElementProducts, KernelProducts, KernelSums), _product),
+    RowGather: lambda operation: GRADIENT if operation.added else ""}
 
 
 #: Directions of operations that belong to a layer's update wherever they stand, beside those whose phase is the
@@ -50,9 +50,8 @@ DIRECTIONS: dict[type, str] = dict.fromkeys((Barrier, Regroup, Reduce, StateUpda
 
 def phase(step: Step, number: int, operation: Operation) -> str:
     """The phase of an operation of a step."""
-    found = entry_of(FOR, operation)
-    phase_name = "" if found is None else found(operation)
-    return phase_name or (FPROP if number < step.forward_operations else BPROP)
+    phase_of = entry_of(FOR, operation)
+    return (phase_of and phase_of(operation)) or (FPROP if number < step.forward_operations else BPROP)
 
 
 def layer(step: Step, operation: Operation) -> str:

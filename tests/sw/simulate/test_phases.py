@@ -1,10 +1,13 @@
 """What operations of a step are for, as pictures and traces tell it apart."""
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from plinth.array.array import ring
-from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
+from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy, Sparse
 from plinth.network.network import Network
+from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
@@ -16,6 +19,9 @@ from plinth_hw.isa.parameters import preset
 
 EMBEDDED = Network(name="embedded", input=Shape((5,)), layers=(
     Embedding(name="words", rows=20, width=4), Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss")))
+SPARSE = Network(name="pattern", input=Shape((8,)), layers=(
+    Sparse(name="first", pattern=SparsePattern.of(csr_array(np.eye(8)))),
+    Sparse(name="blocks", pattern=SparsePattern.of(csr_array(np.ones((4, 8))))), SoftmaxCrossEntropy(name="loss")))
 
 
 def phases(network: Network, die: str, rule: UpdateRule = PLAIN) -> dict[str, str]:
@@ -35,6 +41,8 @@ def phases(network: Network, die: str, rule: UpdateRule = PLAIN) -> dict[str, st
         "conv2.bprop": "bprop", "conv2.update_grad": "weight gradient"}),
     (with_tiles(NETWORKS["digits-cnn"], 2, None), "ndp-demo-winograd", PLAIN, {
         "conv2.elements": "fprop", "conv2.kernel_grad": "weight gradient"}),
+    (SPARSE, "ndp-demo", PLAIN, {
+        "blocks.fprop": "fprop", "blocks.bprop": "bprop", "blocks.update_grad": "weight gradient"}),
     (EMBEDDED, "ndp-demo", PLAIN, {"words.gather": "fprop", "words.scatter": "weight gradient"}),
     (EMBEDDED, "ndp-demo", FORMS["adagrad"], {"fc.update": "reduction", "fc.reduce_scatter": "reduction"})])
 def test_operations_are_for_what_they_do(network: Network, die: str, rule: UpdateRule, wanted: dict[str, str]) -> None:
