@@ -8,11 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.machine.convolution import Body, ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
+from plinth.machine.convolution import (
+    Body,
+    ConvolutionShape,
+    ConvolutionWindow,
+    FeatureMap,
+    forward,
+    input_gradient,
+    weight_gradient,
+)
 from plinth_hw.isa.parameters import DieParameters
 
 Tensor = NDArray[np.float64]
 PASSES = ("forward", "input_gradient", "weight_gradient")
+
+
+def square(size: int, kernel: int, stride: int, padding: int) -> ConvolutionWindow:
+    """Windows of equal sides."""
+    output = (size + 2 * padding - kernel) // stride + 1
+    return ConvolutionWindow((size, size), (kernel, kernel), (stride, stride), (padding, padding), (output, output))
 
 
 def direct(layer: ConvolutionShape, x: Tensor, w: Tensor, dz: Tensor) -> dict[str, Tensor]:

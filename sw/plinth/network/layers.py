@@ -156,7 +156,13 @@ class Layer(ABC):
 
     def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
         """Of a node, the channels of what it reads and of what it gives that splits divide, where what it reads is
-        owned by ``read`` channels."""
+        owned by ``read`` channels.
+
+        Raises
+        ------
+        ValueError
+            If the layer cannot be split by those.
+        """
         return read, read
 
     def refuse(self, problem: str) -> ValueError:
@@ -235,6 +241,9 @@ class Sparse(Layer):
         return self.pattern.nonzeros
 
     def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
+        if read != self.pattern.columns:
+            raise ValueError(f"layer {self.name!r} is sparse and reads a flattened map of {read} channels; give the "
+                             "network features, or put a dense layer between")
         return read, output.channels
 
 
@@ -405,6 +414,13 @@ class Affine(Layer):
         channels = inputs[0].channels
         scale = Variable("weights", (OUTPUTS,), Shape((channels,)), ConstantValue(1.0))
         return (scale, bias(channels)) if self.bias else (scale,)
+
+    def split_channels(self, read: int, output: Shape) -> tuple[int, int]:
+        if output.channels != read:
+            raise ValueError(f"layer {self.name!r} scales {output.channels} features of {read} channels at several "
+                             "positions, of a flattened map or of rows of an embedding; scale a map before it is "
+                             "flattened, or put a dense layer between")
+        return read, read
 
 
 class _Window(Layer):

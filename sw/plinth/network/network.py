@@ -31,16 +31,14 @@ INPUT = "input"
 class LayerShapes:
     """Shapes of one layer, per sample, derived.
 
-    Forward it reads ``inputs`` and gives ``output``; backward it reads the error of its output, shaped as
-    ``output``, and gives ``input_errors``; gradients are shaped as the ``variables``.
+    Forward it reads ``inputs`` and gives ``output``; errors are shaped as what they are errors of, and gradients as the
+    ``variables``.
     """
 
     inputs: tuple[Shape, ...]
     output: Shape
     #: What it trains.
     variables: tuple[Variable, ...]
-    #: As ``inputs``; None for the network's input, which needs no error.
-    input_errors: tuple[Shape | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +154,7 @@ class Network:
             outputs[layer.name] = layer.output(inputs)
             shapes[layer.name] = LayerShapes(
                 inputs=inputs, output=outputs[layer.name],
-                variables=layer.variables(inputs),
-                input_errors=tuple(None if name == INPUT else shape
-                                   for name, shape in zip(layer.inputs, inputs, strict=True)))
+                variables=layer.variables(inputs))
         return shapes
 
     @cached_property

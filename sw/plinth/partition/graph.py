@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from plinth.errors import UserError
+from plinth.errors import UserError, about
 from plinth.machine.convolution import ConvolutionWindow
 from plinth.network.layers import (
     REGIONS,
-    Affine,
     Concat,
     Convolution,
     Flatten,
@@ -120,12 +119,6 @@ class Tiling:
     def line_elements(self) -> int:
         """Of a tile of outputs whose columns have been made lines: as many as outputs down, of each column."""
         return self.form.transforms[0].outputs * self.form.sides[1]
-
-
-def square(size: int, kernel: int, stride: int, padding: int) -> ConvolutionWindow:
-    """Windows of equal sides."""
-    output = (size + 2 * padding - kernel) // stride + 1
-    return ConvolutionWindow((size, size), (kernel, kernel), (stride, stride), (padding, padding), (output, output))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -399,7 +392,8 @@ def from_network(network: Network) -> PlanGraph:
     Raises
     ------
     UserError
-        If a junction adds maps and features, whose channels cannot be split alike, or flattened maps are concatenated.
+        If a layer reads what cannot be split as it needs: a junction adds maps and features, or what is concatenated,
+        scaled or multiplied by a sparse matrix is a flattened map.
     """
     flows = {INPUT: _Flow(None, network.input.elements, network.input.channels)}
     nodes: list[Node] = []
@@ -428,14 +422,8 @@ def from_network(network: Network) -> PlanGraph:
             raise UserError(f"network {network.name!r}: layer {layer.name!r} adds outputs of different channels "
                             f"({counts}), which cannot be split alike; flatten behind it instead of before")
         output = first.elements if layer.is_loss else shapes.output.elements
-        input_channels, channels = layer.split_channels(first.channels, shapes.output)
-        if isinstance(layer, Affine) and shapes.output.channels != channels:
-            raise UserError(f"network {network.name!r}: layer {layer.name!r} scales {shapes.output.channels} features "
-                            f"of {channels} channels at several positions, of a flattened map or of rows of an "
-                            "embedding; scale a map before it is flattened, or put a dense layer between")
-        if isinstance(layer, Sparse) and first.channels != first.elements:
-            raise UserError(f"network {network.name!r}: layer {layer.name!r} is sparse and reads a flattened map of "
-                            f"{first.channels} channels; give the network features, or put a dense layer between")
+        with about(f"network {network.name!r}", ValueError):
+            input_channels, channels = layer.split_channels(first.channels, shapes.output)
         number = len(nodes)
         # Errors of what is concatenated twice are not the same.
         firsts = [place if joined else layer.inputs.index(name) for place, name in enumerate(layer.inputs)]

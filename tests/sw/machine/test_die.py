@@ -4,6 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from tests.support.convolutions import square
 
 from plinth.machine.copies import Copy, rows_formula
 from plinth.machine.die import DieCycles, machine
@@ -12,7 +13,6 @@ from plinth.machine.memory import SPAN_CYCLES, row_words
 from plinth.machine.products import DIRECTIONS, Product
 from plinth.machine.systolic_cycles import matrix_formula, matrix_memory
 from plinth.machine.vector import FORWARD, ProgramWork, full_words, vector_formula
-from plinth.partition.graph import square
 from plinth_hw.isa.parameters import PRESETS, SYSTOLIC, preset
 
 TINY = preset("ndp-tiny")

@@ -45,16 +45,14 @@ def test_digits_network_has_the_shape_of_the_main_job() -> None:
     assert network.parameters == 64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10
 
 
-def test_shapes_of_forward_backward_and_gradients_are_derived() -> None:
+def test_shapes_of_maps_and_gradients_are_derived() -> None:
     classifier = network(convolution(stride=(2, 1)), Relu(name="relu"), FLAT, Dense(name="fc", outputs=10), LOSS)
     conv = classifier.shapes["conv"]
     assert conv.inputs == ((3, 8, 8),)
     assert conv.output == (4, 4, 8)
-    assert conv.input_errors == (None,)
     assert {variable.name: (variable.axes, variable.shape) for variable in conv.variables} == {
         "weights": (("kernel rows", "kernel columns", "inputs", "outputs"), (3, 3, 3, 4)), "bias": (("outputs",), (4,))}
     fc = classifier.shapes["fc"]
-    assert fc.input_errors == ((128,),)
     assert {variable.name: variable.shape for variable in fc.variables} == {"weights": (128, 10), "bias": (10,)}
     assert list(classifier.variables) == ["conv.weights", "conv.bias", "fc.weights", "fc.bias"]
     assert classifier.output == (10,)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.support.convolutions import square
 from tests.support.row_stationary import task_work
 
 from plinth.buffers import Buffer
@@ -15,7 +16,6 @@ from plinth.machine.die import DieCycles
 from plinth.machine.mappings import pieces, work
 from plinth.machine.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
 from plinth.machine.row_stationary_tasks import RowStationary
-from plinth.partition.graph import square
 from plinth_hw.isa.parameters import DieParameters, preset
 
 DEMO, MIXED, PAPER = (preset(f"hypar-{name}") for name in ("demo", "demo-mixed", "paper"))
