@@ -46,7 +46,7 @@ class WeightedLayer(NodeLayer, ABC):
             return [z]
         members = step.members(SUM, self.number)
         count = members.size
-        owned = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, planned.target, step.factors)
+        owned = Tensor(f"{node.name}.owned", step.batch, z.positions, z.channels, planned.target, step.factors)
         slots = step.reserve(Slots(f"{node.name}.partial", owned, count, step.parameters.beat_words))
         step.exchange(planned, self.number, z, slots, members, own=False)
         # A die's own summand stays where it is.
