@@ -9,6 +9,9 @@ from matplotlib.figure import Figure
 
 import plinth
 from plinth import cli
+from plinth.network.file import load_network
+from plinth.network.parameters import initial_parameters
+from plinth.network.sparse import layers
 from plinth.network.sparse.layers import layered
 from plinth.network.sparse.radix_net import trained_network
 from plinth.network.sparse.tsv import write_network
@@ -90,7 +93,19 @@ def test_irregular_and_pruned_networks_are_made(capsys: pytest.CaptureFixture[st
         assert json.loads(capsys.readouterr().out)["planner"] == "random-rows"
 
 
-def test_the_graph_challenges_text_is_read(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+def test_a_trained_network_is_pruned(here: Path) -> None:
+    cli.main(["train", "digits-mlp", "--device", "numpy", "--steps", "1", "--rate", "0.5", "--save", "trained.npz"])
+    cli.main(["sparse", "prune", "digits-mlp", "--weights", "trained.npz", "--share", "0.2", "--out", "p.yaml"])
+    first = initial_parameters(load_network("p.yaml"), 0)
+    with np.load("trained.npz") as trained:
+        weights = trained["fc1.weights"].ravel()
+        assert trained["fc1.bias"].any() and not first["fc1.bias"].any()
+    kept = np.sort(np.abs(first["fc1.weights"]))
+    assert np.array_equal(kept, np.sort(np.abs(weights))[-len(kept):])
+
+
+def test_the_graph_challenges_text_is_read(capsys: pytest.CaptureFixture[str], here: Path,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
     write_network(here / "text", trained_network(64, 2, seed=1))
     read = ["sparse", "read", "text", "--neurons", "64", "--layers", "2", "--out", "net.yaml"]
     cli.main(read)
@@ -100,6 +115,8 @@ def test_the_graph_challenges_text_is_read(capsys: pytest.CaptureFixture[str], h
     cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:2000]))
     cli.main(read)
     assert "n64-l2.tsv has 2,000 connections, other layers up to 2,048" in capsys.readouterr().err
+    monkeypatch.setattr(layers, "MAXIMUM_CONNECTIONS", 3000)
+    assert "have 4048 connections, more than 3000; take fewer layers" in refused(capsys, *read)
 
 
 @pytest.mark.parametrize("arguments, told", [

@@ -194,6 +194,10 @@ def bad_pattern(columns: list[int]) -> csr_array:
     (lambda: cover(numbered(np.eye(3)), 1, 1).pack(np.ones(4)), ValueError, "must be 3, one a nonzero"),
     (lambda: cover(numbered(np.eye(3)), 1, 1).unpack(np.ones(4)), ValueError, "must be 3, not"),
     (lambda: replace(cover(numbered(np.eye(3)), 1, 1), positions=np.zeros(3, int)), ValueError, "one place"),
+    (lambda: replace(cover(numbered(np.eye(3)), 1, 1), columns=np.arange(2), column_starts=np.arange(3)), ValueError,
+     "has 3 blocks of rows, but 2 of columns"),
+    (lambda: BlockCover((1 << 16, 1 << 16), np.arange(1 << 16), np.array([0, 1 << 16]), np.arange(1 << 16),
+                        np.array([0, 1 << 16]), np.zeros(0, int)), ValueError, "4294967296 words, more than"),
     (lambda: replace(cover(numbered(np.eye(3)), 1, 1), positions=np.arange(3) + 1), ValueError, "from 0 to 2"),
 ])
 def test_refusals(make: Callable[[], object], kind: type[Exception], message: str) -> None:

@@ -1,6 +1,7 @@
 """Networks with sparse layers: made of chains and of pruned networks, written and read."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,14 @@ def test_paths_that_plans_cannot_name_are_refused(tmp_path: Path) -> None:
         SparsePattern.read(folder / "m.npz")
 
 
+def test_a_file_that_changes_after_it_was_opened_is_told(tmp_path: Path) -> None:
+    write_patterns(tmp_path / "m.npz", {"one": matrix(7)})
+    opened = SparsePattern.read(tmp_path / "m.npz")
+    write_patterns(tmp_path / "m.npz", {"one": matrix(8)})
+    with pytest.raises(UserError, match=r"m\.npz: 'one' has changed since it was opened; open it anew"):
+        opened.matrix()
+
+
 @pytest.mark.parametrize("value", [3, None, [], {}, {"matrix": "a"}, {"file": 1}, {"file": "a.npz", "more": "b"}, "",
                                    {"digest": "0" * 64}])
 def test_what_is_no_pattern_is_told(value: object) -> None:
@@ -122,6 +131,9 @@ def test_a_pruned_network_keeps_its_largest_weights() -> None:
 def test_chains_that_are_no_networks_are_told() -> None:
     with pytest.raises(ValueError, match="inference"):
         layered(challenge_network(1024, 2))
+    biased = replace(trained_network(64, 2), biases=[0.0, 0.5])
+    with pytest.raises(ValueError, match=r"layer 1 of .* has a bias of 0\.5 that stays"):
+        layered(biased)
     with pytest.raises(ValueError, match="is a convolution"):
         pruned_network(NETWORKS["lenet-c"], initial_parameters(NETWORKS["lenet-c"], 0), 0.1)
     assert perceptron("p", (4, 3)).layers

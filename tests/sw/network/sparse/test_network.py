@@ -1,5 +1,7 @@
 """Sparse networks as values, and what is asked of matrices."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.sparse import csc_array, csr_array, eye_array
@@ -65,6 +67,8 @@ def test_chains_refused() -> None:
     generator = np.random.default_rng(0)
     with pytest.raises(ValueError, match="layer 1 reads 4 inputs, but layer 0 gives 3"):
         MatrixSource([random_matrix(generator, 3, 5), random_matrix(generator, 4, 4)])
+    with pytest.raises(ValueError, match="must have 1 to 65536 layers of 1 to 16777216 neurons, not 0 of 5 to 5"):
+        SparseNetwork(name="small", source=SimpleNamespace(widths=(5,)), biases=(), activations=())
     with pytest.raises(ValueError, match="at least one layer"):
         MatrixSource([])
 
