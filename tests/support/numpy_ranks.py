@@ -44,8 +44,8 @@ class Post:
 class _Incoming:
     """A message that comes some times later than it was sent, by how often it is asked for."""
 
-    def __init__(self, post: Post, key: tuple[int, int, int], words: int) -> None:
-        self.words = np.empty(words, np.float32)
+    def __init__(self, post: Post, key: tuple[int, int, int], words: int, place: Floats | None) -> None:
+        self.words = np.empty(words, np.float32) if place is None else place
         self._box, self._lock = post.boxes[key], post.lock
         self._generator = np.random.default_rng(key)
         self.begin()
@@ -86,9 +86,9 @@ class ThreadMessages:
         self.ranks, self.size, self.neighbours = post.ranks, post.size, post.size
         self._incoming: list[_Incoming] = []
 
-    def incoming(self, rank: int, tag: int, words: int) -> _Incoming:
+    def incoming(self, rank: int, tag: int, words: int, place: Floats | None = None) -> _Incoming:
         with self._post.lock:
-            self._incoming.append(_Incoming(self._post, (rank, self.own, tag), words))
+            self._incoming.append(_Incoming(self._post, (rank, self.own, tag), words, place))
         return self._incoming[-1]
 
     def outgoing(self, rank: int, tag: int, words: int) -> _Outgoing:

@@ -14,6 +14,7 @@ crossings        operations that move words between dies, within a process and t
 rings            sums over rings of dies, and sums by MPI's library
 memory           the places of a die as arrays
 overlay          places that share memory, as they are never needed at once
+halos            rows of other dies that sparse layers read, behind a map's own ones
 slot_sums        sums of rows that several dies send
 programs         vector programs
 products, pools  products and convolutions; pools

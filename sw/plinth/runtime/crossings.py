@@ -4,12 +4,15 @@ each, which both ends make ready from the step alone."""
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from plinth.runtime import tiles
+from plinth.runtime.halos import Halo
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.rings import Ends, Incoming, Outgoing
 from plinth.step import between, line_operations, operations, predicted_gather, skipped_scatter
@@ -84,9 +87,13 @@ class ArrivingMessage(NamedTuple):
 
     incoming: Incoming
     places: list[tuple[int, int, tiles.TilePlace]]
+    #: Whether it comes to its places itself.
+    there: bool
 
     def unpack(self) -> None:
         """Copy its words to their places, once it has come."""
+        if self.there:
+            return
         first = 0
         for _, _, place in self.places:
             _put(place, self.incoming.words[first:first + place.size])
@@ -129,21 +136,24 @@ class Moves:
         Of messages to other processes; not asked for if there are none.
     tag : int
         Of its messages.
+    halo : Halo or None
+        Where it takes the place of the operation's target.
     """
 
-    def __init__(self, operation: Any, memories: Mapping[int, Memory], ranks: Sequence[int], ends: Ends, tag: int
-                 ) -> None:
-        #: Within the process, and into messages.
-        self.kernels: list[Kernel] = []
-        #: Of these the ones into messages, and what comes before either.
+    def __init__(self, operation: Any, memories: Mapping[int, Memory], ranks: Sequence[int], ends: Ends, tag: int,
+                 halo: Halo | None = None) -> None:
+        #: Into messages, and all that is more than a copy.
         self.packing: list[Kernel] = []
+        #: Copies within the process, which may go on while messages are on their way.
+        self.copies: list[Kernel] = []
+        moved = partial(MOVES[type(operation)], operation) if halo is None else halo.works
         made: list[tuple[int, Work, tiles.Made]] = []
         coming: dict[int, list[tuple[int, int, tiles.TilePlace]]] = defaultdict(list)
         for die, rank in enumerate(ranks):
-            for work in MOVES[type(operation)](operation, die):
+            for work in moved(die):
                 if type(work) in OWN and OWN[type(work)].stays(work):
                     if die in memories:
-                        self.kernels.append(OWN[type(work)].kernel(memories[die], work))
+                        self.packing.append(OWN[type(work)].kernel(memories[die], work))
                 elif die in memories:
                     made.append((die, work, SENT[type(work)].made(memories[die], die, work)))
                 else:
@@ -157,17 +167,37 @@ class Moves:
         free = {rank: message.words for rank, message in outgoing.items()}
         for die, work, each in made:
             if each.prepare is not None:
-                self.kernels.append(each.prepare)
                 self.packing.append(each.prepare)
             places = {part.die: iter(SENT[type(work)].places(memories[part.die], die, work, part.die))
                       for part in each.parts if part.die in memories}
             for part in each.parts:
                 if part.die in places:
-                    self.kernels.append(_given(part, next(places[part.die])))
+                    (self.copies if each.prepare is None else self.packing).append(_given(part, next(places[part.die])))
                 elif size := prod(part.shape):
                     rank = ranks[part.die]
                     place, free[rank] = free[rank][:size], free[rank][size:]
                     self.packing.append(partial(part.give, place.reshape(part.shape)))
-                    self.kernels.append(self.packing[-1])
-        self.messages = [ArrivingMessage(ends.incoming(rank, tag, sum(place.size for _, _, place in places)), places)
+        self.messages = [_arriving(ends, rank, tag, places, there=halo is not None)
                          for rank, places in sorted(coming.items()) if places]
+
+
+def _arriving(ends: Ends, rank: int, tag: int, places: list[tuple[int, int, tiles.TilePlace]], *, there: bool
+              ) -> ArrivingMessage:
+    """A message from a process; ``there``: it may come to its places at any time of a step, and does if they lie one
+    behind the other."""
+    words = sum(place.size for _, _, place in places)
+    place = _joined([place for _, _, place in places]) if there else None
+    return ArrivingMessage(ends.incoming(rank, tag, words, place), places, place is not None)
+
+
+def _joined(places: Sequence[tiles.TilePlace]) -> Floats | None:
+    """The words of places that lie one behind the other in memory, as one array; None: they do not."""
+    ends = []
+    for place in places:
+        if isinstance(place, tiles.NumberedRows) or not place.flags.c_contiguous:
+            return None
+        ends.append(byte_bounds(place))
+    if any(left[1] != right[0] for left, right in pairwise(ends)):
+        return None
+    first = cast("Floats", places[0])
+    return np.lib.stride_tricks.as_strided(first.reshape(-1), (sum(place.size for place in places),), (4,))

@@ -10,10 +10,11 @@ from typing import Any, cast
 import numpy as np
 
 from plinth.runtime import pools
+from plinth.runtime.halos import Halo
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.products import ConvolutionKernel, product_kernel
 from plinth.runtime.programs import Scratch, program_kernel
-from plinth.runtime.sparse_kernels import WorkMemories
+from plinth.runtime.sparse_kernels import InputRows, WorkMemories
 from plinth.runtime.sparse_products import DieProducts
 from plinth.step import (
     between,
@@ -45,14 +46,16 @@ class DieKernels:
         Of dies of FP32.
     memories : mapping of int to Memory
         Of the dies that there are kernels of.
+    halos : mapping of str to Halo
+        By the name of the tensor that products of sparse layers read.
     """
 
-    def __init__(self, step: Step, memories: Mapping[int, Memory]) -> None:
-        self._step, self._memories = step, memories
+    def __init__(self, step: Step, memories: Mapping[int, Memory], halos: Mapping[str, Halo]) -> None:
+        self._step, self._memories, self._halos = step, memories, halos
         self._scratch = Scratch()
         self._convolutions: dict[tuple[str, int], ConvolutionKernel] = {}
         self._sparse: dict[tuple[str, int], DieProducts] = {}
-        self._work = WorkMemories()
+        self._work = {die: WorkMemories() for die in memories}
 
     def of(self, operation: operations.Operation) -> Iterator[Kernel]:
         """The kernels of an operation of :data:`KERNELS`, of all dies of the process.
@@ -143,16 +146,43 @@ class DieKernels:
 
     def sparse_products(self, operation: sparse.SparseProducts, die: int) -> Iterator[Kernel]:
         """A product over the entries of a die's rows of a sparse matrix."""
+        operands = self._sparse_operands(operation, die)
+        if operands is not None:
+            products, w, x, z = operands
+            yield products.kernel(operation.direction, w, x, z)
+
+    def sparse_parts(self, operation: sparse.SparseProducts) -> tuple[list[Kernel], list[Kernel]]:
+        """The kernels of a sparse layer's ``fprop``, of all dies of the process: of what needs no rows of other dies,
+        and of the rest."""
+        own: list[Kernel] = []
+        rest: list[Kernel] = []
+        for die in self._memories:
+            operands = self._sparse_operands(operation, die)
+            if operands is not None:
+                products, w, x, z = operands
+                parts = products.parts(w, x, z)
+                if parts is None:
+                    rest.append(products.kernel(operation.direction, w, x, z))
+                else:
+                    own.append(parts[0])
+                    rest.append(parts[1])
+        return own, rest
+
+    def _sparse_operands(self, operation: sparse.SparseProducts, die: int
+                         ) -> tuple[DieProducts, Floats, Floats, Floats] | None:
+        """A die's products of a sparse layer, weights, x and z of one of them; None: there is nothing to multiply."""
         x, z, memory = operation.x.side.tensor, operation.z.side.tensor, self._memories[die]
         if not (x.part(die).words and z.part(die).words):
-            return
-        weights, key = operation.weights, (operation.node.name, die)
+            return None
+        weights, key, halo = operation.weights, (operation.node.name, die), self._halos.get(x.name)
         if key not in self._sparse:
+            # Forward comes first, and knows of the halo.
+            there = None if halo is None else halo.dies[die]
             self._sparse[key] = DieProducts(
                 weights.layout(die), partial(weights.cover, die), partial(weights.local, die), x.part(die).channels,
-                self._work)
-        yield self._sparse[key].kernel(operation.direction, memory.view(weights.matrix(die))[0],
-                                       memory.view(x.buffer(die)), memory.view(z.buffer(die)))
+                self._work[die], None if there is None else InputRows(there.rows.rows, there.numbers, there.own))
+        return (self._sparse[key], memory.view(weights.matrix(die))[0],
+                memory.view(x.buffer(die) if halo is None else halo.dies[die].rows), memory.view(z.buffer(die)))
 
     def elements(self, operation: tiled.ElementProducts, die: int) -> Iterator[Kernel]:
         """Make the kernel of the products of all elements of Winograd tiles at once."""

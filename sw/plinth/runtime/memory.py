@@ -15,21 +15,27 @@ Kernel = Callable[[], object]
 
 
 class Memory:
-    """The memory of one die: for each place of a step an array of FP32 words, zeros at first.
+    """The memory of one die: for each place of a step an array of FP32 words, zeros at first, with those of a halo
+    behind them.
 
     Parameters
     ----------
     step : Step
     overlay : Overlay or None
-        Which places share memory; None: none do.
+        Which places share memory, and which have halos; None: none do.
+    die : int
+        Whose memory it is.
     """
 
-    def __init__(self, step: Step, overlay: Overlay | None = None) -> None:
+    def __init__(self, step: Step, overlay: Overlay | None = None, die: int = 0) -> None:
         shared = {} if overlay is None else overlay.shared
         together = np.zeros(0 if overlay is None else overlay.shared_words, dtype=np.float32)
         # The system gives memory to what is written.
-        self._places = {place.name: np.zeros(max(1, place.words), dtype=np.float32) if place.name not in shared else
-                        together[shared[place.name]:][:max(1, place.words)] for place in step.places}
+        self._places = {}
+        for place in step.places:
+            words = max(1, place.words) + (0 if overlay is None else overlay.behind(place.name, die))
+            self._places[place.name] = (together[shared[place.name]:][:words] if place.name in shared else
+                                        np.zeros(words, dtype=np.float32))
 
     def place(self, name: str) -> Floats:
         """The array of all words of a place."""

@@ -22,10 +22,10 @@ from plinth_sim.golden.array import PATIENCE_SECONDS
 class _Received:
     """A message that comes once a step."""
 
-    def __init__(self, communicator: Any, rank: int, tag: int, words: int) -> None:
+    def __init__(self, communicator: Any, rank: int, tag: int, words: int, place: Floats | None) -> None:
         from mpi4py.MPI import FLOAT
 
-        self.words: Floats = np.empty(words, np.float32)
+        self.words: Floats = np.empty(words, np.float32) if place is None else place
         self.request = communicator.Recv_init([self.words, FLOAT], rank, tag)
 
     def arrived(self) -> bool:
@@ -102,9 +102,10 @@ class MpiMessages:
         self._received: list[_Received] = []
         self._sent: list[_Sent] = []
 
-    def incoming(self, rank: int, tag: int, words: int) -> _Received:
-        """The end of a message from a rank; of those of a tag they come in their order."""
-        self._received.append(_Received(self._communicator, rank, tag, words))
+    def incoming(self, rank: int, tag: int, words: int, place: Floats | None = None) -> _Received:
+        """The end of a message from a rank; of those of a tag they come in their order. ``place``: where its words
+        come, at any time of a step; else they come to a place of their own."""
+        self._received.append(_Received(self._communicator, rank, tag, words, place))
         return self._received[-1]
 
     def outgoing(self, rank: int, tag: int, words: int) -> _Sent:

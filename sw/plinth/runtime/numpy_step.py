@@ -2,10 +2,11 @@
 
 Operations are done in the step's order, of all dies of the process one after the other. What goes to other processes is
 sent as soon as it is made; what comes is waited for where it is touched first, and rings of sums go on meanwhile, an
-operation at a time. Results agree with the golden model's to rounding, as sums of products go in the order of the
-kernels' own (``tests/sw/runtime``: each element of weights within 1e-4 of the largest after three steps); they are the
-same in any number of processes. What dies leave out of predicted gathers and skipped scatters is sent here: it is what
-a ReLU makes 0.
+operation at a time. Products of sparse layers begin with what needs no rows of other dies
+(:mod:`plinth.runtime.halos`). Results agree with the golden model's to rounding, as sums of products go in the order of
+the kernels' own (``tests/sw/runtime``: each element of weights within 1e-4 of the largest after three steps); they are
+the same in any number of processes. What dies leave out of predicted gathers and skipped scatters is sent here: it is
+what a ReLU makes 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from plinth.errors import UserError
 from plinth.runtime.crossings import MOVES, ArrivingMessage, Moves
 from plinth.runtime.kernels import KERNELS, DieKernels
-from plinth.runtime.memory import Kernel, Memory
+from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.overlay import Overlay, summed_slots, touched
 from plinth.runtime.rings import (
     AllReduce,
@@ -36,8 +37,9 @@ from plinth.runtime.slot_sums import SlotSum
 from plinth.runtime.tiles import NumberedRows
 from plinth.step import between, operations
 from plinth.step import tile_operations as tiled
+from plinth.step.layers.sparse import SparseProducts
 from plinth.step.step import Step
-from plinth.step.tasks import Phase
+from plinth.step.tasks import FPROP, Phase
 from plinth_hw.isa.formats import FP32
 
 #: Addresses of bytes: the first, and the one behind the last.
@@ -80,7 +82,7 @@ class Alone:
         """Refuse to wait, since nobody else does anything."""
         raise AssertionError("what is to be waited for depends on no other process")
 
-    def incoming(self, rank: int, tag: int, words: int) -> Incoming:
+    def incoming(self, rank: int, tag: int, words: int, place: Floats | None = None) -> Incoming:
         """Refuse a message from another process, since there is none."""
         raise AssertionError("there is no other process")
 
@@ -149,7 +151,7 @@ class _Ring:
 
 
 class _Stage(NamedTuple):
-    """An operation: what has to be done before, what it does, and what it begins."""
+    """An operation, or a part of one: what has to be done before, what it does, and what it begins."""
 
     due: list[_Pending]
     kernels: list[Kernel]
@@ -185,13 +187,18 @@ class NumpyStep:
         self._processes = processes or Alone()
         dies = [die for die, rank in enumerate(self._ranks) if rank == own]
         overlay = Overlay(step, dies)
-        self.memories = {die: Memory(step, overlay) for die in dies}
+        self.memories = {die: Memory(step, overlay, die) for die in dies}
         #: Sums of slots that are made without them, by exchange and by sum; what is moved to be summed.
         slots = summed_slots(step)
         self._summed = {id(exchange): (exchange, total) for exchange, total in slots.values()}
         self._sums = {id(total): id(exchange) for exchange, total in slots.values()}
         self._slot_moves: dict[int, Moves] = {}
-        self._kernels = DieKernels(step, self.memories)
+        self._halos = overlay.halos
+        self._halo_of = {id(halo.exchange): halo for halo in self._halos.values()}
+        #: Products that begin with rows of the dies themselves.
+        divided = {id(products): products for products in step.operations_of(SparseProducts)
+                   if products.direction == FPROP and products.x.side.tensor.name in self._halos}
+        self._kernels = DieKernels(step, self.memories, self._halos)
         self._rate = step.rule.scaled(step.scale).rate
         self._tags = 0
         self._stages: list[_Stage] = []
@@ -199,9 +206,14 @@ class NumpyStep:
         self._left: list[_Pending] = []
         #: Stages of fprop and loss, and messages that come in them.
         self._forward = self._forward_messages = 0
-        for number, whole in enumerate(step.operations):
-            stages = [self._stage(operation) for operation in _flat(whole)]
-            self._put_off(whole, stages)
+        for number, whole in enumerate(overlay.operations):
+            if id(whole) in divided:
+                stages = [_Stage([], kernels, []) for kernels in self._kernels.sparse_parts(divided[id(whole)])]
+                self._put_off(stages[:1], self._touched(whole, own=True))
+                self._put_off(stages[1:], self._touched(whole))
+            else:
+                stages = [self._stage(operation) for operation in _flat(whole)]
+                self._put_off(stages, self._touched(whole))
             self._stages += stages
             if number < step.forward_operations:
                 self._forward = len(self._stages)
@@ -277,13 +289,14 @@ class NumpyStep:
 
     def _moved(self, operation: operations.Operation) -> _Stage:
         """Make the stage of an operation of :data:`~plinth.runtime.crossings.MOVES`."""
-        moves = Moves(operation, self.memories, self._ranks, self._processes, self._next_tags())
+        moves = Moves(operation, self.memories, self._ranks, self._processes, self._next_tags(),
+                      self._halo_of.get(id(operation)))
         summed = id(operation) in self._summed
         if summed:
             self._slot_moves[id(operation)] = moves
         arrivals: list[_Pending] = [_Arrival(message, unpacked=not summed) for message in moves.messages]
-        return _Stage([], (moves.packing if summed else moves.kernels) + [message.send for message in moves.sent],
-                      arrivals)
+        kernels = moves.packing + [message.send for message in moves.sent]
+        return _Stage([], kernels if summed else kernels + moves.copies, arrivals)
 
     def _done(self, operation: operations.Operation) -> _Stage:
         """Make the stage of what dies do for themselves; a sum of slots that are not made adds what was moved."""
@@ -314,22 +327,26 @@ class NumpyStep:
                           for weights in (reduction.source, reduction.target))
         return MemberRows(source, target)
 
-    def _put_off(self, whole: operations.Operation, stages: Sequence[_Stage]) -> None:
-        """Note what an operation has to wait for: what was begun before and touches the same words, unless an earlier
-        one has waited for it; and each of its stages for the one before."""
+    def _put_off(self, stages: list[_Stage], touched: Iterable[Span]) -> None:
+        """Note what stages of an operation that touch so much have to wait for: the first one for what was begun before
+        and touches the same words, unless an earlier one has waited for it; each other one for the one before."""
         if self._left:
-            touched = np.array(list(self._touched(whole))).reshape(-1, 2)
-            due = [pending for pending in self._left if _overlap(pending.touched, touched)]
+            spans = np.array(list(touched)).reshape(-1, 2)
+            due = [pending for pending in self._left if _overlap(pending.touched, spans)]
             stages[0].due.extend(due)
             self._left = [pending for pending in self._left if pending not in due]
         for before, behind in pairwise(stages):
             behind.due.extend(before.begun)
         self._left += [pending for pending in stages[-1].begun if pending.touched]
 
-    def _touched(self, operation: operations.Operation) -> Iterator[Span]:
-        """What an operation reads and writes on the dies of this process."""
+    def _touched(self, operation: operations.Operation, *, own: bool = False) -> Iterator[Span]:
+        """What an operation reads and writes on the dies of this process; ``own``: of what products read, no rows of
+        other dies."""
         for die, memory in self.memories.items():
             for buffer in touched(operation, die):
+                halo = self._halos.get(buffer.place)
+                if halo is not None:
+                    buffer = halo.dies[die].source if own else halo.dies[die].rows
                 yield byte_bounds(memory.view(buffer))
 
 

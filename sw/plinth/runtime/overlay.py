@@ -6,10 +6,12 @@ memory only from the operation that writes them to the last one that reads them:
 layer's in place of all.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from plinth.buffers import Buffer
+from plinth.runtime.halos import Halo, halos, held_places
 from plinth.step.between import Exchange
 from plinth.step.layers.sparse import GatheredRows, SparseProducts
 from plinth.step.operations import Operation, entry_of
@@ -74,11 +76,22 @@ class Overlay:
         Words of that memory.
     separate : list of Place
         Places that have memory of their own.
+    operations : list of Operation
+        Those of the step.
+    halos : dict of str to Halo
+        Rows of other dies behind a map's own ones, by the name of the tensor that is not used then.
     """
 
     def __init__(self, step: Step, dies: Sequence[int]) -> None:
-        self._skipped = set(summed_slots(step))
-        lives = _lives(step, dies)
+        self.operations = step.operations
+        self.halos: dict[str, Halo] = halos(step, self.operations, dies)
+        self._skipped = summed_slots(step).keys() | self.halos.keys()
+        #: Words of halos behind a place, by die.
+        self._behind: dict[str, dict[int, int]] = defaultdict(dict)
+        for halo in self.halos.values():
+            for die, there in halo.dies.items():
+                self._behind[halo.exchange.source.name][die] = there.rows.words - there.source.words
+        lives = _lives(step, self.operations, dies, self._behind)
         places = {place.name: place for place in step.places}
         self.shared: dict[str, int] = {}
         self.shared_words = 0
@@ -97,25 +110,28 @@ class Overlay:
             self.shared_words = max(self.shared_words, first + words)
         self.separate = [place for place in step.places if place.name not in self.shared]
 
+    def behind(self, place: str, die: int) -> int:
+        """Words of halos behind a place of a die."""
+        return self._behind[place].get(die, 0) if place in self._behind else 0
+
     def words(self) -> int:
         """Words of memory that numpy writes on a die."""
-        return self.shared_words + sum(
+        return self.shared_words + sum(max(words.values()) for words in self._behind.values()) + sum(
             max(1, place.words) for place in self.separate
             if not isinstance(place.what, (GatheredRows, RowLists)) and place.name not in self._skipped)
 
 
-def _lives(step: Step, dies: Sequence[int]) -> Mapping[str, _Life]:
-    """Of places that others may take when they are done with."""
-    able = {place.name for place in step.places if _able(place)}
-    able -= {tensor.name for tensor in (*step.inputs, step.targets, step.predictions, *step.outputs.values(),
-                                        *step.maps.values())}
-    able -= {clear.place.buffer(die).place for clear in step.zeros for die in dies}
-    able -= {target.name for exchange in step.operations_of(Exchange) for target in exchange.targets}
+def _lives(step: Step, operations: Sequence[Operation], dies: Sequence[int], behind: Iterable[str]
+           ) -> Mapping[str, _Life]:
+    """Of places that others may take when they are done with; not of those with halos ``behind`` them."""
+    able = {place.name for place in step.places if _able(place)} - held_places(step, dies) - set(behind)
+    able -= {target.name for operation in operations if isinstance(operation, Exchange)
+             for target in operation.targets}
     # What goes into a sum of slots is read where the sum is made.
     sums = {id(exchange): total for exchange, total in summed_slots(step).values()}
-    numbers = {id(operation): number for number, operation in enumerate(step.operations)}
+    numbers = {id(operation): number for number, operation in enumerate(operations)}
     lives: dict[str, _Life] = {}
-    for number, operation in enumerate(step.operations):
+    for number, operation in enumerate(operations):
         total = sums.get(id(operation))
         last = number if total is None else max(number, numbers[id(total)])
         for name in {buffer.place for die in dies for buffer in touched(operation, die)} & able:

@@ -44,8 +44,9 @@ class Outgoing(Protocol):
 class Ends(Protocol):
     """Makes ends of messages between processes, for each step the same, in the same order in both processes."""
 
-    def incoming(self, rank: int, tag: int, words: int) -> Incoming:
-        """The end of a message from a process; of those of a tag they come in their order."""
+    def incoming(self, rank: int, tag: int, words: int, place: Floats | None = None) -> Incoming:
+        """The end of a message from a process; of those of a tag they come in their order. ``place``: where its words
+        come, at any time of a step; else they come to a place of their own."""
         ...
 
     def outgoing(self, rank: int, tag: int, words: int) -> Outgoing:

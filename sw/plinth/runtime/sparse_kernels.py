@@ -13,11 +13,17 @@ stored words to stored words. Fill of blocks is 0 in a gradient, so it stays 0 i
 
 Blocks of equal shape are taken some at a time, as many as a processor's cache holds with their operands. Sums of an
 output go along a block's columns as BLAS adds them, then block after block.
+
+Where some rows of X come later than others (:class:`InputRows`), ``forward`` can be done in two parts: ``forward_own``
+of what needs none of them, and ``forward_rest``. Over blocks that is of whole blocks, and sums are the same; over
+single nonzeros an output's sum is first that of the columns that are there, ascending, then that of the others.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +31,31 @@ from scipy.sparse import csc_array, csr_array
 
 from plinth.machine.blocks import BlockCover, BlockGroup, BlockShapes, Integers, check_pattern
 from plinth.machine.sparse_products import FEW_SAMPLES, GAIN, RATES, TILE_WORDS, HostBlockCost, KernelRates
+from plinth.network.sparse.matrices import entry_rows, starts_of
 from plinth.runtime.memory import Floats
 
 #: Least share of all outputs that add a further product, from which all of them are added as whole arrays.
 MANY = 0.5
+#: Neighbouring blocks that need no row of others, from as many on they go ahead of the other blocks of their shape.
+AHEAD_BLOCKS = 8
+
+
+class InputRows(NamedTuple):
+    """The rows of X that columns of W are multiplied by, where X has more rows than W columns, or another order.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of X.
+    numbers : array of int
+        The row of X of each column: ``[columns]``.
+    own : array of bool
+        Whether that row is there before those of others: ``[columns]``.
+    """
+
+    rows: int
+    numbers: Integers
+    own: NDArray[np.bool_]
 
 
 class SparseKernel(Protocol):
@@ -36,6 +63,8 @@ class SparseKernel(Protocol):
 
     #: Words of the weights as they are stored.
     stored: int
+    #: Whether there is anything to do in ``forward_own``, and in ``forward_rest``.
+    divided: bool
 
     def pack(self, values: NDArray[Any]) -> Floats:
         """Stored words of the values of nonzeros, which are in the order of the pattern."""
@@ -45,6 +74,12 @@ class SparseKernel(Protocol):
 
     def forward(self, weights: Floats, x: Floats, y: Floats) -> None:
         """``Y = W X``: from ``x [columns, samples]`` to ``y [rows, samples]``."""
+
+    def forward_own(self, weights: Floats, x: Floats, y: Floats) -> None:
+        """The part of ``forward`` that needs rows of X that are there before others alone."""
+
+    def forward_rest(self, weights: Floats, x: Floats, y: Floats) -> None:
+        """What ``forward_own`` has left of ``forward``."""
 
     def backward(self, weights: Floats, error: Floats, x_error: Floats) -> None:
         """``D = W^T E``: from ``error [rows, samples]`` to ``x_error [columns, samples]``."""
@@ -85,7 +120,9 @@ class BlockKernels:
     kept : array of int32 or None
         For each packed word -1 of a nonzero, 0 of fill; None where there is no fill.
     work : WorkMemories
-        Which other kernels may have as well.
+        Which other kernels may have as well, but not between ``forward_own`` and ``forward_rest``.
+    inputs : InputRows or None
+        None: each column is multiplied by the row of its number.
 
     Raises
     ------
@@ -93,12 +130,15 @@ class BlockKernels:
         If there is no sample; and by each product, if an operand has another shape, is not C-contiguous or not float32.
     """
 
-    def __init__(self, blocks: BlockShapes, samples: int, kept: NDArray[np.int32] | None, work: WorkMemories) -> None:
+    def __init__(self, blocks: BlockShapes, samples: int, kept: NDArray[np.int32] | None, work: WorkMemories,
+                 inputs: InputRows | None = None) -> None:
         _check_samples(samples)
         self.samples, self.stored = samples, blocks.packed
         self._shape, self._work = blocks.shape, work
+        self._x_rows = blocks.shape[1] if inputs is None else inputs.rows
         groups = blocks.groups()
-        self._groups = [_Group(group, samples) for group in groups]
+        self._groups = [_Group(group, samples, inputs) for group in groups]
+        self.divided = any(group.own for group in self._groups) and any(group.rest for group in self._groups)
         self._sums = (_Sums(blocks.rows, [group.rows for group in groups], blocks.shape[0], samples, work),
                       _Sums(blocks.columns, [group.columns for group in groups], blocks.shape[1], samples, work))
         #: All bits of a nonzero, none of fill; unlike a factor it makes 0 of what is not finite, too.
@@ -107,30 +147,44 @@ class BlockKernels:
 
     def forward(self, weights: Floats, x: Floats, y: Floats) -> None:
         """``Y = W X``; rows without nonzeros become 0."""
-        self._check(weights, y, x)
+        self.forward_own(weights, x, y)
+        self.forward_rest(weights, x, y)
+
+    def forward_own(self, weights: Floats, x: Floats, y: Floats) -> None:
+        """Products of the blocks all of whose rows of X are there before others."""
+        self._check(weights, y, x, self._x_rows)
         for group, out in zip(self._groups, self._sums[0].begin(y), strict=True):
-            blocks = weights[group.packed].reshape(group.shape)
-            for part in group.parts():
-                np.matmul(blocks[part], self._gather(x, group.columns[part]), out=out[part])
+            self._multiply(group, group.own, weights, x, out)
+
+    def forward_rest(self, weights: Floats, x: Floats, y: Floats) -> None:
+        """Products of the other blocks; then all are added up, in the order of blocks."""
+        self._check(weights, y, x, self._x_rows)
+        for group, out in zip(self._groups, self._sums[0].begin(y), strict=True):
+            self._multiply(group, group.rest, weights, x, out)
         self._sums[0].end(y)
+
+    def _multiply(self, group: _Group, parts: list[slice], weights: Floats, x: Floats, out: Floats) -> None:
+        blocks = weights[group.packed].reshape(group.shape)
+        for part in parts:
+            np.matmul(blocks[part], self._gather(x, group.inputs[part]), out=out[part])
 
     def backward(self, weights: Floats, error: Floats, x_error: Floats) -> None:
         """``D = W^T E``; columns without nonzeros become 0."""
-        self._check(weights, error, x_error)
+        self._check(weights, error, x_error, self._shape[1])
         for group, out in zip(self._groups, self._sums[1].begin(x_error), strict=True):
             blocks = weights[group.packed].reshape(group.shape).transpose(0, 2, 1)
-            for part in group.parts():
+            for part in group.parts:
                 np.matmul(blocks[part], self._gather(error, group.rows[part]), out=out[part])
         self._sums[1].end(x_error)
 
     def gradient(self, error: Floats, x: Floats, gradient: Floats) -> None:
         """``G = E X^T`` of whole blocks, then 0 in their fill."""
-        self._check(gradient, error, x)
+        self._check(gradient, error, x, self._x_rows)
         for group in self._groups:
             out = gradient[group.packed].reshape(group.shape)
-            for part in group.parts():
+            for part in group.parts:
                 errors = self._gather(error, group.rows[part])
-                inputs = self._gather(x, group.columns[part], errors.size)
+                inputs = self._gather(x, group.inputs[part], errors.size)
                 # Products of columns and rows are no work for BLAS.
                 product = np.multiply if self.samples == 1 else np.matmul
                 product(errors, inputs.transpose(0, 2, 1), out=out[part])
@@ -147,8 +201,8 @@ class BlockKernels:
         np.take(operand, numbers.reshape(-1), axis=0, out=gathered, mode="clip")
         return gathered.reshape(count, size, self.samples)
 
-    def _check(self, stored: Floats, rows: Floats, columns: Floats) -> None:
-        _check_operands(self.stored, self._shape, self.samples, stored, rows, columns)
+    def _check(self, stored: Floats, rows: Floats, columns: Floats, count: int) -> None:
+        _check_operands(self.stored, (self._shape[0], count), self.samples, stored, rows, columns)
 
 
 class BlockProducts(BlockKernels):
@@ -160,6 +214,8 @@ class BlockProducts(BlockKernels):
         Of the layer's pattern.
     samples : int
         Columns of all operands.
+    inputs : InputRows or None
+        None: each column is multiplied by the row of its number.
 
     Raises
     ------
@@ -167,8 +223,8 @@ class BlockProducts(BlockKernels):
         As :class:`BlockKernels`.
     """
 
-    def __init__(self, cover: BlockCover, samples: int) -> None:
-        super().__init__(cover, samples, kept_words(cover), WorkMemories())
+    def __init__(self, cover: BlockCover, samples: int, inputs: InputRows | None = None) -> None:
+        super().__init__(cover, samples, kept_words(cover), WorkMemories(), inputs)
         self.cover = cover
 
     def pack(self, values: NDArray[Any]) -> Floats:
@@ -192,6 +248,8 @@ class CsrProducts:
         Its values do not count.
     samples : int
         Columns of all operands.
+    inputs : InputRows or None
+        None: each column is multiplied by the row of its number.
 
     Raises
     ------
@@ -199,14 +257,20 @@ class CsrProducts:
         If there is no sample; and by each product, if an operand has another shape, is not C-contiguous or not float32.
     """
 
-    def __init__(self, pattern: csr_array, samples: int) -> None:
+    def __init__(self, pattern: csr_array, samples: int, inputs: InputRows | None = None) -> None:
         _check_samples(samples)
         self.samples, self.stored, self._shape = samples, pattern.nnz, pattern.shape
+        self._x_rows = pattern.shape[1] if inputs is None else inputs.rows
         parts = np.zeros(pattern.nnz, np.float32), pattern.indices, pattern.indptr
-        self._matrix = csr_array(parts, shape=pattern.shape)
         self._turned = csc_array(parts, shape=pattern.shape[::-1])
-        self._rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+        self._rows = entry_rows(pattern)
         self._columns = pattern.indices.astype(np.int64)
+        own = np.zeros(pattern.nnz, np.bool_)
+        if inputs is not None:
+            self._columns, own = inputs.numbers[self._columns], inputs.own[self._columns]
+        self.divided = bool(own.any() and not own.all())
+        self._own, self._rest = (self._part(np.flatnonzero(chosen)) if self.divided else self._part(slice(None))
+                                 for chosen in (own, ~own))
         self._tile = max(1, TILE_WORDS // (2 * samples))
         self._gathered = np.empty((2, min(self._tile, self.stored), samples), np.float32)
 
@@ -220,19 +284,39 @@ class CsrProducts:
 
     def forward(self, weights: Floats, x: Floats, y: Floats) -> None:
         """``Y = W X``."""
-        self._check(weights, y, x)
-        self._matrix.data = weights
-        y[:] = self._matrix @ x
+        self.forward_own(weights, x, y)
+        self.forward_rest(weights, x, y)
+
+    def forward_own(self, weights: Floats, x: Floats, y: Floats) -> None:
+        """Products of the nonzeros whose rows of X are there before others; nothing, if these are none or all."""
+        self._check(weights, y, x, self._x_rows)
+        if self.divided:
+            y[:] = self._own.multiply(weights, x)
+
+    def forward_rest(self, weights: Floats, x: Floats, y: Floats) -> None:
+        """Products of the other nonzeros, which are added to those."""
+        self._check(weights, y, x, self._x_rows)
+        if self.divided:
+            y += self._rest.multiply(weights, x)
+        else:
+            y[:] = self._rest.multiply(weights, x)
+
+    def _part(self, nonzeros: Integers | slice) -> _CsrPart:
+        """The product of some nonzeros."""
+        counts = np.bincount(self._rows[nonzeros], minlength=self._shape[0])
+        columns = self._columns[nonzeros]
+        return _CsrPart(nonzeros, csr_array((np.zeros(len(columns), np.float32), columns, starts_of(counts)),
+                                            shape=(self._shape[0], self._x_rows)))
 
     def backward(self, weights: Floats, error: Floats, x_error: Floats) -> None:
         """``D = W^T E``."""
-        self._check(weights, error, x_error)
+        self._check(weights, error, x_error, self._shape[1])
         self._turned.data = weights
         x_error[:] = self._turned @ error
 
     def gradient(self, error: Floats, x: Floats, gradient: Floats) -> None:
         """``G = E X^T``, some nonzeros at a time."""
-        self._check(gradient, error, x)
+        self._check(gradient, error, x, self._x_rows)
         for start in range(0, self.stored, self._tile):
             part = slice(start, start + self._tile)
             errors, inputs = self._gathered[:, :len(self._rows[part])]
@@ -240,20 +324,52 @@ class CsrProducts:
             np.take(x, self._columns[part], axis=0, out=inputs, mode="clip")
             np.einsum("es,es->e", errors, inputs, out=gradient[part])
 
-    def _check(self, stored: Floats, rows: Floats, columns: Floats) -> None:
-        _check_operands(self.stored, self._shape, self.samples, stored, rows, columns)
+    def _check(self, stored: Floats, rows: Floats, columns: Floats, count: int) -> None:
+        _check_operands(self.stored, (self._shape[0], count), self.samples, stored, rows, columns)
+
+
+class _CsrPart(NamedTuple):
+    """Some nonzeros, and the matrix of them, whose values are set for each product."""
+
+    nonzeros: Integers | slice
+    matrix: csr_array
+
+    def multiply(self, weights: Floats, x: Floats) -> Floats:
+        """Their product with X."""
+        self.matrix.data = weights[self.nonzeros]
+        product: Floats = self.matrix @ x
+        return product
 
 
 class _Group:
-    """Blocks of one shape, and how many of them are taken at a time."""
+    """Blocks of one shape, and how many of them are taken at a time: ``parts`` of all; in ``forward`` those that go
+    ahead, ``own``, and the ``rest``."""
 
-    def __init__(self, group: BlockGroup, samples: int) -> None:
-        self.shape, self.packed, self.rows, self.columns = group.shape, group.packed, group.rows, group.columns
+    def __init__(self, group: BlockGroup, samples: int, inputs: InputRows | None) -> None:
+        self.shape, self.packed, self.rows = group.shape, group.packed, group.rows
+        #: Rows of X, ``[blocks, columns]``.
+        self.inputs = group.columns if inputs is None else inputs.numbers[group.columns]
         self.tile = min(group.count, max(1, TILE_WORDS // (samples * sum(group.shape[1:]))))
+        self.parts = list(self._tiles(0, group.count))
+        self.own: list[slice] = []
+        self.rest = self.parts
+        if inputs is not None:
+            ahead = np.logical_and.reduce(inputs.own[group.columns], axis=1)
+            for first, end in _runs(ahead):
+                if end - first < AHEAD_BLOCKS:
+                    ahead[first:end] = False
+            self.own, self.rest = ([part for run in _runs(chosen) for part in self._tiles(*run)]
+                                   for chosen in (ahead, ~ahead))
 
-    def parts(self) -> Iterator[slice]:
-        for start in range(0, self.shape[0], self.tile):
-            yield slice(start, min(start + self.tile, self.shape[0]))
+    def _tiles(self, first: int, end: int) -> Iterator[slice]:
+        for start in range(first, end, self.tile):
+            yield slice(start, min(start + self.tile, end))
+
+
+def _runs(chosen: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First and end of each run of chosen elements."""
+    bounds = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    return [(int(first), int(end)) for first, end in bounds.reshape(-1, 2)]
 
 
 class _Sums:

@@ -88,11 +88,13 @@ def copied_tile(memory: Memory, die: int, work: TileCopy) -> Made:
 
 def tile_places(memory: Memory, die: int, work: TileCopy, other: int) -> list[TilePlace]:
     """The places on another die, whose memory this is, of a tile that a die copies."""
-    if work.index is not None:
-        scatter, target = work.index.scatter, memory.view(work.target)
-        return [NumberedRows(target, work.index.rows, work.added) if scatter else target
-                for to, _ in _receivers(work, die) if to == other]
-    return [_planes(memory, work, work.target, work.apart[1]) for to, _ in _receivers(work, die) if to == other]
+    count = sum(to == other for to, _ in _receivers(work, die))
+    if not count:
+        return []
+    if work.index is None:
+        return [_planes(memory, work, work.target, work.apart[1])] * count
+    target = memory.view(work.target)
+    return [NumberedRows(target, work.index.rows, work.added) if work.index.scatter else target] * count
 
 
 def rows_kernel(memory: Memory, work: RowsByNumber) -> Kernel:

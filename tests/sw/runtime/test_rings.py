@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from plinth.runtime import rings
+from plinth.runtime.memory import Floats
 from plinth.runtime.rings import MemberRows, OwnerChunks, RingPasses
 from plinth.step.tasks import Phase
 
@@ -11,7 +12,7 @@ from plinth.step.tasks import Phase
 class Nobody:
     """No other process."""
 
-    def incoming(self, rank: int, tag: int, words: int) -> rings.Incoming:
+    def incoming(self, rank: int, tag: int, words: int, place: Floats | None = None) -> rings.Incoming:
         raise AssertionError("nothing comes from another process")
 
     def outgoing(self, rank: int, tag: int, words: int) -> rings.Outgoing:

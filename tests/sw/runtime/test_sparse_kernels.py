@@ -11,7 +11,7 @@ from plinth.machine.blocks import given_cover
 from plinth.machine.covers import cover
 from plinth.network.sparse.radix_net import UNIFORM, RadixNet
 from plinth.runtime import sparse_kernels
-from plinth.runtime.sparse_kernels import BlockProducts, CsrProducts, SparseKernel, sparse_products
+from plinth.runtime.sparse_kernels import BlockProducts, CsrProducts, InputRows, SparseKernel, sparse_products
 
 Make = Callable[[csr_array, int], SparseKernel]
 
@@ -79,6 +79,50 @@ def test_radix_net(samples: int, tile_words: int, monkeypatch: pytest.MonkeyPatc
         for rows in (np.arange(256), np.sort(np.random.default_rng(layer).permutation(256)[:100])):
             pattern = network.rows(layer, rows)
             checked(pattern, BlockProducts(cover(pattern, 32, 32), samples), samples)
+
+
+@pytest.mark.parametrize("samples", [3, 32])
+@pytest.mark.parametrize("kind", KERNELS)
+def test_some_rows_of_x_come_later(kind: str, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of X in another order, with others between; those that come later are not read before, and fewer blocks that
+    need none of them than pay do not go ahead."""
+    monkeypatch.setattr(sparse_kernels, "AHEAD_BLOCKS", 2)
+    rng = np.random.default_rng(1)
+    pattern = RadixNet(neurons=256, layers=8, seed=2, weights=UNIFORM).rows(0, np.arange(256))
+    make = {"exact": lambda inputs: BlockProducts(cover(pattern, 16, 32), samples, inputs),
+            "filled": lambda inputs: BlockProducts(cover(pattern, 8, 8, block_cost), samples, inputs),
+            "whole": lambda inputs: BlockProducts(
+                given_cover(pattern, [(np.arange(256), np.arange(256))]), samples, inputs),
+            "csr": lambda inputs: CsrProducts(pattern, samples, inputs)}[kind]
+    values = rng.uniform(-1, 1, pattern.nnz).astype(np.float32)
+    dense = csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape).toarray()
+    x = rng.uniform(-1, 1, (300, samples)).astype(np.float32)
+    error = rng.uniform(-1, 1, (256, samples)).astype(np.float32)
+    for own in (np.arange(256) % 16 < 9, np.ones(256, np.bool_), np.zeros(256, np.bool_)):
+        numbers = rng.permutation(300)[:256]
+        products = make(InputRows(300, numbers, own))
+        assert products.divided == (own.any() and not own.all() and kind != "whole")
+        weights, late = products.pack(values), np.delete(np.arange(300), numbers[own])
+        there, y = x.copy(), np.full((256, samples), np.nan, np.float32)
+        there[late] = np.nan
+        products.forward_own(weights, there, y)
+        products.forward_rest(weights, x, y)
+        assert np.allclose(y, dense @ x[numbers], atol=1e-4)
+        whole, gradient = np.empty_like(y), np.empty(products.stored, np.float32)
+        products.forward(weights, x, whole)
+        assert np.array_equal(y, whole)
+        products.gradient(error, x, gradient)
+        assert np.allclose(products.unpack(gradient), (error @ x[numbers].T)[dense != 0], atol=1e-3)
+        x_error = np.empty((256, samples), np.float32)
+        products.backward(weights, error, x_error)
+        assert np.allclose(x_error, dense.T @ error, atol=1e-3)
+        if kind != "csr":
+            # Whole blocks go ahead: sums are those without rows that come later.
+            plain = make(None)
+            plain.forward(plain.pack(values), np.ascontiguousarray(x[numbers]), whole)
+            assert np.array_equal(y, whole)
+    monkeypatch.setattr(sparse_kernels, "AHEAD_BLOCKS", 1000)
+    assert make(InputRows(300, np.arange(256), np.arange(256) < 200)).divided == (kind == "csr")
 
 
 def test_what_is_not_finite_stays_out_of_fill() -> None:
