@@ -13,6 +13,7 @@ kernels          operations that a die does for itself: a kernel for each kind
 crossings        operations that move words between dies, within a process and to others
 rings            sums over rings of dies, and sums by MPI's library
 memory           the places of a die as arrays
+order            the order of the operations in numpy: errors that other dies need before gradients
 overlay          places that share memory, as they are never needed at once
 halos            rows of other dies that sparse layers read, behind a map's own ones
 slot_sums        sums of rows that several dies send

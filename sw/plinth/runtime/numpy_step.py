@@ -1,12 +1,12 @@
 """A step in numpy: its operations on whole parts of dies, of all dies or of those of one process among several.
 
-Operations are done in the step's order, of all dies of the process one after the other. What goes to other processes is
-sent as soon as it is made; what comes is waited for where it is touched first, and rings of sums go on meanwhile, an
-operation at a time. Products of sparse layers begin with what needs no rows of other dies
-(:mod:`plinth.runtime.halos`). Results agree with the golden model's to rounding, as sums of products go in the order of
-the kernels' own (``tests/sw/runtime``: each element of weights within 1e-4 of the largest after three steps); they are
-the same in any number of processes. What dies leave out of predicted gathers and skipped scatters is sent here: it is
-what a ReLU makes 0.
+Operations are done in the step's order, but for errors that other dies need (:mod:`plinth.runtime.order`), of all dies
+of the process one after the other. What goes to other processes is sent as soon as it is made; what comes is waited for
+where it is touched first, and rings of sums go on meanwhile, an operation at a time. Products of sparse layers begin
+with what needs no rows of other dies (:mod:`plinth.runtime.halos`). Results agree with the golden model's to rounding,
+as sums of products go in the order of the kernels' own (``tests/sw/runtime``: each element of weights within 1e-4 of
+the largest after three steps); they are the same in any number of processes. What dies leave out of predicted gathers
+and skipped scatters is sent here: it is what a ReLU makes 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from plinth.buffers import Buffer
 from plinth.runtime.halos import Halo, halos, held_places
+from plinth.runtime.order import numpy_order
 from plinth.step.between import Exchange
 from plinth.step.layers.sparse import GatheredRows, SparseProducts
 from plinth.step.operations import Operation, entry_of
@@ -77,13 +78,13 @@ class Overlay:
     separate : list of Place
         Places that have memory of their own.
     operations : list of Operation
-        Those of the step.
+        Those of the step, in numpy's order.
     halos : dict of str to Halo
         Rows of other dies behind a map's own ones, by the name of the tensor that is not used then.
     """
 
     def __init__(self, step: Step, dies: Sequence[int]) -> None:
-        self.operations = step.operations
+        self.operations = numpy_order(step)
         self.halos: dict[str, Halo] = halos(step, self.operations, dies)
         self._skipped = summed_slots(step).keys() | self.halos.keys()
         #: Words of halos behind a place, by die.

@@ -26,6 +26,7 @@ from plinth.step.layers.sparse import SparseProducts
 from plinth.step.operations import Clear
 from plinth.step.pairs import between_processes, joined_messages_between, words_between
 from plinth.step.step import Step
+from plinth.step.tasks import UPDATE
 from plinth.update.rule import UpdateRule
 
 Floats = NDArray[np.float32]
@@ -152,6 +153,21 @@ def test_own_columns_are_multiplied_before_others_come(name: str, kind: type, ow
 def second(step: Step) -> SparseProducts:
     """The second layer's fprop."""
     return [operation for operation in step.operations if isinstance(operation, SparseProducts)][1]
+
+
+def test_errors_go_before_gradients() -> None:
+    """In numpy; each operation is done once, and errors of the first layer, which go nowhere, stay behind."""
+    step = training("entries", 2).step
+    ordered = Overlay(step, [0]).operations
+    assert sorted(map(id, ordered)) == sorted(map(id, step.operations)) and ordered != step.operations
+    names = [operation.name for operation in ordered]
+    for layer in ("fc2", "fc1"):
+        sent = next(name for name in names if ".reduce." in name and name.endswith(layer))
+        order = [f"{layer}.bprop", sent, f"{layer}.update_grad", f"{layer}.all_reduce"]
+        assert [name for name in names if name in order] == order
+    gradients = [operation.name for operation in step.operations
+                 if isinstance(operation, SparseProducts) and operation.direction == UPDATE]
+    assert names.index("fc2.update_grad") < names.index("fc1.bprop") and len(gradients) == 3
 
 
 def test_which_exchanges_have_halos() -> None:
