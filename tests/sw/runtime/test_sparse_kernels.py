@@ -89,11 +89,12 @@ def test_some_rows_of_x_come_later(kind: str, samples: int, monkeypatch: pytest.
     monkeypatch.setattr(sparse_kernels, "AHEAD_BLOCKS", 2)
     rng = np.random.default_rng(1)
     pattern = RadixNet(neurons=256, layers=8, seed=2, weights=UNIFORM).rows(0, np.arange(256))
-    make = {"exact": lambda inputs: BlockProducts(cover(pattern, 16, 32), samples, inputs),
-            "filled": lambda inputs: BlockProducts(cover(pattern, 8, 8, block_cost), samples, inputs),
-            "whole": lambda inputs: BlockProducts(
-                given_cover(pattern, [(np.arange(256), np.arange(256))]), samples, inputs),
-            "csr": lambda inputs: CsrProducts(pattern, samples, inputs)}[kind]
+    covers = {"exact": cover(pattern, 16, 32), "filled": cover(pattern, 8, 8, block_cost),
+              "whole": given_cover(pattern, [(np.arange(256), np.arange(256))])}
+
+    def make(inputs: InputRows | None) -> SparseKernel:
+        return CsrProducts(pattern, samples, inputs) if kind == "csr" else BlockProducts(covers[kind], samples, inputs)
+
     values = rng.uniform(-1, 1, pattern.nnz).astype(np.float32)
     dense = csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape).toarray()
     x = rng.uniform(-1, 1, (300, samples)).astype(np.float32)
