@@ -175,12 +175,12 @@ def test_a_rank_that_never_comes_to_mpi_ends_all(odd: str, code: int, line: str)
 def test_a_rank_that_hangs_is_named(device: str, why: str) -> None:
     """Behind what the others have waited for, on standard error."""
     script = ("import os, signal\nimport plinth.runtime.mpi, plinth_sim.golden.array as array\n"
-              "import plinth.runtime.mpi_messages as messages\nimport plinth.train.job as job\n"
+              "import plinth.runtime.mpi_messages as messages\nfrom plinth.train.session import Session\n"
               "from plinth.cli import main\nplinth.runtime.mpi.LEAVE_SECONDS = 1\n"
               "for kind in array.GoldenArray, messages.MpiMessages:\n"
               "    kind.__init__.__kwdefaults__['patience_seconds'] = 4\n"
               "def hang(*_, **__): os.kill(os.getpid(), signal.SIGSTOP)\n"
-              "if os.environ['PMI_RANK'] == '1': job.evaluate = hang\n"
+              "if os.environ['PMI_RANK'] == '1': Session.each_parameter = hang\n"
               f"main({[*START, '--device', device, '--out']} + [os.environ['OUT']])\n")
     run = mpiexec(2, "-c", script)
     assert run.returncode == 2 and run.stdout == ""
