@@ -54,7 +54,7 @@ def hypergraph(graph: PlanGraph, levels: int, dies: int, how: str | None = None,
 
 
 def given_owners(graph: PlanGraph, levels: int, dies: int, owners: Sequence[Integers]) -> tuple[Splits, Partition]:
-    """The same of owners that are given: of each sparse layer, chain by chain, the die of each row.
+    """Splits and lists of owners that are given: of each sparse layer, chain by chain, the die of each row.
 
     Raises
     ------

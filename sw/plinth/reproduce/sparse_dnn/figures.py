@@ -19,8 +19,9 @@ from plinth.reproduce.sparse_dnn.scaling import ScalingPoint
 AMOUNTS = ("vol_avg", "vol_max", "msg_avg", "msg_max")
 #: Numbers of neurons that the text's ranges are compared for.
 RANGES = (1024, 4096, 16384)
-#: Ranks of the figures of scaling, up to how many of them are measured; inputs of a step.
-RANKS, MEASURED = (1, 2, 4, 8, 16, *PROCESSORS), 2
+#: Ranks of the figures of scaling; up to how many of them are measured, and of how many neurons, as steps of more take
+#: minutes each to be built; inputs of a step.
+RANKS, MEASURED, MEASURED_NEURONS = (1, 2, 4, 8, 16, *PROCESSORS), 2, 1024
 SAMPLES = (1, 64)
 #: Part of the formula by which a layer of R in a run may differ from it: 0.9 %, and its draw.
 MOST_BEYOND = 0.03
@@ -163,7 +164,8 @@ def scaling(draft: Draft) -> None:
             for parts in RANKS:
                 run = partial(_pair, neurons, parts, samples)
                 pairs[parts] = run(simulated)
-                found = {"simulated": pairs[parts]} | ({"measured": run(measured)} if parts <= MEASURED else {})
+                found = {"simulated": pairs[parts]} | (
+                        {"measured": run(measured)} if parts <= MEASURED and neurons <= MEASURED_NEURONS else {})
                 for how, (h, r) in found.items():
                     one = pairs[1][0] if how == "simulated" else _pair(neurons, 1, samples, measured)[0]
                     columns: dict[str, Value] = {
