@@ -1,10 +1,12 @@
 """``import plinth``: as the command line computes, from arrays in memory, and what is refused before any work."""
 
+import ast
 import inspect
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,9 @@ import pytest
 
 import plinth
 from plinth import cli, defaults
-from plinth.api import arguments
 from plinth.array.array import ring
 from plinth.cli.commands import cli as commands
+from plinth.cli.flags import FLAGS, SWITCHES, with_flags
 from plinth.errors import UserError
 from plinth.network.layers import Relu, Shape
 from plinth.network.network import Network, perceptron
@@ -110,22 +112,22 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.network(3), "network must be a name, a path, or an object of the library, not 3"),
     (lambda: plinth.network("nope"), "digits-mlp"),
     (lambda: plinth.network(winograd=3), "winograd must be one of 'off', 'auto', 2, 4, '2', '4', not 3"),
-    (lambda: plinth.network(winograd=2), "say winograd off, or auto, and weights spatial"),
+    (lambda: plinth.network(winograd=2), "say winograd=off, or auto, and weights=spatial"),
     (lambda: plinth.network("digits-cnn", shares="0.5"), "shares must be numbers from 0 to 1, not '0.5'"),
     (lambda: plinth.array("nope"), "array 'nope' is unknown"),
     (lambda: plinth.array(dies=0), "dies must be an integer from 1 to 1024, not 0"),
     (lambda: plinth.array(dies=True), "dies must be an integer from 1 to 1024, not True"),
     (lambda: plinth.array(dies=int), "dies must be an integer from 1 to 1024, not <class 'int'>"),
     (lambda: plinth.array(dies=np.arange(3)), "dies must be an integer from 1 to 1024, not array([0, 1, 2])"),
-    (lambda: plinth.array("ring-4", dies=2), "dies 2 does not fit array 'ring-4', which has 4; leave dies out"),
-    (lambda: plinth.array(machine="ndp", format="fixed"), "'ndp' does not compute in format fixed, but in fp32"),
+    (lambda: plinth.array("ring-4", dies=2), "dies=2 does not fit array 'ring-4', which has 4; leave dies= out"),
+    (lambda: plinth.array(machine="ndp", format="fixed"), "'ndp' does not compute in format=fixed, but in fp32"),
     (lambda: plinth.plan(batch=0), "batch must be an integer from 1 to"),
     (lambda: plinth.plan(planner="best"), "planner must be one of 'data', 'model'"),
     (lambda: plinth.plan(planner=["data"]), "planner must be one of"),
     (lambda: plinth.plan(model="paper"), "model must be one of 'exact', 'published', not 'paper'"),
     (lambda: plinth.plan(update="sdg"), "update must be one of 'sgd'"),
     (lambda: plinth.plan(wide=1), "wide must be True or False, not 1"),
-    (lambda: plinth.plan(wide=True, stochastic=True), "give wide=False, or leave stochastic out"),
+    (lambda: plinth.plan(wide=True, stochastic=True), "give wide=False, or leave stochastic= out"),
     (lambda: plinth.plan(progress=3), "progress must be a callable"),
     (lambda: plinth.plan(lists=3), "lists must be a path, not 3"),
     (lambda: plinth.plan(lists={"fc9": {}}), "unknown key 'fc9'"),
@@ -148,11 +150,11 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.simulate(slow={0: 0}), "a factor of slow must be a finite number from 0.001 to 100000, not 0"),
     (lambda: plinth.simulate(slow=[1]), "slow must be a mapping of dies to factors, not [1]"),
     (lambda: plinth.simulate(slow={9: 2}), "die 9 cannot be slow"),
-    (lambda: plinth.simulate(plinth.plan(), planner="data"), "planner and a plan both say"),
-    (lambda: plinth.simulate(plinth.plan(), wide=False), "wide and a plan both say"),
-    (lambda: plinth.train(plinth.plan(), planner="data"), "planner and a plan both say"),
-    (lambda: plinth.train(plinth.plan(), model="exact"), "model and a plan both say"),
-    (lambda: plinth.train(plinth.plan(), batch=64), "the plan is for batch 128, not 64; leave batch out"),
+    (lambda: plinth.simulate(plinth.plan(), planner="data"), "planner= and a plan both say"),
+    (lambda: plinth.simulate(plinth.plan(), wide=False), "wide= and a plan both say"),
+    (lambda: plinth.train(plinth.plan(), planner="data"), "planner= and a plan both say"),
+    (lambda: plinth.train(plinth.plan(), model="exact"), "model= and a plan both say"),
+    (lambda: plinth.train(plinth.plan(), batch=64), "the plan is for batch 128, not 64; leave batch= out"),
     (lambda: plinth.train(plinth.plan(), array="ring-2"), "the plan is for dies 4 of array 'ring-4', not 2"),
     (lambda: plinth.train(device="board"), "device must be one of 'golden', 'numpy', 'cosim', not 'board'"),
     (lambda: plinth.train(x=X), "x and y must be given together"),
@@ -166,18 +168,18 @@ X, Y = np.zeros((20, 64)), np.zeros(20, int)
     (lambda: plinth.train(x=[[1], [1, 2]], y=[0, 1]), "x must be an array of real numbers"),
     (lambda: plinth.train(x=np.ma.masked_less(X, 1), y=Y), "x is a masked array"),
     (lambda: plinth.train(x="nowhere"), "nowhere: is neither a file nor a data set"),
-    (lambda: plinth.train(batch=4000), "larger than the 1437 training samples; give a smaller batch"),
+    (lambda: plinth.train(batch=4000), "larger than the 1437 training samples; give a smaller batch="),
     (lambda: plinth.train(rate=float("nan")), "rate must be a finite number, not nan"),
     (lambda: plinth.train(rate=-1), "rate must be above 0 and finite"),
-    (lambda: plinth.train(momentum=0.5), "update 'sgd' has no momentum; leave it out"),
-    (lambda: plinth.train(device="numpy", memory_mib=64), "memory_mib is that of dies, and device numpy has none"),
-    (lambda: plinth.train(threads=2), "which device golden does not run"),
-    (lambda: plinth.train(scale=0), "scale 0: a scale must be above 0 and finite"),
-    (lambda: plinth.train(scale="big"), "scale 'big' is neither auto nor a factor"),
+    (lambda: plinth.train(momentum=0.5), "update 'sgd' has no momentum=; leave it out"),
+    (lambda: plinth.train(device="numpy", memory_mib=64), "memory_mib= is that of dies, and device=numpy has none"),
+    (lambda: plinth.train(threads=2), "which device=golden does not run"),
+    (lambda: plinth.train(scale=0), "scale=0: a scale must be above 0 and finite"),
+    (lambda: plinth.train(scale="big"), "scale='big' is neither auto nor a factor"),
     (lambda: plinth.train(seed=-1), "seed must be an integer from 0 to"),
-    (lambda: plinth.train(save="/"), "save / is a folder; give the name of a file"),
+    (lambda: plinth.train(save="/"), "save=/ is a folder; give the name of a file"),
     (lambda: plinth.train(steps=1, save="/proc/none/w.npz"), "w.npz: cannot be written"),
-    (lambda: plinth.train(memory_mib=1, batch=1437, array="ring-1"), "memory_mib at least"),
+    (lambda: plinth.train(memory_mib=1, batch=1437, array="ring-1"), "memory_mib= at least"),
     (lambda: plinth.verilog("ndp-huge"), "preset 'ndp-huge' is unknown"),
     (lambda: plinth.verilog(None), "preset must be a name")])
 def test_what_nothing_can_mean_is_refused_in_one_line(call: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,17 +209,62 @@ def test_what_is_built_of_the_wrong_types_is_refused_in_one_line(call: Any, reas
     assert "\n" not in str(refused.value)
 
 
-def test_options_of_messages_have_arguments() -> None:
-    """Of every option of the commands behind the library that the library has an argument for."""
-    words = {parameter.opts[0].removeprefix("--") for name in ("plan", "simulate", "train", "step")
-             for parameter in commands.commands[name].params if parameter.opts[0].startswith("--")}
-    assert words - set(arguments.WORDS) == {"plan", "out", "picture", "json", "trace", "against", "bitstream", "resume",
-                                            "change", "waves"}
+def test_arguments_of_messages_have_flags() -> None:
+    """Of every argument of the library that is a flag of a command, and of no others but those of commands alone."""
+    parameters = [parameter for name in ("plan", "simulate", "train", "step")
+                  for parameter in commands.commands[name].params]
+    words = {word for parameter in parameters for word in (*parameter.opts, *parameter.secondary_opts)
+             if word.startswith("--")}
+    assert words - {*FLAGS.values(), *SWITCHES.values()} == {"--picture", "--json", "--trace", "--against", "--preset"}
+    assert {*FLAGS.values(), *SWITCHES.values()} <= words | {"--reduce"}
     taken = {name for function in (plinth.plan, plinth.simulate, plinth.train, plinth.network, plinth.array,
                                    plinth.PlanResult.step) for name in inspect.signature(function).parameters}
-    assert {word.partition("=")[0] for word in arguments.WORDS.values()} - taken == {"x and y"}
-    assert arguments.library_words("give --batch, a--batch or --nothing") == "give batch, a--batch or --nothing"
-    assert arguments.library_words("`plinth plan --batch`; --dies") == "`plinth plan --batch`; dies"
+    assert set(FLAGS) - taken == {"plan", "out", "bitstream", "resume", "change", "waves"}
+
+
+@pytest.mark.parametrize(("said", "shown"), [
+    ("leave batch= out", "leave --batch out"),
+    ("dies=, machine= and format= out; x", "--dies, --machine and --format out; x"),
+    ("choose format=fp32, or memory_mib= at least 3 (scale=auto)",
+     "choose --format fp32, or --memory at least 3 (--scale auto)"), ("a smaller rate=", "a smaller --rate"),
+    ("give wide=False, or leave stochastic= out", "give --narrow, or leave --stochastic out"),
+    ("with stochastic=True, not wide=True", "with --stochastic, not --wide"),
+    ("device=serial:PORT", "--device serial:PORT"),
+    ("`plinth.plan(batch=3)`; batch=3", "`plinth.plan(batch=3)`; --batch 3"),
+    ("file 'batch=3', a_batch=, no=3, scale='big'", "file 'batch=3', a_batch=, no=3, --scale 'big'")])
+def test_the_command_line_names_flags(said: str, shown: str) -> None:
+    assert with_flags(said) == with_flags(shown) == shown
+
+
+def _texts(source: str) -> Iterator[str]:
+    """Texts of a module but its docstrings, without what stands between backticks."""
+    tree = ast.parse(source)
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
+                  if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and node.body
+                  and isinstance(node.body[0], ast.Expr)}
+    joined = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "0" for part in node.values)
+        elif isinstance(node, ast.Constant) and id(node) not in docstrings | joined:
+            text = str(node.value)
+        yield "".join(text.split("`")[::2])
+
+
+#: Modules of the library that speak of commands: they make their command lines, or show what commands print.
+_OF_COMMANDS = {"doctor.py", "files/reports.py", "partition/hypergraph/annealing.py", "plan/plan_file.py",
+                "report/step.py"}
+
+
+def test_messages_of_the_library_name_no_flags() -> None:
+    rooms, naming = Path(plinth.__file__).parent, set()
+    for path in rooms.rglob("*.py"):
+        module = path.relative_to(rooms)
+        if module.parts[0] not in ("bench", "cli", "reproduce") and any(
+                re.search(r"(?<![\w-])--[a-z{0]", text) for text in _texts(path.read_text())):
+            naming.add(str(module))
+    assert naming == _OF_COMMANDS
 
 
 def test_names_are_loaded_when_they_are_used() -> None:

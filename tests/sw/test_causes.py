@@ -38,7 +38,7 @@ def cause(x: np.ndarray, y: np.ndarray, rule: UpdateRule, number_format: str = "
 
 @pytest.mark.parametrize(("number_format", "size"), [("fp32", 3e38), ("mixed", 6e4)])
 def test_samples_that_are_too_large_are_to_be_scaled(number_format: str, size: float) -> None:
-    assert f"are too large for format {number_format}; scale them to about 1, as by --scale auto" in cause(
+    assert f"are too large for format {number_format}; scale them to about 1, as by scale=auto" in cause(
         np.float32(size) * X, Y, UpdateRule(rate=0.1), number_format)
 
 
@@ -57,13 +57,13 @@ def test_targets_that_are_too_large_are_to_be_scaled() -> None:
     (UpdateRule(SGD, rate=1e30), "fp32"), (UpdateRule(MOMENTUM, rate=1e3), "fp32"),
     (UpdateRule(SGD, rate=1e5), "mixed"), (UpdateRule(SGD, rate=1e3), "fixed")])
 def test_a_rate_that_float64_diverges_with_as_well(rule: UpdateRule, number_format: str) -> None:
-    assert cause(X, Y, rule, number_format) == "training diverges, in float64 as well; give a smaller --rate"
+    assert cause(X, Y, rule, number_format) == "training diverges, in float64 as well; give a smaller rate="
 
 
 def test_divergence_has_the_remedies_of_its_rule_and_samples() -> None:
     rule = UpdateRule(ADAGRAD_PRINTED, rate=0.01, epsilon=1e-8)
-    assert cause(X, Y, rule).endswith("as well; give a smaller --rate or a larger --epsilon")
-    assert "; scale samples of up to 1e+03 to about 1 (--scale auto), or give a smaller --rate" in cause(
+    assert cause(X, Y, rule).endswith("as well; give a smaller rate= or a larger epsilon=")
+    assert "; scale samples of up to 1e+03 to about 1 (scale=auto), or give a smaller rate=" in cause(
         1000 * X, Y, UpdateRule(rate=100.0))
 
 
@@ -71,7 +71,7 @@ def test_divergence_has_the_remedies_of_its_rule_and_samples() -> None:
                                   UpdateRule(ADAGRAD_PRINTED, rate=0.005, epsilon=0.01)], ids=str)
 def test_a_wrong_step_of_a_rule_that_trains(rule: UpdateRule) -> None:
     assert cause(X, Y, rule) == "float64 does not diverge from the same weights, so that the dies' step is wrong"
-    assert cause(X, Y, rule, "mixed").endswith("asks for more than its 16 bits, which --format fp32 does not")
+    assert cause(X, Y, rule, "mixed").endswith("asks for more than its 16 bits, which format=fp32 does not")
 
 
 def test_weights_that_have_left_the_format_already() -> None:
@@ -88,5 +88,5 @@ def test_what_deep3_prints_diverges_with_a_small_epsilon(machine: str, tmp_path:
                   "--rate", "0.01", "--epsilon", "1e-6", "--steps", "5", "--out", str(tmp_path)])
     report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
     assert ended.value.code == 2
-    assert "training diverges, in float64 as well; give a smaller --rate or a larger --epsilon" in report["failure"]
+    assert "training diverges, in float64 as well; give a smaller rate= or a larger epsilon=" in report["failure"]
     assert machine == "ndp" or report["saturations"][0]["results"] > 1000

@@ -118,7 +118,7 @@ def test_the_weights_are_not_updated_before_bprop_has_read_them() -> None:
 def test_too_small_a_memory_is_said_with_the_size_that_would_do() -> None:
     network = NETWORKS["digits-mlp"]
     plan = data_parallel(network, dies=1, batch=128)
-    with pytest.raises(UserError, match=r"--memory at least \d+ MiB"):
+    with pytest.raises(UserError, match=r"memory_mib= at least \d+ MiB"):
         lower_training(network, plan, DEMO, rule=UpdateRule(), steps=11, memory_words=1000)
 
 

@@ -1,52 +1,15 @@
-"""Arguments of the library, refused in one line before any work where they mean nothing; and its words in messages.
-
-The rooms below say options as the command line does, ``--batch``. Here the same message says the argument, ``batch``.
-"""
+"""Arguments of the library, refused in one line before any work where they mean nothing."""
 
 import math
 import operator
 import os
-import re
 from collections.abc import Callable, Iterable
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from plinth.errors import UserError, one_line
-from plinth.update.law import NUMBERS
 
-#: Arguments by the options that messages name.
-WORDS = {"check": "check_every", "data": "x and y", "memory": "memory_mib", "narrow": "wide=False",
-         "parts": "lists", "preset": "machine", "save-every": "save_every",
-         **{name: name for name in (
-             "array", "batch", "cost", "device", "die", "dies", "epochs", "format", "kinks", "machine",
-             "model", "planner", "predict", "rate", "reduce", "save", "scale", "seed", "shares", "slow", "steps",
-             "stochastic", "threads", "update", "weights", "wide", "winograd", *NUMBERS)}}
-_OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?![\w-])")
-
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def library_words(text: str) -> str:
-    """A message with arguments in the place of options, but for those of commands, between backticks."""
-    parts = text.split("`")
-    parts[::2] = [_OPTION.sub(lambda match: WORDS.get(match[1], match[0]), part) for part in parts[::2]]
-    return "`".join(parts)
-
-
-def library(function: Callable[P, T]) -> Callable[P, T]:
-    """A function of the library: its errors are in the library's words."""
-    @wraps(function)
-    def run(*arguments: P.args, **options: P.kwargs) -> T:
-        try:
-            return function(*arguments, **options)
-        except UserError as error:
-            error.args = (library_words(str(error)),)
-            error.__notes__ = [library_words(note) for note in error.notes]
-            raise
-
-    return run
 
 
 def shown(value: Any) -> str:

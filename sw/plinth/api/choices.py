@@ -1,6 +1,6 @@
 """Networks, arrays and update rules that were asked for, and the defaults of what was not.
 
-Messages name options as the command line does (``--dies``); :mod:`plinth.api.arguments` has the words of the library.
+Messages name arguments, as ``dies=``; :mod:`plinth.cli.flags` has the words of the command line.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def preset_of(machine: str | None, number_format: str | None) -> str:
     if number_format is None:
         return next(iter(presets.values()))
     if number_format not in presets:
-        raise UserError(f"{machine!r} does not compute in --format {number_format}, but in {' or '.join(presets)}")
+        raise UserError(f"{machine!r} does not compute in format={number_format}, but in {' or '.join(presets)}")
     return presets[number_format]
 
 
@@ -89,10 +89,10 @@ def array_of(source: str | Array | None, dies: int | None = None, machine: str |
         try:
             return ring(dies, preset=wanted)
         except ValueError as error:
-            raise UserError(f"--dies {dies} cannot be: {error}") from None
+            raise UserError(f"dies={dies} cannot be: {error}") from None
     array = source if isinstance(source, Array) else load_array(source)
     if dies is not None and dies != array.dies:
-        raise UserError(f"--dies {dies} does not fit array {array.name!r}, which has {array.dies}; leave --dies out")
+        raise UserError(f"dies={dies} does not fit array {array.name!r}, which has {array.dies}; leave dies= out")
     if machine is None and number_format is None:
         return array
     return _of_preset(array, preset_of(array.preset if machine is None else machine, number_format))
@@ -171,7 +171,7 @@ def network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None,
     if network is not None and network.endswith((".yaml", ".yml", ".json")) and Path(network).is_file() and is_plan(
             Path(network)):
         if plan is not None:
-            raise UserError(f"{network} and --plan {plan} are both plans; leave one of them out")
+            raise UserError(f"{network} and plan={plan} are both plans; leave one of them out")
         return None, Path(network)
     return network, plan
 
@@ -186,7 +186,7 @@ def said_by_plan(**options: Any) -> None:
     """
     names = [name for name, value in options.items() if value is not None]
     if names:
-        raise UserError(f"--{names[0]} and a plan both say how the network is split; leave one of them out")
+        raise UserError(f"{names[0]}= and a plan both say how the network is split; leave one of them out")
 
 
 def with_settings(network: Network, winograd: str | int | None = None, weights: str | None = None,
@@ -243,10 +243,10 @@ def rule_of(array: Array, update: str | None, wide: bool | None, network: str, *
     try:
         rule = rule_for(parameters, update, wide=wide, **options)
     except ValueError as error:
-        raise UserError(f"{error}; mend --update and its options") from None
+        raise UserError(f"{error}; mend update= and its options") from None
     if rule.wide and rule.stochastic:
-        raise UserError("--stochastic rounds what has 16 bits, and wide weights and states have 32; give --narrow, or "
-                        "leave --stochastic out")
+        raise UserError("stochastic= rounds what has 16 bits, and wide weights and states have 32; give wide=False, or "
+                        "leave stochastic= out")
     return rule
 
 

@@ -41,8 +41,10 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
         Instead of a planner.
     array, dies, machine, number_format
         As :func:`plinth.api.choices.array_of`.
-    planner, model, batch, epochs
-        As :class:`~plinth.train.job.JobOptions`.
+    planner, model : str or None
+        How the network is split, and how the planner counts words, by name.
+    batch, epochs : int or None
+        Samples of a step, and passes through the samples.
     update, rate, wide, stochastic
         As :func:`plinth.api.choices.rule_of`.
     numbers : mapping of str to float or None
@@ -76,10 +78,10 @@ def training_job(*, network: Network | None = None, plan: Plan | None = None, ar
             stochastic = plan.rule.stochastic and not wide if stochastic is None else stochastic
             wide = plan.rule.wide if wide is None else wide
     if where.host is not None and device != NUMPY:
-        raise UserError(f"array {where.name!r} is of hosts, which run numpy and are no dies; choose --device {NUMPY}, "
+        raise UserError(f"array {where.name!r} is of hosts, which run numpy and are no dies; choose device={NUMPY}, "
                         "or another array")
     if ports and len(ports) != where.dies:
-        raise UserError(f"the array has {where.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
+        raise UserError(f"the array has {where.dies} dies, but {len(ports)} device=serial:PORT; give one for each")
     rule = rule_of(where, update, wide, definition.name, rate=rate, stochastic=bool(stochastic), **(numbers or {}))
     return JobOptions(network=definition, array=where, batch=batch, planner=planner, model=model, plan=plan,
                       epochs=epochs or epochs_of(definition.name, rule), rule=rule, seed=seed, device=device,
@@ -101,21 +103,21 @@ def check_used(job: JobOptions, options: Container[str]) -> None:
     UserError
         Naming the first of them.
     """
-    simulated = f"the RTL's simulation, which --device {job.device} does not run; leave one of them out"
+    simulated = f"the RTL's simulation, which device={job.device} does not run; leave one of them out"
     for name, used, reason in (
-            ("waves", job.device == COSIM, f"--waves records {simulated}"),
-            ("threads", job.device == COSIM, f"--threads are those of {simulated}"),
-            ("bitstream", job.device == "serial", "--bitstream is what dies behind serial:PORT hold, not those of "
-                                                  f"--device {job.device}; leave one of them out"),
-            ("memory_mib", job.device != NUMPY, f"--memory is that of dies, and --device {NUMPY} has none; leave "
+            ("waves", job.device == COSIM, f"waves= records {simulated}"),
+            ("threads", job.device == COSIM, f"threads= are those of {simulated}"),
+            ("bitstream", job.device == "serial", "bitstream= is what dies behind serial:PORT hold, not those of "
+                                                  f"device={job.device}; leave one of them out"),
+            ("memory_mib", job.device != NUMPY, f"memory_mib= is that of dies, and device={NUMPY} has none; leave "
                                                      "it out"),
-            *((number, number in job.rule.numbers, f"update {job.rule.kind!r} has no --{number}; leave it out")
+            *((number, number in job.rule.numbers, f"update {job.rule.kind!r} has no {number}=; leave it out")
               for number in NUMBERS),
-            ("save_every", job.save is not None, "--save-every says how often --save is written, and there is none; "
+            ("save_every", job.save is not None, "save_every= says how often save= is written, and there is none; "
                                                  "leave one out, or give both"),
-            ("reduce", job.device == NUMPY, f"--reduce is of sums by --device {NUMPY}, those of dies go round rings; "
+            ("reduce", job.device == NUMPY, f"reduce= is of sums by device={NUMPY}, those of dies go round rings; "
                                             "leave it out"),
-            ("change", job.resume is not None, "--change is for runs that go on from a checkpoint, without --resume "
+            ("change", job.resume is not None, "change= is for runs that go on from a checkpoint, without resume= "
                                                "there is none; leave it out")):
         if not used and name in options:
             raise UserError(reason)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth import defaults
-from plinth.api.arguments import choice, integer, library, optional, real, shown
+from plinth.api.arguments import choice, integer, optional, real, shown
 from plinth.api.choices import array_of, die_of, with_settings
 from plinth.array.array import Array
 from plinth.errors import UserError
@@ -53,7 +53,6 @@ def named(name: str, value: Any) -> str:
     return os.fspath(value)
 
 
-@library
 def network(network: str | Path | Network | None = None, *, winograd: str | int | None = None,
             weights: str | None = None, predict: str | int | None = None,
             shares: Iterable[float] | None = None) -> Network:
@@ -85,7 +84,6 @@ def network(network: str | Path | Network | None = None, *, winograd: str | int 
                          **settings)
 
 
-@library
 def array(array: str | Path | Array | None = None, *, dies: int | None = None, machine: str | None = None,
           format: str | None = None) -> Array:
     """An array of dies.
@@ -123,7 +121,6 @@ def array_given(array: Any) -> str | Array | None:
     return array if array is None or isinstance(array, Array) else named("array", array)
 
 
-@library
 def verilog(preset: str) -> str:
     """The synthesizable Verilog of a die, whose top module has the preset's name with underscores.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plinth.api import arguments, html
-from plinth.api.arguments import choice, flag, integer, library, optional
+from plinth.api.arguments import choice, flag, integer, optional
 from plinth.api.choices import array_for, network_of_plan, network_or_plan
 from plinth.api.objects import array_given
 from plinth.api.objects import network as network_of
@@ -124,7 +124,6 @@ class PlanResult(Result):
         head, *rows = shown_plan.split_rows(self.planned)
         return {name: tuple(row[place] for row in rows) for place, name in enumerate(head) if place}
 
-    @library
     def simulate(self, cost: str = "die", slow: Mapping[int, float] | None = None, *, progress: Progress = None
                  ) -> SimulationResult:
         """Simulate the plan's step, as :func:`plinth.simulate`."""
@@ -132,14 +131,12 @@ class PlanResult(Result):
 
         return simulate(self, cost=cost, slow=slow, progress=progress)
 
-    @library
     def train(self, x: Any = None, y: Any = None, **options: Any) -> TrainingResult:
         """Train by the plan, as :func:`plinth.train`, which has the options."""
         from plinth.api.training import train
 
         return train(self, x, y, **options)
 
-    @library
     def step(self, die: int | None = None) -> StepListing:
         """List what the dies do in a step.
 
@@ -158,7 +155,6 @@ class PlanResult(Result):
         die = optional(integer, "die", die, 0, self.plan.dies - 1)
         return StepListing(shown_step.step_report(self.plan, shown_step.step_of_plan(self.plan), die))
 
-    @library
     def save(self, path: str | Path) -> None:
         """Write the plan's file, ``.yaml`` or ``.json``, which ``plinth train`` and :func:`plinth.load_plan` take.
 
@@ -225,7 +221,6 @@ def split_settings(planner: Any, model: Any, batch: Any) -> dict[str, Any]:
             "batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH)}
 
 
-@library
 def plan(network: str | Path | Network | None = None, array: str | Path | Array | None = None, *,
          planner: str | None = None, model: str | None = None, batch: int | None = None, update: str | None = None,
          wide: bool | None = None, stochastic: bool = False, lists: str | Path | Mapping[str, Any] | None = None,
@@ -274,7 +269,6 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
     return PlanResult(planning.plan, network_of_plan(planning.plan), where, planning)
 
 
-@library
 def load_plan(path: str | Path) -> PlanResult:
     """The plan in a file that ``plinth plan --out`` or :meth:`PlanResult.save` wrote; the file is untrusted.
 
@@ -334,4 +328,4 @@ def refuse_beside(settings: Iterable[str]) -> None:
         Naming the first of the settings.
     """
     for name in settings:
-        raise UserError(f"{name} and a plan both say what a step does; leave one of them out")
+        raise UserError(f"{name}= and a plan both say what a step does; leave one of them out")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth.api import arguments, html
-from plinth.api.arguments import choice, integer, library, real, shown
+from plinth.api.arguments import choice, integer, real, shown
 from plinth.api.choices import array_for
 from plinth.api.objects import array_given
 from plinth.api.objects import network as network_of
@@ -73,7 +73,6 @@ class SimulationResult(Result):
         """What the step spends on each layer in each direction; rows add up to the step."""
         return tuple(layer_rows(self.simulated))
 
-    @library
     def save_trace(self, path: str | Path) -> None:
         """Write the step for Perfetto, as ``.json``.
 
@@ -112,7 +111,6 @@ def _slow(slow: Any) -> dict[int, float]:
             real("a factor of slow", factor, LEAST_FACTOR, MOST_FACTOR) for die, factor in (slow or {}).items()}
 
 
-@library
 def simulate(network: str | Path | Network | PlanResult | None = None, array: str | Path | Array | None = None, *,
              planner: str | None = None, model: str | None = None, batch: int | None = None,
              update: str | None = None, wide: bool | None = None, stochastic: bool = False, cost: str = "die",

@@ -80,6 +80,6 @@ def simulated(plan: Plan, array: Array, built: Step, *, cost: str, slow: Mapping
         :func:`plinth.simulate.step.simulated`.
     """
     if array.host is not None and cost != "die":
-        raise UserError(f"array {array.name!r} is of hosts, which have rates of their own; leave out --cost {cost}")
+        raise UserError(f"array {array.name!r} is of hosts, which have rates of their own; leave out cost={cost}")
     step.check_memory(built, array)
     return step.simulated(plan, array, cost=cost, slow=dict(slow), progress=progress, step=built)

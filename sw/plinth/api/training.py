@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plinth import defaults
 from plinth.api import arguments, html
-from plinth.api.arguments import choice, integer, library, optional, real, shown
+from plinth.api.arguments import choice, integer, optional, real, shown
 from plinth.api.objects import array_given
 from plinth.api.objects import network as network_of
 from plinth.api.planning import PlanResult, plan_given, refuse_beside, split_settings, update_settings
@@ -134,7 +134,7 @@ def _scale(scale: Any) -> Scale | None:
     try:
         return Scale(*(real("scale", factor) for factor in factors))
     except ValueError as error:
-        raise UserError(f"scale {shown(scale)}: {error}") from None
+        raise UserError(f"scale={shown(scale)}: {error}") from None
 
 
 def _result(job: JobOptions, run: JobResult, notes: Iterable[str]) -> TrainingResult:
@@ -143,7 +143,6 @@ def _result(job: JobOptions, run: JobResult, notes: Iterable[str]) -> TrainingRe
                           parameters=dict(run.parameters), report=run.report, notes=tuple(notes))
 
 
-@library
 def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike | str | Path | None = None,
           y: ArrayLike | None = None, *, array: str | Path | Array | None = None, planner: str | None = None,
           model: str | None = None, batch: int | None = None, epochs: int | None = None, steps: int | None = None,
@@ -269,5 +268,5 @@ def _file_to_save(save: Any) -> Path | None:
     """Check argument ``save``: the path of a checkpoint, which must not be a folder."""
     place = optional(arguments.path, "save", save)
     if place is not None and place.is_dir():
-        raise UserError(f"save {place} is a folder; give the name of a file")
+        raise UserError(f"save={place} is a folder; give the name of a file")
     return place

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plinth.cli.flags import name_flags
 from plinth.errors import UserError
 from plinth_hw.terminal.commands import CommandGroup
 
@@ -13,7 +14,25 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(CommandGroup):
+    """The commands of the program, whose errors name flags in the place of arguments."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for; what it returns.
+
+        Raises
+        ------
+        UserError
+            Of the command, with flags.
+        """
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            name_flags(error)
+            raise
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="plinth", message="%(prog)s %(version)s")
 def cli() -> None:
     """Plinth: a training accelerator in RTL, its golden model, and the software that drives both."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from plinth.cli.flags import name_flags
 from plinth.errors import UserError
 from plinth.names import MODEL_NAMES, PLANNER_NAMES
 from plinth.update.law import NUMBERS
@@ -77,6 +78,7 @@ def naming_checkpoint(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except UserError as error:
+            name_flags(error)
             context = click.get_current_context()
             typed = _given(context, str(error))
             checkpoint = context.params.get("resume")

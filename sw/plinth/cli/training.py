@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from plinth import defaults, limits
+from plinth.cli.flags import with_flags
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.options import (
     array_options,
@@ -115,7 +116,7 @@ class Run:
 
         job, out = self.job, self.folder.path
         with self.folder, Activity(f"setting up {job.network.name} on {job.array.name}") as activity:
-            run = run_job(job, TrainingProgress(activity), activity.say)
+            run = run_job(job, TrainingProgress(activity), lambda text: activity.say(with_flags(text)))
             done()
             activity.begin(f"writing the report to {out}")
             if out / PLAN in self.folder.outputs():

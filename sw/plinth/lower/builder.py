@@ -218,7 +218,7 @@ def require_memory(parameters: DieParameters, needed_words: int, available_words
     """Raise ``UserError`` if a graph does not fit the die's memory; ``sizes`` are words of its places, by name."""
     if needed_words > available_words:
         size = parameters.word_bits // 8
-        remedy = (f"give --memory at least {-(-size * needed_words // 2**20)} MiB" if parameters.axi_ports else
+        remedy = (f"give memory_mib= at least {-(-size * needed_words // 2**20)} MiB" if parameters.axi_ports else
                   "block RAM has no more; take a smaller batch or network, or more dies")
         places = {name: size * words for name, words in sizes.items()}
         raise UserError(f"the network needs {size * needed_words} bytes of die memory but a die has "

@@ -159,7 +159,7 @@ def _check(plan: Plan, parameters: DieParameters) -> None:
         why = node_kind(node).fp32_reason
         if why and parameters.number_format != "fp32":
             raise UserError(f"layer {node.name!r} ({node.kind}) cannot be lowered to dies of format "
-                            f"{parameters.number_format}, {why}: it can be planned for and simulated; choose --format "
+                            f"{parameters.number_format}, {why}: it can be planned for and simulated; choose format="
                             "fp32")
     if parameters.packing == 1:
         return
@@ -168,20 +168,20 @@ def _check(plan: Plan, parameters: DieParameters) -> None:
         if allowed is None or not set(splits) <= set(allowed):
             raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: it is neither "
                             "convolution nor fully connected layer, or its batch is not split, nor elements of its "
-                            "tiles; choose --format fp32 or planner data")
+                            "tiles; choose format=fp32 or planner data")
         flattened = node.kind == "dense" and node.input_elements > node.input_channels
         if (node.pools and node.output_channels % 2) or (flattened and node.input_channels % 2):
             raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: a map that is pooled or "
-                            "flattened needs an even number of channels; choose --format fp32")
+                            "flattened needs an even number of channels; choose format=fp32")
         for behind in node.epilogue:
             pool = behind.layer
             if isinstance(pool, MeanPool) and behind.output[1] > 1 and pool.kernel[1] > max(
                     VECTOR_LOADS, pool.stride[1]):
                 raise UserError(f"layer {behind.name!r} cannot be lowered with operands of 16 bits: it adds up "
-                                f"windows of {pool.kernel[1]} columns that overlap; choose --format fp32")
+                                f"windows of {pool.kernel[1]} columns that overlap; choose format=fp32")
     if len({(here.input.cuts(SAMPLES), here.owners) for here in plan.layouts}) > 1:
         raise UserError("layers whose samples are not cut alike, or that other dies own, cannot be lowered with "
-                        "operands of 16 bits: maps of 16 bits do not move between dies; choose --format fp32, or give "
+                        "operands of 16 bits: maps of 16 bits do not move between dies; choose format=fp32, or give "
                         "all layers and the loss the same list of samples and the same owners, and split elements of "
                         "tiles at the same levels")
 
@@ -190,7 +190,7 @@ def _check_engines(plan: Plan, parameters: DieParameters) -> None:
     """Refuse what dies have no engine for."""
     if plan.dies > 1 and Engine.COLLECTIVE not in parameters.engines:
         raise UserError(f"dies of preset {parameters.name!r} have no collective engine, so that each trains alone; "
-                        "choose --dies 1, or a preset that has one, such as fpga-demo")
+                        "choose dies=1, or a preset that has one, such as fpga-demo")
 
 
 class _Lowered(NamedTuple):

@@ -58,14 +58,14 @@ def with_tiles(network: Network, winograd: str | int | None, weights: str | None
         layers.append(layer)
     if not any_tiles and predict:
         raise ValueError(f"no layer of network {network.name!r} has Winograd tiles whose gathers could be predicted; "
-                         "say --winograd auto, or leave --predict out")
+                         "say winograd=auto, or leave predict= out")
     configured_network = replace(network, layers=tuple(layers))
     if shares and not predicts(configured_network):
-        raise ValueError(f"no layer of network {network.name!r} is predicted, so --shares are of none; say --predict "
-                         "1, 2 or regions, or leave --shares out")
+        raise ValueError(f"no layer of network {network.name!r} is predicted, so shares= are of none; say predict="
+                         "1, 2 or regions, or leave shares= out")
     if not any_tiles and (winograd not in (None, OFF, AUTO) or weights not in (None, SPATIAL)):
         what = "trains Winograd tiles" if winograd in (None, OFF) else f"has a Winograd transform of {winograd} outputs"
-        raise ValueError(f"no layer of network {network.name!r} {what}; say --winograd off, or auto, and --weights "
+        raise ValueError(f"no layer of network {network.name!r} {what}; say winograd=off, or auto, and weights="
                          "spatial")
     return configured_network
 
@@ -180,8 +180,8 @@ def other_forms(network: Network, name: str) -> dict[Shape, Form | None]:
 def setting(tiles: Form | None) -> str:
     """Options of commands by which a network trains kernels, or such tiles."""
     if tiles is None:
-        return "--weights spatial"
-    return f"--winograd {max(transform.outputs for transform in tiles.transforms)} --weights winograd"
+        return "weights=spatial"
+    return f"winograd={max(transform.outputs for transform in tiles.transforms)} weights=winograd"
 
 
 def converted(network: Network, name: str, weights: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:

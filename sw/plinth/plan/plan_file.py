@@ -139,7 +139,7 @@ def check_use(plan: Plan, where: str, *, array: Array, batch: int | None = None)
         If it is for another array or batch; with both values.
     """
     if batch is not None and plan.batch != batch:
-        raise UserError(f"{where}: the plan is for batch {plan.batch}, not {batch}; leave --batch out, or "
+        raise UserError(f"{where}: the plan is for batch {plan.batch}, not {batch}; leave batch= out, or "
                         "make the plan again with `plinth plan`")
     planned, used = ({} if hardware is None else array_to_data(hardware) for hardware in (plan.hardware, array))
     if plan.hardware is None:
@@ -147,8 +147,8 @@ def check_use(plan: Plan, where: str, *, array: Array, batch: int | None = None)
     for key in ("dies", *dict.fromkeys((*planned, *used))):
         if key != "name" and planned.get(key) != used.get(key):
             raise UserError(f"{where}: the plan is for {key} {_shown(planned.get(key))} of array {plan.array!r}, not "
-                            f"{_shown(used.get(key))} of array {array.name!r}; leave --array, --dies, "
-                            "--machine and --format out, or make the plan again with `plinth plan`")
+                            f"{_shown(used.get(key))} of array {array.name!r}; leave array=, dies=, "
+                            "machine= and format= out, or make the plan again with `plinth plan`")
 
 
 def plan_from_data(data: Any, graph: PlanGraph, where: str, definition: Network | None = None) -> Plan:

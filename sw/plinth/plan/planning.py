@@ -216,7 +216,7 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
         check_lists(problem.graph, splits, parts, batch, array.factors)
         if model != EXACT:
             raise UserError(f"lists of parts are counted as the dies move words, not by the {model} model; choose "
-                            "--model exact")
+                            "model=exact")
     plan = Plan(sharding=Sharding(graph=problem.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
                                   array=array, rule=rule),
                 planner=planner, model=model, array=array.name,

@@ -71,7 +71,7 @@ class PublishedWords:
                  factors: Factors | None = None) -> None:
         if factors and set(factors) != {2}:
             raise UserError(f"the published model knows halves of an array, but {prod(factors)} dies have levels of "
-                            f"{', '.join(map(str, factors))} parts; choose --model exact")
+                            f"{', '.join(map(str, factors))} parts; choose model=exact")
         self.graph, self.batch, self.variant = graph, batch, VARIANTS[variant]
 
     def node_elements(self, number: int, split: str, kd: int, km: int) -> float:
@@ -126,7 +126,7 @@ class PublishedWords:
             for number, vector in enumerate(splits):
                 if vector[level] not in self.splits:
                     raise UserError(f"the published model knows dp and mp, not {vector[level]!r} of layer "
-                                    f"{self.graph.nodes[number].name!r}; choose --model exact")
+                                    f"{self.graph.nodes[number].name!r}; choose model=exact")
                 total += (1 << level) * self.node_elements(number, vector[level], *counts[number])
             for number, edge in enumerate(self.graph.edges):
                 total += (1 << level) * self.edge_elements(

@@ -73,7 +73,7 @@ def check_die(plan: Plan, path: Path, die: int | None) -> None:
         With the dies that there are.
     """
     if die is not None and not 0 <= die < plan.dies:
-        raise UserError(f"--die {die} is none of the dies of {path}; give one from 0 to {plan.dies - 1}")
+        raise UserError(f"die={die} is none of the dies of {path}; give one from 0 to {plan.dies - 1}")
 
 
 # What a task does, in words.

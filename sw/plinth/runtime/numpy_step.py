@@ -181,7 +181,7 @@ class NumpyStep:
     def __init__(self, step: Step, ranks: Sequence[int] = (), own: int = 0, processes: Processes | None = None) -> None:
         if (step.parameters.multiply_format, step.parameters.memory_format) != (FP32, FP32):
             raise UserError(f"numpy computes in FP32, dies of preset {step.parameters.name!r} do not; choose a machine "
-                            "of --format fp32, or another device")
+                            "of format=fp32, or another device")
         self._step = step
         self._ranks = ranks or (own,) * step.dies
         self._processes = processes or Alone()

@@ -45,7 +45,7 @@ def _instruction(instruction: Instruction, a: Floats, b: Floats | None, out: Flo
         return lambda: np.add.reduce(a, axis=axis, out=out, keepdims=True)
     if op is VectorOp.MAXIMUM:
         return lambda: np.maximum.reduce(a, axis=axis, out=out, keepdims=True)
-    raise UserError(f"numpy has no {op.name.lower()} of numbers of 16 bits; choose dies of --format fp32")
+    raise UserError(f"numpy has no {op.name.lower()} of numbers of 16 bits; choose dies of format=fp32")
 
 
 #: Words of a region up to which scratch memory is shared.
@@ -78,7 +78,7 @@ def program_kernel(memory: Memory, program: VectorProgram, scratch: Scratch) -> 
         If it reads or writes numbers of 16 bits.
     """
     if any(move.packed for move in (*program.loads, *program.stores)):
-        raise UserError("numpy computes in FP32 alone; choose dies of --format fp32")
+        raise UserError("numpy computes in FP32 alone; choose dies of format=fp32")
     shapes = {name: _shape(shape, program.rows, program.columns) for name, shape in program.regions.items()}
     loads = {move.region: memory.view(move.operand).reshape(shapes[move.region])  # type: ignore[arg-type]
              for move in program.loads}

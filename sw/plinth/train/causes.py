@@ -79,18 +79,18 @@ class Causes:
                                             ("targets", most, (x, targets / max(1.0, most)))):
                     if size > 1 and self._holds(weights, *smaller):
                         return (f"{what} of up to {size:.2g} are too large for format {self.number_format}; scale them "
-                                "to about 1, as by --scale auto")
+                                "to about 1, as by scale=auto")
             if self._diverges(weights, states, x, targets, first_loss):
-                scale = (f"scale samples of up to {largest:.2g} to about 1 (--scale auto), or "
+                scale = (f"scale samples of up to {largest:.2g} to about 1 (scale=auto), or "
                          if largest > LARGE_SAMPLE else "")
-                epsilon = " or a larger --epsilon" if self.rule.law.bounded_by_epsilon else ""
-                return f"training diverges, in float64 as well; {scale}give a smaller --rate{epsilon}"
+                epsilon = " or a larger epsilon=" if self.rule.law.bounded_by_epsilon else ""
+                return f"training diverges, in float64 as well; {scale}give a smaller rate={epsilon}"
         if 0 < largest < SMALLEST[self.number_format]:
             return (f"samples of up to {largest:.2g} are so small that their products vanish in format "
-                    f"{self.number_format}; scale them to about 1, as by --scale auto")
+                    f"{self.number_format}; scale them to about 1, as by scale=auto")
         wrong = "float64 does not diverge from the same weights, so that the dies' step is wrong"
         return wrong if self.number_format == "fp32" else (
-            f"{wrong}, unless the network asks for more than its 16 bits, which --format fp32 does not")
+            f"{wrong}, unless the network asks for more than its 16 bits, which format=fp32 does not")
 
     def _loss(self, weights: Arrays, x: NDArray[Any], targets: NDArray[Any]) -> float:
         """Loss of float64; not finite where outputs leave the format. Those of fixed point saturate."""

@@ -166,7 +166,7 @@ def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
         update = header.update
         if convert and update:
             raise UserError(f"{path}: holds the state of update {update!r}, which has no other form; train with it as "
-                            "it is, or anew with --update sgd")
+                            "it is, or anew with update=sgd")
         if header.version == CHECKPOINT_VERSION:
             known = {"header", *(name + behind for name in network.variables for behind in
                                  ("", *(f":{vector}" for vector in (UPDATES[update] if update else ()))))}
@@ -218,7 +218,7 @@ def _arrays(file: ArrayFile, header: Header, choices: Sequence[LayerVector], beh
     for name, values in arrays.items():
         if not np.isfinite(values).all():
             raise UserError(f"{file.where}: {name + behind!r} has values that are not finite; go back to an earlier "
-                            "checkpoint, or train again at a lower --rate")
+                            "checkpoint, or train again at a lower rate=")
     return vector, arrays
 
 
@@ -270,7 +270,7 @@ def _header(file: ArrayFile) -> Header:
         raise file.error("the header is no UTF-8") from error
     # JSON as `save` writes it is YAML on one line; there is one reader of untrusted text.
     data = parse_yaml(text, f"{where}: header")
-    check_version(data, where, "a checkpoint's header", CHECKPOINT_VERSION, "train again with --save", OLDER_VERSIONS)
+    check_version(data, where, "a checkpoint's header", CHECKPOINT_VERSION, "train again with save=", OLDER_VERSIONS)
     first = data["version"] == 1
     check_mapping(data, where, "a checkpoint's header",
                   required=("version", "network", "epoch", *(() if first else ("step",)), "seed", "layers"),

@@ -469,7 +469,7 @@ class Checks:
 
     def _remedy(self) -> str:
         return "" if self.number_format == "fp32" else ("; if the network asks for more than its 16 bits, "
-                                                        "--format fp32 does not")
+                                                        "format=fp32 does not")
 
     def fail(self, text: str) -> None:
         """Note what is wrong with a step, unless something was before."""

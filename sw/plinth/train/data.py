@@ -136,7 +136,7 @@ def load_data(path: Path, network: Network, conversion: Conversion | None = None
     UserError
         If the file cannot be read or does not fit the network, or as :meth:`Conversion.scaled`.
     """
-    remedy = "save it with numpy.savez(path, x=..., y=...)"
+    remedy = "save it with `numpy.savez(path, x=..., y=...)`"
     with array_file(path, "an .npz file of plain arrays", remedy) as file:
         x, y = file.form("x"), file.form("y")
         _check_forms(x, y, network, str(path))
@@ -176,7 +176,7 @@ def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, where: str, name
         _check_rows(x, rows, where)
         if conversion.scale is not None and conversion.scale.inputs != 1:
             raise UserError(f"{where}: x are row numbers of an embedding, which are not scaled, by "
-                            f"{conversion.scale.inputs:.6g} neither; give --scale 1, or 1 and a factor on targets")
+                            f"{conversion.scale.inputs:.6g} neither; give scale=1, or 1 and a factor on targets")
     features, targets, scale = conversion.scaled(None if rows else x, None if classes else y, where)
     values: NDArray[Any] = (x.astype(np.int64) if features is None else features).reshape(len(x), *wanted)
     if len(wanted) == 3:
@@ -241,11 +241,11 @@ def check_data(dataset: Dataset, network: Network, where: str) -> None:
     """
     if table_rows(network) and dataset.train_x.dtype.kind == "f":
         raise UserError(f"network {network.name!r} takes row numbers of an embedding, which {where} are not; give "
-                        "--data with whole numbers")
+                        "x= with whole numbers")
     inputs, outputs = network.input.elements, network.output.elements
     target_count = dataset.classes or dataset.train_y.shape[1]
     if inputs != dataset.train_x.shape[1] or outputs != target_count or (
             bool(dataset.classes) != isinstance(network.loss, SoftmaxCrossEntropy)):
         raise UserError(f"network {network.name!r} takes {inputs} inputs and gives {outputs} outputs to its "
                         f"{network.loss.kind}; {where} have {dataset.train_x.shape[1]} and {target_count}"
-                        f"{' classes' if dataset.classes else ''}; give --data with fitting samples")
+                        f"{' classes' if dataset.classes else ''}; give x= with fitting samples")

@@ -55,7 +55,7 @@ class RunFolder:
         try:
             self._held.enter_context(sole_writer(self.path))
         except BlockingIOError:
-            raise UserError(f"{self.path}: another run writes its report there; give another --out, or wait for its "
+            raise UserError(f"{self.path}: another run writes its report there; give another out=, or wait for its "
                             "end") from None
 
     def clear(self) -> None:

@@ -162,11 +162,11 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     if options.reduce == LIBRARY and options.transport is not None:
         say("note: MPI's library sums gradients in an order of its own: weights equal those of rings but for rounding")
     if options.scale is None:
-        say(f"note: --scale auto is --scale {dataset.scale}")
+        say(f"note: scale=auto is scale={dataset.scale}")
     steps_per_epoch = len(dataset.train_x) // options.batch
     if steps_per_epoch < 1:
         raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "
-                        "samples; give a smaller --batch")
+                        "samples; give a smaller batch=")
     plan = _plan(options)
     view, executors = _made_ready(options, plan, parameters, steps_per_epoch, say)
     for note in view.notes:
@@ -352,19 +352,19 @@ def _settings(options: JobOptions, plan: Plan, dataset: Dataset) -> RunSettings:
 
 def executor_settings(options: JobOptions) -> dict[str, str]:
     """What decides how processes talk to each other, by option: they have to compare it before they do."""
-    return {"device": f"--device {options.device}", "reduce": f"--reduce {options.reduce}"}
+    return {"device": f"device={options.device}", "reduce": f"reduce={options.reduce}"}
 
 
 def _agreed(options: JobOptions, start: Checkpoint) -> dict[str, str]:
     """What else has to be the same in all processes, as messages say it, by name: where training starts, and what
     decides how many steps it takes and when all are asked for what one writes."""
-    return {"seed": f"--seed {start.seed}", "start": start.progress,
+    return {"seed": f"seed={start.seed}", "start": start.progress,
             "weights": f"first weights of SHA-256 {start.digest[:8]}",
-            "steps": "no --steps" if options.steps is None else f"--steps {options.steps}",
-            "save": "--save" if options.save else "no --save",
-            "kinks": "no --kinks" if options.kinks is None else f"--kinks {options.kinks!r}",
-            **{name: f"no --{flag}" if value is None else f"--{flag} {value}" for name, flag, value in (
-                ("save_every", "save-every", options.save_every), ("check_every", "check", options.check_every))},
+            "steps": "no steps=" if options.steps is None else f"steps={options.steps}",
+            "save": "save=" if options.save else "no save=",
+            "kinks": "no kinks=" if options.kinks is None else f"kinks={options.kinks!r}",
+            **{name: f"no {name}=" if value is None else f"{name}={value}" for name, value in (
+                ("save_every", options.save_every), ("check_every", options.check_every))},
             "version": f"version {commit() or release()}"}
 
 

@@ -30,7 +30,7 @@ class Kinks:
     """
 
     allowed: float = SHARES["fp32"]
-    remedy: str = ("layers by F(4,3) need a bias that is not 0 where samples are: choose --winograd 2 or off, or allow "
+    remedy: str = ("layers by F(4,3) need a bias that is not 0 where samples are: choose winograd=2 or off, or allow "
                    "as many")
     #: At which the dies' side was taken, over all steps.
     decided: int = 0
@@ -47,7 +47,7 @@ class Kinks:
         if share <= self.allowed:
             return None
         return (f"dies decide {share:.2%} of the kinks, beyond {self.allowed:.2%}, and with the other side a gradient "
-                f"differs by {step.kink_difference:.2g}; {self.remedy} with --kinks {_above(share):g}")
+                f"differs by {step.kink_difference:.2g}; {self.remedy} with kinks={_above(share):g}")
 
     def to_data(self) -> dict[str, dict[str, float]]:
         """Share and difference: the largest and the mean over steps, and the bound."""
@@ -60,7 +60,7 @@ def bounded(number_format: str, allowed: float | None) -> Kinks:
     as :data:`SHARES` says."""
     allowed = SHARES[number_format] if allowed is None else allowed
     return Kinks(allowed) if number_format == "fp32" else Kinks(
-        allowed, "16 bits tell fewer apart: choose --format fp32, or allow as many")
+        allowed, "16 bits tell fewer apart: choose format=fp32, or allow as many")
 
 
 def _over_steps(values: list[float]) -> dict[str, float]:

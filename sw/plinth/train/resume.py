@@ -55,14 +55,14 @@ def starting_point(network: Network, settings: RunSettings, seed: int, resume: P
     checkpoint.check_state(saved, resume)
     changed = _compare(saved, settings, seed, resume, change, say)
     if saved.epoch >= settings.epochs:
-        raise UserError(f"{resume}: has {saved.progress} already; give --epochs above {saved.epoch}")
+        raise UserError(f"{resume}: has {saved.progress} already; give epochs= above {saved.epoch}")
     if saved.step and not changed.isdisjoint(_ORDER):
         say(f"note: other samples follow, so that epoch {saved.epoch + 1}, of which {saved.step} steps had been done, "
             "begins anew")
         saved = replace(saved, step=0, generators=())
     if saved.step >= steps_per_epoch:
-        raise UserError(f"{resume}: has done {saved.step} steps of an epoch of {steps_per_epoch}; give the --data and "
-                        "--batch that it was trained with")
+        raise UserError(f"{resume}: has done {saved.step} steps of an epoch of {steps_per_epoch}; give the x= and "
+                        "batch= that it was trained with")
     return replace(saved, seed=seed, kept=_kept(saved, settings, parameters, resume, change, say),
                    parameters=_held_parameters(saved, network, parameters, resume))
 
@@ -70,7 +70,7 @@ def starting_point(network: Network, settings: RunSettings, seed: int, resume: P
 def _compare(saved: Checkpoint, settings: RunSettings, seed: int, resume: Path, change: bool,
              say: Callable[[str], None]) -> set[str]:
     """Names of settings that are not the checkpoint's."""
-    differences = [] if saved.seed == seed else [("seed", f"--seed {saved.seed}", f"--seed {seed}")]
+    differences = [] if saved.seed == seed else [("seed", f"seed={saved.seed}", f"seed={seed}")]
     if saved.settings is None:
         say(f"note: {resume} does not say batch, update, format and samples that it was trained with; training goes on "
             "with those of the command line and its defaults")
@@ -80,7 +80,7 @@ def _compare(saved: Checkpoint, settings: RunSettings, seed: int, resume: Path, 
         before, now = (", ".join(filter(None, texts)) for texts in list(zip(*differences, strict=True))[1:])
         if not change:
             raise UserError(f"{resume}: was trained with {before}, not {now}; go on as it was trained, or give "
-                            "--change to go on with what is new")
+                            "change= to go on with what is new")
         say(f"note: {resume} was trained with {before}; training goes on with {now}")
     if saved.settings is not None and saved.settings.place != settings.place:
         say(f"note: {resume} was trained on {saved.settings.place}; training goes on on {settings.place}: sums have "
@@ -95,7 +95,7 @@ def _kept(saved: Checkpoint, settings: RunSettings, parameters: DieParameters, r
     if not saved.update or saved.update != rule.kept:
         if saved.update and not change:
             raise UserError(f"{resume}: holds the state of update {saved.update!r}, but training goes on with "
-                            f"{rule.kept or rule.kind!r}; give the options that it was trained with, or --change to "
+                            f"{rule.kept or rule.kind!r}; give the options that it was trained with, or change= to "
                             "leave the state out")
         if saved.update:
             say(f"note: the state of update {saved.update!r} is left out")
@@ -125,6 +125,6 @@ def _check(values: NDArray[np.float32], held: Held, what: str, saved: Checkpoint
         count = int(held.beyond(values).sum())
         same = saved.settings is not None and saved.settings.number_format == parameters.number_format
         remedy = ("go back to an earlier checkpoint, or train again" if same or parameters.number_format == "fp32" else
-                  "go on in the --format that they were trained in")
+                  "go on in the format= that they were trained in")
         raise UserError(f"{what} are from {values.min():.6g} to {values.max():.6g}, {count} of {values.size} beyond "
                         f"the {held} that training in {parameters.number_format} takes; {remedy}")

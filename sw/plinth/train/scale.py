@@ -66,12 +66,12 @@ def parse_scale(text: str) -> Scale | None:
     if text == "auto":
         return None
     if not re.fullmatch(rf"{_NUMBER}(,{_NUMBER})?", text):
-        raise UserError(f"--scale {quoted(text, 40)} is neither auto nor a factor on samples, as 0.0039, nor one on "
+        raise UserError(f"scale={quoted(text, 40)} is neither auto nor a factor on samples, as 0.0039, nor one on "
                         "samples and one on targets, as 0.0039,0.01")
     try:
         return Scale(*map(float, text.split(",")))
     except ValueError as error:
-        raise UserError(f"--scale {text}: {error}; give auto, or another factor") from None
+        raise UserError(f"scale={text}: {error}; give auto, or another factor") from None
 
 
 def largest(values: NDArray[Any]) -> float:
@@ -185,7 +185,7 @@ class Conversion:
         """
         if y is None and self.scale is not None and self.scale.targets != 1:
             raise UserError(f"{where}: y are classes, which are not scaled, by {self.scale.targets:.6g} neither; give "
-                            "--scale one factor, of samples")
+                            "scale= one factor, of samples")
         for name, values in (("x", x), ("y", y)):
             if values is not None and not np.isfinite(values).all():
                 raise UserError(f"{where}: {name} has values that are not finite in {_samples(~np.isfinite(values))}; "
@@ -203,11 +203,11 @@ def _held(name: str, values: NDArray[Any], factor: float, held: Held, where: str
         scaled = values.astype(np.float64)
         with np.errstate(over="ignore", under="ignore"):
             scaled *= factor
-    remedy = f"give --scale auto, which takes {name} times 2^{math.frexp(automatic(values))[1] - 1}"
+    remedy = f"give scale=auto, which takes {name} times 2^{math.frexp(automatic(values))[1] - 1}"
     if not held.has(scaled):
         beyond, times = held.beyond(scaled), "" if factor == 1 else f" times {factor:.6g}"
         raise UserError(f"{where}: {name}{times} is from {scaled.min():.6g} to {scaled.max():.6g}, beyond the {held} "
-                        f"that {held.what} holds, in {_samples(beyond)}; {remedy}, or another --format")
+                        f"that {held.what} holds, in {_samples(beyond)}; {remedy}, or another format=")
     if largest(values) and largest(scaled) <= held.unit / 2:
         raise UserError(f"{where}: {name} has no value that {held.what} tells from 0: the largest magnitude is "
                         f"{largest(scaled):.6g}, the smallest number {held.unit:.6g}; {remedy}")

@@ -84,24 +84,24 @@ class RunSettings:
         """What is compared, and how messages say it."""
         rule = self.rule
         compared: dict[str, tuple[Any, str]] = {
-            "batch": (self.batch, f"--batch {self.batch}"),
-            "update": (rule.kind, f"--update {rule.kind}"),
-            "rate": (rule.rate, f"--rate {rule.rate!r}"),
-            "wide": (rule.wide, "--wide" if rule.wide else "--narrow"),
-            "stochastic": (rule.stochastic, "--stochastic" if rule.stochastic else "rounding to nearest"),
-            "format": (self.number_format, f"--format {self.number_format}"),
-            "scale": (self.scale, f"--scale {self.scale}"),
-            "data": (self.data_sha256, f"--data {self.data} (SHA-256 {self.data_sha256[:8]})"),
+            "batch": (self.batch, f"batch={self.batch}"),
+            "update": (rule.kind, f"update={rule.kind}"),
+            "rate": (rule.rate, f"rate={rule.rate!r}"),
+            "wide": (rule.wide, "wide=True" if rule.wide else "wide=False"),
+            "stochastic": (rule.stochastic, "stochastic=True" if rule.stochastic else "rounding to nearest"),
+            "format": (self.number_format, f"format={self.number_format}"),
+            "scale": (self.scale, f"scale={self.scale}"),
+            "data": (self.data_sha256, f"x={self.data} (SHA-256 {self.data_sha256[:8]})"),
             "tiles": (self.tiles, f"Winograd tiles of {self.tiles}" if self.tiles else "no Winograd tiles"),
             "network": (self.network_sha256, f"a network of definition {self.network_sha256[:8]}"),
         }
-        return compared | {name: (value, f"--{name} {value!r}") for name, value in rule.numbers.items()}
+        return compared | {name: (value, f"{name}={value!r}") for name, value in rule.numbers.items()}
 
     @property
     def texts(self) -> dict[str, str]:
         """What decides the weights, as messages say it, by name."""
         return {name: text for name, (_, text) in self._compared().items()} | {
-            "epochs": f"--epochs {self.epochs}", "place": self.place}
+            "epochs": f"epochs={self.epochs}", "place": self.place}
 
     def differences(self, other: "RunSettings") -> Iterator[tuple[str, str, str]]:
         """Settings that are others: name, these and the other ones in words (empty where a rule has none)."""

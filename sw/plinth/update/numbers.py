@@ -62,7 +62,7 @@ def check_numbers(rule: UpdateRule, scale: float, fmt: Format) -> None:
         if (name == "rate" or name in rule.law.numbers) and not least <= value * factor <= most:
             raise UserError(
                 f"{name} {value:g} of update {rule.kind!r} is {'below' if value * factor < least else 'above'} what "
-                f"{'Q3.12' if isinstance(fmt, Fixed) else 'FP32'} holds; give --{name} from "
+                f"{'Q3.12' if isinstance(fmt, Fixed) else 'FP32'} holds; give {name}= from "
                 f"{_DIGITS_UP.create_decimal_from_float(least / factor):g} to "
                 f"{_DIGITS_DOWN.create_decimal_from_float(most / factor):g}")
 

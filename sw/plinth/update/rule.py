@@ -145,7 +145,7 @@ def rule_for(parameters: DieParameters, kind: str | None = None, *, wide: bool |
     Raises
     ------
     ValueError
-        As :class:`UpdateRule`.
+        If a number is out of its range, or the kind unknown.
     """
     optimises = Engine.OPTIMISER in parameters.engines
     kind = kind or (ADAGRAD if optimises else SGD)
@@ -165,12 +165,12 @@ def check_engines(rule: UpdateRule, parameters: DieParameters) -> None:
     if parameters.number_format == "fixed":
         if not rule.law.optimised:
             raise UserError(f"dies of preset {parameters.name!r} compute in Q3.12, where no engine has update "
-                            f"{rule.kind!r}; choose another --update, or dies of FP32, such as preset ndp-demo")
+                            f"{rule.kind!r}; choose another update=, or dies of FP32, such as preset ndp-demo")
         if not rule.plain and Engine.OPTIMISER not in parameters.engines:
             raise UserError(f"dies of preset {parameters.name!r} have no optimiser engine for update {rule.kind!r}; "
-                            "choose --update sgd of 16 bits, or a preset that has one, such as fpga-demo")
+                            "choose update=sgd of 16 bits, or a preset that has one, such as fpga-demo")
     elif rule.wide or rule.stochastic:
-        what, remedy = ("wide weights", "give --narrow") if rule.wide else (
-            "stochastic rounding", "leave --stochastic out")
+        what, remedy = ("wide weights", "give wide=False") if rule.wide else (
+            "stochastic rounding", "leave stochastic= out")
         raise UserError(f"dies of preset {parameters.name!r} compute in {parameters.number_format}, without {what}; "
                         f"{remedy}, or choose dies of fixed point, such as preset fpga-demo")

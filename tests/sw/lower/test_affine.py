@@ -94,5 +94,5 @@ def test_what_cannot_be_scaled_is_a_line(layers: Sequence[Layer], message: str) 
 def test_dies_of_16_bits_have_none(die: str, number_format: str) -> None:
     plan = random_plan(INPUT, 1, 4, np.random.default_rng(0))
     with pytest.raises(UserError, match=rf"layer 'scale' \(affine\) cannot be lowered to dies of format {number_format}"
-                                        ".* it can be planned for and simulated; choose --format fp32"):
+                                        ".* it can be planned for and simulated; choose format=fp32"):
         lowered(INPUT, plan, die=die)

@@ -165,7 +165,7 @@ def test_samples_of_16_bits_are_cut_alike_in_all_layers() -> None:
     alike, other = plan.resharded(lists=(uneven,) * 3), plan.resharded(lists=(uneven, uneven, None))
     run = trained(network, alike, 0, "ndp-demo-mixed")
     assert run.checks is not None and run.checks.failure is None
-    with pytest.raises(UserError, match=r"layers whose samples are not cut alike, .* choose --format fp32"):
+    with pytest.raises(UserError, match=r"layers whose samples are not cut alike, .* choose format=fp32"):
         trained(network, other, 0, "ndp-demo-mixed")
 
 

@@ -186,9 +186,9 @@ def test_errors_are_scaled_and_their_factor_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "outputs", "why"), [
-    ((3, 3), 4, r"F\(4,3\) on preset '.*': with it errors of FP16 operands grow 10.8 times, above 2; choose --winograd "
-                "2, --winograd off, or --format fp32"),
-    ((5, 5), 2, r"F\(2,5\) .* grow 12.3 times, above 2; choose --winograd off, or --format fp32")])
+    ((3, 3), 4, r"F\(4,3\) on preset '.*': with it errors of FP16 operands grow 10.8 times, above 2; choose winograd="
+                "2, winograd=off, or format=fp32"),
+    ((5, 5), 2, r"F\(2,5\) .* grow 12.3 times, above 2; choose winograd=off, or format=fp32")])
 def test_what_is_not_fit_is_refused(kernel: tuple[int, int], outputs: int, why: str) -> None:
     network = Network(name="one", input=Shape((2, 8, 8)), layers=(
         Convolution(name="conv", channels=4, kernel=kernel, winograd=outputs), Flatten(name="flatten"),

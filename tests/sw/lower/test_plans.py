@@ -191,7 +191,7 @@ def test_dies_without_a_collective_engine_train_alone(dies: int) -> None:
     network, target = NETWORKS["digits-mlp"], preset("fpga-ulx3s")
     common = {"rule": UpdateRule(), "steps": 1, "memory_words": MEMORY_WORDS}
     with pytest.raises(UserError, match="dies of preset 'fpga-ulx3s' have no collective engine, so that each trains "
-                                        "alone; choose --dies 1"):
+                                        "alone; choose dies=1"):
         lower_training(network, data_parallel(network, dies=dies, batch=6), target, **common)  # type: ignore[arg-type]
     assert lower_training(network, data_parallel(network, dies=1, batch=6), target, **common)  # type: ignore[arg-type]
 

@@ -103,17 +103,17 @@ def test_operands_of_16_bits() -> None:
     _narrow(network(_convolution(4), MaxPool(name="pool", kernel=(2, 2), stride=(2, 2))))
     for odd in (network(_convolution(5), MaxPool(name="pool", kernel=(2, 2), stride=(2, 2))), network(_convolution(5))):
         with refused(UserError, "layer '(conv|fc)' cannot be lowered with operands of 16 bits: a map that is pooled or "
-                                "flattened needs an even number of channels; choose --format fp32"):
+                                "flattened needs an even number of channels; choose format=fp32"):
             _narrow(odd)
     with refused(UserError, "layer 'pool' cannot be lowered with operands of 16 bits: it adds up windows of 9 columns "
-                            "that overlap; choose --format fp32"):
+                            "that overlap; choose format=fp32"):
         _narrow(network(_convolution(4), mean, shape=(4, 8, 12)))
     # Windows beside each other, or of a single column of them, go in parts.
     _narrow(network(_convolution(4), replace(mean, stride=(1, 9)), shape=(4, 8, 18)))
     _narrow(network(_convolution(4), replace(mean, kernel=(2, 12)), shape=(4, 8, 12)))
     with refused(UserError, "layer 'fc1' cannot be lowered with operands of 16 bits: it is neither convolution nor "
                             "fully connected layer, or its batch is not split, nor elements of its tiles; choose "
-                            "--format fp32 or planner data"):
+                            "format=fp32 or planner data"):
         _narrow(perceptron("net", (8, 6, 4)), ("mp", "dp", "dp"))
 
 
@@ -157,7 +157,7 @@ def test_memory() -> None:
     die, chip = preset("ndp-demo"), replace(preset("fpga-tiny"), axi_ports=0, block_ram_words=1 << 12)
     sizes = {"weights": 300, "maps": 700}
     require_memory(die, 1000, 1000, sizes)
-    with refused(UserError, "the network needs 4004 bytes of die memory but a die has 4000: .*maps.*; give --memory "
+    with refused(UserError, "the network needs 4004 bytes of die memory but a die has 4000: .*maps.*; give memory_mib= "
                             "at least 1 MiB"):
         require_memory(die, 1001, 1000, sizes)
     with refused(UserError, f"needs {4 * (1 << 18) + 4} bytes .* at least 2 MiB"):

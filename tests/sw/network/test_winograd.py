@@ -142,7 +142,7 @@ def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
     plain = initial_parameters(DIGITS, 3)
     checkpoint.save(first, DIGITS, checkpoint.Checkpoint(plain, 2, 3))
     with pytest.raises(UserError, match=r"holds 72 weights of a kernel, but network 'digits-cnn' trains other 288; "
-                                        "say --weights spatial, as it was trained .* makes its tiles, the same "):
+                                        "say weights=spatial, as it was trained .* makes its tiles, the same "):
         checkpoint.load(first, tiles)
     run = CliRunner()
     conversion = run.invoke(cli, ["convert", str(first), str(second), "--network", "digits-cnn", "--winograd", "4",
@@ -150,7 +150,7 @@ def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
     assert conversion.output == f"checkpoint: {second}\n"
     loaded = checkpoint.load(second, tiles)
     assert (loaded.epoch, loaded.seed) == (2, 3)
-    with pytest.raises(UserError, match=r"holds 288 weights of Winograd tiles, .*; say --winograd 4 --weights winograd,"
+    with pytest.raises(UserError, match=r"holds 288 weights of Winograd tiles, .*; say winograd=4 weights=winograd,"
                                         " as it was trained .* those nearest to them, another function"):
         checkpoint.load(second, DIGITS)
     conversion = run.invoke(cli, ["convert", str(second), str(third), "--network", "digits-cnn"])

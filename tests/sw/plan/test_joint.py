@@ -112,7 +112,7 @@ def test_dies_that_are_no_power_of_two_are_planned_by_the_levels_of_their_factor
 
 
 def test_the_published_model_knows_halves_only() -> None:
-    with pytest.raises(UserError, match="6 dies have levels of 3, 2 parts; choose --model exact"):
+    with pytest.raises(UserError, match="6 dies have levels of 3, 2 parts; choose model=exact"):
         plan_network(NETWORKS["digits-mlp"], ring(6), planner="hypar", model="published")
 
 

@@ -90,7 +90,7 @@ def test_slow_links_are_what_prediction_is_for() -> None:
 
 def test_what_has_no_codes_is_refused_with_the_way_out() -> None:
     with pytest.raises(UserError, match=r"preset 'ndp-paper' have no codes; choose .* an array that has, such as "
-                                        "mpt-256-ideal, or --predict 0"):
+                                        "mpt-256-ideal, or predict=0"):
         step(None, 1)
     with pytest.raises(UserError, match="array 'ring-2' has codes: at-links, a model that no die follows"):
         check_array(replace(ring(2, preset="ndp-demo-winograd"), codes=AT_LINKS))

@@ -72,17 +72,17 @@ def check_transforms(node: Node, parameters: DieParameters) -> None:
     assert node.tiling is not None
     if parameters.packing > 1 and not fit(node.tiling.form):
         outputs = [count for count in OUTPUTS[node.tiling.kernel] if fit(form(node.tiling.kernel, count))]
-        other = "".join(f"--winograd {count}, " for count in outputs)
+        other = "".join(f"winograd={count}, " for count in outputs)
         raise UserError(f"layer {node.name!r} cannot be computed by Winograd transform "
                         f"F({node.tiling.outputs},{max(node.tiling.kernel)}) on preset {parameters.name!r}: with it "
                         f"errors of FP16 operands grow {growth(node.tiling.form):.1f} times, above {MOST_GROWTH}; "
-                        f"choose {other}--winograd off, or --format fp32")
+                        f"choose {other}winograd=off, or format=fp32")
     for transform in node.tiling.form.transforms:
         sizes = transform.outputs, transform.taps
         if transform.size > 1 and sizes not in parameters.transforms:
             raise UserError(f"layer {node.name!r} needs Winograd transform F({transform.outputs},{transform.taps}), "
                             f"which dies of preset {parameters.name!r} have not; choose a preset that has it, such as "
-                            f"ndp-demo-{'mixed-' * (parameters.packing > 1)}winograd, or --winograd off")
+                            f"ndp-demo-{'mixed-' * (parameters.packing > 1)}winograd, or winograd=off")
 
 
 def check_codes(node: Node, parameters: DieParameters) -> None:
@@ -96,7 +96,7 @@ def check_codes(node: Node, parameters: DieParameters) -> None:
     if not parameters.codes:
         raise UserError(f"layer {node.name!r} predicts what dies need of its tiles, for which those of preset "
                         f"{parameters.name!r} have no codes; choose a preset that has them, such as "
-                        "ndp-demo-predict, or an array that has, such as mpt-256-ideal, or --predict 0")
+                        "ndp-demo-predict, or an array that has, such as mpt-256-ideal, or predict=0")
 
 
 class WinogradLayer(WeightedLayer):

@@ -252,7 +252,7 @@ def test_blocks_that_do_not_fit_a_die_say_what_they_need() -> None:
     x = np.zeros((160, 1024), np.float32)
     plan = plinth.plan(definition, "ring-1", planner="data", batch=128)
     with pytest.raises(UserError, match=r"^the network needs [0-9]+ bytes of die memory but a die has 1048576: .*; "
-                                        r"give memory_mib at least 14 MiB$"):
+                                        r"give memory_mib= at least 14 MiB$"):
         plinth.train(plan, x, x, device="golden", steps=1, memory_mib=1)
     message = "does not fit the dies' memory: a die needs .*memory_bytes of at least [0-9]+"
     with pytest.raises(UserError, match=message):
