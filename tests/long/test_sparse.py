@@ -27,7 +27,8 @@ def test_radix_net_sends_the_words_of_its_hypergraph() -> None:
         assert_report_exact(report)
         words[planner], cycles[planner] = report["injected_words"], report["cycles"]
         assert words[planner] == STEPS * BATCH * volume(plan.plan)
-    assert words["hypergraph"] == STEPS * 114_688 < 0.3 * words["random-rows"]
+    # What the planner finds may become less.
+    assert words["hypergraph"] <= STEPS * 110_592 < 0.1 * words["random-rows"]
     assert cycles["hypergraph"] < cycles["random-rows"]
 
 
