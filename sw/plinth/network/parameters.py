@@ -112,7 +112,8 @@ def check_arrays(arrays: Mapping[str, Any], vectors: Iterable[LayerVector]) -> N
     """
     shapes = {name: tuple(variable.shape) for vector in vectors
               for name, variable in zip(vector.names, vector.variables, strict=True)}
-    for name in (*arrays, *shapes):
+    # Each once: first values may be read from files.
+    for name in dict.fromkeys((*arrays, *shapes)):
         if name not in shapes:
             raise UserError(f"there is no variable {quoted(str(name))}; {nearest(str(name), shapes)}")
         if name not in arrays or np.shape(arrays[name]) != shapes[name]:

@@ -1,12 +1,15 @@
 """Memory of the dies of a step in numpy: an array a place, and views of their pieces."""
 
+import mmap
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import filterfalse
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.runtime.overlay import Overlay
+from plinth.runtime.overlay import PAGE, Overlay
 from plinth.step.step import Step
 
 Floats = NDArray[np.float32]
@@ -21,21 +24,30 @@ class Memory:
     Parameters
     ----------
     step : Step
-    overlay : Overlay or None
-        Which places share memory, and which have halos; None: none do.
+    overlay : Overlay
+        Which places share memory, and which have halos.
     die : int
         Whose memory it is.
     """
 
-    def __init__(self, step: Step, overlay: Overlay | None = None, die: int = 0) -> None:
-        shared = {} if overlay is None else overlay.shared
-        together = np.zeros(0 if overlay is None else overlay.shared_words, dtype=np.float32)
-        # The system gives memory to what is written.
-        self._places = {}
-        for place in step.places:
-            words = max(1, place.words) + (0 if overlay is None else overlay.behind(place.name, die))
-            self._places[place.name] = (together[shared[place.name]:][:words] if place.name in shared else
-                                        np.zeros(words, dtype=np.float32))
+    def __init__(self, step: Step, overlay: Overlay, die: int) -> None:
+        sizes = {place.name: max(1, place.words) + overlay.behind(place.name, die) for place in step.places}
+        firsts, end = dict(overlay.shared), overlay.shared_words
+        # Those that are never written lie behind all others.
+        for place in filter(overlay.written, overlay.separate):
+            firsts[place.name] = end
+            end += -(-sizes[place.name] // PAGE) * PAGE
+        written_words = end
+        for place in filterfalse(overlay.written, overlay.separate):
+            firsts[place.name] = end
+            end += -(-sizes[place.name] // PAGE) * PAGE
+        # The system gives pages to what is written alone, where an allocator of arrays may write zeros itself.
+        pages = mmap.mmap(-1, 4 * max(1, end), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if written_words and hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):
+                pages.madvise(mmap.MADV_HUGEPAGE, 0, 4 * written_words)
+        words = np.frombuffer(pages, np.float32)
+        self._places = {name: words[firsts[name]:][:size] for name, size in sizes.items()}
 
     def place(self, name: str) -> Floats:
         """The array of all words of a place."""

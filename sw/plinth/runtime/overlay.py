@@ -23,7 +23,7 @@ from plinth.step.sums import Sum
 from plinth.step.tensors import Place, Tensor
 
 #: Words that places begin at a multiple of: a page.
-_PAGE = 1024
+PAGE = 1024
 
 
 def touched(operation: Operation, die: int) -> Iterator[Buffer]:
@@ -99,7 +99,7 @@ class Overlay:
         placed: list[tuple[_Life, int, int]] = []
         # Large ones first: small ones fit between them.
         for name in sorted(lives, key=lambda name: (-places[name].words, name)):
-            words, life = -(-max(1, places[name].words) // _PAGE) * _PAGE, lives[name]
+            words, life = -(-max(1, places[name].words) // PAGE) * PAGE, lives[name]
             first = 0
             for _, begin, end in sorted((other for other in placed if other[0].first <= life.last
                                          and life.first <= other[0].last), key=lambda other: other[1]):
@@ -115,11 +115,14 @@ class Overlay:
         """Words of halos behind a place of a die."""
         return self._behind[place].get(die, 0) if place in self._behind else 0
 
+    def written(self, place: Place) -> bool:
+        """Whether numpy writes a place that has memory of its own."""
+        return not isinstance(place.what, (GatheredRows, RowLists)) and place.name not in self._skipped
+
     def words(self) -> int:
         """Words of memory that numpy writes on a die."""
         return self.shared_words + sum(max(words.values()) for words in self._behind.values()) + sum(
-            max(1, place.words) for place in self.separate
-            if not isinstance(place.what, (GatheredRows, RowLists)) and place.name not in self._skipped)
+            max(1, place.words) for place in self.separate if self.written(place))
 
 
 def _lives(step: Step, operations: Sequence[Operation], dies: Sequence[int], behind: Iterable[str]
