@@ -131,7 +131,7 @@ class BlockShapes(ABC):
             for first, end in pairwise([0, *ends]))
 
     def contiguous(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Of each block whether its rows are contiguous, and whether its columns are."""
+        """Tell of each block whether its rows are contiguous, and whether its columns are."""
         return _contiguous(self.rows, self.row_starts), _contiguous(self.columns, self.column_starts)
 
 

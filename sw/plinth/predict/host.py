@@ -126,6 +126,8 @@ def host_cost(machine: HostCycles, work: Work) -> WorkCost:
 
 #: Kinds of operations whose tasks a host does together, in one kernel.
 TOGETHER: dict[type, bool] = {SparseProducts: True}
+#: Kinds of work of a sparse layer that its product does itself.
+WITHIN: frozenset[type] = frozenset({TileCopy})
 
 
 def host_task_cost(machine: HostCycles, task: Task) -> tuple[WorkCost, int]:
@@ -134,6 +136,6 @@ def host_task_cost(machine: HostCycles, task: Task) -> tuple[WorkCost, int]:
     if isinstance(task.share, BlockShare):
         cycles = nanoseconds(machine.given, sparse_work(task.share.product, machine.given.cache_words))
         return WorkCost(cycles, cycles, macs=float(task.share.useful)), 1
-    if isinstance(task.work, TileCopy) and task.node is not None and task.node.pattern is not None:
+    if type(task.work) in WITHIN and task.node is not None and task.node.pattern is not None:
         return WorkCost(0.0, 0.0), 1
     return host_cost(machine, task.work), task.count

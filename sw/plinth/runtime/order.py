@@ -16,15 +16,15 @@ from plinth.step.tasks import BPROP, UPDATE
 
 def numpy_order(step: Step) -> list[Operation]:
     """All operations of a step, in the order in which numpy does them; in all processes the same."""
-    kinds = _Kinds(step)
+    movable = _Movable(step)
     ordered: list[Operation] = []
     while len(ordered) < len(step.operations):
-        ordered += _backward(step, kinds, len(ordered)) or [step.operations[len(ordered)]]
+        ordered += _backward(step, movable, len(ordered)) or [step.operations[len(ordered)]]
     return ordered
 
 
-class _Kinds:
-    """The operations of a step that may change their order, by what they are of."""
+class _Movable:
+    """The operations of a step that may change their order, by kind."""
 
     def __init__(self, step: Step) -> None:
         products = list(step.operations_of(SparseProducts))
@@ -35,24 +35,24 @@ class _Kinds:
         self.sources = {id(exchange): exchange.source.name for exchange in step.operations_of(Exchange)}
 
 
-def _backward(step: Step, kinds: _Kinds, first: int) -> list[Operation]:
+def _backward(step: Step, movable: _Movable, first: int) -> list[Operation]:
     """What a sparse layer does backwards if operations from the first on begin with that, its errors first; nothing, if
     they do not, or its errors do not go to other dies."""
     gradient, operations = step.operations[first], step.operations
-    if id(gradient) not in kinds.gradients:
+    if id(gradient) not in movable.gradients:
         return []
     # The gradient's fill is made 0, and errors begin with 0, where there is need.
-    before = list(takewhile(lambda operation: id(operation) in kinds.masks | kinds.clears, operations[first + 1:]))
+    before = list(takewhile(lambda operation: id(operation) in movable.masks | movable.clears, operations[first + 1:]))
     behind = first + 1 + len(before)
-    errors = kinds.errors.get(id(operations[behind])) if behind < len(operations) else None
-    if errors is None or errors.node != kinds.gradients[id(gradient)].node:
+    errors = movable.errors.get(id(operations[behind])) if behind < len(operations) else None
+    if errors is None or errors.node != movable.gradients[id(gradient)].node:
         return []
-    updates = list(takewhile(lambda operation: id(operation) in kinds.updates, operations[behind + 1:]))
+    updates = list(takewhile(lambda operation: id(operation) in movable.updates, operations[behind + 1:]))
     name = errors.x.side.tensor.name
-    sent = list(takewhile(lambda operation: kinds.sources.get(id(operation)) == name,
+    sent = list(takewhile(lambda operation: movable.sources.get(id(operation)) == name,
                           operations[behind + 1 + len(updates):]))
     if not sent:
         return []
     masks, clears = ([operation for operation in before if id(operation) in some]
-                     for some in (kinds.masks, kinds.clears))
+                     for some in (movable.masks, movable.clears))
     return [*clears, errors, *sent, gradient, *masks, *updates]

@@ -129,8 +129,7 @@ def _lives(step: Step, operations: Sequence[Operation], dies: Sequence[int], beh
            ) -> Mapping[str, _Life]:
     """Of places that others may take when they are done with; not of those with halos ``behind`` them."""
     able = {place.name for place in step.places if _able(place)} - held_places(step, dies) - set(behind)
-    able -= {target.name for operation in operations if isinstance(operation, Exchange)
-             for target in operation.targets}
+    able -= {target.name for exchange in step.operations_of(Exchange) for target in exchange.targets}
     # What goes into a sum of slots is read where the sum is made.
     sums = {id(exchange): total for exchange, total in summed_slots(step).values()}
     numbers = {id(operation): number for number, operation in enumerate(operations)}

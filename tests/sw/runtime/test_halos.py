@@ -20,7 +20,7 @@ from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.sparse.radix_net import trained_network
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.runtime.overlay import Overlay
-from plinth.runtime.sparse_kernels import BlockProducts, CsrProducts
+from plinth.runtime.sparse_kernels import BlockKernels, CsrProducts
 from plinth.step.between import Exchange
 from plinth.step.layers.sparse import SparseProducts
 from plinth.step.operations import Clear
@@ -121,7 +121,7 @@ class _End:
 
 
 @pytest.mark.parametrize("own", [0, 1])
-@pytest.mark.parametrize(("name", "kind"), [("entries", CsrProducts), ("blocks", BlockProducts)])
+@pytest.mark.parametrize(("name", "kind"), [("entries", CsrProducts), ("blocks", BlockKernels)])
 def test_own_columns_are_multiplied_before_others_come(name: str, kind: type, own: int) -> None:
     """What stands in the second layer's outputs when the other's rows are waited for: sums over own columns; over
     blocks those of outputs that need no others."""
@@ -145,7 +145,7 @@ def test_own_columns_are_multiplied_before_others_come(name: str, kind: type, ow
     x[places] = memory.view(exchange.source.buffer(own))[rows]
     z = memory.view(product.z.side.tensor.buffer(own))
     others = np.delete(matrix, places, axis=1)
-    alone = ~others.any(axis=1) if kind is BlockProducts else np.ones(len(z), np.bool_)
+    alone = ~others.any(axis=1) if kind is BlockKernels else np.ones(len(z), np.bool_)
     assert alone.mean() > 0.4 and others.any() and np.abs(matrix @ x).max() > 0.1
     assert np.allclose(z[alone], (matrix @ x)[alone], atol=1e-5)
 

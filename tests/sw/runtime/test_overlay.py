@@ -38,7 +38,7 @@ NETWORKS = {"radix": layered(trained_network(64, 5, seed=1)), "irregular": irreg
 @pytest.mark.parametrize("name", NETWORKS)
 def test_shared_memory_changes_no_bit(name: str, dies: int, planner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same run with memory of its own for each place; pages are small, so that more places share."""
-    monkeypatch.setattr(overlay, "_PAGE", 16)
+    monkeypatch.setattr(overlay, "PAGE", 16)
     definition, draws = NETWORKS[name], np.random.default_rng(3)
     x, y = (draws.random((3 * BATCH, size), np.float32) for size in (
         definition.input.elements, definition.output.elements))
@@ -49,7 +49,7 @@ def test_shared_memory_changes_no_bit(name: str, dies: int, planner: str, monkey
 
     step = step_of_plan(plan.plan)
     sharing, shared = Overlay(step, range(dies)), trained()
-    monkeypatch.setattr(overlay, "_lives", lambda step, dies: {})
+    monkeypatch.setattr(overlay, "_lives", lambda *_: {})
     apart, separate = Overlay(step, range(dies)), trained()
     assert not apart.shared and sharing.words() < apart.words()
     assert shared.keys() == separate.keys()

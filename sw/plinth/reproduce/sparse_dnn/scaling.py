@@ -44,7 +44,7 @@ class RankSeconds(NamedTuple):
 
     @property
     def whole(self) -> Floats:
-        """Of each rank."""
+        """Seconds of each rank, all parts together."""
         return self.products + self.updates + self.messages
 
 

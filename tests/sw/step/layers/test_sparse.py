@@ -234,7 +234,7 @@ def test_dies_of_16_bits_are_refused_in_one_line(preset: str) -> None:
     x, y = samples(CASES["radix"])
     plan = plinth.plan(CASES["radix"], ring(2, preset=preset), planner="hypergraph", batch=12)
     with pytest.raises(UserError, match=r"^layer 'fc0' \(sparse\) cannot be lowered to dies of format (mixed|fixed), "
-                                        r"where a map of 16 bits has two samples to a word: .*; choose format fp32$"):
+                                        r"where a map of 16 bits has two samples to a word: .*; choose format=fp32$"):
         plinth.train(plan, x, y, device="golden", steps=1)
 
 
