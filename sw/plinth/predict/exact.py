@@ -62,7 +62,7 @@ class ExactWords:
     def total_bytes(self, splits: Splits) -> int:
         """Bytes that all dies send in a training step."""
         factors = self._factors(len(splits[0]))
-        regions = layouts(self.graph, splits)
+        regions = layouts(self.graph, splits, (), factors)
         words = sum(node_words(self.graph, number, here, self.batch, factors) for number, here in enumerate(regions))
         return 4 * (words + sum(
             edge_words(self.graph, number, regions[edge.producer].owned, regions[edge.consumer], self.batch, factors)

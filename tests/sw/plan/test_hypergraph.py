@@ -56,3 +56,11 @@ def test_large_chains_are_partitioned_by_structure_or_grown(
             assert owned is not None and owned.outputs is not None
             rows = [row for part in owned.outputs for first, end in part for row in range(first, end)]
             assert sorted(rows) == list(range(node.output_channels))
+
+
+@pytest.mark.parametrize("planner", ["hypergraph", "random-rows", "data", "model", "joint"])
+def test_dies_that_are_no_power_of_two(planner: str) -> None:
+    """Words are counted with the parts that there are, those of plans that it is compared with too."""
+    definition = network(*sparse("a", RADIX, 0), *sparse("b", RADIX, 1))
+    plan = plinth.plan(definition, "ring-3", planner=planner, batch=9)
+    assert plan.plan.sharding.factors == (3,) and plan.simulate().cycles > 0
