@@ -44,7 +44,7 @@ class RankSeconds(NamedTuple):
 
     @property
     def whole(self) -> Floats:
-        """Seconds of each rank, all parts together."""
+        """Seconds of each rank, all together."""
         return self.products + self.updates + self.messages
 
 
@@ -70,7 +70,7 @@ class ScalingPoint:
     @property
     def communication(self) -> float:
         """Seconds of a step that are neither computation nor updates."""
-        return self.step - self.compute - self.updates
+        return max(0.0, self.step - self.compute - self.updates)
 
     def to_data(self) -> dict[str, float]:
         """The point as it is kept."""
