@@ -120,7 +120,12 @@ def test_points_are_made_once(monkeypatch) -> None:
     monkeypatch.setattr(ranks, "simulated_point", lambda *arguments: pytest.fail("it was kept"))
     assert ranks.simulated(256, 4, 2, "random", 8, 0) == first
     printed = []
-    monkeypatch.setattr(ranks, "printed", lambda *arguments: printed.append(arguments) or '{"spff": 1.0, "step": 3.0}')
+
+    def output(*arguments: object) -> str:
+        printed.append(arguments)
+        return '{"spff": 1.0, "step": 3.0}'
+
+    monkeypatch.setattr(ranks, "printed", output)
     for _ in range(2):
         assert ranks.measured(256, 4, 2, "random", 8, 0) == ScalingPoint(1.0, 3.0)
     assert [(size, program[0]) for size, program, _ in printed] == [(2, "-c")]
