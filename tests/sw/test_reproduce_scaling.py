@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,7 +120,7 @@ def test_points_are_made_once(monkeypatch) -> None:
     first = ranks.simulated(256, 4, 2, "random", 8, 0)
     monkeypatch.setattr(ranks, "simulated_point", lambda *arguments: pytest.fail("it was kept"))
     assert ranks.simulated(256, 4, 2, "random", 8, 0) == first
-    printed = []
+    printed: list[Any] = []
 
     def output(*arguments: object) -> str:
         printed.append(arguments)
