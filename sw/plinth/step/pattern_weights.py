@@ -194,8 +194,8 @@ class _PartKey(NamedTuple):
     last: int
 
 
-#: Parts that are kept from one question to the next: those of eight layers of 65,536 rows with 32 entries take more.
-_PARTS: ByteCache[_Part] = ByteCache(1 << 27, lambda part: part.bytes)
+#: Parts that are kept from one question to the next: those of four layers of 65,536 rows with 32 entries take more.
+_PARTS: ByteCache[_Part] = ByteCache(1 << 26, lambda part: part.bytes)
 #: Likewise their blocks alone, which are asked for all through a step: those of 250 such parts take more.
 _LAYOUTS: ByteCache[BlockLayout] = ByteCache(1 << 28, lambda layout: layout.bytes)
 

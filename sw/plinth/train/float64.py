@@ -1,6 +1,7 @@
 """Networks as the task-free float64 reference of the golden model takes them."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -48,11 +49,12 @@ def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDIN
     rounding : float
         What numbers of the computation that is checked may be off, of their size.
     """
-    layers, vectors = reference_layers(network), layer_vectors(network)
+    # Of sparse layers they hold all connections: they are made for who compares a step.
+    layers, vectors = cache(lambda: reference_layers(network)), layer_vectors(network)
 
     def compute(weights: LayerVectors, x: NDArray[Any], targets: NDArray[Any],
                 decided: Mapping[str, NDArray[np.float32]]) -> ReferenceStep:
-        step = reference.gradients(layers, named(network, weights), _samples(network, x), targets, decided, rounding)
+        step = reference.gradients(layers(), named(network, weights), _samples(network, x), targets, decided, rounding)
         sizes = vars(step.scales) | {"gradients": [step.scales.gradients[vector.layer] for vector in vectors]}
         return ReferenceStep(step.predictions.reshape(len(x), -1), step.loss,
                              [vector.join(step.variables) for vector in vectors], TermSizes(**sizes), step.kinks,
@@ -62,13 +64,13 @@ def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDIN
 
 def float64_predictor(network: Network) -> Predictor:
     """What the loss of a network reads, by the task-free reference, some samples at a time."""
-    layers, batch = reference_layers(network), _batch_samples(network)
+    layers, batch = cache(lambda: reference_layers(network)), _batch_samples(network)
 
     def compute(parameters: Parameters, x: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
         parameters = {name: values.astype(np.float64) for name, values in parameters.items()}
         for start in range(0, len(x), batch):
             part = x[start:start + batch]
-            yield reference.prediction(layers, parameters, _samples(network, part)).reshape(len(part), -1)
+            yield reference.prediction(layers(), parameters, _samples(network, part)).reshape(len(part), -1)
     return compute
 
 

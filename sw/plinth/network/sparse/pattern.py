@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: Bytes of matrices of files that are kept from one question to the next.
-_KEPT = 1 << 27
+_KEPT = 1 << 26
 #: What a file may say of a pattern besides the file.
 _KEYS = ("file", "matrix", "digest")
 
