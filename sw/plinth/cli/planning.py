@@ -23,7 +23,7 @@ from plinth.cli.options import (
     tile_options,
     update_options,
 )
-from plinth.errors import UserError, about
+from plinth.errors import UserError, about, one_line
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, UnboundedInteger
 
@@ -78,6 +78,8 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
         if picture is not None:
             activity.begin(f"drawing {picture}")
             draw_plan(picture, planning)
+    if planning.notes:
+        click.echo(one_line(f"note: {'; '.join(planning.notes)}"), err=True)
     if as_json:
         print_json(plan_report(planning))
     else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isclose, prod
 
 from plinth.array.array import Array, prime_factors
@@ -58,6 +58,8 @@ class PlanningProblem:
 
     words: CountsWords
     time: StepTime
+    #: What planners have to say of what they found.
+    notes: list[str] = field(default_factory=list, compare=False)
 
     @property
     def graph(self) -> PlanGraph:
@@ -122,8 +124,10 @@ def _whole(splitter: Callable[[PlanningProblem], Splits]) -> Callable[[PlanningP
 #: Planners by the name that --planner takes: splits, and, of sparse layers, which die has which rows.
 PLANNERS: dict[str, Callable[[PlanningProblem], tuple[Splits, Partition]]] = {
     **{name: _whole(splitter) for name, splitter in SPLITTERS.items()},
-    HYPERGRAPH: lambda problem: hypergraph(problem.graph, problem.levels, prod(problem.factors)),
-    RANDOM_ROWS: lambda problem: hypergraph(problem.graph, problem.levels, prod(problem.factors), "random"),
+    HYPERGRAPH: lambda problem: hypergraph(problem.graph, problem.levels, prod(problem.factors),
+                                           notes=problem.notes),
+    RANDOM_ROWS: lambda problem: hypergraph(problem.graph, problem.levels, prod(problem.factors), "random",
+                                            notes=problem.notes),
 }
 
 #: Planners that choose; the others do what their names say, whatever the memory.
@@ -147,6 +151,7 @@ def chosen(problem: PlanningProblem, array: Array, planner: str) -> tuple[Splits
             found = PLANNERS[HYPERGRAPH](problem)
             if problem.time.seconds(*found) < problem.time.seconds(splits):
                 return found
+            problem.notes.clear()
     seeds = [SPLITTERS[name](problem) for name in (DATA_PARALLEL, MODEL_PARALLEL, ONE_WEIRD_TRICK)]
     return fitting(problem.time, splits, problem.words.splits if planner == JOINT else (DP, MP), seeds,
                    need=lambda some: memory_bytes(problem, some), most=array.memory_bytes,
@@ -180,6 +185,8 @@ class Planned:
     word_bytes: int
     #: Bytes of each place of a die's memory, by name, if the plan does not fit.
     place_bytes: Mapping[str, int]
+    #: What the planner has to say of what it found.
+    notes: tuple[str, ...]
 
     @property
     def fits_memory(self) -> bool:
@@ -250,7 +257,7 @@ def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
     plan = replace(plan, predicted_seconds=planned_outcome.predicted_seconds)
     baselines = {name: outcome(problem, SPLITTERS[name](problem)) for name in (DATA_PARALLEL, MODEL_PARALLEL)}
     return Planned(plan, planned_outcome, baselines, problem.time.machine.source + codes_source(array), need,
-                   array.memory_bytes, word, places)
+                   array.memory_bytes, word, places, tuple(problem.notes))
 
 
 def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN,

@@ -178,7 +178,7 @@ def test_reports_say_what_blocks_save_if_they_do(capsys, command: str, groups: b
     if command == "plan":
         problem = task(plan.graph, plan.hardware, "exact", plan.batch)
         planning = Planned(plan, outcome(problem, plan.splits), {
-            name: outcome(problem, plan.splits) for name in ("data", "model")}, "", 0, 1, 4, {})
+            name: outcome(problem, plan.splits) for name in ("data", "model")}, "", 0, 1, 4, {}, ())
         report, show = plan_report(planning), lambda console: show_plan(console, planning)
         assert report["predicted_injected_words"] == plan.words
     else:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import plinth
+from plinth.array.array import ARRAYS, ring
 from plinth.network.layers import Dense, Layer, MeanSquaredError, Sigmoid, Sparse
 from plinth.network.network import Network
 from plinth.network.shape import Shape
@@ -12,6 +13,7 @@ from plinth.network.sparse.pattern import SparsePattern
 from plinth.network.sparse.radix_net import RadixNet
 from plinth.partition.graph import OP, from_network
 from plinth.plan.planners import hypergraph
+from plinth.plan.planning import plan_network
 
 
 def sparse(name: str, source: RadixNet | IrregularNet, layer: int) -> list[Layer]:
@@ -64,3 +66,11 @@ def test_dies_that_are_no_power_of_two(planner: str) -> None:
     definition = network(*sparse("a", RADIX, 0), *sparse("b", RADIX, 1))
     plan = plinth.plan(definition, "ring-3", planner=planner, batch=9)
     assert plan.plan.sharding.factors == (3,) and plan.simulate().seconds > 0
+
+
+def test_what_a_partition_says_is_told() -> None:
+    """64 rows of equal weight are not shared out evenly among three dies."""
+    planning = plan_network(network(*sparse("a", RADIX, 0)), ARRAYS["ring-4"], planner="hypergraph")
+    assert planning.notes == ()
+    planning = plan_network(network(*sparse("a", RADIX, 0)), ring(3), planner="hypergraph")
+    assert len(planning.notes) == 1 and planning.notes[0].startswith("layer 1: its rows allow an imbalance of 1.031 at")

@@ -34,7 +34,7 @@ def chains(graph: PlanGraph) -> Iterator[list[int]]:
 
 
 def hypergraph(graph: PlanGraph, levels: int, dies: int, how: str | None = None, seed: int = 0,
-               progress: Progress | None = None) -> tuple[Splits, Partition]:
+               progress: Progress | None = None, notes: list[str] | None = None) -> tuple[Splits, Partition]:
     """Splits and lists: sparse layers split their outputs by the rows that dies own, all else its batch; squares behind
     a sparse layer are compared where its outputs are.
 
@@ -43,14 +43,17 @@ def hypergraph(graph: PlanGraph, levels: int, dies: int, how: str | None = None,
     how : str or None
         One of :data:`~plinth.partition.hypergraph.partition.WAYS`; None: by structure, if there is one and layers are
         large, else the best that is found.
+    notes : list of str or None
+        Takes what partitions have to say: layers whose rows allow no better balance, partitioners that are missing.
 
     Raises
     ------
     UserError
         If there is no sparse layer, or one has fewer rows than there are dies.
     """
+    said: list[str] = [] if notes is None else notes
     return given_owners(graph, levels, dies, [
-        owners for chain in chains(graph) for owners in _owners(graph, chain, dies, how, seed, progress)])
+        owners for chain in chains(graph) for owners in _owners(graph, chain, dies, how, seed, progress, said)])
 
 
 def given_owners(graph: PlanGraph, levels: int, dies: int, owners: Sequence[Integers]) -> tuple[Splits, Partition]:
@@ -78,13 +81,15 @@ def given_owners(graph: PlanGraph, levels: int, dies: int, owners: Sequence[Inte
     return tuple(splits), tuple(lists)
 
 
-def _owners(graph: PlanGraph, chain: list[int], dies: int, how: str | None, seed: int, progress: Progress | None
-            ) -> tuple[Integers, ...]:
+def _owners(graph: PlanGraph, chain: list[int], dies: int, how: str | None, seed: int, progress: Progress | None,
+            notes: list[str]) -> tuple[Integers, ...]:
     nodes = [graph.nodes[number] for number in chain]
     patterns = [node.pattern for node in nodes if node.pattern is not None]
 
     def by(way: str) -> tuple[Integers, ...]:
-        return partition((pattern.matrix() for pattern in patterns), dies, way, seed=seed, progress=progress).layers
+        found = partition((pattern.matrix() for pattern in patterns), dies, way, seed=seed, progress=progress)
+        notes.extend(found.notes)
+        return found.layers
 
     for node in nodes:
         if node.output_channels < dies:
