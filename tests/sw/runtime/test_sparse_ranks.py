@@ -28,6 +28,7 @@ from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.runtime.processes import split_dies
 from plinth.step import pattern_weights
 from plinth.step.build import step_of
+from plinth.train.checks import against_float64
 from plinth.train.float64 import float64_predictor
 from plinth.update.rule import UpdateRule
 from plinth_hw.isa.parameters import preset
@@ -241,3 +242,9 @@ def test_a_rank_holds_weights_of_its_own_rows_alone() -> None:
     assert (one.asked, others.asked) == ({0}, {1, 2, 3})
     assert one.weights == alone.weights // DIES and one.weights + others.weights == alone.weights
     assert one.words == alone.words // DIES and one.words + others.words == alone.words
+
+
+def test_checks_that_compare_no_step_read_no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each rank would hold those of all layers, in both of what the checks consist of."""
+    monkeypatch.setattr(SparsePattern, "matrix", lambda self: pytest.fail("read"))
+    against_float64(NETWORKS["radix"], UpdateRule(), preset("ndp-demo").number_format)
