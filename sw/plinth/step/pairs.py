@@ -10,6 +10,7 @@ import numpy as np
 from plinth.partition.cuts import Integers
 from plinth.partition.exchanges import words
 from plinth.step.between import Reduce
+from plinth.step.layers.sparse import SparseProducts
 from plinth.step.operations import Operation, entry_of
 from plinth.step.predicted_gather import CodedGather, MaskExchange
 from plinth.step.step import Step
@@ -18,6 +19,8 @@ from plinth.step.tasks import Phase, tasks_of
 #: Of kinds of operations that a predicted gather is made of, whether one comes behind the gather's first part.
 LATER_PARTS: dict[type, Callable[[Any], bool]] = {
     CodedGather: lambda gather: gather.later, MaskExchange: lambda masks: True}
+#: Kinds of operations of many tasks that send nothing to other dies.
+ALONE: dict[type, bool] = {SparseProducts: True}
 
 
 def words_between(step: Step, *, whole: bool = False, rings: bool = True) -> Integers:
@@ -95,7 +98,8 @@ def _handed_on(phase: Phase, own: Integers) -> Integers:
 def _descriptors(operation: Operation, dies: int) -> Integers:
     """Descriptors of each die (row) that go to each die (column)."""
     sent = np.zeros((dies, dies), dtype=np.int64)
-    for die in range(dies):
+    # Products stay on their die, and a layer has thousands of blocks.
+    for die in range(dies if entry_of(ALONE, operation) is None else 0):
         for task in tasks_of(operation.tasks(die)):
             for other in task.work.receivers:
                 sent[die, other] += task.work.descriptors
