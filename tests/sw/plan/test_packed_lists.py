@@ -2,6 +2,7 @@
 
 import base64
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,11 +53,14 @@ def test_malformed_packed_ranges_are_refused(text: object) -> None:
 
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
-def test_a_plan_of_many_ranges_is_a_small_file(tmp_path, ending: str) -> None:
+def test_a_plan_of_many_ranges_is_a_small_file(tmp_path: Path, ending: str) -> None:
     write_sparse(tmp_path / "net.yaml", layered(trained_network(NEURONS, 2, seed=0)))
     network = load_network(str(tmp_path / "net.yaml"))
-    plan = plan_network(network, sized("ring-2"), planner="random-rows", batch=4).plan
-    assert sum(len(part) for part in plan.lists[0].outputs) > 1000
+    array = sized("ring-2")
+    assert array is not None
+    plan = plan_network(network, array, planner="random-rows", batch=4).plan
+    lists = plan.lists[0]
+    assert lists is not None and lists.outputs is not None and sum(map(len, lists.outputs)) > 1000
     path = tmp_path / f"plan.{ending}"
     save_plan(path, plan)
     assert path.stat().st_size < 60_000
