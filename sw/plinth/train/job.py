@@ -256,7 +256,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
 
 def _not_finite(what: str, step: int) -> str:
     """The failure of a step of which something is not finite, where float64 has not been asked why."""
-    return f"step {step}: {what} not finite; give a smaller --rate, or scale samples to about 1 (--scale auto)"
+    return f"step {step}: {what} not finite; give a smaller rate=, or scale samples to about 1 (scale=auto)"
 
 
 #: The array under test, the golden model that it is compared with, and the SHA-256 of co-simulated dies' Verilog.
