@@ -30,5 +30,5 @@ def test_the_command_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = busy._run(("--steps", "1"), beside_loops=False)
     assert rates["die_cycles_per_second"] > 100
     assert rates["processors"] > 0
-    with pytest.raises(UserError, match="batch="):
+    with pytest.raises(UserError, match="--batch"):
         busy._run(("--batch", "5000"), beside_loops=False)

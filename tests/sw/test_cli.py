@@ -95,7 +95,7 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     (["train", "--rate", "1_0"], "'--rate': '1_0' is not a number in the digits 0 to 9"),
     (["train", "--dies", "\u0663"], "'--dies': '\u0663' is not a number in the digits 0 to 9"),
     (["train", "--scale", "\u0663"], "is neither auto nor a factor"),
-    (["train", "--waves", "die=\u0660,from=1,to=2"], "is not of the form die=0,from=1000,to=2000"),
+    (["train", "--waves", "die=\u0660,from=1,to=2"], "is not of the form `die=0,from=1000,to=2000`"),
     (["train", "--device", "serial:x@\u0661\u0661"], "is none of cosim, golden, numpy and serial:PORT[@BAUD]"),
     (["train", "--device", "serial:x@1\u0661"], "is none of cosim, golden, numpy and serial:PORT[@BAUD]"),
     (["plan", "lenet-c", "--shares", "0.\u0661"], "are not numbers from 0 to 1"),

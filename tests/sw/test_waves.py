@@ -28,7 +28,7 @@ def test_a_window_after_the_end_is_not_claimed(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(("waves", "needle"), [
-    ("here", "not of the form die=0,from=1000,to=2000"),
+    ("here", "not of the form `die=0,from=1000,to=2000`"),
     ("", "not of the form"),
     ("die=0,from=1000", "not of the form"),
     ("die=0,from=-1,to=3", "not of the form"),

@@ -48,7 +48,7 @@ def _window(text: str | None, out: Path, dies: int) -> WaveWindow | None:
         return None
     match = re.fullmatch(r"die=([0-9]{1,4}),from=([0-9]{1,18}),to=([0-9]{1,18})", text)
     if not match:
-        raise UserError(f"--waves {text!r} is not of the form die=0,from=1000,to=2000")
+        raise UserError(f"--waves {text!r} is not of the form `die=0,from=1000,to=2000`")
     die, start, stop = (int(number) for number in match.groups())
     if die >= dies or start >= stop:
         raise UserError(f"--waves {text!r}: 'die' must be below {dies}, and 'from' below 'to'")

@@ -54,7 +54,9 @@ def test_programs_do_what_laws_say(kind: str) -> None:
     """Step after step, by FP32 of numpy; among the elements are gradients and states of 0."""
     rng, rule = np.random.default_rng(3), UpdateRule(kind, rate=0.05, momentum=0.7, epsilon=1e-3, decay=0.8)
     size = ROWS * COLUMNS
-    memory = Memory(SimpleNamespace(places=[SimpleNamespace(name="all", words=3 * size)]))  # type: ignore[arg-type]
+    places = [SimpleNamespace(name="all", words=3 * size)]
+    apart = SimpleNamespace(shared={}, shared_words=0, separate=places, written=lambda _: True, behind=lambda *_: 0)
+    memory = Memory(SimpleNamespace(places=places), apart, 0)  # type: ignore[arg-type]
     weights, gradients, state = (
         Buffer("all", number * size, ROWS, COLUMNS, COLUMNS) for number in range(3))
     w, g, s = memory.place("all").reshape(3, size)
