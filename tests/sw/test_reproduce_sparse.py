@@ -24,6 +24,7 @@ from plinth.reproduce.paper import Judgement, Table
 from plinth.reproduce.sparse_dnn import cases, figures, partitions, pictures
 from plinth.reproduce.sparse_dnn.cases import SPARSE_DNN, Cell, SentAmounts, cell
 from plinth.reproduce.sparse_dnn.formulas import least_words, random_messages, random_words
+from plinth.reproduce.sparse_dnn.scaling import ScalingPoint
 from plinth_hw.installation import cache_root
 
 NETWORK = RadixNet(neurons=256, layers=9)
@@ -243,6 +244,9 @@ def test_table_3_has_our_seconds_beside_the_papers(monkeypatch) -> None:
 
 def test_terminal_tables_have_80_columns(monkeypatch) -> None:
     monkeypatch.setattr(figures, "cell", lambda neurons, parts: amounts(neurons, parts, 0.123456))
+    for run in ("simulated", "measured"):
+        monkeypatch.setattr(figures, run, lambda neurons, layers, ranks, how, samples, seed: ScalingPoint(
+            0.123456 * (1 + (how == "random")), 0.234567 * (1 + (how == "random")), 0.05, 0.01, 0.123456))
     shown = io.StringIO()
     tables.show(Console(file=shown, width=80), SPARSE_DNN, SPARSE_DNN.computed())
     assert max(map(len, shown.getvalue().splitlines())) <= 80

@@ -152,7 +152,7 @@ def partitioning(draft: Draft) -> None:
 def scaling(draft: Draft) -> None:
     """Figures 4 and 5: milliseconds of SpFF and SpBP an input of H, beside R's: of 1 and 2 ranks measured and
     simulated, of more simulated."""
-    draft.further = {"how": "how", "spff": "H, SpFF", "r": "R", "r_spff": "R, SpFF", "gain": "R over H",
+    draft.further = {"spff": "H, SpFF", "r": "R", "r_spff": "R, SpFF", "gain": "R over H",
                      "speedup": "H, 1 rank over P", "comm": "H, % not computing"}
     points: dict[str, list[dict[str, Value]]] = {}
     local: list[float] = []
