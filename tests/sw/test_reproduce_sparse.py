@@ -244,8 +244,8 @@ def test_table_3_has_our_seconds_beside_the_papers(monkeypatch) -> None:
 
 def test_terminal_tables_have_80_columns(monkeypatch) -> None:
     monkeypatch.setattr(figures, "cell", lambda neurons, parts: amounts(neurons, parts, 0.123456))
-    for run in ("simulated", "measured"):
-        monkeypatch.setattr(figures, run, lambda neurons, layers, ranks, how, samples, seed: ScalingPoint(
+    for by in ("simulated", "measured"):
+        monkeypatch.setattr(figures, by, lambda neurons, layers, ranks, how, samples, seed: ScalingPoint(
             0.123456 * (1 + (how == "random")), 0.234567 * (1 + (how == "random")), 0.05, 0.01, 0.123456))
     shown = io.StringIO()
     tables.show(Console(file=shown, width=80), SPARSE_DNN, SPARSE_DNN.computed())
