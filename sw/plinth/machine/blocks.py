@@ -147,7 +147,8 @@ class BlockLayout(BlockShapes):
     Parameters
     ----------
     shape, rows, row_starts, columns, column_starts, packed_starts
-        As :class:`BlockShapes` has them.
+        Rows and columns of the pattern; numbers of rows and of columns, block after block, where those of each block
+        start, and where its words do.
     counts : array of int
         Number of nonzeros of each block.
     """

@@ -46,16 +46,13 @@ class NumpyExecutor:
         self._messages = messages
         #: What it runs.
         self.built = step
-        if messages is None:
-            self._ranks = [0] * step.dies
-            _check_memory(step, range(step.dies), 1)
-            self._step = NumpyStep(step)
-        else:
-            _check_memory(step, [die for die, rank in enumerate(messages.ranks) if rank == messages.own],
-                          messages.neighbours)
+        self._ranks, own = ([0] * step.dies, 0) if messages is None else (messages.ranks, messages.own)
+        dies = [die for die, rank in enumerate(self._ranks) if rank == own]
+        overlay = Overlay(step, dies)
+        _check_memory(overlay, len(dies), 1 if messages is None else messages.neighbours)
+        if messages is not None:
             check_digests([digest[:16] for digest in messages.told(step.digest())])
-            self._ranks = messages.ranks
-            self._step = NumpyStep(step, messages.ranks, messages.own, messages)
+        self._step = NumpyStep(step, overlay, self._ranks, own, messages)
         self.cycles = 0
         #: All dies of this process.
         self.numbers: Sequence[int] = sorted(self._step.memories)
@@ -165,11 +162,11 @@ class NumpyExecutor:
         """Do nothing, since there are no counters."""
 
 
-def _check_memory(step: Step, dies: Sequence[int], sharing: int) -> None:
-    """Refuse to run so many dies of a step where their places do not fit the memory, which so many processes share."""
-    needed, free = 4 * Overlay(step, dies).words() * len(dies), free_memory()
+def _check_memory(overlay: Overlay, dies: int, sharing: int) -> None:
+    """Refuse to run so many dies where their places do not fit the memory, which so many processes share."""
+    needed, free = 4 * overlay.words() * dies, free_memory()
     if free is not None and needed > free // sharing:
         share = f", of which this process has 1/{sharing}" if sharing > 1 else ""
-        raise UserError(f"{len(dies)} {'die takes' if len(dies) == 1 else 'dies take'} {size(needed)} in numpy, and "
+        raise UserError(f"{dies} {'die takes' if dies == 1 else 'dies take'} {size(needed)} in numpy, and "
                         f"{size(free)} are free{share}; give a smaller batch, or share more dies among more hosts "
                         "(plinth run)")

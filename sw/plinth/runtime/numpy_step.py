@@ -165,8 +165,10 @@ class NumpyStep:
     ----------
     step : Step
         Of dies of FP32.
+    overlay : Overlay
+        Where places of the dies of this process lie.
     ranks : sequence of int
-        The process of each die; nothing at all: this one has all.
+        The process of each die.
     own : int
         This process.
     processes : Processes
@@ -178,15 +180,15 @@ class NumpyStep:
         If dies compute in another format, or keep states in 16 bits.
     """
 
-    def __init__(self, step: Step, ranks: Sequence[int] = (), own: int = 0, processes: Processes | None = None) -> None:
+    def __init__(self, step: Step, overlay: Overlay, ranks: Sequence[int], own: int,
+                 processes: Processes | None = None) -> None:
         if (step.parameters.multiply_format, step.parameters.memory_format) != (FP32, FP32):
             raise UserError(f"numpy computes in FP32, dies of preset {step.parameters.name!r} do not; choose a machine "
                             "of format=fp32, or another device")
         self._step = step
-        self._ranks = ranks or (own,) * step.dies
+        self._ranks = ranks
         self._processes = processes or Alone()
         dies = [die for die, rank in enumerate(self._ranks) if rank == own]
-        overlay = Overlay(step, dies)
         self.memories = {die: Memory(step, overlay, die) for die in dies}
         #: Sums of slots that are made without them, by exchange and by sum; what is moved to be summed.
         slots = summed_slots(step)

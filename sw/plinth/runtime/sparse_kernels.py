@@ -269,8 +269,8 @@ class CsrProducts:
         if inputs is not None:
             self._columns, own = inputs.numbers[self._columns], inputs.own[self._columns]
         self.divided = bool(own.any() and not own.all())
-        self._own, self._rest = (self._part(np.flatnonzero(chosen)) if self.divided else self._part(slice(None))
-                                 for chosen in (own, ~own))
+        self._own = self._part(np.flatnonzero(own)) if self.divided else None
+        self._rest = self._part(np.flatnonzero(~own) if self.divided else slice(None))
         self._tile = max(1, TILE_WORDS // (2 * samples))
         self._gathered = np.empty((2, min(self._tile, self.stored), samples), np.float32)
 
@@ -290,13 +290,13 @@ class CsrProducts:
     def forward_own(self, weights: Floats, x: Floats, y: Floats) -> None:
         """Products of the nonzeros whose rows of X are there before others; nothing, if these are none or all."""
         self._check(weights, y, x, self._x_rows)
-        if self.divided:
+        if self._own is not None:
             y[:] = self._own.multiply(weights, x)
 
     def forward_rest(self, weights: Floats, x: Floats, y: Floats) -> None:
         """Products of the other nonzeros, which are added to those."""
         self._check(weights, y, x, self._x_rows)
-        if self.divided:
+        if self._own is not None:
             y += self._rest.multiply(weights, x)
         else:
             y[:] = self._rest.multiply(weights, x)
